@@ -1,0 +1,215 @@
+/**
+ * What the model sees at a leaf: which entries of the path yield a message and what that message is
+ * (seed 000 "Context Building", session-format reference, section 3).
+ */
+
+import type { Entry } from "./entry.ts";
+import { patchMembers } from "./entry.ts";
+import { bytesOf, concat, type Member, memberOf, members, parse } from "./json.ts";
+import { ROOT } from "./nodes.ts";
+import type { Tree } from "./tree.ts";
+
+/** Bodies by position, read when asked for. */
+export interface Bodies {
+  line(position: number): Uint8Array;
+  entry(position: number): Entry;
+}
+
+/** One message of the context and where it comes from. */
+export interface ContextItem {
+  readonly position: number;
+  /** `summary` and `system` come from a compaction: its summary and the system message it carries. */
+  readonly kind: "message" | "summary" | "system";
+  /** Position of the context edit that replaces its content. */
+  readonly edit?: number;
+}
+
+export interface Context {
+  /** Oldest first. */
+  readonly items: readonly ContextItem[];
+  /** The compaction that rules here, or {@link ROOT}. */
+  readonly compaction: number;
+  /** A compaction whose kept entry is not on the path before it: more was kept instead (guarantee 1). */
+  readonly misplacedBoundary: boolean;
+}
+
+/** The context at `leaf`. Costs what it returns plus the entries that yield nothing between them. */
+export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
+  const { nodes } = tree;
+  const compaction = tree.lastCompaction(leaf);
+  const after = walkUp(tree, leaf, compaction);
+  let kept: number[] = [];
+  let misplacedBoundary = false;
+  const items: ContextItem[] = [];
+  if (compaction !== ROOT) {
+    const boundary = keptFrom(tree, bodies, compaction);
+    misplacedBoundary = boundary.misplaced;
+    if (boundary.first !== compaction)
+      kept = walkUp(tree, nodes.parent(compaction), boundary.first < 0 ? ROOT : nodes.parent(boundary.first));
+    const system = bodies.entry(compaction).systemMessage;
+    if (typeof system === "object" && system !== null) items.push({ position: compaction, kind: "system" });
+    items.push({ position: compaction, kind: "summary" });
+  }
+  const edits = editsAmong(tree, bodies, kept, after);
+  for (const position of kept) if (nodes.role(position) !== "system") pushItem(items, tree, bodies, position, edits);
+  for (const position of after) pushItem(items, tree, bodies, position, edits);
+  return { items, compaction, misplacedBoundary };
+}
+
+/** Positions below `end` down to `from`, oldest first; `end` itself is not among them. */
+function walkUp(tree: Tree, from: number, end: number): number[] {
+  const walked: number[] = [];
+  for (let at = from; at >= 0 && at !== end; at = tree.nodes.parent(at)) walked.push(at);
+  return walked.reverse();
+}
+
+/**
+ * The first entry that a compaction keeps: the entry it names when that lies on the path before it, itself when it
+ * keeps nothing. When the named entry is not there, everything since the previous compaction is kept: a reader
+ * that gets too much is served better than one that silently gets too little (reliability case C2).
+ */
+export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): { first: number; misplaced: boolean } {
+  const { nodes } = tree;
+  const named = bodies.entry(compaction).firstKeptEntryId;
+  if (named === nodes.id(compaction)) return { first: compaction, misplaced: false };
+  const first = typeof named === "string" ? nodes.position(named) : -1;
+  if (first >= 0 && first !== compaction && tree.isAncestor(first, compaction)) return { first, misplaced: false };
+  const previous = tree.lastCompaction(nodes.parent(compaction));
+  let oldest = compaction;
+  for (let at = nodes.parent(compaction); at >= 0 && at !== previous; at = nodes.parent(at)) oldest = at;
+  return { first: oldest, misplaced: true };
+}
+
+/** The latest edit of each target among the walked entries: position, or the target is left out (null). */
+function editsAmong(tree: Tree, bodies: Bodies, ...walks: number[][]): Map<number, number | null> {
+  const edits = new Map<number, number | null>();
+  if (!tree.hasEdits) return edits;
+  for (const walk of walks)
+    for (const position of walk) {
+      if (!tree.nodes.isType(position, "context_edit")) continue;
+      const { targetId, replacement } = bodies.entry(position);
+      const target = typeof targetId === "string" ? tree.nodes.position(targetId) : -1;
+      if (target < 0) continue;
+      if (replacement === null) edits.set(target, null);
+      else if (typeof replacement === "object" && "content" in replacement) edits.set(target, position);
+    }
+  return edits;
+}
+
+function pushItem(
+  items: ContextItem[],
+  tree: Tree,
+  bodies: Bodies,
+  position: number,
+  edits: Map<number, number | null>,
+): void {
+  if (!yieldsMessage(tree, bodies, position)) return;
+  const edit = edits.get(position);
+  if (edit === null) return;
+  items.push(edit === undefined ? { position, kind: "message" } : { position, kind: "message", edit });
+}
+
+function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
+  const { nodes } = tree;
+  if (nodes.isType(position, "message")) return !nodes.lacksMessage(position);
+  if (nodes.isType(position, "custom_message")) return true;
+  return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
+}
+
+/** Whether a compaction or branch summary has something to show. */
+export function hasSummary(entry: Entry): boolean {
+  return typeof entry.summary === "string" && entry.summary !== "";
+}
+
+/** How many messages {@link contextAt} would give, without reading what it can count. */
+export function contextCount(tree: Tree, bodies: Bodies, leaf: number): number {
+  if (tree.hasEdits) return contextAt(tree, bodies, leaf).items.length;
+  const compaction = tree.lastCompaction(leaf);
+  if (compaction === ROOT) return tree.yieldCount(leaf);
+  const { first } = keptFrom(tree, bodies, compaction);
+  const after = tree.yieldCount(leaf) - tree.yieldCount(compaction);
+  const system = bodies.entry(compaction).systemMessage;
+  const own = typeof system === "object" && system !== null ? 2 : 1;
+  if (first === compaction) return own + after;
+  const last = tree.nodes.parent(compaction);
+  const before = tree.nodes.parent(first);
+  const kept = tree.yieldCount(last) - tree.yieldCount(before);
+  return own + kept - (tree.systemCount(last) - tree.systemCount(before)) + after;
+}
+
+/** The JSON text of one message of the context, from the bytes of its entry wherever they hold it already. */
+export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint8Array {
+  const line = bodies.line(item.position);
+  const found = members(line) ?? [];
+  const raw = (name: string): Uint8Array | undefined => {
+    const member = memberOf(found, name);
+    return member && line.subarray(member.start, member.end);
+  };
+  if (item.kind === "system") return raw("systemMessage") as Uint8Array;
+  if (item.kind === "summary")
+    return objectText({
+      role: bytesOf('"compactionSummary"'),
+      summary: raw("summary"),
+      tokensBefore: raw("tokensBefore"),
+      timestamp: milliseconds(line, memberOf(found, "timestamp")),
+    });
+  if (tree.nodes.isType(item.position, "branch_summary"))
+    return objectText({
+      role: bytesOf('"branchSummary"'),
+      summary: raw("summary"),
+      fromId: raw("fromId"),
+      timestamp: milliseconds(line, memberOf(found, "timestamp")),
+    });
+  if (tree.nodes.isType(item.position, "custom_message"))
+    return objectText({
+      role: bytesOf('"custom"'),
+      customType: raw("customType"),
+      content: editedContent(bodies, item, "custom") ?? raw("content"),
+      display: raw("display"),
+      details: raw("details"),
+      timestamp: milliseconds(line, memberOf(found, "timestamp")),
+    });
+  const message = raw("message") as Uint8Array;
+  const role = tree.nodes.role(item.position);
+  return withContent(message, role, editedContent(bodies, item, role));
+}
+
+/** Roles whose messages always have content; a reader of theirs may rely on it. */
+const NEEDS_CONTENT = new Set(["user", "assistant", "toolResult"]);
+
+function withContent(message: Uint8Array, role: string, edited: Uint8Array | undefined): Uint8Array {
+  if (!edited && !NEEDS_CONTENT.has(role)) return message;
+  const found = members(message) ?? [];
+  const content = memberOf(found, "content");
+  if (!edited && content && message[content.start] !== 0x6e) return message;
+  const text = edited ?? bytesOf("[]");
+  if (content) return patchMembers(message, { content: text });
+  const brace = message.lastIndexOf(0x7d);
+  const comma = found.length > 0 ? "," : "";
+  return concat([message.subarray(0, brace), bytesOf(`${comma}"content":`), text, message.subarray(brace)]);
+}
+
+/** Content that an edit puts in place; a string becomes one text block where the role takes only blocks. */
+function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {
+  if (item.edit === undefined) return undefined;
+  const line = bodies.line(item.edit);
+  const replacement = memberOf(members(line) ?? [], "replacement") as Member;
+  const content = memberOf(members(line, replacement.start, replacement.end) ?? [], "content") as Member;
+  const text = line.subarray(content.start, content.end);
+  const blocks = (role === "assistant" || role === "toolResult") && text[0] === 0x22;
+  return blocks ? concat([bytesOf('[{"type":"text","text":'), text, bytesOf("}]")]) : text;
+}
+
+function milliseconds(line: Uint8Array, timestamp: Member | undefined): Uint8Array {
+  const value = timestamp ? parse(line, timestamp.start, timestamp.end) : undefined;
+  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
+  return bytesOf(String(Number.isNaN(time) ? 0 : time));
+}
+
+function objectText(parts: Readonly<Record<string, Uint8Array | undefined>>): Uint8Array {
+  const text: Uint8Array[] = [];
+  for (const [name, value] of Object.entries(parts))
+    if (value) text.push(bytesOf(`${text.length === 0 ? "{" : ","}"${name}":`), value);
+  text.push(bytesOf("}"));
+  return concat(text);
+}

@@ -1,0 +1,26 @@
+/** Something wrong in a file that was read past and is reported (reliability cases, guarantees 1 and 6). */
+export interface Damage {
+  readonly kind:
+    | "bad_line"
+    | "bad_body"
+    | "bad_header"
+    | "torn_tail"
+    | "extra_header"
+    | "duplicate_id"
+    | "missing_id"
+    | "missing_parent"
+    | "cycle"
+    | "incomplete_batch"
+    | "invalid_boundary"
+    | "ambiguous_leaf"
+    | "newer_version";
+  /** 1-based; 0 when it is not about one line. */
+  readonly line: number;
+  readonly byteOffset: number;
+  /** Bytes. */
+  readonly length: number;
+  readonly entryId?: string;
+  readonly reason: string;
+  /** Whether what the bytes held is still reachable. */
+  readonly salvaged: boolean;
+}

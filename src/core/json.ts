@@ -1,0 +1,280 @@
+/** JSON as bytes: where values and members stand in a text, found and checked without building them. */
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+
+/** One member of an object. All positions are byte offsets into the text that was searched. */
+export interface Member {
+  readonly name: string;
+  /** Where the member's name begins, at its quote. */
+  readonly nameStart: number;
+  /** Where its value begins. */
+  readonly start: number;
+  /** Just past its value. */
+  readonly end: number;
+}
+
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const encoder = new TextEncoder();
+
+/** The text of `bytes[start, end)`. Throws a TypeError when the bytes are not UTF-8. */
+export function textOf(bytes: Uint8Array, start = 0, end = bytes.length): string {
+  return utf8.decode(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end));
+}
+
+export function bytesOf(text: string): Uint8Array {
+  return encoder.encode(text);
+}
+
+/** The value of a JSON text. Throws what JSON.parse throws, or a TypeError when it is not UTF-8. */
+export function parse(bytes: Uint8Array, start = 0, end = bytes.length): unknown {
+  return JSON.parse(textOf(bytes, start, end));
+}
+
+export function skipSpace(b: Uint8Array, at: number, end: number): number {
+  let i = at;
+  while (i < end) {
+    const c = b[i];
+    if (c !== 0x20 && c !== 0x0a && c !== 0x0d && c !== 0x09) break;
+    i++;
+  }
+  return i;
+}
+
+/** Just past the string whose opening quote stands at `at`, or -1. */
+export function stringEnd(b: Uint8Array, at: number, end: number): number {
+  let i = at + 1;
+  for (;;) {
+    let c = i < end ? b[i] : 0;
+    while (c !== QUOTE && c !== BACKSLASH && c >= 0x20) c = ++i < end ? b[i] : 0;
+    if (c < 0x20) return -1;
+    if (c === QUOTE) return i + 1;
+    const escaped = b[i + 1];
+    if (i + 1 >= end) return -1;
+    if (escaped === 0x75) {
+      if (i + 6 > end) return -1;
+      for (let k = i + 2; k < i + 6; k++) if (!isHex(b[k])) return -1;
+      i += 6;
+    } else if (isSimpleEscape(escaped)) i += 2;
+    else return -1;
+  }
+}
+
+function isHex(c: number): boolean {
+  return (c >= 0x30 && c <= 0x39) || (c >= 0x61 && c <= 0x66) || (c >= 0x41 && c <= 0x46);
+}
+
+function isSimpleEscape(c: number): boolean {
+  return (
+    c === QUOTE || c === BACKSLASH || c === 0x2f || c === 0x62 || c === 0x66 || c === 0x6e || c === 0x72 || c === 0x74
+  );
+}
+
+function digitsEnd(b: Uint8Array, at: number, end: number): number {
+  let i = at;
+  while (i < end && b[i] >= 0x30 && b[i] <= 0x39) i++;
+  return i;
+}
+
+function numberEnd(b: Uint8Array, at: number, end: number): number {
+  let i = at;
+  if (b[i] === 0x2d) i++;
+  const whole = i;
+  i = digitsEnd(b, i, end);
+  if (i === whole || (b[whole] === 0x30 && i > whole + 1)) return -1;
+  if (i < end && b[i] === 0x2e) {
+    const fraction = ++i;
+    i = digitsEnd(b, i, end);
+    if (i === fraction) return -1;
+  }
+  if (i < end && (b[i] === 0x65 || b[i] === 0x45)) {
+    i++;
+    if (i < end && (b[i] === 0x2b || b[i] === 0x2d)) i++;
+    const exponent = i;
+    i = digitsEnd(b, i, end);
+    if (i === exponent) return -1;
+  }
+  return i;
+}
+
+const WORDS = [bytesOf("true"), bytesOf("false"), bytesOf("null")];
+
+function wordEnd(b: Uint8Array, at: number, end: number): number {
+  for (const word of WORDS) {
+    if (b[at] !== word[0]) continue;
+    if (at + word.length > end) return -1;
+    for (let k = 1; k < word.length; k++) if (b[at + k] !== word[k]) return -1;
+    return at + word.length;
+  }
+  return -1;
+}
+
+/** From a member's name to the start of its value, or -1. */
+function valueStart(b: Uint8Array, at: number, end: number): number {
+  if (at >= end || b[at] !== QUOTE) return -1;
+  const afterName = stringEnd(b, at, end);
+  if (afterName < 0) return -1;
+  const colon = skipSpace(b, afterName, end);
+  if (colon >= end || b[colon] !== COLON) return -1;
+  return skipSpace(b, colon + 1, end);
+}
+
+/**
+ * Just past the JSON value that starts at `at`, or -1 when there is no well-formed value.
+ * Iterative, so depth costs memory and never the stack (RFC 8259 grammar; UTF-8 is not checked here).
+ */
+export function valueEnd(b: Uint8Array, at: number, end: number): number {
+  const open: number[] = [];
+  let i = at;
+  for (;;) {
+    if (i >= end) return -1;
+    const c = b[i];
+    if (c === QUOTE) i = stringEnd(b, i, end);
+    else if (c === OPEN_BRACE || c === OPEN_BRACKET) {
+      i = skipSpace(b, i + 1, end);
+      if (i < end && b[i] === c + 2) i++;
+      else {
+        open.push(c);
+        if (c === OPEN_BRACE) i = valueStart(b, i, end);
+        if (i < 0) return -1;
+        continue;
+      }
+    } else if (c === 0x2d || (c >= 0x30 && c <= 0x39)) i = numberEnd(b, i, end);
+    else i = wordEnd(b, i, end);
+    if (i < 0) return -1;
+    for (;;) {
+      if (open.length === 0) return i;
+      i = skipSpace(b, i, end);
+      if (i >= end) return -1;
+      const container = open[open.length - 1];
+      if (b[i] === COMMA) {
+        i = skipSpace(b, i + 1, end);
+        if (container === OPEN_BRACE) i = valueStart(b, i, end);
+        if (i < 0) return -1;
+        break;
+      }
+      if (b[i] !== container + 2) return -1;
+      open.pop();
+      i++;
+    }
+  }
+}
+
+/** Whether the bytes are exactly one JSON value, with white space around it. */
+export function isJson(b: Uint8Array, start = 0, end = b.length): boolean {
+  const i = valueEnd(b, skipSpace(b, start, end), end);
+  return i >= 0 && skipSpace(b, i, end) === end;
+}
+
+/** The members of the object that is all of `bytes[start, end)`, in order, duplicates included; null when it is not one. */
+export function members(b: Uint8Array, start = 0, end = b.length): Member[] | null {
+  let i = skipSpace(b, start, end);
+  if (i >= end || b[i] !== OPEN_BRACE) return null;
+  const found: Member[] = [];
+  i = skipSpace(b, i + 1, end);
+  if (i < end && b[i] === CLOSE_BRACE) return skipSpace(b, i + 1, end) === end ? found : null;
+  for (;;) {
+    const nameStart = i;
+    const at = valueStart(b, i, end);
+    if (at < 0) return null;
+    const past = valueEnd(b, at, end);
+    if (past < 0) return null;
+    found.push({ name: stringAt(b, nameStart, end), nameStart, start: at, end: past });
+    i = skipSpace(b, past, end);
+    if (i >= end) return null;
+    if (b[i] === CLOSE_BRACE) return skipSpace(b, i + 1, end) === end ? found : null;
+    if (b[i] !== COMMA) return null;
+    i = skipSpace(b, i + 1, end);
+  }
+}
+
+/** The elements of the array that is all of `bytes[start, end)`, or null when it is not one. */
+export function elements(b: Uint8Array, start = 0, end = b.length): Range[] | null {
+  let i = skipSpace(b, start, end);
+  if (i >= end || b[i] !== OPEN_BRACKET) return null;
+  const found: Range[] = [];
+  i = skipSpace(b, i + 1, end);
+  if (i < end && b[i] === CLOSE_BRACKET) return skipSpace(b, i + 1, end) === end ? found : null;
+  for (;;) {
+    const past = valueEnd(b, i, end);
+    if (past < 0) return null;
+    found.push({ start: i, end: past });
+    i = skipSpace(b, past, end);
+    if (i >= end) return null;
+    if (b[i] === CLOSE_BRACKET) return skipSpace(b, i + 1, end) === end ? found : null;
+    if (b[i] !== COMMA) return null;
+    i = skipSpace(b, i + 1, end);
+  }
+}
+
+/** The value of the string literal at `at`. */
+export function stringAt(b: Uint8Array, at: number, end: number): string {
+  const past = stringEnd(b, at, end);
+  for (let i = at + 1; i < past - 1; i++) if (b[i] === BACKSLASH) return JSON.parse(textOf(b, at, past));
+  return textOf(b, at + 1, past - 1);
+}
+
+/** The last member of that name, as JSON.parse would choose it. */
+export function memberOf(found: readonly Member[], name: string): Member | undefined {
+  for (let i = found.length - 1; i >= 0; i--) if (found[i].name === name) return found[i];
+  return undefined;
+}
+
+/**
+ * The value that stands at a path of member names and array indexes inside a JSON text,
+ * or undefined when there is none.
+ */
+export function valueAt(b: Uint8Array, range: Range, path: readonly (string | number)[]): Range | undefined {
+  let at: Range | undefined = range;
+  for (const step of path) {
+    if (typeof step === "number") at = elements(b, at.start, at.end)?.[step];
+    else {
+      const found: Member[] | null = members(b, at.start, at.end);
+      at = found ? memberOf(found, step) : undefined;
+    }
+    if (!at) return undefined;
+  }
+  return at;
+}
+
+/** The same JSON text on one line: line breaks between tokens become spaces, everything else stays as it is. */
+export function oneLine(bytes: Uint8Array): Uint8Array {
+  let copy: Uint8Array | undefined;
+  for (let i = 0; i < bytes.length; i++) {
+    // A raw line break cannot stand inside a string of well-formed JSON, so it is always between tokens.
+    if (bytes[i] !== 0x0a && bytes[i] !== 0x0d) continue;
+    copy ??= bytes.slice();
+    copy[i] = 0x20;
+  }
+  return copy ?? bytes;
+}
+
+export function concat(parts: readonly Uint8Array[]): Uint8Array {
+  if (parts.length === 1) return parts[0];
+  let length = 0;
+  for (const part of parts) length += part.length;
+  const all = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}

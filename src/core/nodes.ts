@@ -1,0 +1,308 @@
+/** The nodes of one session in file order, as columns: what open learns of each entry without reading its body. */
+
+export const ROOT = -1;
+/** The parent of a node whose parent id names no entry. The id stands in {@link Nodes.missingParent}. */
+export const MISSING = -2;
+
+/** Entry types of the format (seeds 000, 001, 002, 004 and Pi 1.5); any other is interned when it is met. */
+export const KNOWN_TYPES = [
+  "message",
+  "custom",
+  "custom_message",
+  "model_change",
+  "thinking_level_change",
+  "compaction",
+  "branch_summary",
+  "label",
+  "session_info",
+  "usage",
+  "context_edit",
+] as const;
+
+type KnownType = (typeof KNOWN_TYPES)[number];
+
+export const ROLES = [
+  "",
+  "user",
+  "assistant",
+  "toolResult",
+  "system",
+  "custom",
+  "bashExecution",
+  "branchSummary",
+  "compactionSummary",
+  "other",
+] as const;
+export type Role = (typeof ROLES)[number];
+
+const ODD_ID = 1;
+export const HEAD_MARKER = 2;
+export const HEAD_BATCH = 4;
+export const HEAD_NO_MESSAGE = 8;
+
+/** The head of an entry as codes: what one line of a session file tells the tree. */
+export interface Head {
+  /** The id as a number when it is eight lower-case hex digits, else -1 and `id` holds it. */
+  readonly packedId: number;
+  readonly id: string;
+  /** Likewise; -1 and a `parentId` of null is a root. */
+  readonly packedParent: number;
+  readonly parentId: string | null;
+  /** From {@link Nodes.typeCode}. */
+  readonly type: number;
+  /** Index into {@link ROLES}. */
+  readonly role: number;
+  /** Of HEAD_MARKER, HEAD_BATCH, HEAD_NO_MESSAGE. */
+  readonly flags: number;
+}
+
+/** An id of eight lower-case hex digits as a number, or -1 for any other id. */
+export function packId(id: string): number {
+  if (id.length !== 8) return -1;
+  let packed = 0;
+  for (let i = 0; i < 8; i++) {
+    const c = id.charCodeAt(i);
+    let digit: number;
+    if (c >= 0x30 && c <= 0x39) digit = c - 0x30;
+    else if (c >= 0x61 && c <= 0x66) digit = c - 0x57;
+    else return -1;
+    packed = packed * 16 + digit;
+  }
+  return packed;
+}
+
+export function unpackId(packed: number): string {
+  return packed.toString(16).padStart(8, "0");
+}
+
+function grow<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array>(
+  column: T,
+  capacity: number,
+): T {
+  const wider = new (column.constructor as new (length: number) => T)(capacity);
+  wider.set(column as never);
+  return wider;
+}
+
+/** A growing column of numbers. */
+export class Column<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array> {
+  values: T;
+  constructor(values: T) {
+    this.values = values;
+  }
+  set(position: number, value: number): void {
+    if (position >= this.values.length) this.values = grow(this.values, Math.ceil((position + 16) * 1.5));
+    this.values[position] = value;
+  }
+}
+
+export class Nodes {
+  count = 0;
+  /** How many ids were taken when their entry came, and became aliases. */
+  aliases = 0;
+  private ids = new Column(new Uint32Array(16));
+  private parents = new Column(new Int32Array(16));
+  private types = new Column(new Uint16Array(16));
+  private roles = new Column(new Uint8Array(16));
+  private flags = new Column(new Uint8Array(16));
+
+  private readonly typeNames: string[] = [...KNOWN_TYPES];
+  private readonly typeCodes = new Map<string, number>(KNOWN_TYPES.map((name, code) => [name, code]));
+  private readonly oddIds = new Map<number, string>();
+  private readonly oddPositions = new Map<string, number>();
+  /** Open addressing over the packed ids: position + 1, 0 is free. */
+  private table = new Uint32Array(64);
+  private tabled = 0;
+
+  /** Children that were read before their parent, by the parent's id. */
+  private readonly awaited = new Map<string, number[]>();
+  /** Nodes whose parent stands later in the file, and nodes without their parent. */
+  readonly forward = new Set<number>();
+  readonly missingParent = new Map<number, string>();
+
+  /**
+   * Adds a node and returns its position. An id that is taken already becomes `<id>~2`, `<id>~3` and so on
+   * (protocol, section 4): both entries stay reachable, and references go to the first.
+   */
+  add(head: Head): number {
+    const position = this.count;
+    let key = head.packedId;
+    let name = head.id;
+    if ((key >= 0 ? this.findPacked(key) : (this.oddPositions.get(name) ?? -1)) >= 0) {
+      name = this.alias(key >= 0 ? unpackId(key) : name);
+      key = -1;
+      this.aliases++;
+    }
+    let parent = ROOT;
+    if (head.packedParent >= 0) parent = this.findPacked(head.packedParent);
+    else if (head.parentId !== null) parent = this.oddPositions.get(head.parentId) ?? -1;
+    if (parent < 0 && (head.packedParent >= 0 || head.parentId !== null)) {
+      parent = MISSING;
+      const parentId = head.parentId ?? unpackId(head.packedParent);
+      this.missingParent.set(position, parentId);
+      const waiting = this.awaited.get(parentId);
+      if (waiting) waiting.push(position);
+      else this.awaited.set(parentId, [position]);
+    }
+    this.ids.set(position, key >= 0 ? key : 0);
+    this.parents.set(position, parent);
+    this.types.set(position, head.type);
+    this.roles.set(position, head.role);
+    this.flags.set(position, key >= 0 ? head.flags : head.flags | ODD_ID);
+    this.count++;
+    if (key >= 0) this.insertPacked(key, position);
+    else {
+      this.oddIds.set(position, name);
+      this.oddPositions.set(name, position);
+    }
+    if (this.awaited.size > 0) this.settleAwaited(key >= 0 ? unpackId(key) : name, position);
+    return position;
+  }
+
+  private alias(id: string): string {
+    for (let n = 2; ; n++) {
+      const alias = `${id}~${n}`;
+      if (this.position(alias) < 0) return alias;
+    }
+  }
+
+  private settleAwaited(id: string, position: number): void {
+    const waiting = this.awaited.get(id);
+    if (!waiting) return;
+    this.awaited.delete(id);
+    for (const child of waiting) {
+      this.missingParent.delete(child);
+      this.parents.set(child, position);
+      this.forward.add(child);
+    }
+  }
+
+  /**
+   * Cuts every cycle at its last node in file order, which becomes a node with a missing parent, and returns
+   * those nodes. Only links to a later node can close a cycle.
+   */
+  cutCycles(): number[] {
+    if (this.forward.size === 0) return [];
+    const cut: number[] = [];
+    const state = new Uint8Array(this.count);
+    for (const start of this.forward) {
+      const walked: number[] = [];
+      let at = start;
+      while (at >= 0 && state[at] === 0) {
+        state[at] = 1;
+        walked.push(at);
+        at = this.parent(at);
+      }
+      if (at >= 0 && state[at] === 1) {
+        let last = at;
+        for (let i = walked.indexOf(at); i < walked.length; i++) last = Math.max(last, walked[i]);
+        this.missingParent.set(last, this.id(this.parent(last)));
+        this.parents.set(last, MISSING);
+        this.forward.delete(last);
+        cut.push(last);
+      }
+      for (const position of walked) state[position] = 2;
+    }
+    return cut;
+  }
+
+  id(position: number): string {
+    return this.flags.values[position] & ODD_ID
+      ? (this.oddIds.get(position) as string)
+      : unpackId(this.ids.values[position]);
+  }
+
+  /** Position of the entry with that id, or -1. */
+  position(id: string): number {
+    const packed = packId(id);
+    return packed >= 0 ? this.findPacked(packed) : (this.oddPositions.get(id) ?? -1);
+  }
+
+  /** Position of the parent, {@link ROOT} or {@link MISSING}. */
+  parent(position: number): number {
+    return this.parents.values[position];
+  }
+
+  type(position: number): string {
+    return this.typeNames[this.types.values[position]];
+  }
+
+  isType(position: number, type: KnownType): boolean {
+    return this.types.values[position] === KNOWN_TYPES.indexOf(type);
+  }
+
+  role(position: number): Role {
+    return ROLES[this.roles.values[position]];
+  }
+
+  isMarker(position: number): boolean {
+    return (this.flags.values[position] & HEAD_MARKER) !== 0;
+  }
+
+  isBatch(position: number): boolean {
+    return (this.flags.values[position] & HEAD_BATCH) !== 0;
+  }
+
+  lacksMessage(position: number): boolean {
+    return (this.flags.values[position] & HEAD_NO_MESSAGE) !== 0;
+  }
+
+  /** Forgets every node from `count` on, in the order in which nodes were added. */
+  truncate(count: number): void {
+    let packed = false;
+    for (let position = count; position < this.count; position++) {
+      const id = this.oddIds.get(position);
+      if (id === undefined) packed = true;
+      else {
+        this.oddIds.delete(position);
+        this.oddPositions.delete(id);
+      }
+    }
+    for (const position of [...this.forward]) if (position >= count) this.forward.delete(position);
+    for (const position of [...this.missingParent.keys()]) if (position >= count) this.missingParent.delete(position);
+    this.count = count;
+    if (packed) this.retable(this.table.length);
+  }
+
+  typeCode(type: string): number {
+    const known = this.typeCodes.get(type);
+    if (known !== undefined) return known;
+    const code = this.typeNames.length;
+    // A file with tens of thousands of distinct types is damage, not a use: the last code serves them all.
+    if (code === 0xffff) return code - 1;
+    this.typeNames.push(type);
+    this.typeCodes.set(type, code);
+    return code;
+  }
+
+  private findPacked(packed: number): number {
+    const mask = this.table.length - 1;
+    let slot = Math.imul(packed, 0x9e3779b1) & mask;
+    for (;;) {
+      const found = this.table[slot];
+      if (found === 0) return -1;
+      if (this.ids.values[found - 1] === packed) return found - 1;
+      slot = (slot + 1) & mask;
+    }
+  }
+
+  private insertPacked(packed: number, position: number): void {
+    if ((this.tabled + 1) * 2 > this.table.length) this.retable(this.table.length * 2);
+    else this.place(packed, position);
+  }
+
+  private place(packed: number, position: number): void {
+    const mask = this.table.length - 1;
+    let slot = Math.imul(packed, 0x9e3779b1) & mask;
+    while (this.table[slot] !== 0) slot = (slot + 1) & mask;
+    this.table[slot] = position + 1;
+    this.tabled++;
+  }
+
+  private retable(size: number): void {
+    this.table = new Uint32Array(size);
+    this.tabled = 0;
+    for (let position = 0; position < this.count; position++)
+      if (!(this.flags.values[position] & ODD_ID)) this.place(this.ids.values[position], position);
+  }
+}

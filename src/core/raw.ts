@@ -1,0 +1,88 @@
+/** JSON text that is passed on as it was read, beside plain values in one result. */
+
+import { bytesOf, concat, parse } from "./json.ts";
+
+/**
+ * A member of a result whose text is already at hand. The text is asked for when the reply is written, not when
+ * the command runs; it comes in pieces, so that a large one never needs to lie in memory whole.
+ */
+export class Raw {
+  readonly pieces: () => Iterable<Uint8Array>;
+
+  constructor(pieces: () => Iterable<Uint8Array>) {
+    this.pieces = pieces;
+  }
+
+  static of(bytes: Uint8Array): Raw {
+    return new Raw(() => [bytes]);
+  }
+
+  /** An array of the given texts. */
+  static array(items: () => Iterable<Uint8Array>): Raw {
+    return new Raw(function* () {
+      let before = OPEN;
+      for (const item of items()) {
+        yield before;
+        yield item;
+        before = COMMA;
+      }
+      yield before === OPEN ? EMPTY : CLOSE;
+    });
+  }
+
+  bytes(): Uint8Array {
+    return concat([...this.pieces()]);
+  }
+
+  /** The value, for callers inside this process. */
+  value(): unknown {
+    return parse(this.bytes());
+  }
+
+  /** So that JSON.stringify of a small result that holds one (an event, a log line) is right, if not verbatim. */
+  toJSON(): unknown {
+    return this.value();
+  }
+}
+
+const OPEN = bytesOf("[");
+const COMMA = bytesOf(",");
+const CLOSE = bytesOf("]");
+const EMPTY = bytesOf("[]");
+
+/** Result with every {@link Raw} read, for callers inside this process. */
+export function plain<T>(result: T): T {
+  const pieces = [...textPieces(result)].map((piece) => (typeof piece === "string" ? bytesOf(piece) : piece));
+  return parse(concat(pieces)) as T;
+}
+
+/**
+ * The JSON text of a result whose direct members may be {@link Raw}, in pieces: a string, or strings and bytes.
+ * Deeper values are plain.
+ */
+export function* textPieces(result: unknown): Generator<string | Uint8Array> {
+  if (result instanceof Raw) yield* result.pieces();
+  else if (!holdsRaw(result)) yield JSON.stringify(result ?? null);
+  else {
+    let text = "{";
+    let comma = "";
+    for (const [name, value] of Object.entries(result as object)) {
+      if (value === undefined) continue;
+      text += `${comma}${JSON.stringify(name)}:`;
+      comma = ",";
+      if (value instanceof Raw) {
+        yield text;
+        yield* value.pieces();
+        text = "";
+      } else text += JSON.stringify(value);
+    }
+    yield `${text}}`;
+  }
+}
+
+export function holdsRaw(result: unknown): boolean {
+  if (typeof result !== "object" || result === null) return false;
+  if (result instanceof Raw) return true;
+  for (const name in result) if ((result as Record<string, unknown>)[name] instanceof Raw) return true;
+  return false;
+}

@@ -1,0 +1,489 @@
+/** A session: a tree joined to its log. Everything a command does to one conversation goes through here. */
+
+import { boundaryFault } from "./compaction.ts";
+import { type Bodies, type Context, contextAt, contextCount, hasSummary, keptFrom, messageText } from "./context.ts";
+import type { Damage } from "./damage.ts";
+import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, entryLine } from "./entry.ts";
+import { type Env, timestamp } from "./env.ts";
+import { Failure } from "./failure.ts";
+import { LEAF_MARKER } from "./head.ts";
+import { parse } from "./json.ts";
+import { ROOT } from "./nodes.ts";
+import type { Log } from "./store/store.ts";
+import { Tree } from "./tree.ts";
+
+export interface Model {
+  readonly provider: string;
+  readonly id: string;
+}
+
+/** Keeps the position of a leaf that the session file itself does not tell (session-format reference, section 5). */
+export interface LeafMemory {
+  /** The recorded position, if the session's file is still as it was then: an id, null for before the first entry. */
+  recall(log: Log): string | null | undefined;
+  /** Records a position durably. */
+  record(log: Log, leafId: string | null): Promise<void>;
+  forget(log: Log): void;
+}
+
+/** Entry types that set a session up and are no conversation yet: they wait in memory for the first that is. */
+const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
+
+/** How far back a repeated idempotency key is recognised (protocol, `append`). */
+const KEY_WINDOW = 10_000;
+
+export interface Appended {
+  readonly ids: string[];
+  /** The leaf before. */
+  readonly oldLeafId: string | null;
+  /** Whether the new entries do not continue the old leaf. */
+  readonly branchChanged: boolean;
+}
+
+export class Session implements Bodies {
+  readonly log: Log;
+  readonly env: Env;
+  private readonly leaves: LeafMemory | undefined;
+  private treeNow!: Tree;
+  /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
+  name: string | null = null;
+  /** What the opening found ambiguous, beside the log's own damage. */
+  private readonly found: Damage[] = [];
+  private voids = new Set<number>();
+  /** What a failed commit goes back to. */
+  private durableLeaf = ROOT;
+  /** The leaf differs from what the file tells, and no record of it is durable yet. */
+  private leafMoved = false;
+  /** The leaf that the file alone gives, once it was needed. */
+  private fileLeaf: number | undefined;
+  private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
+
+  constructor(log: Log, env: Env, leaves?: LeafMemory) {
+    this.log = log;
+    this.env = env;
+    this.leaves = leaves;
+    this.readTree();
+    this.tree.leaf = this.firstLeaf();
+    this.durableLeaf = this.tree.leaf;
+  }
+
+  get tree(): Tree {
+    return this.treeNow;
+  }
+
+  get id(): string {
+    return this.log.header.id;
+  }
+
+  get file(): string | null {
+    return this.log.file;
+  }
+
+  get cwd(): string {
+    return this.log.header.cwd ?? "";
+  }
+
+  get parentSession(): string | null {
+    return this.log.header.parentSession ?? this.log.header.branchedFrom ?? null;
+  }
+
+  get leafId(): string | null {
+    return this.idOrNull(this.tree.leaf);
+  }
+
+  get diagnostics(): readonly Damage[] {
+    return this.found.length === 0 ? this.log.damage : [...this.log.damage, ...this.found];
+  }
+
+  idOrNull(position: number): string | null {
+    return position < 0 ? null : this.log.nodes.id(position);
+  }
+
+  /** Position of the entry with that id. Throws entry_not_found. */
+  position(entryId: string): number {
+    const position = this.log.nodes.position(entryId);
+    if (position < 0 || !this.tree.isVisible(position))
+      throw new Failure(
+        "entry_not_found",
+        `Entry not found: ${entryId}. get_entries and get_tree show the ids that exist.`,
+        { entryId },
+      );
+    return position;
+  }
+
+  line(position: number): Uint8Array {
+    return this.log.read(position);
+  }
+
+  entry(position: number): Entry {
+    return parse(this.log.read(position)) as Entry;
+  }
+
+  // --- reading -------------------------------------------------------------------------------------------------
+
+  context(leaf: number = this.tree.leaf): Context {
+    return contextAt(this.tree, this, leaf);
+  }
+
+  /** The JSON texts of the messages at a leaf, or of some of them. */
+  *messageTexts(items: Context["items"]): Generator<Uint8Array> {
+    for (const item of items) yield messageText(this.tree, this, item);
+  }
+
+  messageCount(): number {
+    return contextCount(this.tree, this, this.tree.leaf);
+  }
+
+  /** The model in force at a position: the nearest that is named on its path, else the header's. */
+  model(at: number = this.tree.leaf): Model | null {
+    for (let p = this.tree.lastModel(at); p >= 0; p = this.tree.lastModel(this.log.nodes.parent(p))) {
+      const model = modelOf(this.entry(p));
+      if (model) return model;
+    }
+    const { provider, modelId } = this.log.header;
+    return provider !== undefined && modelId !== undefined ? { provider, id: modelId } : null;
+  }
+
+  thinkingLevel(at: number = this.tree.leaf): string {
+    const position = this.tree.lastLevel(at);
+    const level = position >= 0 ? this.entry(position).thinkingLevel : this.log.header.thinkingLevel;
+    return typeof level === "string" ? level : "off";
+  }
+
+  /** The visible entries in file order, from a position on. */
+  *visible(from = 0): Generator<number> {
+    for (let p = from; p < this.log.nodes.count; p++) if (this.tree.isVisible(p)) yield p;
+  }
+
+  // --- writing -------------------------------------------------------------------------------------------------
+
+  /**
+   * Throws read_only unless what follows writes nothing to the log, and content_modified when the leaf is not the
+   * expected one.
+   */
+  guard(expectedLeafId: string | null | undefined, writesNothing = false): void {
+    if (this.log.readOnly && !writesNothing) throw this.log.readOnly;
+    if (expectedLeafId !== undefined && expectedLeafId !== this.leafId)
+      throw new Failure("content_modified", undefined, { leafId: this.leafId });
+  }
+
+  /**
+   * Appends drafts at the leaf, or where a draft's `parentId` says; each further draft continues the one before.
+   * All or none. Several drafts, or a key, are marked as one batch, so that a torn write is recognised.
+   * Throws invalid_entry, entry_not_found, read_only and the log's failures.
+   */
+  append(drafts: readonly Draft[], key?: string): Appended {
+    if (this.log.readOnly) throw this.log.readOnly;
+    const { nodes } = this.log;
+    const oldLeafId = this.leafId;
+    const lines: Uint8Array[] = [];
+    const ids: string[] = [];
+    let parentId = oldLeafId;
+    let branchChanged = false;
+    if (this.needsMarkerBefore(drafts[0]))
+      lines.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
+    const batched = drafts.length > 1 || key !== undefined;
+    for (const [index, draft] of drafts.entries()) {
+      const id = this.idFor(draft, ids);
+      if (draft.parentId !== undefined && draft.parentId !== parentId) {
+        if (draft.parentId !== null && nodes.position(draft.parentId) < 0 && !ids.includes(draft.parentId))
+          throw new Failure(
+            "entry_not_found",
+            `The parent ${draft.parentId} is no entry of this session. Leave parentId out to continue the leaf.`,
+            { entryId: draft.parentId, path: `entries.${index}.parentId` },
+          );
+        parentId = draft.parentId;
+        branchChanged = true;
+      }
+      const batch: Batch | undefined = batched
+        ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
+        : undefined;
+      lines.push(entryLine({ ...draft, id, parentId, timestamp: draft.timestamp ?? timestamp(this.env) }, batch));
+      ids.push(id);
+      parentId = id;
+    }
+    const first = nodes.count;
+    this.log.append(lines, { hold: drafts.every((draft) => SETUP_TYPES.has(draft.type)) });
+    for (let position = first; position < nodes.count; position++) this.takeIn(position);
+    this.tree.leaf = nodes.count - 1;
+    this.fileLeaf = this.tree.leaf;
+    this.leafMoved = false;
+    const appended = { ids, oldLeafId, branchChanged };
+    if (key !== undefined) this.keys?.set(key, { ids, leafId: this.leafId });
+    return appended;
+  }
+
+  /** What an append with this key answered, when it was applied before. Survives a restart: the key is in the entries. */
+  repeated(key: string): { ids: string[]; leafId: string | null } | undefined {
+    this.keys ??= this.readKeys();
+    return this.keys.get(key);
+  }
+
+  /** Moves the leaf; durable after `commit`. Nothing is written to the session file. */
+  moveLeaf(position: number): void {
+    if (position === this.tree.leaf) return;
+    this.tree.leaf = position;
+    this.leafMoved = true;
+  }
+
+  /** A compaction at the leaf that keeps from an entry of the path on, or nothing. Throws invalid_boundary. */
+  compactionDraft(compaction: {
+    summary: string;
+    firstKeptEntryId: string | null;
+    tokensBefore: number;
+    details?: Uint8Array;
+    usage?: Uint8Array;
+    fromHook?: boolean;
+  }): Draft {
+    const { firstKeptEntryId } = compaction;
+    const id = this.newEntryId();
+    if (firstKeptEntryId !== null) {
+      const first = this.log.nodes.position(firstKeptEntryId);
+      const fault =
+        first < 0
+          ? { reason: `Entry not found: ${firstKeptEntryId}. get_path lists the entries to choose from.`, nearest: [] }
+          : boundaryFault(this.tree, this.tree.leaf, first);
+      if (fault)
+        throw new Failure("invalid_boundary", fault.reason, { entryId: firstKeptEntryId, nearest: fault.nearest });
+    }
+    return {
+      ...draftOf("compaction", { ...compaction, firstKeptEntryId: firstKeptEntryId ?? id }),
+      id,
+    };
+  }
+
+  /** Resolves when all that was appended or moved before is durable; on a failure the session is as it was then. */
+  async commit(): Promise<void> {
+    const leaf = this.tree.leaf;
+    const moved = this.leafMoved;
+    const count = this.log.nodes.count;
+    try {
+      await this.log.commit();
+      if (moved && this.recordsLeaf) await this.leaves?.record(this.log, this.idOrNull(leaf));
+    } catch (error) {
+      this.undo();
+      throw error;
+    }
+    this.durableLeaf = leaf;
+    if (moved && this.tree.leaf === leaf && this.log.nodes.count === count) this.leafMoved = false;
+  }
+
+  /** Whether there is anything that `commit` would have to wait for. */
+  get settled(): boolean {
+    return this.log.durableCount >= this.log.nodes.count && !(this.leafMoved && this.recordsLeaf);
+  }
+
+  private get recordsLeaf(): boolean {
+    return this.leaves !== undefined && this.log.persisted && this.log.readOnly === null;
+  }
+
+  /** Leaves the session: a position that the file alone would not give is written into it as a marker. */
+  async leave(): Promise<void> {
+    if (!this.log.readOnly && this.log.persisted && this.tree.leaf !== this.leafOfFile()) {
+      this.log.append([this.marker(this.leafId)]);
+      this.takeIn(this.log.nodes.count - 1);
+      this.fileLeaf = this.tree.leaf;
+      await this.log.commit();
+      this.leaves?.forget(this.log);
+    }
+  }
+
+  close(): void {
+    this.log.close();
+  }
+
+  private undo(): void {
+    const leaf = this.durableLeaf;
+    this.readTree();
+    this.tree.leaf = leaf < this.log.nodes.count ? leaf : this.leafOfFile();
+    this.leafMoved = false;
+    this.keys = undefined;
+  }
+
+  // --- what open reads -----------------------------------------------------------------------------------------
+
+  private readTree(): void {
+    const { nodes } = this.log;
+    this.voids = new Set();
+    this.fileLeaf = undefined;
+    const telling: number[] = [];
+    for (let p = 0; p < nodes.count; p++) if (tells(nodes.type(p))) telling.push(p);
+    const bodies: [number, Entry][] = [];
+    let i = 0;
+    for (const line of this.log.readMany(telling)) {
+      const entry = parse(line) as Entry;
+      const position = telling[i++];
+      if ((entry.type === "branch_summary" || entry.type === "compaction") && !hasSummary(entry))
+        this.voids.add(position);
+      bodies.push([position, entry]);
+    }
+    this.treeNow = new Tree(nodes, { isVoid: (position) => this.voids.has(position) });
+    this.name = null;
+    for (const [position, entry] of bodies) this.applyFacts(position, entry);
+  }
+
+  /** Takes in an entry that has just been appended. */
+  private takeIn(position: number): void {
+    if (tells(this.log.nodes.type(position))) {
+      const entry = this.entry(position);
+      if ((entry.type === "branch_summary" || entry.type === "compaction") && !hasSummary(entry))
+        this.voids.add(position);
+      this.treeNow.extend(position);
+      this.applyFacts(position, entry);
+    } else this.treeNow.extend(position);
+  }
+
+  private applyFacts(position: number, entry: Entry): void {
+    if (entry.type === "session_info") {
+      const name = typeof entry.name === "string" ? entry.name.trim() : "";
+      this.name = name === "" ? null : name;
+    } else if (entry.type === "label" && typeof entry.targetId === "string") {
+      const target = this.log.nodes.position(entry.targetId);
+      if (target < 0) return;
+      if (typeof entry.label === "string" && entry.label !== "")
+        this.tree.labels.set(target, { label: entry.label, setBy: position });
+      else this.tree.labels.delete(target);
+    }
+  }
+
+  /** The leaf at opening (session-format reference, section 5, rules 1 to 3). */
+  private firstLeaf(): number {
+    const recorded = this.leaves?.recall(this.log);
+    if (recorded === null) return ROOT;
+    if (recorded !== undefined) {
+      const position = this.log.nodes.position(recorded);
+      if (position >= 0) return position;
+    }
+    const { leafId } = this.log.header;
+    if (leafId === "") return ROOT;
+    if (leafId !== undefined) {
+      const position = this.log.nodes.position(leafId);
+      if (position >= 0) return position;
+    }
+    return this.leafOfFile();
+  }
+
+  /** The leaf that the file alone gives. */
+  private leafOfFile(): number {
+    this.fileLeaf ??= this.readLeafOfFile();
+    return this.fileLeaf;
+  }
+
+  /** Rule 3: labels and names at the end of the file move the leaf only where they continue the conversation. */
+  private readLeafOfFile(): number {
+    const { nodes } = this.log;
+    const last = nodes.count - 1;
+    let decisive = last;
+    while (decisive >= 0 && isAside(nodes.type(decisive))) decisive--;
+    if (decisive < 0) return last;
+    const target = nodes.isMarker(decisive) ? this.markerTarget(decisive) : decisive;
+    if (decisive === last) return target;
+    let at = last;
+    while (at >= 0 && at !== target && isAside(nodes.type(at))) at = nodes.parent(at);
+    if (at === target || this.tree.isAncestor(target, at)) return last;
+    this.found.push({
+      kind: "ambiguous_leaf",
+      line: 0,
+      byteOffset: 0,
+      length: 0,
+      entryId: nodes.id(last),
+      reason: "The file ends with a label or name on another branch; the conversation's own last entry is the leaf.",
+      salvaged: true,
+    });
+    return target;
+  }
+
+  private markerTarget(marker: number): number {
+    if (this.tree.isVisible(marker)) return marker;
+    const parent = this.log.nodes.parent(marker);
+    return parent < 0 ? ROOT : parent;
+  }
+
+  // --- small parts of writing ----------------------------------------------------------------------------------
+
+  private idFor(draft: Draft, others: readonly string[]): string {
+    if (draft.id === undefined) return this.newEntryId(others);
+    if (!ENTRY_ID.test(draft.id))
+      throw new Failure(
+        "invalid_entry",
+        "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.",
+        { entryId: draft.id },
+      );
+    if (this.log.nodes.position(draft.id) >= 0 || others.includes(draft.id))
+      throw new Failure("invalid_entry", `The id ${draft.id} is taken. Leave it out to get a new one.`, {
+        entryId: draft.id,
+      });
+    return draft.id;
+  }
+
+  /** An id that no entry of this session has. */
+  newEntryId(others: readonly string[] = []): string {
+    for (let tries = 0; tries < 100; tries++) {
+      const id = this.env.entryId();
+      if (this.log.nodes.position(id) < 0 && !others.includes(id)) return id;
+    }
+    return this.env.sessionId();
+  }
+
+  /** A label or a name at a place that the file alone would not give as the leaf needs the marker before it. */
+  private needsMarkerBefore(draft: Draft): boolean {
+    if (!isAside(draft.type) || !this.log.persisted) return false;
+    const place =
+      draft.parentId === undefined
+        ? this.tree.leaf
+        : draft.parentId === null
+          ? ROOT
+          : this.log.nodes.position(draft.parentId);
+    return place !== this.leafOfFile();
+  }
+
+  /** The line of a leaf marker. */
+  private marker(parentId: string | null): Uint8Array {
+    const data = parentId === null ? { leafId: null } : undefined;
+    const draft = draftOf("custom", { customType: LEAF_MARKER, data });
+    return entryLine({ ...draft, id: this.newEntryId(), parentId, timestamp: timestamp(this.env) });
+  }
+
+  private readKeys(): NonNullable<Session["keys"]> {
+    const { nodes } = this.log;
+    const keys: NonNullable<Session["keys"]> = new Map();
+    for (let p = Math.max(0, nodes.count - KEY_WINDOW); p < nodes.count; p++) {
+      if (!nodes.isBatch(p)) continue;
+      const batch = this.entry(p)._batch as Partial<Batch> | null;
+      if (batch?.session !== this.id || typeof batch.key !== "string") continue;
+      const known = keys.get(batch.key) ?? { ids: [], leafId: null };
+      known.ids.push(nodes.id(p));
+      known.leafId = nodes.id(p);
+      keys.set(batch.key, known);
+    }
+    return keys;
+  }
+
+  /** The kept entry that a compaction names, for a fork that must not leave it dangling. */
+  firstKeptId(compaction: number): string | undefined {
+    const id = this.entry(compaction).firstKeptEntryId;
+    return typeof id === "string" ? id : undefined;
+  }
+
+  keptFrom(compaction: number): number {
+    return keptFrom(this.tree, this, compaction).first;
+  }
+}
+
+/** Entry types whose bodies the tree needs from the start; all of them are small and few. */
+function tells(type: string): boolean {
+  return type === "session_info" || type === "label" || type === "branch_summary" || type === "compaction";
+}
+
+/** Entries that say something about the conversation and are none of it. */
+function isAside(type: string): boolean {
+  return type === "label" || type === "session_info";
+}
+
+function modelOf(entry: Entry): Model | null {
+  const { provider, model } =
+    entry.type === "model_change"
+      ? { provider: entry.provider, model: entry.modelId }
+      : ((entry.message ?? {}) as { provider?: unknown; model?: unknown });
+  return typeof provider === "string" && typeof model === "string" ? { provider, id: model } : null;
+}

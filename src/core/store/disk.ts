@@ -1,0 +1,212 @@
+/** The file operations we use. This is the only file that imports node:fs; tests pass a disk that fails. */
+
+import * as fs from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../failure.ts";
+
+export interface FileInfo {
+  readonly kind: "file" | "folder" | "other";
+  readonly size: number;
+  /** Milliseconds. */
+  readonly modified: number;
+  readonly device: number;
+  readonly inode: number;
+  /** Permission bits. */
+  readonly mode: number;
+}
+
+/** Operations on files and folders, synchronous but for the two that wait for the medium. Errors are errno errors. */
+export interface Disk {
+  /** Opens for reading. Never waits, whatever the path is (a FIFO opens and is told by {@link infoOf}). */
+  openRead(path: string): number;
+  /** Opens an existing file for reading and for writing at its end. */
+  openAppend(path: string): number;
+  /** Creates a file that must not exist, 0600, for reading and for writing at its end. */
+  create(path: string): number;
+  close(fd: number): void;
+  /** Bytes read, 0 at the end. */
+  read(fd: number, into: Uint8Array, offset: number, length: number, position: number): number;
+  /** Bytes written, which may be fewer than given. */
+  write(fd: number, bytes: Uint8Array): number;
+  infoOf(fd: number): FileInfo;
+  /** Follows links. */
+  info(path: string): FileInfo;
+  truncate(fd: number, size: number): void;
+  /** Waits until the file's content is on the medium. */
+  sync(fd: number): Promise<void>;
+  /** Waits until a folder's names are on the medium. */
+  syncFolder(path: string): Promise<void>;
+  /** Gives a file a second name, which must not exist. */
+  link(path: string, name: string): void;
+  rename(path: string, name: string): void;
+  remove(path: string): void;
+  /** Creates a folder and those above it that are missing, 0700; answers the folders created, topmost first. */
+  makeFolder(path: string): string[];
+  names(folder: string): string[];
+  realPath(path: string): string;
+  /** Gives a file the permission bits and, where allowed, the owner of another. */
+  copyMode(from: string, to: number): void;
+}
+
+const { O_APPEND, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
+
+export const realDisk: Disk = {
+  openRead: (path) => fs.openSync(path, O_RDONLY | (O_NONBLOCK ?? 0)),
+  openAppend: (path) => fs.openSync(path, O_RDWR | O_APPEND | (O_NONBLOCK ?? 0)),
+  create(path) {
+    const fd = fs.openSync(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL, 0o600);
+    // A umask may have taken bits away from the owner.
+    fs.fchmodSync(fd, 0o600);
+    return fd;
+  },
+  close: (fd) => fs.closeSync(fd),
+  read: (fd, into, offset, length, position) => fs.readSync(fd, into, offset, length, position),
+  write: (fd, bytes) => fs.writeSync(fd, bytes),
+  infoOf: (fd) => fileInfo(fs.fstatSync(fd)),
+  info: (path) => fileInfo(fs.statSync(path)),
+  truncate: (fd, size) => fs.ftruncateSync(fd, size),
+  sync: (fd) => new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
+  async syncFolder(path) {
+    // Windows has no such thing.
+    if (process.platform === "win32") return;
+    const folder = await fs.promises.open(path, "r");
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  },
+  link: (path, name) => fs.linkSync(path, name),
+  rename: (path, name) => fs.renameSync(path, name),
+  remove: (path) => fs.unlinkSync(path),
+  makeFolder(path) {
+    const missing: string[] = [];
+    for (let at = path; !fs.existsSync(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
+    for (const folder of missing) {
+      try {
+        fs.mkdirSync(folder, 0o700);
+        fs.chmodSync(folder, 0o700);
+      } catch (error) {
+        // Another process may have made it in the meantime.
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      }
+    }
+    return missing;
+  },
+  names: (folder) => fs.readdirSync(folder),
+  realPath: (path) => fs.realpathSync(path),
+  copyMode(from, to) {
+    const { mode, uid, gid } = fs.statSync(from);
+    fs.fchmodSync(to, mode & 0o777);
+    try {
+      fs.fchownSync(to, uid, gid);
+    } catch {
+      // Only root may give files away; the mode is what protects the content.
+    }
+  },
+};
+
+function fileInfo(stats: fs.Stats): FileInfo {
+  return {
+    kind: stats.isFile() ? "file" : stats.isDirectory() ? "folder" : "other",
+    size: stats.size,
+    modified: stats.mtimeMs,
+    device: stats.dev,
+    inode: stats.ino,
+    mode: stats.mode & 0o7777,
+  };
+}
+
+/** Writes all of it, or throws. */
+export function writeAll(disk: Disk, fd: number, bytes: Uint8Array): void {
+  for (let written = 0; written < bytes.length; ) {
+    const count = disk.write(fd, written === 0 ? bytes : bytes.subarray(written));
+    if (count <= 0) throw Object.assign(new Error("nothing was written"), { code: "EIO" });
+    written += count;
+  }
+}
+
+/** Fills `into` from a file, or throws when the file ends before. */
+export function readAll(disk: Disk, fd: number, into: Uint8Array, position: number): void {
+  for (let read = 0; read < into.length; ) {
+    const count = disk.read(fd, into, read, into.length - read, position + read);
+    if (count <= 0) throw Object.assign(new Error("the file ended before its known end"), { code: "EIO" });
+    read += count;
+  }
+}
+
+let temporaryNames = 0;
+
+/** A name beside `path` that no session scanner takes for a session and that says whose it is. */
+export function temporaryName(path: string): string {
+  return join(dirname(path), `.${basename(path)}.${process.pid}-${++temporaryNames}.tmp`);
+}
+
+/**
+ * Writes a file beside its final name and gives it that name in one step, which fails when the name is taken
+ * (EEXIST). Answers the open file. Nothing is left behind on a failure.
+ */
+export function publishNew(disk: Disk, path: string, fill: (fd: number) => void): number {
+  const temporary = temporaryName(path);
+  const fd = disk.create(temporary);
+  try {
+    fill(fd);
+    takeName(disk, temporary, path);
+  } catch (error) {
+    disk.close(fd);
+    removeQuietly(disk, temporary);
+    throw error;
+  }
+  return fd;
+}
+
+function takeName(disk: Disk, temporary: string, path: string): void {
+  try {
+    disk.link(temporary, path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST" || !["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES"].includes(code ?? "")) throw error;
+    // File systems without hard links: the look and the rename are two steps, which is the best there is.
+    if (exists(disk, path)) throw Object.assign(new Error("the name is taken"), { code: "EEXIST" });
+    disk.rename(temporary, path);
+    return;
+  }
+  disk.remove(temporary);
+}
+
+export function exists(disk: Disk, path: string): boolean {
+  try {
+    disk.info(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function removeQuietly(disk: Disk, path: string): void {
+  try {
+    disk.remove(path);
+  } catch {
+    // It may never have been there; a stray temporary file is recognised by its name and never listed.
+  }
+}
+
+/** What an errno error of a write or read means to a caller. */
+export function storageFailure(error: unknown, doing: string): Failure {
+  if (error instanceof Failure) return error;
+  const code = (error as NodeJS.ErrnoException)?.code ?? "EIO";
+  if (code === "ENOSPC" || code === "EDQUOT")
+    return new Failure(
+      "storage_full",
+      `No room on the disk while ${doing}. Nothing was changed; ask again when there is room.`,
+      { errno: code },
+      { cause: error },
+    );
+  const permanent = ["EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EISDIR", "ENOTDIR", "ELOOP"].includes(code);
+  return new Failure(
+    "storage_failed",
+    `The disk refused (${code}) while ${doing}. Nothing was changed.${permanent ? " Check the folder's permissions and path." : ""}`,
+    { errno: code },
+    { cause: error, retryable: !permanent },
+  );
+}

@@ -1,0 +1,100 @@
+/** Sessions in memory only: `--no-session`, and the backend that unit tests use. */
+
+import type { Damage } from "../damage.ts";
+import type { SessionHeader } from "../entry.ts";
+import { Failure } from "../failure.ts";
+import { HeadReader } from "../head.ts";
+import { bytesOf, concat, members } from "../json.ts";
+import { Nodes } from "../nodes.ts";
+import type { Beginning, Log, Store } from "./store.ts";
+
+const LF = bytesOf("\n");
+
+class MemoryLog implements Log {
+  readonly store = "memory";
+  readonly file = null;
+  readonly header: SessionHeader;
+  readonly headerLine: Uint8Array;
+  readonly version = 3;
+  readonly nodes = new Nodes();
+  readonly damage: readonly Damage[] = [];
+  readonly readOnly = null;
+  readonly persisted = false;
+  readonly stamp = null;
+  private readonly lines: Uint8Array[] = [];
+  private readonly heads = new HeadReader(this.nodes);
+  private closed = false;
+
+  constructor(beginning: Beginning) {
+    this.header = beginning.header;
+    this.headerLine = beginning.headerLine;
+  }
+
+  get durableCount(): number {
+    return this.nodes.count;
+  }
+
+  read(position: number): Uint8Array {
+    return this.lines[position];
+  }
+
+  *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    for (let i = 0; i < positions.length; i++) yield this.lines[positions[i]];
+  }
+
+  *copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    for (let i = 0; i < positions.length; i++) yield concat([this.lines[positions[i]], LF]);
+  }
+
+  append(lines: readonly Uint8Array[]): void {
+    if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
+    for (const line of lines) {
+      addHead(this.heads, this.nodes, line);
+      this.lines.push(line);
+    }
+  }
+
+  async commit(): Promise<void> {}
+
+  close(): void {
+    this.closed = true;
+  }
+}
+
+/** Adds the node of a line of ours. */
+export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array): number {
+  if (!heads.read(line, 0, line.length)) {
+    const fault = heads.parse(line, 0, line.length, () => {
+      throw new TypeError("an entry of ours has an id");
+    });
+    if (fault !== null) throw new TypeError(`an entry of ours is well formed: ${fault}`);
+  }
+  return nodes.add(heads);
+}
+
+export function memoryStore(): Store {
+  return {
+    name: "memory",
+    create: (beginning) => new MemoryLog(beginning),
+    async publish(beginning, content) {
+      const log = new MemoryLog(beginning);
+      for (const piece of content) log.append(wholeLines(piece));
+      return log;
+    },
+    open(file) {
+      throw new Failure("session_not_found", `Sessions in memory have no file: ${file}`, { sessionPath: file });
+    },
+  };
+}
+
+/** The lines of a piece that ends with a line feed. */
+function wholeLines(piece: Uint8Array): Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  let start = 0;
+  for (let end = piece.indexOf(0x0a); end >= 0; end = piece.indexOf(0x0a, start)) {
+    const line = piece.subarray(start, end);
+    if (members(line)) lines.push(line);
+    start = end + 1;
+  }
+  return lines;
+}

@@ -1,0 +1,93 @@
+/** The contracts every backend keeps. `test/core/store/contract.ts` holds each of them to these sentences. */
+
+import type { Damage } from "../damage.ts";
+import type { SessionHeader } from "../entry.ts";
+import type { Failure } from "../failure.ts";
+import type { Nodes } from "../nodes.ts";
+
+/** What the file of a log was like when it was last looked at; equal stamps mean an unchanged file. */
+export interface FileStamp {
+  readonly device: number;
+  readonly inode: number;
+  readonly size: number;
+  readonly modified: number;
+}
+
+/**
+ * The durable sequence of one session. Positions count entries in file order, from 0, and never change.
+ *
+ * Opening reads ids, parents, types and offsets, never bodies, and writes nothing. Reading and appending are
+ * synchronous; only `commit` waits.
+ */
+export interface Log {
+  readonly store: string;
+  /** Where the session is or, when nothing is written yet, will be; null when it lives in memory only. */
+  readonly file: string | null;
+  readonly header: SessionHeader;
+  /** The header as it was read. */
+  readonly headerLine: Uint8Array;
+  /** Format version of the stored bytes, before any migration. */
+  readonly version: number;
+  readonly nodes: Nodes;
+  /** What was wrong in the stored bytes and was read past. Grows when bodies are read. */
+  readonly damage: readonly Damage[];
+  /** Why appends are refused, or null. */
+  readonly readOnly: Failure | null;
+  /** Whether the session exists in its store; a new one does from its first append that is not held. */
+  readonly persisted: boolean;
+  /** Entries before this position survive what the store's durability promises to survive. */
+  readonly durableCount: number;
+  readonly stamp: FileStamp | null;
+
+  /**
+   * The line of one entry, byte for byte as stored, without line feed; checked to be UTF-8 and JSON when it is
+   * read for the first time. An entry whose bytes fail that check is answered with a stand-in that has its head
+   * and `"damaged":true`, and stands in `damage` from then on. Throws storage_failed when it cannot be read.
+   */
+  read(position: number): Uint8Array;
+  /** `read` for many, with fewer operations where they lie together. Lazy. */
+  readMany(positions: ArrayLike<number>): Iterable<Uint8Array>;
+  /** The bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy. */
+  copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
+
+  /**
+   * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once,
+   * durable after `commit`. With `hold`, a log that is not persisted yet keeps them in memory until the next
+   * append without it. On a failure (storage_full, storage_failed, read_only) the log is as before.
+   */
+  append(lines: readonly Uint8Array[], options?: { hold?: boolean }): void;
+
+  /**
+   * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with
+   * storage_failed or storage_full after the log has gone back to `durableCount` entries.
+   */
+  commit(): Promise<void>;
+
+  /** Gives up what the log holds open. Later calls throw. Nothing that was committed is lost. */
+  close(): void;
+}
+
+/** What a new log begins with. */
+export interface Beginning {
+  readonly headerLine: Uint8Array;
+  /** File name time and id come from the header; cwd decides the folder. */
+  readonly header: SessionHeader;
+  /** Where to create it; by default the store chooses. */
+  readonly file?: string;
+}
+
+/** A place that holds logs. */
+export interface Store {
+  readonly name: string;
+  /** A log with a header and no entries, which is not persisted until something is appended. */
+  create(beginning: Beginning): Log;
+  /**
+   * A log that exists from the start with these lines (each piece whole lines with their line feeds), published
+   * in one step: either all of it is there or nothing. Throws already_exists, storage_full, storage_failed.
+   */
+  publish(beginning: Beginning, content: Iterable<Uint8Array>): Promise<Log>;
+  /**
+   * Opens what stands at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed.
+   */
+  open(file: string): Log;
+}

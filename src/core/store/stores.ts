@@ -1,0 +1,144 @@
+/** The backends by name, and which of them opens a given path. */
+
+import { basename, join } from "node:path";
+import { SESSION_ID } from "../entry.ts";
+import type { Env } from "../env.ts";
+import { Failure } from "../failure.ts";
+import { memberOf, members, parse } from "../json.ts";
+import type { LeafMemory } from "../session.ts";
+import type { Stores } from "../workspace.ts";
+import { type Disk, exists } from "./disk.ts";
+import { type Durability, jsonlStore } from "./jsonl.ts";
+import { leafMemory } from "./leaves.ts";
+import { memoryStore } from "./memory.ts";
+import { absolute, fileFor, folderFor, isSessionName, type Places, sessionFolders } from "./paths.ts";
+import type { Store } from "./store.ts";
+
+export interface StoreOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly places: Places;
+  readonly durability: Durability;
+  /** Working directory of this process, which relative paths of a host refer to. */
+  readonly cwd: string;
+  /** Backend of new sessions. */
+  readonly kind: "jsonl" | "memory";
+  readonly readOnly?: boolean;
+}
+
+export function makeStores(options: StoreOptions): Stores {
+  const { disk, env, places, cwd } = options;
+  const jsonl = jsonlStore({
+    disk,
+    env,
+    durability: options.durability,
+    fileFor: (header) => fileFor(places, header),
+    readOnly: options.readOnly,
+  });
+  const byName: Record<string, Store> = { jsonl, memory: memoryStore() };
+  const leaves: LeafMemory = leafMemory(disk, places.state, options.durability === "sync");
+  return {
+    names: Object.keys(byName),
+    forNew: byName[options.kind],
+    leaves,
+    open: (file) => jsonl.open(absolute(file, cwd)),
+    absolute: (file) => absolute(file, cwd),
+    exists: (file) => exists(disk, file),
+    isSame: (a, b) => a === b || sameFile(disk, a, b),
+    find: (id) => findById(disk, places, id),
+    prepareFolder: (workingDirectory) => {
+      disk.makeFolder(folderFor(places, workingDirectory));
+    },
+    latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
+  };
+}
+
+function sameFile(disk: Disk, a: string, b: string): boolean {
+  try {
+    const first = disk.info(a);
+    const second = disk.info(b);
+    return first.device === second.device && first.inode === second.inode;
+  } catch {
+    return false;
+  }
+}
+
+/** The file of the session with an id, or with the only id that begins so. Throws session_not_found, ambiguous_id. */
+function findById(disk: Disk, places: Places, id: string): string {
+  if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
+  const exact: string[] = [];
+  const prefixed: string[] = [];
+  for (const folder of sessionFolders(places, disk))
+    for (const name of disk.names(folder)) {
+      if (!isSessionName(name)) continue;
+      const file = join(folder, name);
+      // A file of ours or of the TypeScript Pi bears its id; of any other only the header tells.
+      const named = basename(name, ".jsonl").split("_").pop() ?? "";
+      const found =
+        named === id
+          ? id
+          : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named)
+            ? readId(disk, file)
+            : named;
+      if (found === id) exact.push(file);
+      else if (found?.startsWith(id)) prefixed.push(file);
+    }
+  const found = exact.length > 0 ? exact : prefixed;
+  if (found.length === 0)
+    throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
+      sessionId: id,
+    });
+  if (found.length > 1) throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
+  return found[0];
+}
+
+/** How much of a file is read to find its header; headers are a few hundred bytes. */
+const HEADER_BYTES = 1 << 16;
+
+function readHeader(disk: Disk, file: string): { id?: unknown; cwd?: unknown } | undefined {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch {
+    return undefined;
+  }
+  try {
+    if (disk.infoOf(fd).kind !== "file") return undefined;
+    const bytes = new Uint8Array(HEADER_BYTES);
+    const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    const end = bytes.indexOf(0x0a);
+    const line = bytes.subarray(0, end >= 0 && end < count ? end : count);
+    const found = members(line);
+    const type = found && memberOf(found, "type");
+    if (!type || parse(line, type.start, type.end) !== "session") return undefined;
+    return parse(line) as { id?: unknown; cwd?: unknown };
+  } catch {
+    return undefined;
+  } finally {
+    disk.close(fd);
+  }
+}
+
+function readId(disk: Disk, file: string): string | undefined {
+  const id = readHeader(disk, file)?.id;
+  return typeof id === "string" ? id : undefined;
+}
+
+/** The session file of a working directory that was written last, or undefined. */
+function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
+  const folder = folderFor(places, cwd);
+  if (!exists(disk, folder)) return undefined;
+  const files: { file: string; modified: number }[] = [];
+  for (const name of disk.names(folder)) {
+    if (!isSessionName(name)) continue;
+    const file = join(folder, name);
+    try {
+      files.push({ file, modified: disk.info(file).modified });
+    } catch {
+      // It went away between the listing and the look.
+    }
+  }
+  files.sort((a, b) => b.modified - a.modified);
+  // Folder names collide, so only the header tells whose session it is.
+  return files.find(({ file }) => readHeader(disk, file)?.cwd === cwd)?.file;
+}

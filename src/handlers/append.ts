@@ -1,0 +1,35 @@
+import { z } from "zod";
+import { draft, draftOfText } from "../core/entry.ts";
+import { bytesOf } from "../core/json.ts";
+import { appendEntries } from "./appending.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "append",
+  summary: "Appends entries at the leaf, all or none; each continues the one before.",
+  effect: "write",
+  params: {
+    entries: z
+      .array(draft)
+      .min(1)
+      .max(10_000)
+      .describe("entries without id, parentId and timestamp, which may be given; other members are stored as sent"),
+  },
+  result: z.object({ entryIds: z.array(z.string()), leafId: z.string().nullable() }),
+  failures: ["entry_not_found", "invalid_entry"],
+  example: {
+    params: { entries: [{ type: "message", message: { role: "user", content: "Hello" } }] },
+    result: { entryIds: ["a1b2c3d4"], leafId: "a1b2c3d4" },
+  },
+  run(context, params) {
+    const { session } = context;
+    const drafts = params.entries.map((value, index) => {
+      const bytes = context.text("entries", index) ?? bytesOf(JSON.stringify(value));
+      return draftOfText(bytes, { start: 0, end: bytes.length });
+    });
+    const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
+    if (branchChanged) context.tell("session_tree", { newLeafId: session.leafId, oldLeafId });
+    return { entryIds: ids, leafId: session.leafId };
+  },
+  repeat: (_context, entryIds) => ({ entryIds, leafId: entryIds.at(-1) ?? null }),
+});

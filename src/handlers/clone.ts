@@ -1,0 +1,26 @@
+import { z } from "zod";
+import { command } from "./command.ts";
+
+export default command({
+  name: "clone",
+  summary: "Copies the whole current path into a new session and makes that the current one.",
+  effect: "replace",
+  params: {},
+  result: z.object({ cancelled: z.boolean(), sessionId: z.string(), sessionFile: z.string().nullable() }),
+  failures: ["already_exists", "storage_full", "storage_failed"],
+  example: {
+    params: {},
+    result: {
+      cancelled: false,
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      sessionFile: "/home/me/sessions/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120002.jsonl",
+    },
+  },
+  async run(context) {
+    const { session, workspace } = context;
+    const entryId = session.leafId;
+    const next = await workspace.fork(session, session.tree.leaf);
+    await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });
+    return { cancelled: false, sessionId: next.id, sessionFile: next.file };
+  },
+});

@@ -1,0 +1,165 @@
+/** The shape of a command's declaration. Everything that can be derived from it is: see table.ts. */
+
+import { z } from "zod";
+import type { Env } from "../core/env.ts";
+import type { FailureName } from "../core/failure.ts";
+import type { Session } from "../core/session.ts";
+import type { Workspace } from "../core/workspace.ts";
+import type { EventName, EventPayload, Replacement } from "./events.ts";
+
+/** What a command may use while it runs. */
+export interface Context {
+  readonly workspace: Workspace;
+  /** The session the request names, or the current one. Throws no_session or session_not_found. */
+  readonly session: Session;
+  readonly env: Env;
+  readonly server: ServerFacts;
+  readonly dialect: "jsonrpc" | "pi";
+  /** The request's idempotency key. */
+  readonly key: string | undefined;
+  /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
+  readonly settings: Settings;
+  /** The JSON text of a param as the host sent it, so that it can be stored without change. */
+  text(...path: (string | number)[]): Uint8Array | undefined;
+  /** Sends an event right after this command's reply. */
+  tell<N extends EventName>(event: N, payload: EventPayload<N>): void;
+  /** Makes another session the current one and tells so. */
+  replace(next: Session, replacement: Replacement): Promise<void>;
+  /** Ends the process in order once the reply is out. */
+  shutDown(): void;
+  /** Host's wishes from `initialize`. Throws nothing. */
+  introduce(wishes: Introduction): void;
+}
+
+export interface Introduction {
+  readonly maxReplyBytes?: number;
+  readonly events?: readonly string[];
+}
+
+export interface ServerFacts {
+  readonly name: string;
+  readonly version: string;
+  readonly framings: readonly string[];
+  readonly dialects: readonly string[];
+  readonly limits: Readonly<Record<string, number>>;
+  /** Names and aliases of all commands. */
+  readonly commands: readonly string[];
+}
+
+export interface Settings {
+  steeringMode: string;
+  followUpMode: string;
+}
+
+export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
+  /** The name on the wire; the file has it too. */
+  readonly name: string;
+  readonly alias?: string;
+  /** One sentence. */
+  readonly summary: string;
+  /**
+   * `read` and `write` act on a session in its order, `replace` makes another one current, `control` is about the
+   * connection and keeps the order too, `server` touches no session and holds none up.
+   */
+  readonly effect: Effect;
+  readonly params: S;
+  readonly result: R;
+  readonly failures: readonly FailureName[];
+  readonly example: { readonly params: unknown; readonly result: unknown };
+  run(context: Context, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
+  /** The result of an earlier run with the same idempotency key, from the entries that it wrote. */
+  repeat?(context: Context, entryIds: string[]): z.input<R>;
+}
+
+export type Effect = "read" | "write" | "replace" | "control" | "server";
+
+type Promised<T> = T | Promise<T>;
+
+export interface Command {
+  readonly name: string;
+  readonly alias?: string;
+  readonly summary: string;
+  readonly effect: Effect;
+  /** Strict: unknown members are refused. `_meta` is always allowed. */
+  readonly params: z.ZodObject;
+  /** The same for Pi's dialect, where unknown members are ignored. */
+  readonly looseParams: z.ZodObject;
+  readonly result: z.ZodType;
+  readonly failures: readonly FailureName[];
+  readonly example: { readonly params: unknown; readonly result: unknown };
+  run(context: Context, params: never): unknown;
+  repeat?(context: Context, entryIds: string[]): unknown;
+}
+
+const meta = z
+  .looseObject({
+    progressToken: z.union([z.string(), z.number()]).optional(),
+    hook: z.union([z.string(), z.number()]).optional(),
+  })
+  .optional()
+  .describe("for the protocol itself, never for the command");
+
+const sessionId = z.string().optional().describe("an open session; the current one by default");
+
+const concurrency = {
+  expectedLeafId: z
+    .string()
+    .nullable()
+    .optional()
+    .describe("fail with content_modified and write nothing unless this is the leaf"),
+  idempotencyKey: z
+    .string()
+    .min(1)
+    .max(256)
+    .optional()
+    .describe("a repeat with the same key answers with the first result and writes nothing"),
+};
+
+/** Declares a command. Members that every command of its kind takes are added here. */
+export function command<const S extends z.ZodRawShape, R extends z.ZodType>(declaration: Declaration<S, R>): Command {
+  const { effect } = declaration;
+  const onSession = effect !== "server" && effect !== "control";
+  const shape = {
+    ...declaration.params,
+    ...(onSession && !("sessionId" in declaration.params) ? { sessionId } : {}),
+    ...(effect === "write" || effect === "replace" ? concurrency : {}),
+    _meta: meta,
+  };
+  const common = [
+    ...(onSession ? (["no_session", "session_not_found"] as const) : []),
+    ...(effect === "write" || effect === "replace" ? (["content_modified"] as const) : []),
+    ...(effect === "write" ? (["read_only", "storage_full", "storage_failed"] as const) : []),
+  ];
+  return {
+    ...declaration,
+    params: z.strictObject(shape),
+    looseParams: z.object(shape),
+    failures: [...new Set<FailureName>([...declaration.failures, ...common])],
+    run: declaration.run as Command["run"],
+  };
+}
+
+// Shapes that several commands share.
+
+/** An entry as it is stored. */
+export const entry = z
+  .looseObject({
+    type: z.string(),
+    id: z.string(),
+    parentId: z.string().nullish(),
+    timestamp: z.string().optional(),
+  })
+  .describe("an entry as it is stored");
+
+export const message = z.looseObject({ role: z.string() }).describe("a message as the model sees it");
+
+export const limit = z.number().int().min(1).optional().describe("at most so many; all by default");
+
+export const cursor = z.string().optional().describe("nextCursor of the page before");
+
+export const nextCursor = z.string().optional().describe("there is more; pass it as cursor");
+
+/** A result member whose text comes from the session's bytes. */
+export function stored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
+  return schema as unknown as z.ZodType<z.output<T>, unknown>;
+}

@@ -1,0 +1,47 @@
+import { z } from "zod";
+import { Raw } from "../core/raw.ts";
+import { appendEntries } from "./appending.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "compact_append",
+  alias: "compact-append",
+  summary: "Appends a compaction: a summary in place of everything before the first kept entry.",
+  effect: "write",
+  params: {
+    summary: z.string().refine((text) => text.trim() !== "", "a summary says something"),
+    firstKeptEntryId: z.string().nullable().describe("an entry of the path; null keeps nothing"),
+    tokensBefore: z.number().min(0).describe("tokens of the context before"),
+    details: z.unknown().optional(),
+    usage: z.unknown().optional(),
+    fromHook: z.boolean().optional().describe("whether an extension wrote the summary"),
+  },
+  result: z.object({ entryId: z.string(), leafId: z.string(), firstKeptEntryId: z.string() }),
+  failures: ["invalid_boundary"],
+  example: {
+    params: { summary: "The user asked for X; Y is done.", firstKeptEntryId: "c3d4e5f6", tokensBefore: 50000 },
+    result: { entryId: "f6a7b8c9", leafId: "f6a7b8c9", firstKeptEntryId: "c3d4e5f6" },
+  },
+  run(context, params) {
+    const { session } = context;
+    const draft = session.compactionDraft({
+      summary: params.summary,
+      firstKeptEntryId: params.firstKeptEntryId,
+      tokensBefore: params.tokensBefore,
+      details: context.text("details"),
+      usage: context.text("usage"),
+      fromHook: params.fromHook,
+    });
+    const [entryId] = appendEntries(context, [draft]).ids;
+    context.tell("session_compact", {
+      compactionEntry: Raw.of(session.line(session.tree.leaf)),
+      fromExtension: params.fromHook ?? false,
+    });
+    return { entryId, leafId: entryId, firstKeptEntryId: params.firstKeptEntryId ?? entryId };
+  },
+  repeat(context, [entryId]) {
+    const { session } = context;
+    const firstKeptEntryId = session.firstKeptId(session.position(entryId)) ?? entryId;
+    return { entryId, leafId: entryId, firstKeptEntryId };
+  },
+});

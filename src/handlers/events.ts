@@ -1,0 +1,82 @@
+/** What the server tells the host on its own (protocol, section 4), and the hooks it may ask. */
+
+import { z } from "zod";
+
+const file = z.string().nullable().describe("null for a session in memory");
+
+const damage = z.looseObject({
+  kind: z.string(),
+  line: z.number(),
+  byteOffset: z.number(),
+  length: z.number(),
+  entryId: z.string().optional(),
+  reason: z.string(),
+  salvaged: z.boolean(),
+});
+
+const entry = z.unknown().describe("an entry as it is stored");
+
+export const events = {
+  session_start: {
+    summary: "A session became the current one.",
+    payload: {
+      reason: z.enum(["startup", "new", "resume", "fork"]),
+      sessionFile: file,
+      previousSessionFile: file.optional(),
+    },
+  },
+  session_shutdown: {
+    summary: "The current session is being left.",
+    payload: { reason: z.enum(["quit", "new", "resume", "fork"]), targetSessionFile: file.optional() },
+  },
+  session_tree: {
+    summary: "The leaf moved to another branch of the same session.",
+    payload: {
+      newLeafId: z.string().nullable(),
+      oldLeafId: z.string().nullable(),
+      summaryEntry: entry.optional(),
+      fromExtension: z.boolean().optional(),
+    },
+  },
+  session_fork: {
+    summary: "A new session was made from the path to an entry; session_start follows.",
+    payload: {
+      entryId: z.string().nullable().describe("null when the whole of an empty path was taken"),
+      position: z.enum(["before", "at"]),
+      sessionFile: file,
+      previousSessionFile: file,
+    },
+  },
+  session_compact: {
+    summary: "A compaction was appended.",
+    payload: { compactionEntry: entry, fromExtension: z.boolean() },
+  },
+  session_append: {
+    summary: "Entries were appended, by whatever command; a more specific event follows where there is one.",
+    payload: {
+      entryIds: z.array(z.string()),
+      origin: z.enum(["self", "foreign"]),
+      entries: z.array(entry).optional().describe("when another process wrote them"),
+    },
+  },
+  session_info_changed: { summary: "The session's display name changed.", payload: { name: z.string().nullable() } },
+  session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage) } },
+} as const;
+
+export type EventName = keyof typeof events;
+
+/** Every event carries these. `seq` counts the events that were sent, without a gap. */
+export const eventBase = {
+  sessionId: z.string(),
+  leafId: z.string().nullable(),
+  seq: z.number().int(),
+};
+
+export type EventPayload<N extends EventName> = z.input<z.ZodObject<(typeof events)[N]["payload"]>>;
+
+/** Why one session takes the place of another. */
+export interface Replacement {
+  readonly reason: "new" | "resume" | "fork";
+  /** Of a fork: which entry and how. */
+  readonly fork?: { readonly entryId: string | null; readonly position: "before" | "at" };
+}

@@ -1,0 +1,16 @@
+import { z } from "zod";
+import { command } from "./command.ts";
+
+export default command({
+  name: "exit",
+  summary: "The same as shutdown, as the notification that editors send last.",
+  effect: "control",
+  params: {},
+  result: z.null(),
+  failures: [],
+  example: { params: {}, result: null },
+  run(context) {
+    context.shutDown();
+    return null;
+  },
+});

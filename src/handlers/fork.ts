@@ -1,0 +1,49 @@
+import { z } from "zod";
+import { Failure } from "../core/failure.ts";
+import { contentText } from "../core/message.ts";
+import { ROOT } from "../core/nodes.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "fork",
+  summary: "Copies the path to an entry into a new session and makes that the current one.",
+  effect: "replace",
+  params: {
+    entryId: z.string(),
+    position: z
+      .enum(["before", "at"])
+      .optional()
+      .describe("before (default): up to the parent of a user message; at: the entry is the last"),
+  },
+  result: z.object({
+    text: z.string().describe("the text of the user message, for the editor; empty with at"),
+    cancelled: z.boolean(),
+    sessionId: z.string(),
+    sessionFile: z.string().nullable(),
+  }),
+  failures: ["entry_not_found", "not_a_user_message", "already_exists", "storage_full", "storage_failed"],
+  example: {
+    params: { entryId: "a1b2c3d4" },
+    result: {
+      text: "Hello",
+      cancelled: false,
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      sessionFile: "/home/me/sessions/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120002.jsonl",
+    },
+  },
+  async run(context, { entryId, position = "before" }) {
+    const { session, workspace } = context;
+    const { nodes } = session.log;
+    const entry = session.position(entryId);
+    let end = entry;
+    let text = "";
+    if (position === "before") {
+      if (nodes.role(entry) !== "user") throw new Failure("not_a_user_message", undefined, { entryId });
+      text = contentText((session.entry(entry).message as { content?: unknown }).content);
+      end = Math.max(nodes.parent(entry), ROOT);
+    }
+    const next = await workspace.fork(session, end);
+    await context.replace(next, { reason: "fork", fork: { entryId, position } });
+    return { text, cancelled: false, sessionId: next.id, sessionFile: next.file };
+  },
+});

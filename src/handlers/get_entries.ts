@@ -1,0 +1,53 @@
+import { z } from "zod";
+import { Raw } from "../core/raw.ts";
+import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
+import { indexOf } from "./page.ts";
+
+export default command({
+  name: "get_entries",
+  summary: "The entries of all branches in file order, as they are stored.",
+  effect: "read",
+  params: {
+    since: z.string().optional().describe("only entries after this one"),
+    types: z.array(z.string()).optional().describe("only entries of these types"),
+    cursor,
+    limit,
+  },
+  result: z.object({ entries: stored(z.array(entry)), leafId: z.string().nullable(), nextCursor }),
+  failures: ["entry_not_found", "cursor_expired"],
+  example: {
+    params: { since: "a1b2c3d4", limit: 1 },
+    result: {
+      entries: [
+        {
+          type: "message",
+          id: "b2c3d4e5",
+          parentId: "a1b2c3d4",
+          timestamp: "2026-01-24T16:22:31.120Z",
+          message: { role: "user", content: "Hello" },
+        },
+      ],
+      leafId: "b2c3d4e5",
+    },
+  },
+  run(context, params) {
+    const { session } = context;
+    const from = Math.max(indexOf(params.cursor), params.since === undefined ? 0 : session.position(params.since) + 1);
+    const types = params.types && new Set(params.types);
+    const shown: number[] = [];
+    let next: number | undefined;
+    for (const position of session.visible(from)) {
+      if (types && !types.has(session.log.nodes.type(position))) continue;
+      if (shown.length === params.limit) {
+        next = position;
+        break;
+      }
+      shown.push(position);
+    }
+    return {
+      entries: Raw.array(() => session.log.readMany(shown)),
+      leafId: session.leafId,
+      nextCursor: next === undefined ? undefined : String(next),
+    };
+  },
+});

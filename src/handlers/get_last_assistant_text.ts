@@ -1,0 +1,28 @@
+import { z } from "zod";
+import { contentText } from "../core/message.ts";
+import { ROOT } from "../core/nodes.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "get_last_assistant_text",
+  summary: "The text of the last assistant message on the path, or null.",
+  effect: "read",
+  params: {},
+  result: z.object({ text: z.string().nullable() }),
+  failures: [],
+  example: { params: {}, result: { text: "Done." } },
+  run(context) {
+    const { session } = context;
+    const { nodes } = session.log;
+    for (let at = session.tree.leaf; at !== ROOT && at >= 0; at = nodes.parent(at)) {
+      if (nodes.role(at) !== "assistant") continue;
+      const message = session.entry(at).message as { content?: unknown; stopReason?: unknown } | undefined;
+      const content = message?.content;
+      // An answer that was aborted before it said anything is no answer (as Pi has it).
+      if (message?.stopReason === "aborted" && (!Array.isArray(content) || content.length === 0)) continue;
+      const text = contentText(content).trim();
+      return { text: text === "" ? null : text };
+    }
+    return { text: null };
+  },
+});

@@ -1,0 +1,95 @@
+import { z } from "zod";
+import type { Session } from "../core/session.ts";
+import { type Context, command } from "./command.ts";
+
+export const stateResult = z.object({
+  sessionId: z.string(),
+  sessionFile: z.string().nullable().describe("null for a session in memory"),
+  sessionName: z.string().nullable(),
+  cwd: z.string(),
+  parentSession: z.string().nullable(),
+  leafId: z.string().nullable().describe("null before the first entry"),
+  model: z.object({ provider: z.string(), id: z.string(), contextWindow: z.number().optional() }).nullable(),
+  thinkingLevel: z.string(),
+  messageCount: z.number().int().describe("messages of the context"),
+  entryCount: z.number().int(),
+  branchCount: z.number().int().describe("entries with more than one child"),
+  persisted: z.boolean().describe("whether the session exists on disk; it does from the first appended entry on"),
+  readOnly: z.boolean(),
+  lockedBy: z.object({ client: z.string(), pid: z.number(), since: z.string() }).optional(),
+  store: z.string(),
+  version: z.number().int().describe("format version of the stored bytes"),
+  diagnostics: z.array(z.looseObject({ kind: z.string(), reason: z.string() })).describe("damage that was read past"),
+  isStreaming: z.literal(false),
+  isCompacting: z.literal(false),
+  steeringMode: z.string(),
+  followUpMode: z.string(),
+  autoCompactionEnabled: z.boolean(),
+  pendingMessageCount: z.literal(0),
+});
+
+export function stateOf(session: Session, context: Pick<Context, "settings">): z.input<typeof stateResult> {
+  const { log, tree } = session;
+  return {
+    sessionId: session.id,
+    sessionFile: session.file,
+    sessionName: session.name,
+    cwd: session.cwd,
+    parentSession: session.parentSession,
+    leafId: session.leafId,
+    model: session.model(),
+    thinkingLevel: session.thinkingLevel(),
+    messageCount: session.messageCount(),
+    entryCount: tree.entryCount,
+    branchCount: tree.branchCount,
+    persisted: log.persisted,
+    readOnly: log.readOnly !== null,
+    store: log.store,
+    version: log.version,
+    diagnostics: session.diagnostics.map((damage) => ({ ...damage })),
+    isStreaming: false,
+    isCompacting: false,
+    steeringMode: context.settings.steeringMode,
+    followUpMode: context.settings.followUpMode,
+    autoCompactionEnabled: false,
+    pendingMessageCount: 0,
+  };
+}
+
+/** A state for the documents: what a session with four entries answers. */
+export const stateExample = {
+  sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+  sessionFile:
+    "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120002.jsonl",
+  sessionName: "Refactor auth",
+  cwd: "/home/me/app",
+  parentSession: null,
+  leafId: "c3d4e5f6",
+  model: { provider: "anthropic", id: "claude-sonnet-4-5" },
+  thinkingLevel: "off",
+  messageCount: 3,
+  entryCount: 4,
+  branchCount: 0,
+  persisted: true,
+  readOnly: false,
+  store: "jsonl",
+  version: 3,
+  diagnostics: [],
+  isStreaming: false as const,
+  isCompacting: false as const,
+  steeringMode: "one-at-a-time",
+  followUpMode: "one-at-a-time",
+  autoCompactionEnabled: false,
+  pendingMessageCount: 0 as const,
+};
+
+export default command({
+  name: "get_state",
+  summary: "Where the session stands: file, leaf, model, counts, damage.",
+  effect: "read",
+  params: {},
+  result: stateResult,
+  failures: [],
+  example: { params: {}, result: stateExample },
+  run: (context) => stateOf(context.session, context),
+});

@@ -1,0 +1,135 @@
+import { z } from "zod";
+import { bytesOf, parse } from "../core/json.ts";
+import { contentText, preview } from "../core/message.ts";
+import { ROOT } from "../core/nodes.ts";
+import { Raw } from "../core/raw.ts";
+import type { Session } from "../core/session.ts";
+import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
+import { indexOf } from "./page.ts";
+
+const flatNode = z.object({
+  id: z.string(),
+  parentId: z.string().nullable(),
+  type: z.string(),
+  timestamp: z.string().optional(),
+  role: z.string().optional(),
+  preview: z.string().optional().describe("the beginning of its text"),
+  label: z.string().optional(),
+  childCount: z.number().int(),
+});
+
+const nestedNode = z.looseObject({
+  entry,
+  children: z.array(z.unknown()).describe("nodes like this one"),
+  label: z.string().optional(),
+  labelTimestamp: z.string().optional(),
+});
+
+export default command({
+  name: "get_tree",
+  summary: "All branches: as a flat list in file order, or nested as Pi answers it.",
+  effect: "read",
+  params: {
+    format: z
+      .enum(["flat", "nested"])
+      .optional()
+      .describe("flat by default; nested by default in Pi's dialect. Many parsers fail on deeply nested JSON"),
+    cursor,
+    limit,
+  },
+  result: z.object({
+    nodes: z.array(flatNode).optional().describe("when flat"),
+    tree: stored(z.array(nestedNode)).optional().describe("when nested"),
+    leafId: z.string().nullable(),
+    nextCursor,
+  }),
+  failures: ["cursor_expired"],
+  example: {
+    params: {},
+    result: {
+      nodes: [{ id: "a1b2c3d4", parentId: null, type: "message", role: "user", preview: "Hello", childCount: 0 }],
+      leafId: "a1b2c3d4",
+    },
+  },
+  run(context, params) {
+    const { session } = context;
+    const format = params.format ?? (context.dialect === "pi" ? "nested" : "flat");
+    if (format === "nested") return { tree: new Raw(() => nestedText(session)), leafId: session.leafId };
+    const shown: number[] = [];
+    let next: number | undefined;
+    for (const position of session.visible(indexOf(params.cursor))) {
+      if (shown.length === params.limit) {
+        next = position;
+        break;
+      }
+      shown.push(position);
+    }
+    return {
+      nodes: [...flatNodes(session, shown)],
+      leafId: session.leafId,
+      nextCursor: next === undefined ? undefined : String(next),
+    };
+  },
+});
+
+function* flatNodes(session: Session, positions: number[]): Generator<z.input<typeof flatNode>> {
+  const { tree } = session;
+  const { nodes } = session.log;
+  let i = 0;
+  for (const line of session.log.readMany(positions)) {
+    const position = positions[i++];
+    const body = parse(line) as Record<string, unknown>;
+    const text = previewOf(body);
+    yield {
+      id: nodes.id(position),
+      parentId: session.idOrNull(nodes.parent(position)),
+      type: nodes.type(position),
+      timestamp: typeof body.timestamp === "string" ? body.timestamp : undefined,
+      role: (body.message as { role?: string } | null | undefined)?.role,
+      preview: text === "" ? undefined : text,
+      label: tree.labels.get(position)?.label,
+      childCount: tree.childCount(position),
+    };
+  }
+}
+
+/** The first words of whatever an entry says. */
+function previewOf(body: Record<string, unknown>): string {
+  const message = body.message as { content?: unknown; command?: unknown } | null | undefined;
+  const text =
+    contentText(message?.content) ||
+    contentText(body.content) ||
+    [message?.command, body.summary, body.name, body.label, body.modelId, body.thinkingLevel, body.customType].find(
+      (value) => typeof value === "string",
+    );
+  return typeof text === "string" ? preview(text) : "";
+}
+
+/** Nodes inside nodes, written without recursion so that any depth is served. */
+function* nestedText(session: Session): Generator<Uint8Array> {
+  const { tree } = session;
+  const open: { siblings: Generator<number>; position: number; first: boolean }[] = [
+    { siblings: tree.children(ROOT), position: ROOT, first: true },
+  ];
+  yield bytesOf("[");
+  for (let top = open.at(-1); top; top = open.at(-1)) {
+    const next = top.siblings.next();
+    if (next.done) {
+      open.pop();
+      yield bytesOf(top.position === ROOT ? "]" : `]${labelText(session, top.position)}}`);
+      continue;
+    }
+    yield bytesOf(top.first ? '{"entry":' : ',{"entry":');
+    top.first = false;
+    yield session.line(next.value);
+    yield bytesOf(',"children":[');
+    open.push({ siblings: tree.children(next.value), position: next.value, first: true });
+  }
+}
+
+function labelText(session: Session, position: number): string {
+  const label = session.tree.labels.get(position);
+  if (!label) return "";
+  const { timestamp } = session.entry(label.setBy);
+  return `,"label":${JSON.stringify(label.label)}${timestamp === undefined ? "" : `,"labelTimestamp":${JSON.stringify(timestamp)}`}`;
+}

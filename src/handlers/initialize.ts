@@ -1,0 +1,86 @@
+import { z } from "zod";
+import { BadParams } from "../core/failure.ts";
+import { command } from "./command.ts";
+import { events } from "./events.ts";
+import { stateOf, stateResult } from "./get_state.ts";
+import { FORMATS, PROTOCOL_VERSION } from "./protocol_version.ts";
+
+export default command({
+  name: "initialize",
+  summary: "Introduces the host and asks what the server can do. Optional; if sent, once and first.",
+  effect: "control",
+  params: {
+    protocolVersion: z.number().int().optional(),
+    clientInfo: z.looseObject({ name: z.string(), version: z.string().optional() }).optional(),
+    maxReplyBytes: z.number().int().min(1024).optional().describe("pages are cut so that no reply is larger"),
+    capabilities: z
+      .looseObject({
+        hooks: z
+          .array(z.looseObject({ name: z.string(), onTimeout: z.enum(["cancel", "continue"]).optional() }))
+          .optional(),
+        events: z.array(z.string()).optional().describe("only these are sent"),
+      })
+      .optional(),
+  },
+  result: z.object({
+    protocolVersion: z.literal(PROTOCOL_VERSION),
+    serverInfo: z.object({ name: z.string(), version: z.string() }),
+    capabilities: z.object({
+      commands: z.array(z.string()),
+      events: z.array(z.string()),
+      hooks: z.array(z.string()),
+      framings: z.array(z.string()),
+      dialects: z.array(z.string()),
+      stores: z.array(z.string()),
+      formats: z.array(z.number()),
+      limits: z.record(z.string(), z.number()),
+    }),
+    state: stateResult.nullable().describe("as get_state answers it; null while no session is open"),
+  }),
+  failures: [],
+  example: {
+    params: { protocolVersion: 1, clientInfo: { name: "my-editor", version: "1.0.0" } },
+    result: {
+      protocolVersion: 1,
+      serverInfo: { name: "pi-session-server", version: "0.1.0" },
+      capabilities: {
+        commands: ["get_state"],
+        events: ["session_start"],
+        hooks: [],
+        framings: ["lines", "headers"],
+        dialects: ["jsonrpc", "pi"],
+        stores: ["jsonl", "memory"],
+        formats: [1, 2, 3],
+        limits: { maxMessageBytes: 67108864 },
+      },
+      state: null,
+    },
+  },
+  run(context, params) {
+    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
+      throw new BadParams([
+        {
+          path: "protocolVersion",
+          message: `this server speaks version ${PROTOCOL_VERSION}; leave it out or send that`,
+        },
+      ]);
+    context.introduce({ maxReplyBytes: params.maxReplyBytes, events: params.capabilities?.events });
+    const { name, version, framings, dialects, limits, commands } = context.server;
+    const { workspace } = context;
+    return {
+      protocolVersion: PROTOCOL_VERSION,
+      serverInfo: { name, version },
+      capabilities: {
+        commands: [...commands],
+        events: Object.keys(events),
+        hooks: [],
+        framings: [...framings],
+        dialects: [...dialects],
+        stores: [...workspace.stores.names],
+        formats: [...FORMATS],
+        limits: { ...limits },
+      },
+      state: workspace.current ? stateOf(workspace.current, context) : null,
+    };
+  },
+});

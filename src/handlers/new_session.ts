@@ -1,0 +1,31 @@
+import { z } from "zod";
+import { command } from "./command.ts";
+
+export default command({
+  name: "new_session",
+  summary: "Makes a new, empty session the current one. Its file appears with its first entry.",
+  effect: "replace",
+  params: {
+    parentSession: z.string().optional().describe("path of the session it continues from, for the record"),
+    cwd: z.string().min(1).optional().describe("the server's working directory by default"),
+    newSessionId: z.string().optional(),
+    name: z.string().optional().describe("display name"),
+  },
+  result: z.object({ cancelled: z.boolean(), sessionId: z.string(), sessionFile: z.string().nullable() }),
+  failures: ["invalid_id", "already_exists"],
+  example: {
+    params: { name: "Refactor auth" },
+    result: {
+      cancelled: false,
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      sessionFile:
+        "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120002.jsonl",
+    },
+  },
+  async run(context, params) {
+    const { parentSession, cwd, newSessionId: id, name } = params;
+    const next = context.workspace.create({ parentSession, cwd, id, name });
+    await context.replace(next, { reason: "new" });
+    return { cancelled: false, sessionId: next.id, sessionFile: next.file };
+  },
+});

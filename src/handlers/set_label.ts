@@ -1,0 +1,25 @@
+import { z } from "zod";
+import { draftOf } from "../core/entry.ts";
+import { appendEntries } from "./appending.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "set_label",
+  summary: "Sets or clears the label of an entry.",
+  effect: "write",
+  params: {
+    entryId: z.string(),
+    label: z.string().nullable().describe("null or empty clears it"),
+  },
+  result: z.object({ entryId: z.string().describe("of the label entry") }),
+  failures: ["entry_not_found"],
+  example: { params: { entryId: "a1b2c3d4", label: "checkpoint-1" }, result: { entryId: "b2c3d4e5" } },
+  run(context, params) {
+    context.session.position(params.entryId);
+    const label = params.label === null || params.label === "" ? undefined : params.label;
+    const draft = draftOf("label", { targetId: params.entryId, label });
+    const [entryId] = appendEntries(context, [draft]).ids;
+    return { entryId };
+  },
+  repeat: (_context, [entryId]) => ({ entryId }),
+});

@@ -1,0 +1,16 @@
+import { z } from "zod";
+import { command } from "./command.ts";
+
+export default command({
+  name: "shutdown",
+  summary: "Answers everything received before, makes it durable, leaves the session in order and ends.",
+  effect: "control",
+  params: {},
+  result: z.null(),
+  failures: [],
+  example: { params: {}, result: null },
+  run(context) {
+    context.shutDown();
+    return null;
+  },
+});

@@ -1,0 +1,36 @@
+import { z } from "zod";
+import { BadParams } from "../core/failure.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "switch_session",
+  summary: "Opens another session and makes it the current one. On a failure the old one stays.",
+  effect: "replace",
+  params: {
+    sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
+    sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
+  },
+  result: z.object({
+    cancelled: z.boolean(),
+    sessionId: z.string(),
+    sessionFile: z.string().nullable(),
+    leafId: z.string().nullable(),
+  }),
+  failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
+  example: {
+    params: { sessionPath: "/home/me/sessions/old.jsonl" },
+    result: {
+      cancelled: false,
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      sessionFile: "/home/me/sessions/old.jsonl",
+      leafId: "c3d4e5f6",
+    },
+  },
+  async run(context, { sessionPath, sessionId }) {
+    if ((sessionPath === undefined) === (sessionId === undefined))
+      throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
+    const next = context.workspace.open({ sessionPath, sessionId });
+    await context.replace(next, { reason: "resume" });
+    return { cancelled: false, sessionId: next.id, sessionFile: next.file, leafId: next.leafId };
+  },
+});

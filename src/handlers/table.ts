@@ -1,0 +1,55 @@
+/** Every command the host can send, one line each. A new command is a new file and a line here. */
+
+import append from "./append.ts";
+import branch from "./branch.ts";
+import clone from "./clone.ts";
+import type { Command } from "./command.ts";
+import compact_append from "./compact_append.ts";
+import exit from "./exit.ts";
+import fork from "./fork.ts";
+import get_entries from "./get_entries.ts";
+import get_fork_messages from "./get_fork_messages.ts";
+import get_last_assistant_text from "./get_last_assistant_text.ts";
+import get_messages from "./get_messages.ts";
+import get_state from "./get_state.ts";
+import get_tree from "./get_tree.ts";
+import initialize from "./initialize.ts";
+import new_session from "./new_session.ts";
+import set_label from "./set_label.ts";
+import set_session_name from "./set_session_name.ts";
+import shutdown from "./shutdown.ts";
+import switch_session from "./switch_session.ts";
+
+export const table: readonly Command[] = [
+  initialize,
+  shutdown,
+  exit,
+  get_state,
+  get_messages,
+  get_entries,
+  get_tree,
+  get_fork_messages,
+  get_last_assistant_text,
+  new_session,
+  switch_session,
+  fork,
+  clone,
+  branch,
+  append,
+  compact_append,
+  set_session_name,
+  set_label,
+];
+
+const byName = new Map<string, Command>();
+for (const command of table) {
+  byName.set(command.name, command);
+  if (command.alias !== undefined) byName.set(command.alias, command);
+}
+
+/** The command with that name or alias. */
+export function findCommand(name: string): Command | undefined {
+  return byName.get(name);
+}
+
+export const commandNames: readonly string[] = [...byName.keys()];

@@ -1,0 +1,52 @@
+/** One request on its way through the server. */
+
+import { type Member, memberOf, members, type Range, valueAt } from "../core/json.ts";
+import type { Command } from "../handlers/command.ts";
+
+export type Outcome = { readonly result: unknown } | { readonly error: unknown };
+
+/** Where the JSON text of the params stands; found only when a command asks for it. */
+export interface ParamsText {
+  readonly bytes: Uint8Array;
+  readonly range: Range;
+}
+
+export interface Call {
+  readonly command: Command;
+  /** As the host wrote it: name or alias. */
+  readonly name: string;
+  readonly params: unknown;
+  /** JSON text of the id, echoed as it is; undefined for a notification. */
+  readonly idText: string | undefined;
+  readonly paramsText: () => ParamsText | undefined;
+  /** The params did not pass; the reply says so in its turn. */
+  readonly fault?: unknown;
+}
+
+/** The raw text of a value inside the params. */
+export function textOfParam(call: Call, path: readonly (string | number)[]): Uint8Array | undefined {
+  const text = call.paramsText();
+  const found = text && valueAt(text.bytes, text.range, path);
+  return found && text.bytes.subarray(found.start, found.end);
+}
+
+/**
+ * The id of a message as JSON text. Numbers that JavaScript cannot hold exactly are taken from the bytes, so that
+ * the host gets back what it sent.
+ */
+export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
+  if (typeof id !== "number" || Number.isSafeInteger(id)) return JSON.stringify(id);
+  const found: Member[] = members(bytes, range.start, range.end) ?? [];
+  const member = memberOf(found, "id");
+  return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
+}
+
+/** The id of a message of which only the beginning is there, if it can be read. */
+export function idTextOfBeginning(bytes: Buffer): string | undefined {
+  const text = bytes.toString("utf8");
+  const found =
+    /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/.exec(
+      text,
+    );
+  return found?.[1];
+}

@@ -1,0 +1,188 @@
+/** The command line: options to settings (protocol, section 1). */
+
+import type { DialectName } from "./dialect.ts";
+import type { FramingName } from "./framing.ts";
+
+export interface Settings {
+  readonly session?: string;
+  readonly continueLatest: boolean;
+  readonly fork?: string;
+  readonly sessionId?: string;
+  readonly name?: string;
+  readonly sessionDir?: string;
+  readonly inMemory: boolean;
+  readonly store: string;
+  readonly durability: "sync" | "os";
+  readonly framing: FramingName | "auto";
+  readonly dialect: DialectName | "auto";
+  readonly events: readonly string[] | "all";
+  readonly readOnly: boolean;
+  readonly maxMessageBytes: number;
+  readonly verbose: boolean;
+  readonly provider?: string;
+  readonly model?: string;
+  readonly thinking?: string;
+  /** `--mode rpc`: a stand-in for Pi. */
+  readonly asPi: boolean;
+  readonly action: "serve" | "help" | "version";
+}
+
+/** A wrong command line; the message says what to change. */
+export class UsageError extends Error {}
+
+interface Option {
+  readonly names: readonly string[];
+  readonly value?: string;
+  readonly meaning: string;
+}
+
+/** The options we act on, as `--help` shows them. */
+const OPTIONS: readonly Option[] = [
+  {
+    names: ["--session"],
+    value: "path or id",
+    meaning: "open this session; a path that does not exist yet becomes a new one",
+  },
+  { names: ["--continue", "-c"], meaning: "open the most recent session of the current directory" },
+  { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
+  { names: ["--session-id"], value: "id", meaning: "id of a new session" },
+  { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
+  { names: ["--session-dir"], value: "dir", meaning: "one flat folder of sessions" },
+  { names: ["--no-session"], meaning: "in memory, nothing on disk" },
+  { names: ["--store"], value: "jsonl", meaning: "backend of new sessions" },
+  {
+    names: ["--durability"],
+    value: "sync|os",
+    meaning: "an acknowledged change survives power loss (sync, default) or process death (os)",
+  },
+  { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
+  { names: ["--dialect"], value: "auto|jsonrpc|pi", meaning: "the shape of messages; auto looks at the first one" },
+  { names: ["--mode"], value: "rpc", meaning: "Pi's dialect from the start, a stand-in for pi --mode rpc" },
+  {
+    names: ["--events"],
+    value: "all|none|a,b",
+    meaning: "which events are sent; all by default, none under --mode rpc",
+  },
+  { names: ["--read-only"], meaning: "open for reading only" },
+  { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
+  { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
+  { names: ["--model"], value: "id", meaning: "first model of a new session, with --provider" },
+  { names: ["--thinking"], value: "level", meaning: "first thinking level of a new session" },
+  { names: ["--stdio"], meaning: "accepted; stdin and stdout are all there is" },
+  { names: ["--verbose"], meaning: "say on stderr what happens" },
+  { names: ["--version", "-v"], meaning: "print the version" },
+  { names: ["--help", "-h"], meaning: "print this" },
+];
+
+/** Pi's options that mean nothing here, by whether a value follows. */
+const IGNORED: Readonly<Record<string, boolean>> = {
+  "--offline": false,
+  "--no-themes": false,
+  "--no-skills": false,
+  "-ns": false,
+  "--no-extensions": false,
+  "-ne": false,
+  "--no-prompt-templates": false,
+  "-np": false,
+  "--no-context-files": false,
+  "-nc": false,
+  "--no-tools": false,
+  "--approve": false,
+  "--no-approve": false,
+  "--system-prompt": true,
+  "--append-system-prompt": true,
+  "--api-key": true,
+  "--tools": true,
+  "--models": true,
+  "--extension": true,
+  "-e": true,
+  "--skill": true,
+  "--theme": true,
+  "--prompt-template": true,
+};
+
+/** 64 MiB. */
+const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
+
+/** Throws UsageError. Under `--mode rpc` unknown options are ignored, as the clients of Pi expect. */
+export function parseArguments(args: readonly string[]): Settings {
+  const asPi = args.some((arg, i) => arg === "--mode=rpc" || (arg === "--mode" && args[i + 1] === "rpc"));
+  const given = new Map<string, string>();
+  for (let i = 0; i < args.length; i++) {
+    const [name, inline] = splitOption(args[i]);
+    const option = OPTIONS.find(({ names }) => names.includes(name));
+    const takesValue = option ? option.value !== undefined : IGNORED[name];
+    if (takesValue === undefined) {
+      if (asPi) continue;
+      throw new UsageError(`Unknown option ${args[i]}. --help lists the options.`);
+    }
+    let value = inline ?? "";
+    if (takesValue && inline === undefined) {
+      if (i + 1 >= args.length) throw new UsageError(`${name} takes a value. --help shows which.`);
+      value = args[++i];
+    }
+    if (option) given.set(option.names[0], value);
+  }
+  const oneOf = <T extends string>(name: string, allowed: readonly T[], otherwise: T): T => {
+    const value = given.get(name);
+    if (value === undefined) return otherwise;
+    if (!allowed.includes(value as T)) throw new UsageError(`${name} takes ${allowed.join(", ")}; it got ${value}.`);
+    return value as T;
+  };
+  oneOf("--mode", ["rpc"], "rpc");
+  return {
+    session: given.get("--session"),
+    continueLatest: given.has("--continue"),
+    fork: given.get("--fork"),
+    sessionId: given.get("--session-id"),
+    name: given.get("--name"),
+    sessionDir: given.get("--session-dir"),
+    inMemory: given.has("--no-session"),
+    store: oneOf("--store", ["jsonl"], "jsonl"),
+    durability: oneOf("--durability", ["sync", "os"], "sync"),
+    framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
+    dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi"], asPi ? "pi" : "auto"),
+    events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
+    readOnly: given.has("--read-only"),
+    maxMessageBytes: positive("--max-message-bytes", given.get("--max-message-bytes"), DEFAULT_MAX_MESSAGE_BYTES),
+    verbose: given.has("--verbose"),
+    provider: given.get("--provider"),
+    model: given.get("--model"),
+    thinking: given.get("--thinking"),
+    asPi,
+    action: given.has("--help") ? "help" : given.has("--version") ? "version" : "serve",
+  };
+}
+
+function splitOption(arg: string): [string, string | undefined] {
+  const equals = arg.startsWith("--") ? arg.indexOf("=") : -1;
+  return equals < 0 ? [arg, undefined] : [arg.slice(0, equals), arg.slice(equals + 1)];
+}
+
+function eventsOf(value: string): readonly string[] | "all" {
+  if (value === "all") return "all";
+  return value === "none" || value === "" ? [] : value.split(",").map((name) => name.trim());
+}
+
+function positive(name: string, value: string | undefined, otherwise: number): number {
+  if (value === undefined) return otherwise;
+  const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+  if (!(number > 0)) throw new UsageError(`${name} takes a whole number above 0; it got ${value}.`);
+  return number;
+}
+
+export function helpText(): string {
+  const lines = OPTIONS.map(({ names, value, meaning }) => {
+    const left = `${names.join(", ")}${value === undefined ? "" : ` <${value}>`}`;
+    return `  ${left.padEnd(34)} ${meaning}`;
+  });
+  return `pi-session-server [options]
+
+Serves the history of coding agents on stdin and stdout: JSON-RPC 2.0 or Pi's line
+dialect, over session files in Pi's JSONL format. protocol.md lists the commands.
+
+${lines.join("\n")}
+
+Pi's options that mean nothing here are accepted and ignored.
+`;
+}

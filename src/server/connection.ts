@@ -1,0 +1,278 @@
+/** One host at the other end of two streams: bytes in become calls, outcomes and events become bytes out. */
+
+import { isUtf8 } from "node:buffer";
+import type { Readable, Writable } from "node:stream";
+import type { Workspace } from "../core/workspace.ts";
+import type { Introduction, ServerFacts } from "../handlers/command.ts";
+import { idTextOfBeginning } from "./call.ts";
+import type { Decoded, Dialect, DialectName, Pieces, Refusal } from "./dialect.ts";
+import { type BatchItem, Dispatcher } from "./dispatch.ts";
+import { AutoDecoder, type Cut, type Decoder, encoders, type FramingName, makeDecoder } from "./framing.ts";
+import { Host } from "./host.ts";
+import { jsonrpc } from "./jsonrpc.ts";
+import { Output } from "./output.ts";
+import { pi } from "./pi.ts";
+
+export interface ConnectionOptions {
+  readonly input: Readable;
+  readonly output: Writable;
+  readonly workspace: Workspace;
+  readonly server: ServerFacts;
+  readonly framing: FramingName | "auto";
+  readonly dialect: DialectName | "auto";
+  readonly events: readonly string[] | "all";
+  readonly maxMessageBytes: number;
+}
+
+/** Calls that are being worked on beyond which no more input is taken. */
+const MOST_PENDING = 10_000;
+
+const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
+
+export class Connection {
+  private readonly options: ConnectionOptions;
+  private readonly output: Output;
+  private readonly host: Host;
+  private readonly dispatcher: Dispatcher;
+  private decoder: Decoder | AutoDecoder;
+  private dialect: Dialect | undefined;
+  private paused = false;
+  private inputEnded = false;
+  private shutDownAsked: (() => void) | undefined;
+  private finished: (() => void) | undefined;
+
+  constructor(options: ConnectionOptions) {
+    this.options = options;
+    this.output = new Output(options.output, () => this.onRoom());
+    this.host = new Host(options.events);
+    this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
+    const { framing, maxMessageBytes } = options;
+    this.decoder = framing === "auto" ? new AutoDecoder(maxMessageBytes) : makeDecoder(framing, maxMessageBytes);
+    if (framing !== "auto") this.output.frameWith(encoders[framing]);
+    const connection = this;
+    this.dispatcher = new Dispatcher({
+      workspace: options.workspace,
+      server: options.server,
+      dialect: () => this.dialect?.name ?? "jsonrpc",
+      introduce: (wishes) => this.introduce(wishes),
+      shutDown: () => this.shutDownAsked?.(),
+      sink: {
+        get hasRoom() {
+          return connection.output.hasRoom;
+        },
+        reply: (call, outcome) => {
+          if (call.idText === undefined && this.speaks("jsonrpc")) return;
+          this.sendSafely(
+            () => this.current.reply(call, outcome),
+            (error) => this.current.reply(call, { error }),
+          );
+        },
+        refuse: (reply) => this.output.send(reply),
+        batch: (replies, refusals) => {
+          const parts: Pieces[] = [...refusals];
+          for (const { call, outcome } of replies)
+            if (call.idText !== undefined) parts.push(this.current.reply(call, outcome));
+          if (parts.length > 0) this.output.send(arrayOf(parts));
+        },
+        event: (event) => {
+          const message = this.host.message(this.current, event);
+          if (message) this.output.send(message);
+        },
+        flush: () => this.output.flush(),
+      },
+    });
+  }
+
+  /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
+  async serve(): Promise<void> {
+    const { input } = this.options;
+    if (this.options.framing !== "auto" && this.dialect) {
+      this.dispatcher.start();
+      this.output.flush();
+    }
+    await new Promise<void>((resolve) => {
+      this.finished = resolve;
+      input.on("data", (chunk: Buffer) => this.take(chunk));
+      input.on("end", () => this.stop());
+      input.on("error", () => this.stop());
+      input.on("close", () => this.stop());
+    });
+    this.drainInput(true);
+    await this.dispatcher.idle();
+    await this.output.drained();
+  }
+
+  /** Takes no more input. */
+  stop(): void {
+    this.inputEnded = true;
+    this.finished?.();
+  }
+
+  /** Resolves when the host asked for the end and the reply to that is out. */
+  shutDownRequested(): Promise<void> {
+    return new Promise((resolve) => {
+      this.shutDownAsked = () => {
+        void this.dispatcher.idle().then(() => this.output.drained().then(resolve));
+      };
+    });
+  }
+
+  // --- in ------------------------------------------------------------------------------------------------------
+
+  private take(chunk: Buffer): void {
+    if (this.decoder instanceof AutoDecoder) {
+      const decoder = this.decoder.push(chunk);
+      if (!decoder) return;
+      this.fixFraming(decoder);
+    } else this.decoder.push(chunk);
+    this.drainInput(false);
+  }
+
+  private fixFraming(decoder: Decoder): void {
+    this.decoder = decoder;
+    this.output.frameWith(encoders[decoder.name]);
+  }
+
+  /** Works through what has arrived, as long as the host reads what it gets for it. */
+  private drainInput(ended: boolean): void {
+    if (this.decoder instanceof AutoDecoder) {
+      if (!ended) return;
+      this.fixFraming(this.decoder.decide("lines"));
+    }
+    const decoder = this.decoder as Decoder;
+    for (;;) {
+      if (!this.mayTake) {
+        if (!ended) return this.pause();
+        // What was received is answered even when the input is over; the queue is bounded by what was received.
+      }
+      const cut = decoder.next();
+      if (!cut) break;
+      this.takeCut(cut);
+    }
+    if (ended) {
+      const cut = decoder.end();
+      if (cut) this.takeCut(cut);
+    }
+    this.dispatcher.settle();
+  }
+
+  private get mayTake(): boolean {
+    return this.output.hasRoom && this.dispatcher.pending < MOST_PENDING;
+  }
+
+  private pause(): void {
+    this.dispatcher.settle();
+    this.paused = true;
+    this.options.input.pause();
+    // Without output to wait for, the pending calls themselves say when there is room.
+    if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
+  }
+
+  private onRoom(): void {
+    this.dispatcher.resume();
+    if (!this.paused || !this.mayTake) return;
+    this.paused = false;
+    this.drainInput(false);
+    if (!this.paused && !this.inputEnded) this.options.input.resume();
+  }
+
+  private takeCut(cut: Cut): void {
+    if (cut.kind === "payload") return this.takePayload(cut.bytes);
+    if (cut.kind === "bad_header")
+      return this.refuse({ kind: "parse", sentence: `The header block cannot be read: ${cut.reason}.` });
+    const { maxMessageBytes } = this.options;
+    const sentence = `The message is over the limit of ${maxMessageBytes} bytes. Send less at a time.`;
+    this.refuse(
+      { kind: "too_large", sentence, details: { size: cut.size, limit: maxMessageBytes } },
+      idTextOfBeginning(cut.bytes),
+    );
+  }
+
+  private takePayload(bytes: Buffer): void {
+    if (!isUtf8(bytes)) return this.refuse({ kind: "parse", sentence: "The message is not UTF-8." });
+    let value: unknown;
+    try {
+      value = JSON.parse(bytes.toString("utf8"));
+    } catch {
+      return this.refuse({ kind: "parse", sentence: "The message is not JSON." });
+    }
+    this.dialect ??= detect(value);
+    this.takeDecoded(this.current.decode(value, bytes));
+  }
+
+  private takeDecoded(decoded: Decoded): void {
+    if (decoded.kind === "nothing") return;
+    if (decoded.kind === "refusal") return this.dispatcher.refuse(decoded.reply);
+    if (decoded.kind === "call") {
+      const duplicate = this.duplicate(decoded);
+      if (duplicate) return this.dispatcher.refuse(duplicate);
+      return this.dispatcher.submit(decoded.call);
+    }
+    const seen = new Set<string>();
+    const items = decoded.items.flatMap((item): BatchItem[] => {
+      if (item.kind === "refusal") return [{ refusal: item.reply }];
+      if (item.kind !== "call") return [];
+      const refusal = this.duplicate(item, seen);
+      return [refusal ? { refusal } : { call: item.call }];
+    });
+    this.dispatcher.submitBatch(items);
+  }
+
+  /** The refusal of a call whose id is in use: an answer to it could not be told from the other's. */
+  private duplicate(decoded: Decoded & { kind: "call" }, alsoSeen?: Set<string>): Pieces | undefined {
+    const { idText } = decoded.call;
+    if (idText === undefined || idText === "null" || !this.speaks("jsonrpc")) return undefined;
+    if (!this.dispatcher.inFlight(idText) && !alsoSeen?.has(idText)) {
+      alsoSeen?.add(idText);
+      return undefined;
+    }
+    const sentence = `The id ${idText} belongs to a request that is still being answered. Use another.`;
+    return this.current.refuse({ kind: "duplicate_id", sentence }, idText);
+  }
+
+  // --- out -----------------------------------------------------------------------------------------------------
+
+  private get current(): Dialect {
+    return this.dialect ?? jsonrpc;
+  }
+
+  private speaks(name: DialectName): boolean {
+    return this.current.name === name;
+  }
+
+  private refuse(refusal: Refusal, idText?: string): void {
+    this.dispatcher.refuse(this.current.refuse(refusal, idText));
+  }
+
+  /** A reply is put together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. */
+  private sendSafely(make: () => Pieces, makeError: (error: unknown) => Pieces): void {
+    let pieces: Pieces;
+    try {
+      pieces = make();
+    } catch (error) {
+      pieces = makeError(error);
+    }
+    this.output.send(pieces);
+  }
+
+  private introduce(wishes: Introduction): void {
+    if (wishes.events) this.host.want(wishes.events);
+  }
+}
+
+function arrayOf(parts: readonly Pieces[]): Pieces {
+  const pieces: Pieces = [];
+  for (const part of parts) {
+    pieces.push(pieces.length === 0 ? "[" : ",", ...part);
+  }
+  pieces.push("]");
+  return pieces;
+}
+
+/** The dialect of a first message; a message of neither kind decides nothing. */
+function detect(value: unknown): Dialect | undefined {
+  if (Array.isArray(value)) return value.some((item) => detect(item) === jsonrpc) ? jsonrpc : undefined;
+  if (typeof value !== "object" || value === null) return undefined;
+  if ("jsonrpc" in value || "method" in value) return jsonrpc;
+  return typeof (value as { type?: unknown }).type === "string" ? pi : undefined;
+}

@@ -1,0 +1,92 @@
+/** What the two dialects have in common: a payload becomes calls, an outcome becomes a reply, an event a message. */
+
+import { BadParams, Failure, InvalidRequest } from "../core/failure.ts";
+import { textPieces } from "../core/raw.ts";
+import type { Call, Outcome } from "./call.ts";
+
+export type DialectName = "jsonrpc" | "pi";
+export type Pieces = (string | Uint8Array)[];
+
+/** What a payload asks for. */
+export type Decoded =
+  | { readonly kind: "call"; readonly call: Call }
+  | { readonly kind: "batch"; readonly items: readonly Decoded[] }
+  /** Nothing can be run; the reply says why. */
+  | { readonly kind: "refusal"; readonly reply: Pieces }
+  /** Nothing to run and nothing to say: a response, an unknown `$/` notification. */
+  | { readonly kind: "nothing" };
+
+export interface Dialect {
+  readonly name: DialectName;
+  decode(value: unknown, bytes: Buffer): Decoded;
+  /** A message that could not be cut or parsed. `idText` is the JSON text of its id where that could be read. */
+  refuse(refusal: Refusal, idText?: string): Pieces;
+  reply(call: Call, outcome: Outcome): Pieces;
+  event(name: string, payload: Readonly<Record<string, unknown>>): Pieces;
+}
+
+export interface Refusal {
+  readonly kind: "parse" | "request" | "too_large" | "duplicate_id" | "shutting_down";
+  readonly sentence: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+}
+
+/** An error as both dialects tell it. */
+export interface Told {
+  readonly code: number;
+  readonly sentence: string;
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+let references = 0;
+
+/**
+ * An error of any kind. What is neither a failure nor bad input is a bug of ours: the host gets a reference number
+ * and nothing internal, stderr gets the stack under the same number.
+ */
+export function tellError(error: unknown): Told {
+  if (error instanceof Failure)
+    return {
+      code: error.code,
+      sentence: error.message,
+      name: error.name,
+      data: { name: error.name, retryable: error.retryable, ...error.details },
+    };
+  if (error instanceof BadParams)
+    return {
+      code: -32602,
+      sentence: error.message,
+      name: "invalid_params",
+      data: { name: "invalid_params", retryable: false, issues: error.issues },
+    };
+  if (error instanceof InvalidRequest)
+    return {
+      code: -32600,
+      sentence: error.message,
+      name: "invalid_request",
+      data: { name: "invalid_request", retryable: false },
+    };
+  const reference = `${process.pid}-${++references}`;
+  process.stderr.write(`pi-session-server: internal error ${reference}: ${(error as Error)?.stack ?? error}\n`);
+  return {
+    code: -32603,
+    sentence: `Internal error ${reference}. Please report it with what stderr says about it.`,
+    name: "internal_error",
+    data: { name: "internal_error", retryable: false, reference },
+  };
+}
+
+/** The pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */
+export function withMember(head: string, member: string, value: unknown): Pieces {
+  const pieces: Pieces = [`${head},"${member}":`];
+  for (const piece of textPieces(value)) {
+    const last = pieces.length - 1;
+    if (typeof piece === "string" && typeof pieces[last] === "string") pieces[last] += piece;
+    else pieces.push(piece);
+  }
+  const last = pieces.length - 1;
+  if (typeof pieces[last] === "string") pieces[last] += "}";
+  else pieces.push("}");
+  return pieces;
+}

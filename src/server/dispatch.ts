@@ -1,0 +1,457 @@
+/**
+ * Runs calls: per session strictly in the order of arrival, applied at once, acknowledged when durable, answered in
+ * order (architecture, "Apply in order, acknowledge when durable").
+ */
+
+import { Failure, InvalidRequest } from "../core/failure.ts";
+import { Raw, textPieces } from "../core/raw.ts";
+import type { Session } from "../core/session.ts";
+import type { Workspace } from "../core/workspace.ts";
+import type { Context, Introduction, ServerFacts, Settings } from "../handlers/command.ts";
+import type { EventName, EventPayload, Replacement } from "../handlers/events.ts";
+import { type Call, type Outcome, textOfParam } from "./call.ts";
+import type { DialectName, Pieces } from "./dialect.ts";
+import { eventOf, type ToldEvent } from "./host.ts";
+
+/** Where finished calls go. */
+export interface Sink {
+  readonly hasRoom: boolean;
+  reply(call: Call, outcome: Outcome): void;
+  /** A reply that was ready before any call was made of its message. */
+  refuse(reply: Pieces): void;
+  batch(replies: readonly { call: Call; outcome: Outcome }[], refusals: readonly Pieces[]): void;
+  event(event: ToldEvent): void;
+  flush(): void;
+}
+
+export interface DispatchOptions {
+  readonly workspace: Workspace;
+  readonly sink: Sink;
+  readonly server: ServerFacts;
+  readonly dialect: () => DialectName;
+  readonly introduce: (wishes: Introduction) => void;
+  readonly shutDown: () => void;
+}
+
+/** Results of keyed commands that are remembered for a repeat, oldest forgotten first. */
+const REMEMBERED_RESULTS = 10_000;
+
+/** One request of a batch, or why it is none. */
+export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
+
+/** A reply on its way, or something else that leaves in its turn. */
+interface Slot {
+  readonly call?: Call;
+  readonly refusal?: Pieces;
+  readonly batch?: Batch;
+  outcome: Outcome;
+  events: ToldEvent[];
+  /** How many mutations of the lane must be durable before this may leave. */
+  after: number;
+}
+
+/** The replies of one batch leave as one array when the last of them is ready. */
+class Batch {
+  readonly replies: { call: Call; outcome: Outcome }[] = [];
+  readonly refusals: Pieces[] = [];
+  events: ToldEvent[] = [];
+  waiting = 0;
+  sent = false;
+}
+
+/** One order of execution and of replies. */
+class Lane {
+  readonly calls: { call: Call; batch?: Batch }[] = [];
+  readonly slots: Slot[] = [];
+  busy = false;
+  applied = 0;
+  durable = 0;
+  committing: Promise<void> | undefined;
+
+  get idle(): boolean {
+    return !this.busy && this.calls.length === 0 && this.slots.length === 0;
+  }
+}
+
+export class Dispatcher {
+  private readonly options: DispatchOptions;
+  private readonly workspace: Workspace;
+  private readonly sink: Sink;
+  /** The order of the current session, of everything without one, and of malformed messages. */
+  private readonly main = new Lane();
+  /** Commands that touch no session. */
+  private readonly aside = new Lane();
+  private readonly settings: Settings = { steeringMode: "one-at-a-time", followUpMode: "one-at-a-time" };
+  private readonly results = new Map<string, unknown>();
+  private readonly ids = new Set<string>();
+  private whenIdle: (() => void)[] = [];
+  private ending = false;
+  private introduced = false;
+  private started = false;
+
+  constructor(options: DispatchOptions) {
+    this.options = options;
+    this.workspace = options.workspace;
+    this.sink = options.sink;
+  }
+
+  /** Calls and replies that are not out yet; the reader of input slows down by it. */
+  get pending(): number {
+    return this.main.calls.length + this.main.slots.length + this.aside.calls.length + this.aside.slots.length;
+  }
+
+  /** Whether a call with this id is being worked on. */
+  inFlight(idText: string): boolean {
+    return this.ids.has(idText);
+  }
+
+  submit(call: Call): void {
+    this.enqueue(call);
+  }
+
+  refuse(refusal: Pieces): void {
+    const { main } = this;
+    main.slots.push({ refusal, outcome: { result: null }, events: [], after: main.applied });
+    this.flush(main);
+  }
+
+  submitBatch(items: readonly BatchItem[]): void {
+    const batch = new Batch();
+    batch.waiting = 1;
+    for (const item of items) {
+      if ("refusal" in item) batch.refusals.push(item.refusal);
+      else {
+        batch.waiting++;
+        this.enqueue(item.call, batch);
+      }
+    }
+    this.batchItemDone(batch);
+    if (batch.waiting === 0) {
+      this.main.slots.push({ batch, outcome: { result: null }, events: [], after: this.main.applied });
+      this.flush(this.main);
+    }
+  }
+
+  /** The end of an input chunk: everything applied in it becomes durable together. */
+  settle(): void {
+    for (const lane of [this.main, this.aside]) if (lane.durable < lane.applied) this.commit(lane);
+    this.sink.flush();
+  }
+
+  /** The reader has room again. */
+  resume(): void {
+    this.flush(this.main);
+    this.flush(this.aside);
+    this.sink.flush();
+  }
+
+  /** Resolves when every call that was submitted has been answered. */
+  idle(): Promise<void> {
+    this.settle();
+    if (this.main.idle && this.aside.idle) return Promise.resolve();
+    return new Promise((resolve) => this.whenIdle.push(resolve));
+  }
+
+  /** Tells of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
+  start(): void {
+    if (this.started) return;
+    this.started = true;
+    const { current } = this.workspace;
+    if (current) this.sink.event(eventOf(current, "session_start", { reason: "startup", sessionFile: current.file }));
+  }
+
+  // --- running -------------------------------------------------------------------------------------------------
+
+  private enqueue(call: Call, batch?: Batch): void {
+    if (call.idText !== undefined) this.ids.add(call.idText);
+    const lane = call.command.effect === "server" ? this.aside : this.main;
+    if (lane.busy || lane.calls.length > 0) lane.calls.push({ call, batch });
+    else this.run(lane, call, batch);
+  }
+
+  private run(lane: Lane, call: Call, batch?: Batch): void {
+    const events: ToldEvent[] = [];
+    let result: unknown;
+    try {
+      result = this.execute(lane, call, events);
+    } catch (error) {
+      this.finish(lane, call, batch, { error }, events);
+      return;
+    }
+    if (!(result instanceof Promise)) {
+      this.finish(lane, call, batch, { result }, events);
+      return;
+    }
+    lane.busy = true;
+    result
+      .then(
+        (value): Outcome => ({ result: value }),
+        (error): Outcome => ({ error }),
+      )
+      .then((outcome) => {
+        lane.busy = false;
+        this.finish(lane, call, batch, outcome, events);
+        this.pump(lane);
+        this.settle();
+        this.wakeIdle();
+      });
+  }
+
+  private pump(lane: Lane): void {
+    while (!lane.busy) {
+      const next = lane.calls.shift();
+      if (!next) return;
+      this.run(lane, next.call, next.batch);
+    }
+  }
+
+  private execute(lane: Lane, call: Call, events: ToldEvent[]): unknown {
+    if (call.fault !== undefined) throw call.fault;
+    if (this.ending) throw new Failure("shutting_down");
+    const { command } = call;
+    if (command.name === "initialize" && this.introduced)
+      throw new InvalidRequest("initialize was answered already; it comes once.");
+    const context = this.contextFor(call, events);
+    if (command.effect === "read" || command.effect === "server" || command.effect === "control")
+      return command.run(context, call.params as never);
+    const { expectedLeafId, idempotencyKey } = call.params as {
+      expectedLeafId?: string | null;
+      idempotencyKey?: string;
+    };
+    if (idempotencyKey !== undefined) {
+      const known = this.knownResult(context, call, idempotencyKey);
+      if (known !== undefined) return known;
+    }
+    const remember = (result: unknown): unknown => {
+      if (idempotencyKey !== undefined) this.remember(call, idempotencyKey, result);
+      return result;
+    };
+    if (command.effect === "write") {
+      context.session.guard(expectedLeafId, command.name === "branch");
+      return remember(command.run(context, call.params as never));
+    }
+    return this.whenDurable(lane, () => {
+      if (expectedLeafId !== undefined) context.session.guard(expectedLeafId, true);
+      const result = command.run(context, call.params as never);
+      return result instanceof Promise ? result.then(remember) : remember(result);
+    });
+  }
+
+  /** What replaces the session runs when nothing of the old one is open any more. */
+  private whenDurable(lane: Lane, run: () => unknown): unknown {
+    const go = (): unknown => {
+      this.renderWaiting(lane);
+      return run();
+    };
+    if (lane.durable >= lane.applied) return go();
+    this.commit(lane);
+    return Promise.resolve(lane.committing).then(go);
+  }
+
+  /** Replies that wait for their reader still name bytes of the session that is about to be closed. */
+  private renderWaiting(lane: Lane): void {
+    for (const slot of lane.slots) slot.outcome = rendered(slot.outcome);
+  }
+
+  private finish(lane: Lane, call: Call, batch: Batch | undefined, outcome: Outcome, events: ToldEvent[]): void {
+    const failed = "error" in outcome;
+    if (!failed && call.command.effect === "write") {
+      lane.applied++;
+      if (!this.workspace.current || this.workspace.current.settled) lane.durable = lane.applied;
+    }
+    lane.slots.push({ call, batch, outcome, events: failed ? [] : events, after: lane.applied });
+    this.flush(lane);
+  }
+
+  private knownResult(context: Context, call: Call, key: string): unknown {
+    const { command } = call;
+    const remembered = this.results.get(this.resultKey(call, key));
+    if (remembered !== undefined) return remembered;
+    if (!command.repeat) return undefined;
+    const entryIds = context.session.repeated(key)?.ids;
+    return entryIds && command.repeat(context, entryIds);
+  }
+
+  /** A key belongs to its session; that of a command which leaves the session belongs to the process. */
+  private resultKey({ command }: Call, key: string): string {
+    const session = command.effect === "write" ? (this.workspace.current?.id ?? "") : "";
+    return `${session}\n${command.name}\n${key}`;
+  }
+
+  private remember(call: Call, key: string, result: unknown): void {
+    this.results.set(this.resultKey(call, key), result);
+    if (this.results.size <= REMEMBERED_RESULTS) return;
+    for (const oldest of this.results.keys()) {
+      this.results.delete(oldest);
+      break;
+    }
+  }
+
+  private contextFor(call: Call, events: ToldEvent[]): Context {
+    const { workspace, options, settings } = this;
+    const { sessionId, idempotencyKey } = call.params as { sessionId?: string; idempotencyKey?: string };
+    const named = call.command.name === "switch_session" ? undefined : sessionId;
+    return {
+      workspace,
+      env: workspace.env,
+      server: options.server,
+      dialect: options.dialect(),
+      settings,
+      key: idempotencyKey,
+      get session(): Session {
+        return workspace.session(named);
+      },
+      text: (...path) => textOfParam(call, path),
+      tell<N extends EventName>(name: N, payload: EventPayload<N>): void {
+        events.push(eventOf(workspace.session(), name, payload));
+      },
+      replace: (next, replacement) => this.replace(next, replacement, events),
+      introduce: (wishes) => {
+        this.introduced = true;
+        options.introduce(wishes);
+      },
+      shutDown: () => {
+        const { current } = workspace;
+        if (current) events.push(eventOf(current, "session_shutdown", { reason: "quit" }));
+        this.ending = true;
+        options.shutDown();
+      },
+    };
+  }
+
+  private async replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void> {
+    const { reason, fork } = replacement;
+    const before = this.workspace.current;
+    const left = before && eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file });
+    await this.workspace.replace(next);
+    if (left) events.push(left);
+    const previousSessionFile = before?.file ?? null;
+    if (fork) events.push(eventOf(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile }));
+    events.push(
+      eventOf(next, "session_start", { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) }),
+    );
+  }
+
+  // --- durability ----------------------------------------------------------------------------------------------
+
+  private commit(lane: Lane): void {
+    if (lane.committing) return;
+    const session = this.workspace.current;
+    const mark = lane.applied;
+    if (!session) {
+      lane.durable = mark;
+      return;
+    }
+    lane.committing = session
+      .commit()
+      .then(
+        () => {
+          lane.durable = mark;
+        },
+        (error) => this.undo(lane, error),
+      )
+      .then(() => {
+        lane.committing = undefined;
+        this.flush(lane);
+        this.settle();
+        this.wakeIdle();
+      });
+  }
+
+  /** A commit failed and the session is as it was: writes that waited fail, reads are asked again. */
+  private undo(lane: Lane, error: unknown): void {
+    for (const slot of lane.slots) {
+      if (slot.after <= lane.durable || !slot.call) continue;
+      slot.events = [];
+      if (slot.call.command.effect === "write") {
+        slot.outcome = { error };
+        this.forget(slot.call);
+      } else if (slot.call.command.effect === "read" && !("error" in slot.outcome)) {
+        try {
+          slot.outcome = { result: slot.call.command.run(this.contextFor(slot.call, []), slot.call.params as never) };
+        } catch (again) {
+          slot.outcome = { error: again };
+        }
+      }
+    }
+    lane.durable = lane.applied;
+  }
+
+  private forget(call: Call): void {
+    const { idempotencyKey } = call.params as { idempotencyKey?: string };
+    if (idempotencyKey !== undefined) this.results.delete(this.resultKey(call, idempotencyKey));
+  }
+
+  // --- replies -------------------------------------------------------------------------------------------------
+
+  private flush(lane: Lane): void {
+    while (lane.slots.length > 0 && this.sink.hasRoom) {
+      const slot = lane.slots[0];
+      if (slot.after > lane.durable) return;
+      if (slot.batch && slot.call) {
+        // A part of a batch is ready; the array leaves in the place of its last part.
+        lane.slots.shift();
+        slot.batch.replies.push({ call: slot.call, outcome: rendered(slot.outcome) });
+        slot.batch.events.push(...slot.events);
+        this.batchItemDone(slot.batch);
+        if (slot.batch.waiting === 0) this.sendBatch(slot.batch);
+        continue;
+      }
+      lane.slots.shift();
+      this.send(slot);
+    }
+    this.wakeIdle();
+  }
+
+  private batchItemDone(batch: Batch): void {
+    batch.waiting--;
+  }
+
+  private send(slot: Slot): void {
+    if (slot.refusal) this.sink.refuse(slot.refusal);
+    else if (slot.batch) this.sendBatch(slot.batch);
+    else if (slot.call) {
+      const { call } = slot;
+      const introduces = call.command.name === "initialize";
+      if (!introduces) this.start();
+      this.answer(call, slot.outcome);
+      if (introduces) this.start();
+      for (const event of slot.events) this.sink.event(event);
+    }
+  }
+
+  private answer(call: Call, outcome: Outcome): void {
+    if (call.idText !== undefined) this.ids.delete(call.idText);
+    this.sink.reply(call, outcome);
+  }
+
+  private sendBatch(batch: Batch): void {
+    if (batch.sent) return;
+    batch.sent = true;
+    const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
+    if (!introduces) this.start();
+    for (const { call } of batch.replies) if (call.idText !== undefined) this.ids.delete(call.idText);
+    this.sink.batch(batch.replies, batch.refusals);
+    if (introduces) this.start();
+    for (const event of batch.events) this.sink.event(event);
+  }
+
+  private wakeIdle(): void {
+    if (this.whenIdle.length === 0 || !this.main.idle || !this.aside.idle) return;
+    const woken = this.whenIdle;
+    this.whenIdle = [];
+    for (const wake of woken) wake();
+  }
+}
+
+function rendered(outcome: Outcome): Outcome {
+  if ("error" in outcome) return outcome;
+  try {
+    const pieces = [...textPieces(outcome.result)].map((piece) =>
+      typeof piece === "string" ? Buffer.from(piece) : piece,
+    );
+    return { result: new Raw(() => pieces) };
+  } catch (error) {
+    return { error };
+  }
+}

@@ -1,0 +1,349 @@
+/**
+ * Framing: cutting a byte stream into payloads and putting payloads into frames. Two of them: newline-delimited
+ * JSON, and Content-Length headers as in LSP (protocol, section 2). Memory is bounded by the message limit.
+ */
+
+export type FramingName = "lines" | "headers";
+
+/** One payload cut out of the stream, or what stood in its place. */
+export type Cut =
+  | { readonly kind: "payload"; readonly bytes: Buffer }
+  /** A message over the limit, of which only the beginning was kept. */
+  | { readonly kind: "too_large"; readonly bytes: Buffer; readonly size: number | undefined }
+  /** A header block that is none; reading goes on at the next that is one. */
+  | { readonly kind: "bad_header"; readonly reason: string };
+
+export interface Decoder {
+  readonly name: FramingName;
+  push(chunk: Buffer): void;
+  /** The next payload that is complete, or undefined when more input is needed. */
+  next(): Cut | undefined;
+  /** At the end of input: what was left, if it makes a payload. */
+  end(): Cut | undefined;
+}
+
+/** How much of an oversized message is kept, for its id. */
+const KEPT_OF_TOO_LARGE = 4096;
+
+const LF = 0x0a;
+const CR = 0x0d;
+
+/** A queue of chunks that can be searched and cut without copying more than once. */
+class ByteQueue {
+  private chunks: Buffer[] = [];
+  length = 0;
+  /** Bytes from the front that are known not to hold what is searched. */
+  searched = 0;
+
+  push(chunk: Buffer): void {
+    if (chunk.length === 0) return;
+    this.chunks.push(chunk);
+    this.length += chunk.length;
+  }
+
+  /** Index of a byte from the front, or -1. Bytes that were looked at before are not looked at again. */
+  indexOf(byte: number): number {
+    let before = 0;
+    for (const chunk of this.chunks) {
+      const from = Math.max(0, this.searched - before);
+      if (from < chunk.length) {
+        const found = chunk.indexOf(byte, from);
+        if (found >= 0) return before + found;
+      }
+      before += chunk.length;
+    }
+    this.searched = this.length;
+    return -1;
+  }
+
+  /** Takes that many bytes from the front. */
+  take(count: number): Buffer {
+    this.searched = 0;
+    this.length -= count;
+    const first = this.chunks[0];
+    if (count === 0) return Buffer.alloc(0);
+    if (first.length > count) {
+      this.chunks[0] = first.subarray(count);
+      return first.subarray(0, count);
+    }
+    const parts: Buffer[] = [];
+    let missing = count;
+    while (missing > 0) {
+      const chunk = this.chunks[0];
+      if (chunk.length <= missing) {
+        parts.push(chunk);
+        this.chunks.shift();
+        missing -= chunk.length;
+      } else {
+        parts.push(chunk.subarray(0, missing));
+        this.chunks[0] = chunk.subarray(missing);
+        missing = 0;
+      }
+    }
+    return parts.length === 1 ? parts[0] : Buffer.concat(parts, count);
+  }
+
+  /** A copy of up to that many bytes at the front. */
+  peek(count: number): Buffer {
+    const parts: Buffer[] = [];
+    let missing = Math.min(count, this.length);
+    for (const chunk of this.chunks) {
+      if (missing === 0) break;
+      const part = chunk.subarray(0, missing);
+      parts.push(part);
+      missing -= part.length;
+    }
+    return Buffer.concat(parts);
+  }
+}
+
+/** Payloads that end with a line feed. A carriage return before it is dropped, blank lines are no payloads. */
+export class LineDecoder implements Decoder {
+  readonly name = "lines";
+  private readonly queue = new ByteQueue();
+  private readonly limit: number;
+  private dropping: { kept: Buffer; size: number } | undefined;
+
+  constructor(limit: number) {
+    this.limit = limit;
+  }
+
+  push(chunk: Buffer): void {
+    this.queue.push(chunk);
+  }
+
+  next(): Cut | undefined {
+    for (;;) {
+      const end = this.queue.indexOf(LF);
+      if (this.dropping) {
+        if (end < 0) {
+          this.dropping.size += this.queue.length;
+          this.queue.take(this.queue.length);
+          return undefined;
+        }
+        const { kept, size } = this.dropping;
+        this.dropping = undefined;
+        this.queue.take(end + 1);
+        return { kind: "too_large", bytes: kept, size: size + end };
+      }
+      if (end < 0) {
+        if (this.queue.length > this.limit + 1) {
+          this.dropping = { kept: this.queue.peek(KEPT_OF_TOO_LARGE), size: 0 };
+          continue;
+        }
+        return undefined;
+      }
+      const line = this.queue.take(end + 1);
+      const cut = this.cut(line.subarray(0, end));
+      if (cut) return cut;
+    }
+  }
+
+  end(): Cut | undefined {
+    if (this.dropping) return { kind: "too_large", bytes: this.dropping.kept, size: this.dropping.size };
+    return this.cut(this.queue.take(this.queue.length));
+  }
+
+  private cut(line: Buffer): Cut | undefined {
+    const bytes = line.length > 0 && line[line.length - 1] === CR ? line.subarray(0, -1) : line;
+    if (isBlank(bytes)) return undefined;
+    if (bytes.length > this.limit)
+      return { kind: "too_large", bytes: bytes.subarray(0, KEPT_OF_TOO_LARGE), size: bytes.length };
+    return { kind: "payload", bytes };
+  }
+}
+
+function isBlank(bytes: Buffer): boolean {
+  for (const c of bytes) if (c !== 0x20 && c !== 0x09 && c !== CR) return false;
+  return true;
+}
+
+/** A header block is a few dozen bytes; one that is longer than this is none. */
+const HEADER_LIMIT = 8192;
+/** A length beyond this is no length: skipping that much would be a hang. */
+const PLAUSIBLE_LENGTH = 2 ** 32;
+const NEXT_HEADER = /content-length:[ \t]*\d+[ \t]*\r?\n/i;
+
+/** Payloads that follow a `Content-Length` header block. */
+export class HeaderDecoder implements Decoder {
+  readonly name = "headers";
+  private readonly queue = new ByteQueue();
+  private readonly limit: number;
+  private awaited: number | undefined;
+  private dropping: { kept: Buffer; left: number; size: number } | undefined;
+  private lost = false;
+
+  constructor(limit: number) {
+    this.limit = limit;
+  }
+
+  push(chunk: Buffer): void {
+    this.queue.push(chunk);
+  }
+
+  next(): Cut | undefined {
+    for (;;) {
+      if (this.dropping) {
+        const { dropping, queue } = this;
+        if (dropping.kept.length < KEPT_OF_TOO_LARGE && dropping.left === dropping.size)
+          dropping.kept = queue.peek(Math.min(KEPT_OF_TOO_LARGE, dropping.size));
+        const dropped = Math.min(dropping.left, queue.length);
+        queue.take(dropped);
+        dropping.left -= dropped;
+        if (dropping.left > 0) return undefined;
+        this.dropping = undefined;
+        return { kind: "too_large", bytes: dropping.kept, size: dropping.size };
+      }
+      if (this.awaited !== undefined) {
+        if (this.queue.length < this.awaited) return undefined;
+        const bytes = this.queue.take(this.awaited);
+        this.awaited = undefined;
+        return { kind: "payload", bytes };
+      }
+      if (this.lost && !this.findHeader()) return undefined;
+      const cut = this.readHeader();
+      if (cut !== "again") return cut;
+    }
+  }
+
+  /** Drops what precedes the next thing that looks like a header. */
+  private findHeader(): boolean {
+    const text = this.queue.peek(this.queue.length).toString("latin1");
+    const found = NEXT_HEADER.exec(text);
+    if (!found) {
+      // Keep what may be the beginning of a header that is still arriving.
+      this.queue.take(Math.max(0, this.queue.length - 64));
+      return false;
+    }
+    this.queue.take(found.index);
+    this.lost = false;
+    return true;
+  }
+
+  private readHeader(): Cut | undefined | "again" {
+    const text = this.queue.peek(HEADER_LIMIT).toString("latin1");
+    const start = /^[\r\n]*/.exec(text)?.[0].length ?? 0;
+    const blank = /\r?\n\r?\n/.exec(text.slice(start));
+    if (!blank) {
+      // A first line that cannot belong to a header is wrong at once; waiting for its end could be for ever.
+      const firstLine = /^([^\n]*)\n/.exec(text.slice(start));
+      if (firstLine && !/^[A-Za-z-]+:/.test(firstLine[1])) return this.bad("a line that is no header field");
+      return this.queue.length >= HEADER_LIMIT ? this.bad("a header block without an end") : undefined;
+    }
+    const block = text.slice(start, start + blank.index);
+    const fields = block.split(/\r?\n/);
+    if (!fields.every((field) => /^[A-Za-z-]+:/.test(field))) return this.bad("a line that is no header field");
+    const field = fields.find((line) => /^content-length:/i.test(line));
+    if (!field) return this.bad("no Content-Length");
+    const value = field.slice(field.indexOf(":") + 1).trim();
+    const length = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+    if (!(length < PLAUSIBLE_LENGTH)) return this.bad(`Content-Length: ${value.slice(0, 40)}`);
+    this.queue.take(start + blank.index + blank[0].length);
+    if (length > this.limit) this.dropping = { kept: Buffer.alloc(0), left: length, size: length };
+    else this.awaited = length;
+    return "again";
+  }
+
+  private bad(reason: string): Cut {
+    this.lost = true;
+    // The first byte goes, so that the same place is not found bad again.
+    this.queue.take(1);
+    return { kind: "bad_header", reason };
+  }
+
+  end(): Cut | undefined {
+    if (this.dropping) return { kind: "too_large", bytes: this.dropping.kept, size: this.dropping.size };
+    if (this.awaited !== undefined || (this.queue.length > 0 && !this.lost && !isBlankText(this.queue)))
+      return { kind: "bad_header", reason: "the input ended inside a frame" };
+    return undefined;
+  }
+}
+
+function isBlankText(queue: ByteQueue): boolean {
+  return /^\s*$/.test(queue.peek(64).toString("latin1"));
+}
+
+const HEADERS_BEGIN = "content-";
+
+/** Chooses the framing by the first bytes: a header block begins with `Content-`, anything else is a line. */
+export class AutoDecoder {
+  private input: Buffer = Buffer.alloc(0);
+  private begun = false;
+  private readonly limit: number;
+
+  constructor(limit: number) {
+    this.limit = limit;
+  }
+
+  /** The decoder for the stream, with the input so far, or undefined when it takes more to tell. */
+  push(chunk: Buffer): Decoder | undefined {
+    this.input = Buffer.concat([this.input, chunk]);
+    if (!this.begun) {
+      const start = withoutBom(this.input);
+      if (start === undefined) return undefined;
+      this.begun = start.length > 0;
+      this.input = start;
+    }
+    let blank = 0;
+    while (blank < this.input.length && [0x20, 0x09, 0x0a, 0x0d].includes(this.input[blank])) blank++;
+    this.input = this.input.subarray(blank);
+    const text = this.input.toString("latin1", 0, HEADERS_BEGIN.length).toLowerCase();
+    if (text.length < HEADERS_BEGIN.length && HEADERS_BEGIN.startsWith(text)) return undefined;
+    return this.decide(text === HEADERS_BEGIN ? "headers" : "lines");
+  }
+
+  decide(name: FramingName): Decoder {
+    const decoder = makeDecoder(name, this.limit);
+    decoder.push(this.input);
+    return decoder;
+  }
+}
+
+/** The input without a byte order mark, or undefined when it may still be arriving. */
+export function withoutBom(bytes: Buffer): Buffer | undefined {
+  const bom = [0xef, 0xbb, 0xbf];
+  for (let i = 0; i < 3; i++) {
+    if (i >= bytes.length) return i === 0 ? bytes : undefined;
+    if (bytes[i] !== bom[i]) return bytes;
+  }
+  return bytes.subarray(3);
+}
+
+export function makeDecoder(name: FramingName, limit: number): Decoder {
+  return name === "lines" ? new LineDecoder(limit) : new HeaderDecoder(limit);
+}
+
+/** A payload given in pieces, as a frame. */
+export type Encoder = (pieces: (string | Uint8Array)[]) => (string | Uint8Array)[];
+
+export const encoders: Record<FramingName, Encoder> = {
+  lines: (pieces) => [...pieces.map(escaped), "\n"],
+  headers(pieces) {
+    let length = 0;
+    for (const piece of pieces) length += typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
+    return [`Content-Length: ${length}\r\n\r\n`, ...pieces];
+  },
+};
+
+/** U+2028 and U+2029 end a line for some readers of lines, so they are written as escapes (reliability case F3). */
+function escaped(piece: string | Uint8Array): string | Uint8Array {
+  if (typeof piece === "string")
+    return /[\u2028\u2029]/.test(piece)
+      ? piece.replace(/[\u2028\u2029]/g, (c) => (c === "\u2028" ? "\\u2028" : "\\u2029"))
+      : piece;
+  const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
+  let at = bytes.indexOf(SEPARATOR_LEAD);
+  if (at < 0) return piece;
+  const parts: Buffer[] = [];
+  let copied = 0;
+  for (; at >= 0; at = bytes.indexOf(SEPARATOR_LEAD, at + 2)) {
+    const last = bytes[at + 2];
+    if (last !== 0xa8 && last !== 0xa9) continue;
+    parts.push(bytes.subarray(copied, at), Buffer.from(last === 0xa8 ? "\\u2028" : "\\u2029"));
+    copied = at + 3;
+  }
+  parts.push(bytes.subarray(copied));
+  return Buffer.concat(parts);
+}
+
+const SEPARATOR_LEAD = Buffer.from([0xe2, 0x80]);

@@ -1,0 +1,95 @@
+#!/usr/bin/env node
+/** The program: the one place where clock, ids, disk and streams are made and put together. */
+
+import { createHash, randomBytes } from "node:crypto";
+import { Socket } from "node:net";
+import type { Writable } from "node:stream";
+import { v7 as uuidv7 } from "uuid";
+import type { Env } from "../core/env.ts";
+import { parse } from "../core/json.ts";
+import { type Disk, readAll, realDisk } from "../core/store/disk.ts";
+import { helpText, parseArguments, type Settings, UsageError } from "./cli.ts";
+import { serve } from "./serve.ts";
+import { VERSION } from "./version.ts";
+
+const realEnv: Env = {
+  now: () => Date.now(),
+  sessionId: () => uuidv7(),
+  entryId: () => randomBytes(4).toString("hex"),
+  sha256: (bytes) => createHash("sha256").update(bytes).digest("hex"),
+};
+
+/**
+ * Our standard output. Node writes to pipes synchronously, so that a host that stops reading would stop us from
+ * hearing its signals; a socket over the same descriptor waits without blocking.
+ */
+function standardOutput(disk: Disk): Writable {
+  try {
+    if (disk.infoOf(1).kind === "other" && !process.stdout.isTTY)
+      return new Socket({ fd: 1, readable: false, writable: true });
+  } catch {
+    // Not a pipe or socket after all.
+  }
+  return process.stdout;
+}
+
+function readSettings(path: string): unknown {
+  try {
+    const fd = realDisk.openRead(path);
+    try {
+      const bytes = new Uint8Array(realDisk.infoOf(fd).size);
+      readAll(realDisk, fd, bytes, 0);
+      return parse(bytes);
+    } finally {
+      realDisk.close(fd);
+    }
+  } catch {
+    // No settings, or none that can be read: the defaults hold.
+    return undefined;
+  }
+}
+
+async function main(): Promise<number> {
+  let settings: Settings;
+  try {
+    settings = parseArguments(process.argv.slice(2));
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    process.stderr.write(`pi-session-server: ${error.message}\n`);
+    return 2;
+  }
+  if (settings.action !== "serve") {
+    process.stdout.write(settings.action === "help" ? helpText() : `${VERSION}\n`);
+    return 0;
+  }
+  // Nothing but frames may reach stdout, whoever writes.
+  const output = standardOutput(realDisk);
+  for (const name of ["log", "info", "debug"] as const) console[name] = console.error;
+  const service = serve(settings, {
+    input: process.stdin,
+    output,
+    env: realEnv,
+    disk: realDisk,
+    variables: process.env,
+    cwd: process.cwd(),
+    version: VERSION,
+    say: (sentence) => process.stderr.write(`pi-session-server: ${sentence}\n`),
+    settingsFile: readSettings,
+  });
+  let signals = 0;
+  for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const)
+    process.on(signal, () => {
+      if (++signals > 1) process.exit(1);
+      service.stop();
+      setTimeout(() => process.exit(0), 1800).unref();
+    });
+  return service.done;
+}
+
+main().then(
+  (status) => process.exit(status),
+  (error) => {
+    process.stderr.write(`pi-session-server: ${(error as Error)?.stack ?? error}\n`);
+    process.exit(1);
+  },
+);

@@ -1,0 +1,69 @@
+/** Pi's own line dialect (protocol, section 2; Pi reference, section 2.1). */
+
+import { textPieces } from "../core/raw.ts";
+import { findCommand } from "../handlers/table.ts";
+import { type Call, idTextOf } from "./call.ts";
+import { type Dialect, type Pieces, tellError, withMember } from "./dialect.ts";
+import { checkParams } from "./params.ts";
+
+export const pi: Dialect = {
+  name: "pi",
+
+  decode(value, bytes) {
+    const range = { start: 0, end: bytes.length };
+    if (typeof value !== "object" || value === null || Array.isArray(value))
+      return {
+        kind: "refusal",
+        reply: failed("parse", undefined, "A command is an object with a type.", "invalid_request"),
+      };
+    const { id, type, ...params } = value as Record<string, unknown>;
+    const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
+    if (typeof type !== "string")
+      return {
+        kind: "refusal",
+        reply: failed("unknown", idText, "A command is an object whose type is a string.", "invalid_request"),
+      };
+    const command = findCommand(type);
+    if (!command)
+      return {
+        kind: "refusal",
+        reply: failed(type, idText, `Unknown command: ${type.slice(0, 200)}`, "unknown_command"),
+      };
+    let checked: unknown;
+    let fault: unknown;
+    try {
+      checked = checkParams(command, params, true);
+    } catch (error) {
+      fault = error;
+    }
+    const call: Call = { command, name: type, params: checked, idText, paramsText: () => ({ bytes, range }), fault };
+    return { kind: "call", call };
+  },
+
+  refuse: (refusal, idText) => failed("parse", idText, refusal.sentence, refusal.kind),
+
+  reply(call, outcome) {
+    const head = `{${call.idText === undefined ? "" : `"id":${call.idText},`}"type":"response","command":${JSON.stringify(call.name)}`;
+    if ("error" in outcome) {
+      const { sentence, name, data } = tellError(outcome.error);
+      return failed(call.name, call.idText, sentence, name, data);
+    }
+    if (outcome.result === null || outcome.result === undefined) return [`${head},"success":true}`];
+    return withMember(`${head},"success":true`, "data", outcome.result);
+  },
+
+  event: (name, payload) => [...textPieces({ type: name, ...payload })],
+};
+
+function failed(
+  command: string,
+  idText: string | undefined,
+  sentence: string,
+  code: string,
+  data: Readonly<Record<string, unknown>> = {},
+): Pieces {
+  const { name: _name, retryable: _retryable, ...details } = data;
+  const told = { type: "response", command, success: false, error: sentence, code };
+  const text = JSON.stringify(Object.keys(details).length > 0 ? { ...told, data: details } : told);
+  return [idText === undefined ? text : `{"id":${idText},${text.slice(1)}`];
+}

@@ -1,0 +1,6 @@
+import { defineConfig } from "vitest/config";
+
+/** Long runs of the same properties: `npm run soak`. */
+export default defineConfig({
+  test: { include: ["test/soak/**/*.test.ts"], testTimeout: 3_600_000, pool: "forks" },
+});
