@@ -116,9 +116,14 @@ function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
-/** Whether a compaction or branch summary has something to show. */
+/** A branch summary without text yields nothing. */
 export function hasSummary(entry: Entry): boolean {
   return typeof entry.summary === "string" && entry.summary !== "";
+}
+
+/** A compaction whose record is malformed does not rule; the one before does (reliability case C14). */
+export function isCompaction(entry: Entry): boolean {
+  return typeof entry.summary === "string";
 }
 
 /** How many messages {@link contextAt} would give, without reading what it can count. */
@@ -164,25 +169,33 @@ export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint
     return objectText({
       role: bytesOf('"custom"'),
       customType: raw("customType"),
-      content: editedContent(bodies, item, "custom") ?? raw("content"),
+      content: editedContent(bodies, item, "custom") ?? raw("content") ?? bytesOf("[]"),
       display: raw("display"),
       details: raw("details"),
       timestamp: milliseconds(line, memberOf(found, "timestamp")),
     });
   const message = raw("message") as Uint8Array;
   const role = tree.nodes.role(item.position);
-  return withContent(message, role, editedContent(bodies, item, role));
+  return withContent(message, role, EDITABLE.has(role) ? editedContent(bodies, item, role) : undefined);
 }
 
-/** Roles whose messages always have content; a reader of theirs may rely on it. */
-const NEEDS_CONTENT = new Set(["user", "assistant", "toolResult"]);
+/** What stands for missing content; a reader of these roles may rely on there being some. */
+const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
+  user: bytesOf("[]"),
+  assistant: bytesOf("[]"),
+  toolResult: bytesOf("[]"),
+  system: bytesOf('""'),
+};
+
+/** Roles whose content a context edit replaces; for others it can only leave the message out. */
+const EDITABLE = new Set(["user", "assistant", "toolResult", "custom"]);
 
 function withContent(message: Uint8Array, role: string, edited: Uint8Array | undefined): Uint8Array {
-  if (!edited && !NEEDS_CONTENT.has(role)) return message;
+  if (!edited && !MISSING_CONTENT[role]) return message;
   const found = members(message) ?? [];
   const content = memberOf(found, "content");
   if (!edited && content && message[content.start] !== 0x6e) return message;
-  const text = edited ?? bytesOf("[]");
+  const text = edited ?? MISSING_CONTENT[role];
   if (content) return patchMembers(message, { content: text });
   const brace = message.lastIndexOf(0x7d);
   const comma = found.length > 0 ? "," : "";

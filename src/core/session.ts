@@ -1,7 +1,16 @@
 /** A session: a tree joined to its log. Everything a command does to one conversation goes through here. */
 
 import { boundaryFault } from "./compaction.ts";
-import { type Bodies, type Context, contextAt, contextCount, hasSummary, keptFrom, messageText } from "./context.ts";
+import {
+  type Bodies,
+  type Context,
+  contextAt,
+  contextCount,
+  hasSummary,
+  isCompaction,
+  keptFrom,
+  messageText,
+} from "./context.ts";
 import type { Damage } from "./damage.ts";
 import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, entryLine } from "./entry.ts";
 import { type Env, timestamp } from "./env.ts";
@@ -258,9 +267,11 @@ export class Session implements Bodies {
     const moved = this.leafMoved;
     const count = this.log.nodes.count;
     try {
-      await this.log.commit();
+      // The position first: it is of use only with the file as it is now, so a failure of either undoes both.
       if (moved && this.recordsLeaf) await this.leaves?.record(this.log, this.idOrNull(leaf));
+      await this.log.commit();
     } catch (error) {
+      this.log.rollBack();
       this.undo();
       throw error;
     }
@@ -296,7 +307,8 @@ export class Session implements Bodies {
     const leaf = this.durableLeaf;
     this.readTree();
     this.tree.leaf = leaf < this.log.nodes.count ? leaf : this.leafOfFile();
-    this.leafMoved = false;
+    // A record of the old position names the file as it was before it was cut back.
+    this.leafMoved = this.tree.leaf !== this.leafOfFile();
     this.keys = undefined;
   }
 
@@ -313,8 +325,7 @@ export class Session implements Bodies {
     for (const line of this.log.readMany(telling)) {
       const entry = parse(line) as Entry;
       const position = telling[i++];
-      if ((entry.type === "branch_summary" || entry.type === "compaction") && !hasSummary(entry))
-        this.voids.add(position);
+      if (isVoid(entry)) this.voids.add(position);
       bodies.push([position, entry]);
     }
     this.treeNow = new Tree(nodes, { isVoid: (position) => this.voids.has(position) });
@@ -326,8 +337,7 @@ export class Session implements Bodies {
   private takeIn(position: number): void {
     if (tells(this.log.nodes.type(position))) {
       const entry = this.entry(position);
-      if ((entry.type === "branch_summary" || entry.type === "compaction") && !hasSummary(entry))
-        this.voids.add(position);
+      if (isVoid(entry)) this.voids.add(position);
       this.treeNow.extend(position);
       this.applyFacts(position, entry);
     } else this.treeNow.extend(position);
@@ -473,6 +483,11 @@ export class Session implements Bodies {
 /** Entry types whose bodies the tree needs from the start; all of them are small and few. */
 function tells(type: string): boolean {
   return type === "session_info" || type === "label" || type === "branch_summary" || type === "compaction";
+}
+
+function isVoid(entry: Entry): boolean {
+  if (entry.type === "branch_summary") return !hasSummary(entry);
+  return entry.type === "compaction" && !isCompaction(entry);
 }
 
 /** Entries that say something about the conversation and are none of it. */

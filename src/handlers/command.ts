@@ -15,6 +15,8 @@ export interface Context {
   readonly env: Env;
   readonly server: ServerFacts;
   readonly dialect: "jsonrpc" | "pi";
+  /** No reply may be larger, if the host said so. */
+  readonly maxReplyBytes: number | undefined;
   /** The request's idempotency key. */
   readonly key: string | undefined;
   /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */

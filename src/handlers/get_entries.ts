@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Raw } from "../core/raw.ts";
 import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
-import { indexOf } from "./page.ts";
+import { indexOf, take } from "./page.ts";
 
 export default command({
   name: "get_entries",
@@ -34,20 +34,18 @@ export default command({
     const { session } = context;
     const from = Math.max(indexOf(params.cursor), params.since === undefined ? 0 : session.position(params.since) + 1);
     const types = params.types && new Set(params.types);
-    const shown: number[] = [];
-    let next: number | undefined;
+    const found: number[] = [];
     for (const position of session.visible(from)) {
       if (types && !types.has(session.log.nodes.type(position))) continue;
-      if (shown.length === params.limit) {
-        next = position;
-        break;
-      }
-      shown.push(position);
+      found.push(position);
+      if (found.length > (params.limit ?? found.length)) break;
     }
+    const past = take(context, params.limit, found.length, 0, (i) => session.log.length(found[i]));
+    const shown = found.slice(0, past);
     return {
       entries: Raw.array(() => session.log.readMany(shown)),
       leafId: session.leafId,
-      nextCursor: next === undefined ? undefined : String(next),
+      nextCursor: past < found.length ? String(found[past]) : undefined,
     };
   },
 });

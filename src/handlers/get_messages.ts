@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Raw } from "../core/raw.ts";
 import { command, cursor, limit, message, nextCursor, stored } from "./command.ts";
-import { pageOf } from "./page.ts";
+import { pageOf, take } from "./page.ts";
 
 export default command({
   name: "get_messages",
@@ -16,10 +16,9 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    // A path never changes, so a page is found again by its leaf and index whatever was appended since.
     const page = pageOf(session, params.cursor);
     const { items } = session.context(page.leaf);
-    const past = params.limit === undefined ? items.length : Math.min(items.length, page.index + params.limit);
+    const past = take(context, params.limit, items.length, page.index, (i) => session.log.length(items[i].position));
     const shown = items.slice(page.index, past);
     return {
       messages: Raw.array(() => session.messageTexts(shown)),

@@ -5,7 +5,7 @@ import { ROOT } from "../core/nodes.ts";
 import { Raw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
-import { indexOf } from "./page.ts";
+import { indexOf, take } from "./page.ts";
 
 const flatNode = z.object({
   id: z.string(),
@@ -55,19 +55,17 @@ export default command({
     const { session } = context;
     const format = params.format ?? (context.dialect === "pi" ? "nested" : "flat");
     if (format === "nested") return { tree: new Raw(() => nestedText(session)), leafId: session.leafId };
-    const shown: number[] = [];
-    let next: number | undefined;
+    const found: number[] = [];
     for (const position of session.visible(indexOf(params.cursor))) {
-      if (shown.length === params.limit) {
-        next = position;
-        break;
-      }
-      shown.push(position);
+      found.push(position);
+      if (found.length > (params.limit ?? found.length)) break;
     }
+    const nodes = [...flatNodes(session, params.limit === undefined ? found : found.slice(0, params.limit))];
+    const past = take(context, params.limit, nodes.length, 0, (i) => JSON.stringify(nodes[i]).length * 3);
     return {
-      nodes: [...flatNodes(session, shown)],
+      nodes: nodes.slice(0, past),
       leafId: session.leafId,
-      nextCursor: next === undefined ? undefined : String(next),
+      nextCursor: past < found.length ? String(found[past]) : undefined,
     };
   },
 });

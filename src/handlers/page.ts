@@ -1,22 +1,26 @@
-/** Cursors: where the next page begins. Opaque to hosts; `<leaf id>.<index>` for pages of one path. */
+/**
+ * Pages: where the next one begins and how much goes into one. Cursors are opaque to hosts; those of a path are
+ * `<leaf id>.<index>`, those in file order a position.
+ */
 
 import { Failure } from "../core/failure.ts";
 import { ROOT } from "../core/nodes.ts";
 import type { Session } from "../core/session.ts";
+import type { Context } from "./command.ts";
 
 export interface Page {
-  /** The leaf whose path is paged through. */
+  /** The leaf whose path is paged through. A path never changes, whatever is appended meanwhile. */
   readonly leaf: number;
   /** Where in it this page begins. */
   readonly index: number;
   next(index: number): string;
 }
 
-/** The page that a cursor names, or the first page of the path to the current leaf. Throws cursor_expired. */
-export function pageOf(session: Session, cursor: string | undefined): Page {
+/** The page that a cursor names, or the first page of the path to `end`. Throws cursor_expired. */
+export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf): Page {
   const { nodes } = session.log;
   const dot = cursor?.lastIndexOf(".") ?? -1;
-  const leafId = cursor === undefined ? session.leafId : cursor.slice(0, dot);
+  const leafId = cursor === undefined ? session.idOrNull(end) : cursor.slice(0, dot);
   const index = cursor === undefined ? 0 : indexOf(cursor.slice(dot + 1));
   const leaf = leafId === null || leafId === "" ? ROOT : nodes.position(leafId);
   if (cursor !== undefined && (dot < 0 || (leaf < 0 && leafId !== "")))
@@ -30,4 +34,28 @@ export function indexOf(cursor: string | undefined): number {
   const index = /^\d{1,15}$/.test(cursor) ? Number(cursor) : -1;
   if (index < 0) throw new Failure("cursor_expired", undefined, { cursor });
   return index;
+}
+
+/** Bytes of a reply that are not its items. */
+const AROUND = 512;
+
+/**
+ * Just past the last index that goes on a page: `limit` items, and no more than the host's `maxReplyBytes` holds.
+ * One item goes always; if it alone is too large, the reply fails with message_too_large.
+ */
+export function take(
+  context: Context,
+  limit: number | undefined,
+  count: number,
+  from: number,
+  bytes: (index: number) => number,
+): number {
+  const past = Math.min(count, limit === undefined ? count : from + limit);
+  if (context.maxReplyBytes === undefined) return past;
+  let room = context.maxReplyBytes - AROUND;
+  for (let index = from; index < past; index++) {
+    room -= bytes(index) + 1;
+    if (room < 0) return Math.max(index, from + 1);
+  }
+  return past;
 }

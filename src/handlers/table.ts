@@ -5,18 +5,25 @@ import branch from "./branch.ts";
 import clone from "./clone.ts";
 import type { Command } from "./command.ts";
 import compact_append from "./compact_append.ts";
+import edit_context from "./edit_context.ts";
 import exit from "./exit.ts";
 import fork from "./fork.ts";
+import get_context from "./get_context.ts";
 import get_entries from "./get_entries.ts";
+import get_entry from "./get_entry.ts";
 import get_fork_messages from "./get_fork_messages.ts";
 import get_last_assistant_text from "./get_last_assistant_text.ts";
 import get_messages from "./get_messages.ts";
+import get_path from "./get_path.ts";
+import get_session_stats from "./get_session_stats.ts";
 import get_state from "./get_state.ts";
 import get_tree from "./get_tree.ts";
 import initialize from "./initialize.ts";
 import new_session from "./new_session.ts";
 import set_label from "./set_label.ts";
+import set_model from "./set_model.ts";
 import set_session_name from "./set_session_name.ts";
+import set_thinking_level from "./set_thinking_level.ts";
 import shutdown from "./shutdown.ts";
 import switch_session from "./switch_session.ts";
 
@@ -27,9 +34,13 @@ export const table: readonly Command[] = [
   get_state,
   get_messages,
   get_entries,
+  get_entry,
+  get_path,
   get_tree,
+  get_context,
   get_fork_messages,
   get_last_assistant_text,
+  get_session_stats,
   new_session,
   switch_session,
   fork,
@@ -39,6 +50,9 @@ export const table: readonly Command[] = [
   compact_append,
   set_session_name,
   set_label,
+  set_model,
+  set_thinking_level,
+  edit_context,
 ];
 
 const byName = new Map<string, Command>();

@@ -2,6 +2,7 @@
 
 import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
+import { Failure } from "../core/failure.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/command.ts";
 import { idTextOfBeginning } from "./call.ts";
@@ -36,6 +37,7 @@ export class Connection {
   private readonly dispatcher: Dispatcher;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
+  private maxReplyBytes: number | undefined;
   private paused = false;
   private inputEnded = false;
   private shutDownAsked: (() => void) | undefined;
@@ -54,6 +56,7 @@ export class Connection {
       workspace: options.workspace,
       server: options.server,
       dialect: () => this.dialect?.name ?? "jsonrpc",
+      maxReplyBytes: () => this.maxReplyBytes,
       introduce: (wishes) => this.introduce(wishes),
       shutDown: () => this.shutDownAsked?.(),
       sink: {
@@ -202,6 +205,7 @@ export class Connection {
 
   private takeDecoded(decoded: Decoded): void {
     if (decoded.kind === "nothing") return;
+    if (decoded.kind === "cancel") return this.dispatcher.cancel(decoded.idText);
     if (decoded.kind === "refusal") return this.dispatcher.refuse(decoded.reply);
     if (decoded.kind === "call") {
       const duplicate = this.duplicate(decoded);
@@ -249,6 +253,13 @@ export class Connection {
     let pieces: Pieces;
     try {
       pieces = make();
+      const limit = this.maxReplyBytes;
+      if (limit !== undefined && bytesOf(pieces) > limit)
+        throw new Failure(
+          "message_too_large",
+          `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`,
+          { size: bytesOf(pieces), limit },
+        );
     } catch (error) {
       pieces = makeError(error);
     }
@@ -256,8 +267,15 @@ export class Connection {
   }
 
   private introduce(wishes: Introduction): void {
+    this.maxReplyBytes = wishes.maxReplyBytes;
     if (wishes.events) this.host.want(wishes.events);
   }
+}
+
+function bytesOf(pieces: Pieces): number {
+  let bytes = 0;
+  for (const piece of pieces) bytes += typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
+  return bytes;
 }
 
 function arrayOf(parts: readonly Pieces[]): Pieces {

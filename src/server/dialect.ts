@@ -11,6 +11,8 @@ export type Pieces = (string | Uint8Array)[];
 export type Decoded =
   | { readonly kind: "call"; readonly call: Call }
   | { readonly kind: "batch"; readonly items: readonly Decoded[] }
+  /** A call with this id need not be run any more. */
+  | { readonly kind: "cancel"; readonly idText: string }
   /** Nothing can be run; the reply says why. */
   | { readonly kind: "refusal"; readonly reply: Pieces }
   /** Nothing to run and nothing to say: a response, an unknown `$/` notification. */

@@ -3,6 +3,7 @@
  * order (architecture, "Apply in order, acknowledge when durable").
  */
 
+import type { Env } from "../core/env.ts";
 import { Failure, InvalidRequest } from "../core/failure.ts";
 import { Raw, textPieces } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
@@ -29,6 +30,7 @@ export interface DispatchOptions {
   readonly sink: Sink;
   readonly server: ServerFacts;
   readonly dialect: () => DialectName;
+  readonly maxReplyBytes: () => number | undefined;
   readonly introduce: (wishes: Introduction) => void;
   readonly shutDown: () => void;
 }
@@ -85,9 +87,12 @@ export class Dispatcher {
   private readonly results = new Map<string, unknown>();
   private readonly ids = new Set<string>();
   private whenIdle: (() => void)[] = [];
-  private ending = false;
-  private introduced = false;
+  /** `shutdown` was asked for: nothing new is run. */
+  ending = false;
+  /** `initialize` was answered. */
+  introduced = false;
   private started = false;
+  private startEvent: ToldEvent | null | undefined;
 
   constructor(options: DispatchOptions) {
     this.options = options;
@@ -113,6 +118,22 @@ export class Dispatcher {
     const { main } = this;
     main.slots.push({ refusal, outcome: { result: null }, events: [], after: main.applied });
     this.flush(main);
+  }
+
+  /**
+   * A call that has not been run yet is taken out of the queue and answered as cancelled. One that has been run is
+   * applied whole, and its ordinary reply says so.
+   */
+  cancel(idText: string): void {
+    for (const lane of [this.main, this.aside]) {
+      const index = lane.calls.findIndex(({ call }) => call.idText === idText);
+      if (index < 0) continue;
+      const [{ call, batch }] = lane.calls.splice(index, 1);
+      const error = new Failure("cancelled");
+      lane.slots.push({ call, batch, outcome: { error }, events: [], after: lane.applied });
+      this.flush(lane);
+      return;
+    }
   }
 
   submitBatch(items: readonly BatchItem[]): void {
@@ -156,13 +177,21 @@ export class Dispatcher {
   start(): void {
     if (this.started) return;
     this.started = true;
+    this.noteStart();
+    if (this.startEvent) this.sink.event(this.startEvent);
+  }
+
+  /** The event tells the state before the first call changed it. */
+  private noteStart(): void {
+    if (this.startEvent !== undefined) return;
     const { current } = this.workspace;
-    if (current) this.sink.event(eventOf(current, "session_start", { reason: "startup", sessionFile: current.file }));
+    this.startEvent = current && eventOf(current, "session_start", { reason: "startup", sessionFile: current.file });
   }
 
   // --- running -------------------------------------------------------------------------------------------------
 
   private enqueue(call: Call, batch?: Batch): void {
+    this.noteStart();
     if (call.idText !== undefined) this.ids.add(call.idText);
     const lane = call.command.effect === "server" ? this.aside : this.main;
     if (lane.busy || lane.calls.length > 0) lane.calls.push({ call, batch });
@@ -288,38 +317,11 @@ export class Dispatcher {
   }
 
   private contextFor(call: Call, events: ToldEvent[]): Context {
-    const { workspace, options, settings } = this;
-    const { sessionId, idempotencyKey } = call.params as { sessionId?: string; idempotencyKey?: string };
-    const named = call.command.name === "switch_session" ? undefined : sessionId;
-    return {
-      workspace,
-      env: workspace.env,
-      server: options.server,
-      dialect: options.dialect(),
-      settings,
-      key: idempotencyKey,
-      get session(): Session {
-        return workspace.session(named);
-      },
-      text: (...path) => textOfParam(call, path),
-      tell<N extends EventName>(name: N, payload: EventPayload<N>): void {
-        events.push(eventOf(workspace.session(), name, payload));
-      },
-      replace: (next, replacement) => this.replace(next, replacement, events),
-      introduce: (wishes) => {
-        this.introduced = true;
-        options.introduce(wishes);
-      },
-      shutDown: () => {
-        const { current } = workspace;
-        if (current) events.push(eventOf(current, "session_shutdown", { reason: "quit" }));
-        this.ending = true;
-        options.shutDown();
-      },
-    };
+    return new CallContext(this, this.options, this.settings, call, events);
   }
 
-  private async replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void> {
+  /** Makes another session the current one; `events` gets what there is to tell of it. */
+  async replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void> {
     const { reason, fork } = replacement;
     const before = this.workspace.current;
     const left = before && eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file });
@@ -441,6 +443,77 @@ export class Dispatcher {
     const woken = this.whenIdle;
     this.whenIdle = [];
     for (const wake of woken) wake();
+  }
+}
+
+/** What a command sees of the server while it runs. */
+class CallContext implements Context {
+  private readonly dispatcher: Dispatcher;
+  private readonly options: DispatchOptions;
+  private readonly call: Call;
+  private readonly events: ToldEvent[];
+  readonly settings: Settings;
+
+  constructor(dispatcher: Dispatcher, options: DispatchOptions, settings: Settings, call: Call, events: ToldEvent[]) {
+    this.dispatcher = dispatcher;
+    this.options = options;
+    this.settings = settings;
+    this.call = call;
+    this.events = events;
+  }
+
+  get workspace(): Workspace {
+    return this.options.workspace;
+  }
+
+  get session(): Session {
+    // Where a session is to be switched to, its id names the new one.
+    const { sessionId } = this.call.params as { sessionId?: string };
+    return this.workspace.session(this.call.command.effect === "replace" ? undefined : sessionId);
+  }
+
+  get env(): Env {
+    return this.workspace.env;
+  }
+
+  get server(): ServerFacts {
+    return this.options.server;
+  }
+
+  get dialect(): DialectName {
+    return this.options.dialect();
+  }
+
+  get maxReplyBytes(): number | undefined {
+    return this.options.maxReplyBytes();
+  }
+
+  get key(): string | undefined {
+    return (this.call.params as { idempotencyKey?: string }).idempotencyKey;
+  }
+
+  text(...path: (string | number)[]): Uint8Array | undefined {
+    return textOfParam(this.call, path);
+  }
+
+  tell<N extends EventName>(name: N, payload: EventPayload<N>): void {
+    this.events.push(eventOf(this.workspace.session(), name, payload));
+  }
+
+  replace(next: Session, replacement: Replacement): Promise<void> {
+    return this.dispatcher.replace(next, replacement, this.events);
+  }
+
+  introduce(wishes: Introduction): void {
+    this.dispatcher.introduced = true;
+    this.options.introduce(wishes);
+  }
+
+  shutDown(): void {
+    const { current } = this.workspace;
+    if (current) this.events.push(eventOf(current, "session_shutdown", { reason: "quit" }));
+    this.dispatcher.ending = true;
+    this.options.shutDown();
   }
 }
 

@@ -80,6 +80,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   if (typeof method !== "string") return refusal("The member method must be a string.", idText);
   if (params !== undefined && (typeof params !== "object" || params === null))
     return refusal("The member params must be an object.", idText);
+  if (method === "$/cancelRequest" || method === "$/cancel_request") return decodeCancel(params);
   const command = findCommand(method);
   if (!command) {
     // Notifications that begin so may be ignored (LSP base protocol).
@@ -115,6 +116,14 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
     fault,
   };
   return { kind: "call", call };
+}
+
+/** Cancellation as in LSP and ACP; without a usable id there is nothing to cancel. */
+function decodeCancel(params: unknown): Decoded {
+  const { id, requestId } = (params ?? {}) as { id?: unknown; requestId?: unknown };
+  const cancelled = id ?? requestId;
+  if (typeof cancelled !== "string" && typeof cancelled !== "number") return { kind: "nothing" };
+  return { kind: "cancel", idText: JSON.stringify(cancelled) };
 }
 
 function positional(): BadParams {

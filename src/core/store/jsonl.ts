@@ -378,6 +378,10 @@ class JsonlLog implements Log {
 
   // --- reading -------------------------------------------------------------------------------------------------
 
+  length(position: number): number {
+    return this.overrides.get(position)?.length ?? this.lengths.values[position];
+  }
+
   read(position: number): Uint8Array {
     const override = this.overrides.get(position);
     if (override) return override;
@@ -635,8 +639,8 @@ class JsonlLog implements Log {
     this.created = null;
   }
 
-  /** Back to the last durable state: what was not acknowledged is neither here nor, if the disk lets us, there. */
-  private rollBack(): void {
+  rollBack(): void {
+    if (this.durableCount >= this.nodes.count) return;
     this.nodes.truncate(this.durableCount);
     if (!this.created) {
       this.size = this.durableSize;

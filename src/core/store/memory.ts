@@ -34,6 +34,10 @@ class MemoryLog implements Log {
     return this.nodes.count;
   }
 
+  length(position: number): number {
+    return this.lines[position].length;
+  }
+
   read(position: number): Uint8Array {
     return this.lines[position];
   }
@@ -55,6 +59,8 @@ class MemoryLog implements Log {
   }
 
   async commit(): Promise<void> {}
+
+  rollBack(): void {}
 
   close(): void {
     this.closed = true;

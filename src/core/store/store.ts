@@ -39,6 +39,9 @@ export interface Log {
   readonly durableCount: number;
   readonly stamp: FileStamp | null;
 
+  /** Bytes of an entry's line, without reading it. */
+  length(position: number): number;
+
   /**
    * The line of one entry, byte for byte as stored, without line feed; checked to be UTF-8 and JSON when it is
    * read for the first time. An entry whose bytes fail that check is answered with a stand-in that has its head
@@ -62,6 +65,12 @@ export interface Log {
    * storage_failed or storage_full after the log has gone back to `durableCount` entries.
    */
   commit(): Promise<void>;
+
+  /**
+   * Gives up everything after `durableCount`, here and, as far as the disk lets us, there; an entry that was never
+   * acknowledged does not come back.
+   */
+  rollBack(): void;
 
   /** Gives up what the log holds open. Later calls throw. Nothing that was committed is lost. */
   close(): void;

@@ -1,0 +1,29 @@
+import { z } from "zod";
+import { draftOf } from "../core/entry.ts";
+import { appendEntries } from "./appending.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "edit_context",
+  summary: "Changes what the model sees of an entry, or leaves it out; the entry itself stays as it is.",
+  effect: "write",
+  params: {
+    targetId: z.string(),
+    replacement: z
+      .looseObject({ content: z.union([z.string(), z.array(z.looseObject({ type: z.string() }))]) })
+      .nullable()
+      .describe("its new content, or null to leave it out; the latest edit on the path counts"),
+  },
+  result: z.object({ entryId: z.string().describe("of the context_edit entry") }),
+  failures: ["entry_not_found"],
+  example: {
+    params: { targetId: "a1b2c3d4", replacement: { content: "(a long listing, left out)" } },
+    result: { entryId: "b2c3d4e5" },
+  },
+  run(context, { targetId, replacement }) {
+    context.session.position(targetId);
+    const draft = draftOf("context_edit", { targetId, replacement: context.text("replacement") ?? replacement });
+    return { entryId: appendEntries(context, [draft]).ids[0] };
+  },
+  repeat: (_context, [entryId]) => ({ entryId }),
+});

@@ -1,0 +1,39 @@
+import { z } from "zod";
+import { Raw } from "../core/raw.ts";
+import { command, entry, stored } from "./command.ts";
+
+export default command({
+  name: "get_entry",
+  summary: "One entry as it is stored, its children and its label.",
+  effect: "read",
+  params: { entryId: z.string() },
+  result: z.object({
+    entry: stored(entry),
+    childIds: z.array(z.string()).describe("in file order"),
+    label: z.string().nullable(),
+  }),
+  failures: ["entry_not_found"],
+  example: {
+    params: { entryId: "b2c3d4e5" },
+    result: {
+      entry: {
+        type: "message",
+        id: "b2c3d4e5",
+        parentId: "a1b2c3d4",
+        timestamp: "2026-01-24T16:22:31.120Z",
+        message: { role: "user", content: "Hello" },
+      },
+      childIds: ["c3d4e5f6"],
+      label: null,
+    },
+  },
+  run(context, { entryId }) {
+    const { session } = context;
+    const position = session.position(entryId);
+    return {
+      entry: Raw.of(session.line(position)),
+      childIds: Array.from(session.tree.children(position), (child) => session.log.nodes.id(child)),
+      label: session.tree.labels.get(position)?.label ?? null,
+    };
+  },
+});

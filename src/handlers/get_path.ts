@@ -1,0 +1,38 @@
+import { z } from "zod";
+import { Raw } from "../core/raw.ts";
+import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
+import { pageOf, take } from "./page.ts";
+
+export default command({
+  name: "get_path",
+  summary: "The entries from the root to an entry, as they are stored.",
+  effect: "read",
+  params: { entryId: z.string().optional().describe("the leaf by default"), cursor, limit },
+  result: z.object({ entries: stored(z.array(entry)), nextCursor }),
+  failures: ["entry_not_found", "cursor_expired"],
+  example: {
+    params: {},
+    result: {
+      entries: [
+        {
+          type: "message",
+          id: "a1b2c3d4",
+          parentId: null,
+          timestamp: "2026-01-24T16:22:31.120Z",
+          message: { role: "user", content: "Hello" },
+        },
+      ],
+    },
+  },
+  run(context, params) {
+    const { session } = context;
+    const end = params.entryId === undefined ? undefined : session.position(params.entryId);
+    const page = pageOf(session, params.cursor, end);
+    const path = session.tree.path(page.leaf);
+    const past = take(context, params.limit, path.length, page.index, (i) => session.log.length(path[i]));
+    return {
+      entries: Raw.array(() => session.log.readMany(path.subarray(page.index, past))),
+      nextCursor: past < path.length ? page.next(past) : undefined,
+    };
+  },
+});

@@ -1,0 +1,25 @@
+import { z } from "zod";
+import { draftOf } from "../core/entry.ts";
+import { appendEntries } from "./appending.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "set_model",
+  summary: "Records a change of model at the leaf.",
+  effect: "write",
+  params: { provider: z.string().min(1), modelId: z.string().min(1) },
+  result: z.looseObject({ provider: z.string(), id: z.string() }).describe("the model in force"),
+  failures: [],
+  example: {
+    params: { provider: "openai", modelId: "gpt-4o" },
+    result: { provider: "openai", id: "gpt-4o" },
+  },
+  run(context, { provider, modelId }) {
+    appendEntries(context, [draftOf("model_change", { provider, modelId })]);
+    return { provider, id: modelId };
+  },
+  repeat(context, [entryId]) {
+    const { provider, modelId } = context.session.entry(context.session.position(entryId));
+    return { provider: provider as string, id: modelId as string };
+  },
+});

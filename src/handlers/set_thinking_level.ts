@@ -1,0 +1,19 @@
+import { z } from "zod";
+import { draftOf } from "../core/entry.ts";
+import { appendEntries } from "./appending.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "set_thinking_level",
+  summary: "Records a change of thinking level at the leaf.",
+  effect: "write",
+  params: { level: z.string().min(1).describe("off, minimal, low, medium, high or whatever the host knows") },
+  result: z.null(),
+  failures: [],
+  example: { params: { level: "high" }, result: null },
+  run(context, { level }) {
+    appendEntries(context, [draftOf("thinking_level_change", { thinkingLevel: level })]);
+    return null;
+  },
+  repeat: () => null,
+});
