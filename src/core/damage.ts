@@ -13,7 +13,8 @@ export interface Damage {
     | "incomplete_batch"
     | "invalid_boundary"
     | "ambiguous_leaf"
-    | "newer_version";
+    | "newer_version"
+    | "lost_entries";
   /** 1-based; 0 when it is not about one line. */
   readonly line: number;
   readonly byteOffset: number;
@@ -21,6 +22,8 @@ export interface Damage {
   readonly length: number;
   readonly entryId?: string;
   readonly reason: string;
+  /** Where bytes are that were taken out of the file. */
+  readonly keptAt?: string;
   /** Whether what the bytes held is still reachable. */
   readonly salvaged: boolean;
 }

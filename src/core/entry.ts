@@ -3,7 +3,7 @@
  * the text of the lines that we write. Types and members we do not know pass through.
  */
 
-import { z } from "zod";
+import * as z from "zod";
 import { bytesOf, concat, memberOf, members, oneLine, parse, type Range } from "./json.ts";
 import { message } from "./message.ts";
 
@@ -12,89 +12,110 @@ export const CURRENT_VERSION = 3;
 const headerBase = {
   type: z.literal("session"),
   id: z.string().min(1),
-  timestamp: z.string().optional(),
-  cwd: z.string().nullish(),
+  timestamp: z.string().optional().describe("when the session was made, ISO 8601 in UTC"),
+  cwd: z.string().nullish().describe("working directory of the conversation"),
 };
 
 /** The first line of a session file. A header without a version is of version 1. */
 export const header = z.looseObject({
   ...headerBase,
-  version: z.number().int().optional(),
-  parentSession: z.string().optional(),
-  branchedFrom: z.string().optional(),
-  provider: z.string().optional(),
+  version: z.number().int().optional().describe("of the format: 1 (or missing), 2 or 3; 3 is written"),
+  parentSession: z.string().optional().describe("file of the session this one was forked from"),
+  branchedFrom: z.string().optional().describe("the same, as the Rust implementation calls it"),
+  provider: z.string().optional().describe("first model, where the header names it"),
   modelId: z.string().optional(),
   thinkingLevel: z.string().optional(),
-  leafId: z.string().optional(),
+  leafId: z.string().optional().describe("leaf position that the Rust implementation keeps here; empty: before all"),
 });
 export type SessionHeader = z.infer<typeof header>;
 
 /** Members that every entry has. `parentId` may be missing (Rust) or null (TypeScript) for a root. */
-const base = { id: z.string().optional(), parentId: z.string().nullish(), timestamp: z.string().optional() };
+const base = {
+  id: z.string().optional(),
+  parentId: z.string().nullish().describe("the entry before it; null or missing for the first of a branch"),
+  timestamp: z.string().optional().describe("ISO 8601 in UTC"),
+};
 
-const details = z.unknown().optional();
+const details = z.unknown().optional().describe("anything; kept as it is");
+
+const fromHook = z.boolean().optional().describe("whether an extension wrote the summary");
 
 export const entryTypes = {
-  message: z.looseObject({ type: z.literal("message"), ...base, message }),
-  model_change: z.looseObject({
-    type: z.literal("model_change"),
-    ...base,
-    provider: z.string(),
-    modelId: z.string(),
-  }),
-  thinking_level_change: z.looseObject({
-    type: z.literal("thinking_level_change"),
-    ...base,
-    thinkingLevel: z.string(),
-  }),
-  compaction: z.looseObject({
-    type: z.literal("compaction"),
-    ...base,
-    summary: z.string(),
-    firstKeptEntryId: z.string(),
-    tokensBefore: z.number(),
-    details,
-    fromHook: z.boolean().optional(),
-  }),
-  branch_summary: z.looseObject({
-    type: z.literal("branch_summary"),
-    ...base,
-    fromId: z.string(),
-    summary: z.string(),
-    details,
-    fromHook: z.boolean().optional(),
-  }),
-  custom: z.looseObject({ type: z.literal("custom"), ...base, customType: z.string(), data: z.unknown().optional() }),
-  custom_message: z.looseObject({
-    type: z.literal("custom_message"),
-    ...base,
-    customType: z.string(),
-    content: z.union([z.string(), z.array(z.looseObject({ type: z.string() }))]),
-    display: z.boolean().optional(),
-    details,
-  }),
-  label: z.looseObject({
-    type: z.literal("label"),
-    ...base,
-    targetId: z.string(),
-    label: z.string().nullish(),
-  }),
-  session_info: z.looseObject({ type: z.literal("session_info"), ...base, name: z.string().nullish() }),
-  usage: z.looseObject({
-    type: z.literal("usage"),
-    ...base,
-    kind: z.string(),
-    provider: z.string(),
-    model: z.string(),
-    usage: z.looseObject({}),
-    note: z.string().optional(),
-  }),
-  context_edit: z.looseObject({
-    type: z.literal("context_edit"),
-    ...base,
-    targetId: z.string(),
-    replacement: z.looseObject({ content: z.unknown() }).nullable(),
-  }),
+  message: z.looseObject({ type: z.literal("message"), ...base, message }).describe("A message of the conversation."),
+  model_change: z
+    .looseObject({ type: z.literal("model_change"), ...base, provider: z.string(), modelId: z.string() })
+    .describe("Another model from here on."),
+  thinking_level_change: z
+    .looseObject({ type: z.literal("thinking_level_change"), ...base, thinkingLevel: z.string() })
+    .describe("Another thinking level from here on."),
+  compaction: z
+    .looseObject({
+      type: z.literal("compaction"),
+      ...base,
+      summary: z.string(),
+      firstKeptEntryId: z.string().describe("first entry of the path that is still shown; its own id keeps none"),
+      tokensBefore: z.number().describe("tokens of the context before"),
+      details,
+      fromHook,
+    })
+    .describe("A summary in place of everything before the first kept entry."),
+  branch_summary: z
+    .looseObject({
+      type: z.literal("branch_summary"),
+      ...base,
+      fromId: z.string().describe("the leaf that was left"),
+      summary: z.string(),
+      details,
+      fromHook,
+    })
+    .describe("What another branch was about, told where the conversation goes on."),
+  custom: z
+    .looseObject({ type: z.literal("custom"), ...base, customType: z.string(), data: z.unknown().optional() })
+    .describe("State of an extension; never shown to the model."),
+  custom_message: z
+    .looseObject({
+      type: z.literal("custom_message"),
+      ...base,
+      customType: z.string(),
+      content: z.union([z.string(), z.array(z.looseObject({ type: z.string() }))]),
+      display: z.boolean().optional().describe("whether a person sees it"),
+      details,
+    })
+    .describe("A message of an extension, shown to the model."),
+  label: z
+    .looseObject({
+      type: z.literal("label"),
+      ...base,
+      targetId: z.string(),
+      label: z.string().nullish().describe("missing, null or empty clears it"),
+    })
+    .describe("Names an entry."),
+  session_info: z
+    .looseObject({
+      type: z.literal("session_info"),
+      ...base,
+      name: z.string().nullish().describe("missing, null or empty clears it"),
+    })
+    .describe("The session's display name; the last one in the file counts."),
+  usage: z
+    .looseObject({
+      type: z.literal("usage"),
+      ...base,
+      kind: z.string(),
+      provider: z.string(),
+      model: z.string(),
+      usage: z.looseObject({}),
+      note: z.string().optional(),
+    })
+    .describe("Tokens and cost that belong to no message."),
+  context_edit: z
+    .looseObject({
+      type: z.literal("context_edit"),
+      ...base,
+      targetId: z.string(),
+      replacement: z.looseObject({ content: z.unknown() }).nullable().describe("null leaves the target out"),
+    })
+    .describe("Other content for an entry in what the model sees; the entry itself stays."),
 } as const;
 
 /** An entry of a type that the format does not name. */

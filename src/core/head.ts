@@ -27,7 +27,6 @@ const MESSAGE = bytesOf(',"message":{"role":"');
 const MARKER = bytesOf(`,"customType":"${LEAF_MARKER}"`);
 const MESSAGE_CODE = KNOWN_TYPES.indexOf("message");
 const CUSTOM_CODE = KNOWN_TYPES.indexOf("custom");
-const OTHER_ROLE = ROLES.indexOf("other");
 const QUOTE = 0x22;
 
 /** How many bytes of a line the quick reading may look at; a head that is longer is parsed. */
@@ -115,8 +114,12 @@ export class HeadReader implements Head {
       if (!startsWith(b, at, end, MESSAGE)) return false;
       at += MESSAGE.length;
       role = codeOf(b, at, end, ROLE_BYTES);
-      if (role < 0) role = OTHER_ROLE;
-    } else if (type === CUSTOM_CODE && startsWith(b, at, end, MARKER)) flags |= HEAD_MARKER;
+      // Unknown, escaped, or cut off where the quick reading ends.
+      if (role < 0) return false;
+    } else if (type === CUSTOM_CODE) {
+      if (at + MARKER.length > end) return false;
+      if (startsWith(b, at, end, MARKER)) flags |= HEAD_MARKER;
+    }
     this.packedId = packedId;
     this.id = "";
     this.packedParent = packedParent;
@@ -143,7 +146,8 @@ export class HeadReader implements Head {
     let id = value("id");
     if (typeof id === "number") id = String(id);
     if (typeof id !== "string" || id === "") id = missingId();
-    const parent = value("parentId");
+    let parent = value("parentId");
+    if (typeof parent === "number") parent = String(parent);
     const parentId = typeof parent === "string" && parent !== "" ? parent : null;
     let flags = 0;
     let role: Role | "" = "";

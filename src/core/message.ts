@@ -1,6 +1,6 @@
 /** Messages inside entries: their schema, their text, their tool calls. */
 
-import { z } from "zod";
+import * as z from "zod";
 
 const block = z.looseObject({ type: z.string() });
 const content = z.union([z.string(), z.array(block)]);
@@ -11,14 +11,15 @@ const usage = z.looseObject({});
  * writers leave out (an assistant's `api`, all of `usage` but a total: seed 001) may be missing.
  */
 export const message = z.looseObject({ role: z.string().min(1) }).superRefine((value, context) => {
-  const schema = (byRole as Record<string, z.ZodType | undefined>)[value.role];
+  const schema = (messageRoles as Record<string, z.ZodType | undefined>)[value.role];
   const result = schema?.safeParse(value);
   if (result && !result.success)
     for (const issue of result.error.issues)
       context.addIssue({ code: "custom", path: issue.path, message: issue.message });
 });
 
-const byRole = {
+/** What is checked of the roles that are known. */
+export const messageRoles = {
   user: z.looseObject({ content: content.optional(), timestamp: z.number().optional() }),
   assistant: z.looseObject({
     content: content.optional(),

@@ -138,11 +138,7 @@ export class Nodes {
     else if (head.parentId !== null) parent = this.oddPositions.get(head.parentId) ?? -1;
     if (parent < 0 && (head.packedParent >= 0 || head.parentId !== null)) {
       parent = MISSING;
-      const parentId = head.parentId ?? unpackId(head.packedParent);
-      this.missingParent.set(position, parentId);
-      const waiting = this.awaited.get(parentId);
-      if (waiting) waiting.push(position);
-      else this.awaited.set(parentId, [position]);
+      this.await(position, head.parentId ?? unpackId(head.packedParent));
     }
     this.ids.set(position, key >= 0 ? key : 0);
     this.parents.set(position, parent);
@@ -164,6 +160,22 @@ export class Nodes {
       const alias = `${id}~${n}`;
       if (this.position(alias) < 0) return alias;
     }
+  }
+
+  private await(position: number, parentId: string): void {
+    this.forward.delete(position);
+    this.parents.set(position, MISSING);
+    this.missingParent.set(position, parentId);
+    const waiting = this.awaited.get(parentId);
+    if (waiting) waiting.push(position);
+    else this.awaited.set(parentId, [position]);
+  }
+
+  private stopWaiting(position: number, parentId: string): void {
+    this.missingParent.delete(position);
+    const left = this.awaited.get(parentId)?.filter((other) => other !== position) ?? [];
+    if (left.length > 0) this.awaited.set(parentId, left);
+    else this.awaited.delete(parentId);
   }
 
   private settleAwaited(id: string, position: number): void {
@@ -250,7 +262,13 @@ export class Nodes {
   /** Forgets every node from `count` on, in the order in which nodes were added. */
   truncate(count: number): void {
     let packed = false;
+    // A child that waited for one of them waits again.
+    for (const child of [...this.forward])
+      if (child < count && this.parents.values[child] >= count) this.await(child, this.id(this.parents.values[child]));
     for (let position = count; position < this.count; position++) {
+      this.forward.delete(position);
+      const lost = this.missingParent.get(position);
+      if (lost !== undefined) this.stopWaiting(position, lost);
       const id = this.oddIds.get(position);
       if (id === undefined) packed = true;
       else {
@@ -258,8 +276,6 @@ export class Nodes {
         this.oddPositions.delete(id);
       }
     }
-    for (const position of [...this.forward]) if (position >= count) this.forward.delete(position);
-    for (const position of [...this.missingParent.keys()]) if (position >= count) this.missingParent.delete(position);
     this.count = count;
     if (packed) this.retable(this.table.length);
   }

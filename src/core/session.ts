@@ -47,10 +47,20 @@ export interface Appended {
   readonly oldLeafId: string | null;
   /** Whether the new entries do not continue the old leaf. */
   readonly branchChanged: boolean;
+  /** Positions of entries that another program wrote at the same moment. */
+  readonly foreign: readonly number[];
+}
+
+/** What another program did to the session. */
+export interface Foreign {
+  /** Positions of its entries, in file order. */
+  readonly positions: readonly number[];
+  /** Entries of this session that its file no longer holds. */
+  readonly lost: number;
 }
 
 export class Session implements Bodies {
-  readonly log: Log;
+  private logNow: Log;
   readonly env: Env;
   private readonly leaves: LeafMemory | undefined;
   private treeNow!: Tree;
@@ -68,12 +78,16 @@ export class Session implements Bodies {
   private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
 
   constructor(log: Log, env: Env, leaves?: LeafMemory) {
-    this.log = log;
+    this.logNow = log;
     this.env = env;
     this.leaves = leaves;
     this.readTree();
     this.tree.leaf = this.firstLeaf();
     this.durableLeaf = this.tree.leaf;
+  }
+
+  get log(): Log {
+    return this.logNow;
   }
 
   get tree(): Tree {
@@ -154,9 +168,11 @@ export class Session implements Bodies {
   }
 
   thinkingLevel(at: number = this.tree.leaf): string {
-    const position = this.tree.lastLevel(at);
-    const level = position >= 0 ? this.entry(position).thinkingLevel : this.log.header.thinkingLevel;
-    return typeof level === "string" ? level : "off";
+    for (let p = this.tree.lastLevel(at); p >= 0; p = this.tree.lastLevel(this.log.nodes.parent(p))) {
+      const level = this.entry(p).thinkingLevel;
+      if (typeof level === "string") return level;
+    }
+    return this.log.header.thinkingLevel ?? "off";
   }
 
   /** The visible entries in file order, from a position on. */
@@ -213,11 +229,16 @@ export class Session implements Bodies {
     }
     const first = nodes.count;
     this.log.append(lines, { hold: drafts.every((draft) => SETUP_TYPES.has(draft.type)) });
+    const foreign: number[] = [];
     for (let position = first; position < nodes.count; position++) this.takeIn(position);
-    this.tree.leaf = nodes.count - 1;
-    this.fileLeaf = this.tree.leaf;
-    this.leafMoved = false;
-    const appended = { ids, oldLeafId, branchChanged };
+    if (nodes.count - first > lines.length)
+      for (let position = first; position < nodes.count; position++)
+        if (!ids.includes(nodes.id(position)) && !nodes.isMarker(position)) foreign.push(position);
+    this.tree.leaf = nodes.position(ids[ids.length - 1]);
+    // Behind entries of others the file alone gives another leaf than ours.
+    this.fileLeaf = foreign.length === 0 ? this.tree.leaf : undefined;
+    this.leafMoved = this.tree.leaf !== this.leafOfFile();
+    const appended = { ids, oldLeafId, branchChanged, foreign };
     if (key !== undefined) this.keys?.set(key, { ids, leafId: this.leafId });
     return appended;
   }
@@ -310,6 +331,73 @@ export class Session implements Bodies {
     // A record of the old position names the file as it was before it was cut back.
     this.leafMoved = this.tree.leaf !== this.leafOfFile();
     this.keys = undefined;
+  }
+
+  // --- other programs ------------------------------------------------------------------------------------------
+
+  /**
+   * Takes in what other programs did to the stored session since the last look; the leaf follows where they continue
+   * it. Throws storage_failed when the session is gone, content_modified when it was written anew under changes of
+   * ours that are not durable yet.
+   */
+  refresh(): Foreign | null {
+    const change = this.log.refresh();
+    if (change.kind === "none") return null;
+    if (change.kind === "gone")
+      throw new Failure(
+        "storage_failed",
+        "The session's file is gone. clone writes what is still known of it to a new session.",
+        { errno: "ENOENT" },
+        { retryable: false },
+      );
+    if (change.kind === "replaced") return this.rebase();
+    const positions: number[] = [];
+    for (let position = change.first; position < this.log.nodes.count; position++) positions.push(position);
+    if (this.log.nodes.forward.size > 0) {
+      const { leaf } = this.tree;
+      this.readTree();
+      this.tree.leaf = leaf;
+    } else for (const position of positions) this.takeIn(position);
+    this.follow(positions);
+    return { positions: positions.filter((position) => this.tree.isVisible(position)), lost: 0 };
+  }
+
+  private follow(positions: readonly number[]): void {
+    const { nodes } = this.log;
+    const { leaf } = this.tree;
+    for (const position of positions)
+      if (nodes.parent(position) === this.tree.leaf && !nodes.isMarker(position)) this.tree.leaf = position;
+    this.fileLeaf = undefined;
+    if (this.settled) this.durableLeaf = this.tree.leaf;
+    if (this.tree.leaf === leaf && leaf !== this.leafOfFile()) this.leafMoved = true;
+  }
+
+  /** Another file stands where ours was: its entries count, and the leaf stays if it is among them. */
+  private rebase(): Foreign {
+    if (!this.settled)
+      throw new Failure(
+        "content_modified",
+        "Another program wrote the session anew. Ask again for what stands there now.",
+        {
+          leafId: this.leafId,
+        },
+      );
+    const before = this.log;
+    const { leafId } = this;
+    const next = before.reopen();
+    this.logNow = next;
+    this.readTree();
+    const kept = leafId === null ? ROOT : next.nodes.position(leafId);
+    this.tree.leaf = leafId !== null && kept < 0 ? this.firstLeaf() : kept;
+    this.keys = undefined;
+    const positions: number[] = [];
+    for (let p = 0; p < next.nodes.count; p++) if (before.nodes.position(next.nodes.id(p)) < 0) positions.push(p);
+    this.follow(positions);
+    this.durableLeaf = this.tree.leaf;
+    let lost = 0;
+    for (let p = 0; p < before.nodes.count; p++) if (next.nodes.position(before.nodes.id(p)) < 0) lost++;
+    before.close();
+    return { positions: positions.filter((position) => this.tree.isVisible(position)), lost };
   }
 
   // --- what open reads -----------------------------------------------------------------------------------------

@@ -67,8 +67,10 @@ export class Tree {
     this.levels.set(position, inherit(this.levels, parent, type === "thinking_level_change", position));
     if (type === "context_edit") this.hasEdits = true;
     this.extended++;
-    if (nodes.isMarker(position)) this.hidden++;
-    else this.countChild(position);
+    if (nodes.isMarker(position)) {
+      this.hidden++;
+      this.family?.hide(position);
+    } else this.countChild(position);
   }
 
   /** A file may name a parent that stands later in it; then file order is not parents-first. */
@@ -207,9 +209,14 @@ class Family {
   }
 
   add(position: number, parent: number): void {
+    this.hide(position);
+    this.link(position, parent);
+  }
+
+  /** A node that has no children and is nobody's child. */
+  hide(position: number): void {
     this.first.set(position, -1);
     this.last.set(position, -1);
-    this.link(position, parent);
   }
 
   private link(position: number, parent: number): void {

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { draft, draftOfText } from "../core/entry.ts";
 import { bytesOf } from "../core/json.ts";
 import { appendEntries } from "./appending.ts";

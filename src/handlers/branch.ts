@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { type Draft, draftOf } from "../core/entry.ts";
 import { BadParams } from "../core/failure.ts";
 import { contentText } from "../core/message.ts";

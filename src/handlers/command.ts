@@ -1,6 +1,6 @@
 /** The shape of a command's declaration. Everything that can be derived from it is: see table.ts. */
 
-import { z } from "zod";
+import * as z from "zod";
 import type { Env } from "../core/env.ts";
 import type { FailureName } from "../core/failure.ts";
 import type { Session } from "../core/session.ts";
@@ -46,6 +46,8 @@ export interface ServerFacts {
   readonly limits: Readonly<Record<string, number>>;
   /** Names and aliases of all commands. */
   readonly commands: readonly string[];
+  /** The OpenRPC document, made when it is asked for. */
+  discover(): Promise<object>;
 }
 
 export interface Settings {
@@ -93,17 +95,9 @@ export interface Command {
   repeat?(context: Context, entryIds: string[]): unknown;
 }
 
-const meta = z
-  .looseObject({
-    progressToken: z.union([z.string(), z.number()]).optional(),
-    hook: z.union([z.string(), z.number()]).optional(),
-  })
-  .optional()
-  .describe("for the protocol itself, never for the command");
-
-const sessionId = z.string().optional().describe("an open session; the current one by default");
-
-const concurrency = {
+/** Params that commands get by their effect. */
+export const commonParams = {
+  sessionId: z.string().optional().describe("an open session; the current one by default"),
   expectedLeafId: z
     .string()
     .nullable()
@@ -115,17 +109,25 @@ const concurrency = {
     .max(256)
     .optional()
     .describe("a repeat with the same key answers with the first result and writes nothing"),
+  _meta: z
+    .looseObject({
+      progressToken: z.union([z.string(), z.number()]).optional(),
+      hook: z.union([z.string(), z.number()]).optional(),
+    })
+    .optional()
+    .describe("for the protocol itself, never for the command"),
 };
 
 /** Declares a command. Members that every command of its kind takes are added here. */
 export function command<const S extends z.ZodRawShape, R extends z.ZodType>(declaration: Declaration<S, R>): Command {
   const { effect } = declaration;
   const onSession = effect !== "server" && effect !== "control";
+  const { sessionId, expectedLeafId, idempotencyKey, _meta } = commonParams;
   const shape = {
     ...declaration.params,
     ...(onSession && !("sessionId" in declaration.params) ? { sessionId } : {}),
-    ...(effect === "write" || effect === "replace" ? concurrency : {}),
-    _meta: meta,
+    ...(effect === "write" || effect === "replace" ? { expectedLeafId, idempotencyKey } : {}),
+    _meta,
   };
   const common = [
     ...(onSession ? (["no_session", "session_not_found"] as const) : []),

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Raw } from "../core/raw.ts";
 import { appendEntries } from "./appending.ts";
 import { command } from "./command.ts";

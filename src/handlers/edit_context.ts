@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { draftOf } from "../core/entry.ts";
 import { appendEntries } from "./appending.ts";
 import { command } from "./command.ts";

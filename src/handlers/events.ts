@@ -1,6 +1,7 @@
 /** What the server tells the host on its own (protocol, section 4), and the hooks it may ask. */
 
-import { z } from "zod";
+import * as z from "zod";
+import { stored } from "./command.ts";
 
 const file = z.string().nullable().describe("null for a session in memory");
 
@@ -56,7 +57,7 @@ export const events = {
     payload: {
       entryIds: z.array(z.string()),
       origin: z.enum(["self", "foreign"]),
-      entries: z.array(entry).optional().describe("when another process wrote them"),
+      entries: stored(z.array(entry)).optional().describe("when another process wrote them"),
     },
   },
   session_info_changed: { summary: "The session's display name changed.", payload: { name: z.string().nullable() } },

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/message.ts";
 import { ROOT } from "../core/nodes.ts";

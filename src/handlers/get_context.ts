@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ROOT } from "../core/nodes.ts";
 import { Raw } from "../core/raw.ts";
 import { command, message, stored } from "./command.ts";

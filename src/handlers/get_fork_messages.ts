@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { contentText } from "../core/message.ts";
 import { command } from "./command.ts";
 

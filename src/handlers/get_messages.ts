@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Raw } from "../core/raw.ts";
 import { command, cursor, limit, message, nextCursor, stored } from "./command.ts";
 import { pageOf, take } from "./page.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { statsOf, type Usage } from "../core/stats.ts";
 import { command } from "./command.ts";
 

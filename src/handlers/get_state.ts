@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Session } from "../core/session.ts";
 import { type Context, command } from "./command.ts";
 
@@ -30,6 +30,7 @@ export const stateResult = z.object({
 
 export function stateOf(session: Session, context: Pick<Context, "settings">): z.input<typeof stateResult> {
   const { log, tree } = session;
+  const { lockedBy } = log;
   return {
     sessionId: session.id,
     sessionFile: session.file,
@@ -43,7 +44,8 @@ export function stateOf(session: Session, context: Pick<Context, "settings">): z
     entryCount: tree.entryCount,
     branchCount: tree.branchCount,
     persisted: log.persisted,
-    readOnly: log.readOnly !== null,
+    readOnly: log.readOnly !== null || lockedBy !== null,
+    ...(lockedBy === null ? {} : { lockedBy }),
     store: log.store,
     version: log.version,
     diagnostics: session.diagnostics.map((damage) => ({ ...damage })),

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { bytesOf, parse } from "../core/json.ts";
 import { contentText, preview } from "../core/message.ts";
 import { ROOT } from "../core/nodes.ts";

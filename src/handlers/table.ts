@@ -20,6 +20,7 @@ import get_state from "./get_state.ts";
 import get_tree from "./get_tree.ts";
 import initialize from "./initialize.ts";
 import new_session from "./new_session.ts";
+import rpc_discover from "./rpc.discover.ts";
 import set_label from "./set_label.ts";
 import set_model from "./set_model.ts";
 import set_session_name from "./set_session_name.ts";
@@ -31,6 +32,7 @@ export const table: readonly Command[] = [
   initialize,
   shutdown,
   exit,
+  rpc_discover,
   get_state,
   get_messages,
   get_entries,

@@ -32,10 +32,10 @@ export function textOfParam(call: Call, path: readonly (string | number)[]): Uin
 
 /**
  * The id of a message as JSON text. Numbers that JavaScript cannot hold exactly are taken from the bytes, so that
- * the host gets back what it sent.
+ * the host gets back what it sent; so is what may be nested deeper than JSON.stringify goes.
  */
 export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
-  if (typeof id !== "number" || Number.isSafeInteger(id)) return JSON.stringify(id);
+  if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
   const found: Member[] = members(bytes, range.start, range.end) ?? [];
   const member = memberOf(found, "id");
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
@@ -48,5 +48,11 @@ export function idTextOfBeginning(bytes: Buffer): string | undefined {
     /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/.exec(
       text,
     );
-  return found?.[1];
+  try {
+    JSON.parse(found?.[1] ?? "");
+    return found?.[1];
+  } catch {
+    // It goes into our reply as it stands, so it has to be JSON.
+    return undefined;
+  }
 }

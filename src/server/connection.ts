@@ -6,9 +6,9 @@ import { Failure } from "../core/failure.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/command.ts";
 import { idTextOfBeginning } from "./call.ts";
-import type { Decoded, Dialect, DialectName, Pieces, Refusal } from "./dialect.ts";
+import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
 import { type BatchItem, Dispatcher } from "./dispatch.ts";
-import { AutoDecoder, type Cut, type Decoder, encoders, type FramingName, makeDecoder } from "./framing.ts";
+import { AutoDecoder, type Cut, type Decoder, encoders, type FramingName } from "./framing.ts";
 import { Host } from "./host.ts";
 import { jsonrpc } from "./jsonrpc.ts";
 import { Output } from "./output.ts";
@@ -24,6 +24,9 @@ export interface ConnectionOptions {
   readonly events: readonly string[] | "all";
   readonly maxMessageBytes: number;
 }
+
+/** How often an idle session is looked at for what other programs wrote, in milliseconds. */
+const FOLLOW_EVERY = 500;
 
 /** Calls that are being worked on beyond which no more input is taken. */
 const MOST_PENDING = 10_000;
@@ -49,7 +52,7 @@ export class Connection {
     this.host = new Host(options.events);
     this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
     const { framing, maxMessageBytes } = options;
-    this.decoder = framing === "auto" ? new AutoDecoder(maxMessageBytes) : makeDecoder(framing, maxMessageBytes);
+    this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
     if (framing !== "auto") this.output.frameWith(encoders[framing]);
     const connection = this;
     this.dispatcher = new Dispatcher({
@@ -70,8 +73,13 @@ export class Connection {
             (error) => this.current.reply(call, { error }),
           );
         },
-        refuse: (reply) => this.output.send(reply),
+        refuse: (reply) => {
+          // A payload that decides no dialect leaves open which one session_start is to be told in.
+          if (this.dialect) this.dispatcher.start();
+          this.output.send(reply);
+        },
         batch: (replies, refusals) => {
+          if (this.dialect && replies.length === 0) this.dispatcher.start();
           const parts: Pieces[] = [...refusals];
           for (const { call, outcome } of replies)
             if (call.idText !== undefined) parts.push(this.current.reply(call, outcome));
@@ -93,6 +101,8 @@ export class Connection {
       this.dispatcher.start();
       this.output.flush();
     }
+    const following = setInterval(() => this.follow(), FOLLOW_EVERY);
+    following.unref();
     await new Promise<void>((resolve) => {
       this.finished = resolve;
       input.on("data", (chunk: Buffer) => this.take(chunk));
@@ -100,9 +110,15 @@ export class Connection {
       input.on("error", () => this.stop());
       input.on("close", () => this.stop());
     });
+    clearInterval(following);
     this.drainInput(true);
     await this.dispatcher.idle();
     await this.output.drained();
+  }
+
+  /** Nothing can be told before the host's dialect is known. */
+  private follow(): void {
+    if (this.dialect && !(this.decoder instanceof AutoDecoder)) this.dispatcher.follow();
   }
 
   /** Takes no more input. */
@@ -123,6 +139,7 @@ export class Connection {
   // --- in ------------------------------------------------------------------------------------------------------
 
   private take(chunk: Buffer): void {
+    if (this.inputEnded) return;
     if (this.decoder instanceof AutoDecoder) {
       const decoder = this.decoder.push(chunk);
       if (!decoder) return;
@@ -140,7 +157,8 @@ export class Connection {
   private drainInput(ended: boolean): void {
     if (this.decoder instanceof AutoDecoder) {
       if (!ended) return;
-      this.fixFraming(this.decoder.decide("lines"));
+      const { framing } = this.options;
+      this.fixFraming(this.decoder.decide(framing === "auto" ? "lines" : framing));
     }
     const decoder = this.decoder as Decoder;
     for (;;) {
@@ -167,13 +185,18 @@ export class Connection {
     this.dispatcher.settle();
     this.paused = true;
     this.options.input.pause();
-    // Without output to wait for, the pending calls themselves say when there is room.
+    this.awaitRoom();
+  }
+
+  /** Output that is full says so itself when there is room; otherwise the pending calls do. */
+  private awaitRoom(): void {
     if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
   }
 
   private onRoom(): void {
     this.dispatcher.resume();
-    if (!this.paused || !this.mayTake) return;
+    if (!this.paused) return;
+    if (!this.mayTake) return this.awaitRoom();
     this.paused = false;
     this.drainInput(false);
     if (!this.paused && !this.inputEnded) this.options.input.resume();
@@ -200,7 +223,14 @@ export class Connection {
       return this.refuse({ kind: "parse", sentence: "The message is not JSON." });
     }
     this.dialect ??= detect(value);
-    this.takeDecoded(this.current.decode(value, bytes));
+    let decoded: Decoded;
+    try {
+      decoded = this.current.decode(value, bytes);
+    } catch (error) {
+      const { sentence, data } = tellError(error);
+      return this.refuse({ kind: "bug", sentence, details: data });
+    }
+    this.takeDecoded(decoded);
   }
 
   private takeDecoded(decoded: Decoded): void {
@@ -289,7 +319,8 @@ function arrayOf(parts: readonly Pieces[]): Pieces {
 
 /** The dialect of a first message; a message of neither kind decides nothing. */
 function detect(value: unknown): Dialect | undefined {
-  if (Array.isArray(value)) return value.some((item) => detect(item) === jsonrpc) ? jsonrpc : undefined;
+  if (Array.isArray(value))
+    return value.some((item) => !Array.isArray(item) && detect(item) === jsonrpc) ? jsonrpc : undefined;
   if (typeof value !== "object" || value === null) return undefined;
   if ("jsonrpc" in value || "method" in value) return jsonrpc;
   return typeof (value as { type?: unknown }).type === "string" ? pi : undefined;

@@ -28,10 +28,19 @@ export interface Dialect {
 }
 
 export interface Refusal {
-  readonly kind: "parse" | "request" | "too_large" | "duplicate_id" | "shutting_down";
+  readonly kind: "parse" | "request" | "too_large" | "duplicate_id" | "shutting_down" | "bug";
   readonly sentence: string;
   readonly details?: Readonly<Record<string, unknown>>;
 }
+
+export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
+  parse: "parse_error",
+  request: "invalid_request",
+  duplicate_id: "invalid_request",
+  too_large: "message_too_large",
+  shutting_down: "shutting_down",
+  bug: "internal_error",
+};
 
 /** An error as both dialects tell it. */
 export interface Told {

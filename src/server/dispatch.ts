@@ -8,6 +8,7 @@ import { Failure, InvalidRequest } from "../core/failure.ts";
 import { Raw, textPieces } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import type { Workspace } from "../core/workspace.ts";
+import { foreignPayload } from "../handlers/appending.ts";
 import type { Context, Introduction, ServerFacts, Settings } from "../handlers/command.ts";
 import type { EventName, EventPayload, Replacement } from "../handlers/events.ts";
 import { type Call, type Outcome, textOfParam } from "./call.ts";
@@ -256,6 +257,7 @@ export class Dispatcher {
       return result;
     };
     if (command.effect === "write") {
+      this.takeForeign(lane, context.session);
       context.session.guard(expectedLeafId, command.name === "branch");
       return remember(command.run(context, call.params as never));
     }
@@ -266,6 +268,37 @@ export class Dispatcher {
     });
   }
 
+  /**
+   * Takes in what other programs wrote, and tells of it before anything else leaves. Throws what Session.refresh
+   * throws.
+   */
+  private takeForeign(lane: Lane, session: Session): void {
+    const foreign = session.refresh();
+    if (!foreign) return;
+    const events: ToldEvent[] = [];
+    if (foreign.positions.length > 0)
+      events.push(eventOf(session, "session_append", foreignPayload(session, foreign.positions)));
+    if (foreign.lost > 0) {
+      const reason = `another program wrote the session anew and left out ${foreign.lost} entries that were there`;
+      const damage = { kind: "lost_entries", line: 0, byteOffset: 0, length: 0, reason, salvaged: false };
+      events.push(eventOf(session, "session_damage", { damage: [damage] }));
+    }
+    lane.slots.push({ outcome: { result: null }, events, after: lane.applied });
+  }
+
+  /** Looks for entries of other programs while nothing else is going on. */
+  follow(): void {
+    const { current } = this.workspace;
+    if (!current || !this.main.idle || this.ending) return;
+    try {
+      this.takeForeign(this.main, current);
+    } catch {
+      // A file that is gone is told of when somebody wants to write to it.
+    }
+    this.flush(this.main);
+    this.sink.flush();
+  }
+
   /** What replaces the session runs when nothing of the old one is open any more. */
   private whenDurable(lane: Lane, run: () => unknown): unknown {
     const go = (): unknown => {
@@ -274,7 +307,8 @@ export class Dispatcher {
     };
     if (lane.durable >= lane.applied) return go();
     this.commit(lane);
-    return Promise.resolve(lane.committing).then(go);
+    // What was applied while an earlier commit was under way takes another.
+    return Promise.resolve(lane.committing).then(() => this.whenDurable(lane, run));
   }
 
   /** Replies that wait for their reader still name bytes of the session that is about to be closed. */
@@ -412,7 +446,10 @@ export class Dispatcher {
   private send(slot: Slot): void {
     if (slot.refusal) this.sink.refuse(slot.refusal);
     else if (slot.batch) this.sendBatch(slot.batch);
-    else if (slot.call) {
+    else if (!slot.call) {
+      this.start();
+      for (const event of slot.events) this.sink.event(event);
+    } else {
       const { call } = slot;
       const introduces = call.command.name === "initialize";
       if (!introduces) this.start();
@@ -431,7 +468,7 @@ export class Dispatcher {
     if (batch.sent) return;
     batch.sent = true;
     const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
-    if (!introduces) this.start();
+    if (!introduces && batch.replies.length > 0) this.start();
     for (const { call } of batch.replies) if (call.idText !== undefined) this.ids.delete(call.idText);
     this.sink.batch(batch.replies, batch.refusals);
     if (introduces) this.start();

@@ -185,9 +185,9 @@ export class HeaderDecoder implements Decoder {
     for (;;) {
       if (this.dropping) {
         const { dropping, queue } = this;
-        if (dropping.kept.length < KEPT_OF_TOO_LARGE && dropping.left === dropping.size)
-          dropping.kept = queue.peek(Math.min(KEPT_OF_TOO_LARGE, dropping.size));
         const dropped = Math.min(dropping.left, queue.length);
+        const keep = Math.min(dropped, KEPT_OF_TOO_LARGE - dropping.kept.length);
+        if (keep > 0) dropping.kept = Buffer.concat([dropping.kept, queue.peek(keep)]);
         queue.take(dropped);
         dropping.left -= dropped;
         if (dropping.left > 0) return undefined;
@@ -265,14 +265,19 @@ function isBlankText(queue: ByteQueue): boolean {
 
 const HEADERS_BEGIN = "content-";
 
-/** Chooses the framing by the first bytes: a header block begins with `Content-`, anything else is a line. */
+/**
+ * The beginning of a stream: drops a byte order mark and, where the framing is not given, chooses it by the first
+ * bytes: a header block begins with `Content-`, anything else is a line.
+ */
 export class AutoDecoder {
   private input: Buffer = Buffer.alloc(0);
   private begun = false;
   private readonly limit: number;
+  private readonly given: FramingName | undefined;
 
-  constructor(limit: number) {
+  constructor(limit: number, given?: FramingName) {
     this.limit = limit;
+    this.given = given;
   }
 
   /** The decoder for the stream, with the input so far, or undefined when it takes more to tell. */
@@ -283,6 +288,7 @@ export class AutoDecoder {
       if (start === undefined) return undefined;
       this.begun = start.length > 0;
       this.input = start;
+      if (this.given && this.begun) return this.decide(this.given);
     }
     let blank = 0;
     while (blank < this.input.length && [0x20, 0x09, 0x0a, 0x0d].includes(this.input[blank])) blank++;
@@ -293,7 +299,7 @@ export class AutoDecoder {
   }
 
   decide(name: FramingName): Decoder {
-    const decoder = makeDecoder(name, this.limit);
+    const decoder = name === "lines" ? new LineDecoder(this.limit) : new HeaderDecoder(this.limit);
     decoder.push(this.input);
     return decoder;
   }
@@ -307,10 +313,6 @@ export function withoutBom(bytes: Buffer): Buffer | undefined {
     if (bytes[i] !== bom[i]) return bytes;
   }
   return bytes.subarray(3);
-}
-
-export function makeDecoder(name: FramingName, limit: number): Decoder {
-  return name === "lines" ? new LineDecoder(limit) : new HeaderDecoder(limit);
 }
 
 /** A payload given in pieces, as a frame. */

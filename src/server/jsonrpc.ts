@@ -4,7 +4,15 @@ import { BadParams } from "../core/failure.ts";
 import { elements, type Range, valueAt } from "../core/json.ts";
 import { findCommand } from "../handlers/table.ts";
 import { type Call, idTextOf } from "./call.ts";
-import { type Decoded, type Dialect, type Pieces, type Refusal, tellError, withMember } from "./dialect.ts";
+import {
+  type Decoded,
+  type Dialect,
+  type Pieces,
+  REFUSAL_NAMES,
+  type Refusal,
+  tellError,
+  withMember,
+} from "./dialect.ts";
 import { checkParams } from "./params.ts";
 
 const NO_ID = "null";
@@ -43,21 +51,14 @@ const CODES: Record<Refusal["kind"], number> = {
   duplicate_id: -32600,
   too_large: -32803,
   shutting_down: -32802,
-};
-
-const NAMES: Record<Refusal["kind"], string> = {
-  parse: "parse_error",
-  request: "invalid_request",
-  duplicate_id: "invalid_request",
-  too_large: "message_too_large",
-  shutting_down: "shutting_down",
+  bug: -32603,
 };
 
 function refuse(refused: Refusal, idText: string): Pieces {
   const error = {
     code: CODES[refused.kind],
     message: refused.sentence,
-    data: { name: NAMES[refused.kind], retryable: false, ...refused.details },
+    data: { name: REFUSAL_NAMES[refused.kind], retryable: false, ...refused.details },
   };
   return [`{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify(error)}}`];
 }

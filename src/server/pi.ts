@@ -3,7 +3,7 @@
 import { textPieces } from "../core/raw.ts";
 import { findCommand } from "../handlers/table.ts";
 import { type Call, idTextOf } from "./call.ts";
-import { type Dialect, type Pieces, tellError, withMember } from "./dialect.ts";
+import { type Dialect, type Pieces, REFUSAL_NAMES, tellError, withMember } from "./dialect.ts";
 import { checkParams } from "./params.ts";
 
 export const pi: Dialect = {
@@ -40,7 +40,7 @@ export const pi: Dialect = {
     return { kind: "call", call };
   },
 
-  refuse: (refusal, idText) => failed("parse", idText, refusal.sentence, refusal.kind),
+  refuse: ({ kind, sentence, details }, idText) => failed("parse", idText, sentence, REFUSAL_NAMES[kind], details),
 
   reply(call, outcome) {
     const head = `{${call.idText === undefined ? "" : `"id":${call.idText},`}"type":"response","command":${JSON.stringify(call.name)}`;

@@ -2,15 +2,17 @@
 
 import type { Readable, Writable } from "node:stream";
 import { draftOf } from "../core/entry.ts";
-import type { Env } from "../core/env.ts";
+import { type Env, timestamp } from "../core/env.ts";
 import { Failure } from "../core/failure.ts";
 import { ROOT } from "../core/nodes.ts";
 import type { Session } from "../core/session.ts";
 import type { Disk } from "../core/store/disk.ts";
+import { type Locks, makeLocks } from "../core/store/lock.ts";
 import { findPlaces, type Variables } from "../core/store/paths.ts";
 import { makeStores } from "../core/store/stores.ts";
 import { Workspace } from "../core/workspace.ts";
 import type { ServerFacts } from "../handlers/command.ts";
+import { declarations } from "../handlers/declarations.ts";
 import { commandNames } from "../handlers/table.ts";
 import type { Settings } from "./cli.ts";
 import { Connection } from "./connection.ts";
@@ -27,6 +29,8 @@ export interface World {
   readonly say: (sentence: string) => void;
   /** Content of a settings file, or undefined. */
   readonly settingsFile: (path: string) => unknown;
+  /** What keeps other writers out; by default what the system offers. */
+  readonly locks?: Locks;
 }
 
 export interface Service {
@@ -46,6 +50,14 @@ export function serve(settings: Settings, world: World): Service {
     env: world.env,
     places,
     durability: settings.durability,
+    locks:
+      world.locks ??
+      makeLocks({
+        disk: world.disk,
+        stateFolder: places.state,
+        client: `pi-session-server ${world.version}`,
+        now: () => timestamp(world.env),
+      }),
     cwd: world.cwd,
     kind: settings.inMemory ? "memory" : "jsonl",
     readOnly: settings.readOnly,
@@ -58,6 +70,7 @@ export function serve(settings: Settings, world: World): Service {
     dialects: ["jsonrpc", "pi"],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
+    discover: async () => (await import("./openrpc.ts")).openRpcDocument(declarations, world.version),
   };
   const connection = new Connection({
     input: world.input,

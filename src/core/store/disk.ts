@@ -34,6 +34,8 @@ export interface Disk {
   truncate(fd: number, size: number): void;
   /** Waits until the file's content is on the medium. */
   sync(fd: number): Promise<void>;
+  /** The same, holding everything else up: for a file that gets its name next. */
+  syncNow(fd: number): void;
   /** Waits until a folder's names are on the medium. */
   syncFolder(path: string): Promise<void>;
   /** Gives a file a second name, which must not exist. */
@@ -66,6 +68,7 @@ export const realDisk: Disk = {
   info: (path) => fileInfo(fs.statSync(path)),
   truncate: (fd, size) => fs.ftruncateSync(fd, size),
   sync: (fd) => new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
+  syncNow: (fd) => fs.fdatasyncSync(fd),
   async syncFolder(path) {
     // Windows has no such thing.
     if (process.platform === "win32") return;
@@ -135,6 +138,18 @@ export function readAll(disk: Disk, fd: number, into: Uint8Array, position: numb
   }
 }
 
+/** All of a small file. */
+export function readWhole(disk: Disk, path: string): Uint8Array {
+  const fd = disk.openRead(path);
+  try {
+    const bytes = new Uint8Array(disk.infoOf(fd).size);
+    readAll(disk, fd, bytes, 0);
+    return bytes;
+  } finally {
+    disk.close(fd);
+  }
+}
+
 let temporaryNames = 0;
 
 /** A name beside `path` that no session scanner takes for a session and that says whose it is. */
@@ -160,7 +175,8 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
   return fd;
 }
 
-function takeName(disk: Disk, temporary: string, path: string): void {
+/** Gives a whole temporary file its name, which must not be taken (EEXIST). */
+export function takeName(disk: Disk, temporary: string, path: string): void {
   try {
     disk.link(temporary, path);
   } catch (error) {

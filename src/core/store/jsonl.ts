@@ -1,49 +1,60 @@
 /**
  * Sessions as JSONL files, Pi's format versions 1 to 3 (session-format reference). Opening scans line ends and the
- * heads of lines; bodies are read by offset when they are asked for.
+ * heads of lines; bodies are read by offset when they are asked for. The file is shared with writers that know no
+ * lock, so it is looked at before and after every write.
  */
 
 import { isUtf8 } from "node:buffer";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import type { Damage } from "../damage.ts";
 import { type Batch, CURRENT_VERSION, patchMembers, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../head.ts";
-import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes } from "../json.ts";
+import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../json.ts";
 import { idOfLine, migrateHeader, migrateV1, migrateV2 } from "../migrate.ts";
-import { Column, Nodes } from "../nodes.ts";
+import { Column, KNOWN_TYPES, Nodes } from "../nodes.ts";
 import {
   type Disk,
   exists,
+  type FileInfo,
   publishNew,
   readAll,
   removeQuietly,
   storageFailure,
+  takeName,
   temporaryName,
   writeAll,
 } from "./disk.ts";
+import { CHUNK, scanLines } from "./lines.ts";
+import { isLock, type Lock, type Locks } from "./lock.ts";
 import { addHead } from "./memory.ts";
-import type { Beginning, FileStamp, Log, Store } from "./store.ts";
+import type { Beginning, Change, FileStamp, Holder, Log, Store } from "./store.ts";
 
 export type Durability = "sync" | "os";
 
 export interface JsonlOptions {
   readonly disk: Disk;
   readonly env: Env;
+  readonly locks: Locks;
   readonly durability: Durability;
   /** Where a new session's file goes. */
   readonly fileFor: (header: SessionHeader) => string;
+  /** Where bytes go that are taken out of a session file. */
+  readonly quarantine: string;
   readonly readOnly?: boolean;
 }
 
 const LF = bytesOf("\n");
-/** Bytes of one read while scanning or copying. Two of them fit the second-level cache. */
-const CHUNK = 1 << 20;
 /** A line longer than this is not looked at again when the end of a file is checked. */
 const CHECKED_TAIL_LINE = 1 << 20;
 /** Lines at the end of a file whose bodies are checked at opening (reliability cases, guarantee 6). */
 const CHECKED_TAIL = 64;
+/** How much of a file without a header line is looked at for entries. */
+const HEADERLESS_LOOK = 1 << 18;
+/** Milliseconds for which a torn tail must have been still before it is cut (guarantee 7): its writer is gone then. */
+const STILL = 2000;
+const ENTRY_BEGINS = Buffer.from('{"type":"');
 
 class JsonlLog implements Log {
   readonly store = "jsonl";
@@ -56,9 +67,9 @@ class JsonlLog implements Log {
   readOnly: Failure | null = null;
   durableCount = 0;
 
+  private readonly options: JsonlOptions;
   private readonly disk: Disk;
   private readonly env: Env;
-  private readonly durability: Durability;
   private readonly heads = new HeadReader(this.nodes);
   private readonly starts = new Column(new Float64Array(16));
   private readonly lengths = new Column(new Uint32Array(16));
@@ -67,22 +78,32 @@ class JsonlLog implements Log {
   private readonly overrides = new Map<number, Uint8Array>();
   private fd = -1;
   private writable = false;
+  private lock: Lock | undefined;
+  private holder: Holder | null = null;
   /** The file must be published anew before anything is appended (an old version, a header with a leaf). */
   private rewrite = false;
-  /** The last line has no line feed. */
+  /** The last line is an entry without a line feed. */
   private unterminated = false;
+  /** Where what a torn write left begins, or -1; `ours` when only a process of ours can have left it. */
+  private torn = -1;
+  private tornIsOurs = false;
+  private lineCount = 0;
+  /** What we know of the file: anything else on the disk is somebody else's doing. */
   private size = 0;
+  private seen: FileInfo | undefined;
   private durableSize = 0;
   /** Folders that hold names which are not yet on the medium. */
   private looseFolders: string[] = [];
   /** Set between the creation of the file and its first commit. */
   private created: Uint8Array[] | null = null;
+  /** Another program appended after entries of ours that are not durable yet. */
+  private mixed = false;
   private closed = false;
 
   constructor(options: JsonlOptions, file: string) {
+    this.options = options;
     this.disk = options.disk;
     this.env = options.env;
-    this.durability = options.durability;
     this.file = file;
     if (options.readOnly) this.readOnly = new Failure("read_only");
   }
@@ -95,6 +116,12 @@ class JsonlLog implements Log {
     if (this.fd < 0) return null;
     const { device, inode, size, modified } = this.disk.infoOf(this.fd);
     return { device, inode, size, modified };
+  }
+
+  get lockedBy(): Holder | null {
+    // Whoever held it may have gone since.
+    if (this.holder && this.seen) this.holder = this.options.locks.holder(this.seen);
+    return this.holder;
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
@@ -118,16 +145,17 @@ class JsonlLog implements Log {
       throw storageFailure(error, "opening the session");
     }
     try {
-      const { kind, size } = this.disk.infoOf(this.fd);
-      if (kind !== "file") throw notASession(this.file, "it is not a regular file");
-      this.size = size;
-      this.scan();
+      this.seen = this.disk.infoOf(this.fd);
+      if (this.seen.kind !== "file") throw notASession(this.file, "it is not a regular file");
+      this.scan(0);
+      if (!this.header) throw notASession(this.file, this.size === 0 ? "it is empty" : "it has no header line");
       for (const position of this.nodes.cutCycles())
         this.report("cycle", position, "parents form a cycle; it is cut here", true);
       for (const [position, parentId] of this.nodes.missingParent)
         this.report("missing_parent", position, `the parent ${parentId} is not in the file`, true);
       this.dropIncompleteBatch();
       this.checkTail();
+      this.holder = this.options.locks.holder(this.seen);
     } catch (error) {
       this.close();
       throw storageFailure(error, "reading the session");
@@ -137,108 +165,110 @@ class JsonlLog implements Log {
     return this;
   }
 
-  /** One pass over the file in chunks: line ends and heads. A line that does not fit a chunk is looked at by its ends. */
-  private scan(): void {
-    const chunk = Buffer.allocUnsafe(CHUNK);
-    let lineNumber = 0;
-    let lineStart = 0;
-    let held = 0;
-    let offset = 0;
-    let long: { head: Buffer; last: number; before: number } | undefined;
-    for (;;) {
-      const count = this.disk.read(this.fd, chunk, held, CHUNK - held, offset);
-      if (count <= 0) break;
-      const filled = held + count;
-      let at = 0;
-      let searched = held;
-      for (;;) {
-        const end = chunk.subarray(0, filled).indexOf(0x0a, searched);
-        if (end < 0) break;
-        lineNumber++;
-        const length = offset - held + end - lineStart;
-        if (long) {
-          if (end > 0) long.before = end > 1 ? chunk[end - 2] : long.last;
-          this.takeLong(lineNumber, lineStart, length, long.head, end > 0 ? chunk[end - 1] : long.last, long.before);
-        } else this.takeLine(lineNumber, lineStart, chunk, at, end);
-        long = undefined;
-        lineStart += length + 1;
-        at = end + 1;
-        searched = at;
-      }
-      offset += count;
-      if (long) {
-        long.before = filled > 1 ? chunk[filled - 2] : long.last;
-        long.last = chunk[filled - 1];
-        held = 0;
-      } else if (at === 0 && filled === CHUNK) {
-        long = { head: Buffer.from(chunk.subarray(0, HEAD_BYTES)), last: chunk[filled - 1], before: chunk[filled - 2] };
-        held = 0;
-      } else {
-        chunk.copy(chunk, 0, at, filled);
-        held = filled - at;
-      }
+  reopen(): Log {
+    const log = new JsonlLog(this.options, this.file).open();
+    // The lock goes over if the file is still the same one.
+    if (this.lock && log.seen?.inode === this.seen?.inode && log.seen?.device === this.seen?.device) {
+      log.lock = this.lock;
+      log.holder = null;
+      this.lock = undefined;
     }
-    this.size = offset;
-    if (lineStart < offset) this.takeTail(lineNumber + 1, lineStart, offset - lineStart);
-    if (!this.header) throw notASession(this.file, offset === 0 ? "it is empty" : "it has no header line");
+    return log;
   }
 
-  private takeLong(
-    lineNumber: number,
-    start: number,
-    length: number,
-    head: Buffer,
-    last: number,
-    before: number,
-  ): void {
-    const end = last === 0x0d ? before : last;
-    const trimmed = last === 0x0d ? length - 1 : length;
-    if (this.header && this.version === CURRENT_VERSION && end === 0x7d && this.heads.read(head, 0, head.length))
-      this.place(start, trimmed, 0);
-    else {
+  /** Takes in the lines from an offset on. */
+  private scan(from: number): void {
+    const before = this.lineCount;
+    const { size, tail, lines } = scanLines(this.disk, this.fd, from, HEAD_BYTES, {
+      line: (number, start, b, at, end) => this.takeLine(before + number, start, b, at, end),
+      long: (number, start, length, head, last) => this.takeLong(before + number, start, length, head, last),
+    });
+    this.size = size;
+    this.lineCount += lines;
+    if (tail < size) this.takeTail(this.lineCount + 1, tail, size - tail);
+  }
+
+  private takeLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
+    if (!this.header) throw notASession(this.file, "its first line is too long for a header");
+    const usual = this.version === CURRENT_VERSION && last === 0x7d && this.heads.read(head, 0, head.length);
+    if (usual) {
+      // A carriage return before the line feed is no part of the line.
+      const end = Buffer.allocUnsafe(1);
+      readAll(this.disk, this.fd, end, start + length - 1);
+      this.place(start, end[0] === 0x0d ? length - 1 : length, 0);
+    } else {
       const line = Buffer.allocUnsafe(length);
       readAll(this.disk, this.fd, line, start);
-      this.takeLine(lineNumber, start, line, 0, length);
+      this.takeLine(number, start, line, 0, length);
     }
   }
 
   /** The line `b[at, end)`, which stands at `start` in the file. */
-  private takeLine(lineNumber: number, start: number, b: Uint8Array, at: number, end: number): void {
+  private takeLine(number: number, start: number, b: Uint8Array, at: number, end: number): void {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
-    if (!this.header) {
-      this.takeHeader(lineNumber, start, b.subarray(at, past));
-      return;
-    }
-    if (
+    if (!this.header) this.takeHeader(number, start, b.subarray(at, past));
+    else if (
       this.version === CURRENT_VERSION &&
       past > at &&
       b[past - 1] === 0x7d &&
       this.heads.read(b, at, Math.min(past, at + HEAD_BYTES))
-    ) {
+    )
       this.place(start, past - at, 0);
-      return;
-    }
-    this.takeUnusual(lineNumber, start, b.subarray(at, past));
+    else this.takeUnusual(number, start, b.subarray(at, past));
   }
 
-  private takeUnusual(lineNumber: number, start: number, line: Uint8Array): void {
+  private takeUnusual(number: number, start: number, line: Uint8Array): void {
     if (isBlank(line)) return;
-    if (!isUtf8(line)) return this.badLine("bad_line", lineNumber, start, line.length, "the line is not UTF-8");
-    if (this.version < CURRENT_VERSION) return this.takeOld(lineNumber, start, line);
+    const fault = this.takeEntry(number, start, line);
+    if (fault !== null && !this.salvage(number, start, line))
+      this.badLine("bad_line", number, start, line.length, `the line is ${fault}`);
+  }
+
+  /** Takes a line that is one entry; answers what it is instead. */
+  private takeEntry(number: number, start: number, line: Uint8Array): string | null {
+    if (!isUtf8(line)) return "not UTF-8";
+    if (this.version < CURRENT_VERSION) return this.takeOld(number, start, line);
     let madeId: string | undefined;
     const fault = this.heads.parse(line, 0, line.length, () => {
-      madeId = idOfLine(lineNumber, line, this.env.sha256, (id) => this.nodes.position(id) >= 0);
+      madeId = idOfLine(number, line, this.env.sha256, (id) => this.nodes.position(id) >= 0);
       return madeId;
     });
-    if (fault !== null) return this.badLine("bad_line", lineNumber, start, line.length, `the line is ${fault}`);
-    if (this.nodes.typeCode("session") === this.heads.type)
-      return this.badLine("extra_header", lineNumber, start, line.length, "a second header");
+    if (fault !== null) return fault;
+    if (this.nodes.typeCode("session") === this.heads.type) {
+      this.badLine("extra_header", number, start, line.length, "a second header");
+      return null;
+    }
     const position = this.place(start, line.length, 1);
     if (madeId !== undefined) {
       this.report("missing_id", position, "the entry has no id; it got one from its line", true);
       this.overrides.set(position, withId(line, madeId));
     }
+    return null;
+  }
+
+  /**
+   * A write that was torn can have glued its rest to the next whole entry, or left a run of zeros before or after
+   * it: whatever is whole in the line is taken. Answers whether anything was.
+   */
+  private salvage(number: number, start: number, line: Uint8Array): boolean {
+    const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
+    let lost = 0;
+    let found = false;
+    for (let at = bytes.indexOf(ENTRY_BEGINS); at >= 0; at = bytes.indexOf(ENTRY_BEGINS, at)) {
+      const end = valueEnd(bytes, at, bytes.length);
+      if (end < 0 || this.takeEntry(number, start + at, bytes.subarray(at, end)) !== null) {
+        at++;
+        continue;
+      }
+      if (at > lost) this.badLine("bad_line", number, start + lost, at - lost, "bytes that are no entry");
+      found = true;
+      lost = end;
+      at = end;
+    }
+    if (found && lost < bytes.length)
+      this.badLine("bad_line", number, start + lost, bytes.length - lost, "bytes that are no entry");
+    return found;
   }
 
   /** Records where the entry lies whose head has just been read. */
@@ -270,7 +300,9 @@ class JsonlLog implements Log {
     else this.overrides.set(position, patchMembers(line, { id: bytesOf(JSON.stringify(id)) }));
   }
 
-  private takeHeader(lineNumber: number, start: number, bytes: Uint8Array): void {
+  // --- the header ----------------------------------------------------------------------------------------------
+
+  private takeHeader(number: number, start: number, bytes: Uint8Array): void {
     const bom = start === 0 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
     const line = bytes.slice(bom);
     if (isBlank(line)) return;
@@ -278,17 +310,21 @@ class JsonlLog implements Log {
     try {
       header = parse(line);
     } catch {
-      throw notASession(this.file, `line ${lineNumber} is not JSON`);
+      header = undefined;
     }
-    if (!isHeader(header))
-      throw notASession(this.file, `line ${lineNumber} is not a header with type session and an id`);
+    if (!isHeader(header)) {
+      if (!this.hasEntriesNearby())
+        throw notASession(this.file, `line ${number} is not a header with type session and an id`);
+      this.makeHeader(number, start, bytes);
+      return;
+    }
     this.header = header;
     this.headerLine = line;
     this.version = versionOf(header.version);
     if (this.version > CURRENT_VERSION || this.version < 1) {
       const reason = `format version ${JSON.stringify(header.version)}; this server writes version ${CURRENT_VERSION}`;
       this.readOnly = new Failure("unsupported_version", `The session has ${reason}. It can be read, not written.`);
-      this.badLine("newer_version", lineNumber, start, line.length, reason, true);
+      this.badLine("newer_version", number, start, line.length, reason, true);
       this.version = CURRENT_VERSION;
     } else if (this.version < CURRENT_VERSION) {
       this.rewrite = true;
@@ -300,40 +336,76 @@ class JsonlLog implements Log {
     }
   }
 
+  /** Whether a file without a header is a session all the same: it holds entries that only sessions have. */
+  private hasEntriesNearby(): boolean {
+    const bytes = Buffer.alloc(Math.min(HEADERLESS_LOOK, this.seen?.size ?? 0));
+    const count = this.disk.read(this.fd, bytes, 0, bytes.length, 0);
+    for (const line of bytes.subarray(0, count).toString("latin1").split("\n"))
+      try {
+        const { type, id, timestamp } = JSON.parse(line) as Record<string, unknown>;
+        if (KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string") return true;
+      } catch {
+        // Not this one.
+      }
+    return false;
+  }
+
+  /** A header in place of one that is damaged; the session can be read, and repaired or cloned to be written. */
+  private makeHeader(number: number, start: number, line: Uint8Array): void {
+    const id = `damaged-${this.env.sha256(bytesOf(this.file)).slice(0, 16)}`;
+    this.header = { type: "session", version: CURRENT_VERSION, id, timestamp: new Date(0).toISOString(), cwd: "" };
+    this.headerLine = bytesOf(JSON.stringify(this.header));
+    this.readOnly = new Failure(
+      "read_only",
+      "The session's header line is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
+    );
+    this.badLine("bad_header", number, start, line.length, "the first line is not a header");
+    this.takeUnusual(number, start, line);
+  }
+
   // --- older versions ------------------------------------------------------------------------------------------
 
-  /** Position of the line with an index among the whole lines, the header being 0 (version 1 names entries so). */
+  /** Ids by the index of their line among the whole lines, the header being 0 (version 1 names entries so). */
   private readonly oldLines: (string | undefined)[] = [undefined];
 
-  private takeOld(lineNumber: number, start: number, line: Uint8Array): void {
+  private takeOld(number: number, start: number, line: Uint8Array): string | null {
     const found = members(line);
-    const type = found && memberOf(found, "type");
-    if (!found || !type) return this.badLine("bad_line", lineNumber, start, line.length, "the line is not an entry");
+    if (!found || !memberOf(found, "type")) return "not an entry";
+    const makeId = (): string => idOfLine(number, line, this.env.sha256, (taken) => this.nodes.position(taken) >= 0);
     let migrated: Uint8Array;
     if (this.version === 1) {
-      const id = idOfLine(lineNumber, line, this.env.sha256, (taken) => this.nodes.position(taken) >= 0);
+      const id = makeId();
       const last = this.nodes.count - 1;
       this.oldLines.push(id);
       migrated = migrateV1(line, id, last < 0 ? null : this.nodes.id(last), (index) => this.oldLines[index]);
     } else migrated = migrateV2(line);
-    const fault = this.heads.parse(migrated, 0, migrated.length, () =>
-      idOfLine(lineNumber, line, this.env.sha256, (taken) => this.nodes.position(taken) >= 0),
-    );
-    if (fault !== null) return this.badLine("bad_line", lineNumber, start, line.length, `the line is ${fault}`);
+    let madeId: string | undefined;
+    const fault = this.heads.parse(migrated, 0, migrated.length, () => {
+      madeId = makeId();
+      return madeId;
+    });
+    if (fault !== null) return fault;
+    if (madeId !== undefined) migrated = withId(migrated, madeId);
+    const { count } = this.nodes;
     const position = this.place(start, line.length, 1);
-    if (position < this.nodes.count && migrated !== line) this.overrides.set(position, Uint8Array.from(migrated));
+    if (this.nodes.count > count && migrated !== line) this.overrides.set(position, Uint8Array.from(migrated));
+    return null;
   }
 
   // --- the end of the file -------------------------------------------------------------------------------------
 
   /** A last line without line feed: an entry when it is whole, else what a torn write left. */
-  private takeTail(lineNumber: number, start: number, length: number): void {
+  private takeTail(number: number, start: number, length: number): void {
     const line = Buffer.allocUnsafe(length);
     readAll(this.disk, this.fd, line, start);
-    this.unterminated = true;
-    if (!this.header || isBlank(line)) return this.takeLine(lineNumber, start, line, 0, length);
-    if (isUtf8(line) && isJson(line)) this.takeLine(lineNumber, start, line, 0, length);
-    else this.badLine("torn_tail", lineNumber, start, length, "the last line was cut off while it was written");
+    if (!this.header || isBlank(line) || (isUtf8(line) && isJson(line))) {
+      this.unterminated = true;
+      this.takeLine(number, start, line, 0, length);
+      return;
+    }
+    this.torn = start;
+    this.tornIsOurs = false;
+    this.badLine("torn_tail", number, start, length, "the last line was cut off while it was written");
   }
 
   /** Several entries that were appended as one are one: a rest of them at the end was never acknowledged. */
@@ -345,6 +417,10 @@ class JsonlLog implements Log {
     if (batch.index >= batch.count - 1) return;
     const first = Math.max(0, last - batch.index);
     this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
+    this.torn = this.starts.values[first];
+    // Only a server of ours marks batches, and it is gone: two do not write at once.
+    this.tornIsOurs = true;
+    this.unterminated = false;
     this.nodes.truncate(first);
   }
 
@@ -481,6 +557,49 @@ class JsonlLog implements Log {
     return standIn;
   }
 
+  // --- other writers -------------------------------------------------------------------------------------------
+
+  refresh(): Change {
+    if (this.fd < 0 || this.closed) return { kind: "none" };
+    const { seen } = this;
+    let now: FileInfo;
+    try {
+      now = this.disk.info(this.file);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ENOENT" || code === "ENOTDIR") return { kind: "gone" };
+      throw storageFailure(error, "looking at the session file");
+    }
+    if (seen && (now.device !== seen.device || now.inode !== seen.inode)) return { kind: "replaced" };
+    if (now.size === this.size && now.modified === seen?.modified) return { kind: "none" };
+    if (now.size <= this.size) return { kind: "replaced" };
+    this.seen = now;
+    return this.takeGrowth();
+  }
+
+  /** Takes in what stands after the part we know. A half-written line is withheld until it is whole. */
+  private takeGrowth(): Change {
+    const first = this.nodes.count;
+    const from = this.torn >= 0 && !this.tornIsOurs ? this.torn : this.size;
+    if (this.torn >= 0 && !this.tornIsOurs) {
+      const index = this.damage.findIndex(({ kind, byteOffset }) => kind === "torn_tail" && byteOffset === this.torn);
+      if (index >= 0) this.damage.splice(index, 1);
+      this.torn = -1;
+    }
+    const known = this.damage.length;
+    this.unterminated = false;
+    this.scan(from);
+    if (this.torn >= 0) this.damage.pop();
+    if (this.durableCount < first) this.mixed = true;
+    else {
+      // What another program wrote is its own to make durable; we only say what we know of.
+      this.durableCount = this.nodes.count;
+      this.durableSize = this.size;
+    }
+    if (this.nodes.count === first && this.damage.length === known) return { kind: "none" };
+    return { kind: "grown", first };
+  }
+
   // --- writing -------------------------------------------------------------------------------------------------
 
   append(lines: readonly Uint8Array[], options: { hold?: boolean } = {}): void {
@@ -497,7 +616,28 @@ class JsonlLog implements Log {
     } catch (error) {
       throw storageFailure(error, "appending to the session");
     }
-    if (this.durability === "os") this.markDurable(this.nodes.count, this.size);
+    if (this.options.durability === "os") this.markDurable(this.nodes.count, this.size);
+  }
+
+  takeLock(): boolean {
+    if (this.lock || !this.persisted || !this.seen) return false;
+    const taken = this.options.locks.take(this.seen);
+    if (!isLock(taken)) {
+      this.holder = taken;
+      throw new Failure(
+        "session_locked",
+        `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, or clone it here.`,
+        { holder: taken },
+      );
+    }
+    this.lock = taken;
+    this.holder = null;
+    return true;
+  }
+
+  unlock(): void {
+    this.lock?.release();
+    this.lock = undefined;
   }
 
   private added(line: Uint8Array, start: number): number {
@@ -509,6 +649,7 @@ class JsonlLog implements Log {
   }
 
   private appendLines(lines: readonly Uint8Array[]): void {
+    this.takeLock();
     if (this.rewrite) this.publishAnew();
     if (!this.writable) {
       const fd = this.disk.openAppend(this.file);
@@ -516,22 +657,68 @@ class JsonlLog implements Log {
       this.fd = fd;
       this.writable = true;
     }
-    const parts: Uint8Array[] = this.unterminated ? [LF] : [];
-    for (const line of lines) parts.push(line, LF);
-    const bytes = concat(parts);
+    const seal = this.treatTail();
+    const bytes = concat([...(seal ? [LF] : []), ...lines.flatMap((line) => [line, LF])]);
     try {
       writeAll(this.disk, this.fd, bytes);
     } catch (error) {
-      this.cutBack(this.size);
+      this.cutBack(this.size, bytes);
       throw error;
     }
-    let at = this.size + (this.unterminated ? 1 : 0);
+    this.seen = this.disk.infoOf(this.fd);
+    const first = this.size + (seal ? 1 : 0);
+    if (this.seen.size !== this.size + bytes.length) {
+      // Somebody wrote at the same time; where our lines came to stand is for the file to tell.
+      this.takeGrowth();
+      return;
+    }
+    let at = first;
     for (const line of lines) {
       this.added(line, at);
       at += line.length + 1;
     }
+    this.lineCount += lines.length;
     this.size = at;
     this.unterminated = false;
+  }
+
+  /**
+   * What a torn write left at the end is kept in our state folder and cut off, if whoever wrote it is gone; else a
+   * line feed closes it. Answers whether the next write must begin with one.
+   */
+  private treatTail(): boolean {
+    if (this.torn < 0) return this.unterminated;
+    const start = this.torn;
+    const still = this.tornIsOurs || this.env.now() - (this.seen?.modified ?? 0) >= STILL;
+    if (!still) {
+      this.torn = -1;
+      return true;
+    }
+    const bytes = Buffer.allocUnsafe(this.size - start);
+    readAll(this.disk, this.fd, bytes, start);
+    const keptAt = this.keepAside(start, bytes);
+    this.disk.truncate(this.fd, start);
+    this.size = start;
+    this.torn = -1;
+    const index = this.damage.findIndex(
+      ({ kind, byteOffset }) => byteOffset === start && (kind === "torn_tail" || kind === "incomplete_batch"),
+    );
+    if (index >= 0) this.damage[index] = { ...this.damage[index], keptAt };
+    return false;
+  }
+
+  private keepAside(start: number, bytes: Uint8Array): string {
+    const folder = this.options.quarantine;
+    this.disk.makeFolder(folder);
+    for (let n = 1; ; n++) {
+      const path = join(folder, `${this.header.id}-${start}${n === 1 ? "" : `-${n}`}.bin`);
+      try {
+        this.disk.close(publishNew(this.disk, path, (fd) => writeAll(this.disk, fd, bytes)));
+        return path;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      }
+    }
   }
 
   /** The first append makes the file: header, what waited, and the new lines appear in one step. */
@@ -539,8 +726,13 @@ class JsonlLog implements Log {
     const held = [...this.overrides.values()];
     const bytes = concat([this.headerLine, ...held, ...lines].flatMap((line) => [line, LF]));
     const made = this.disk.makeFolder(dirname(this.file));
-    this.fd = publishNew(this.disk, this.file, (fd) => writeAll(this.disk, fd, bytes));
+    this.fd = publishNew(this.disk, this.file, (fd) => {
+      writeAll(this.disk, fd, bytes);
+      this.syncBeforeNaming(fd);
+    });
     this.writable = true;
+    this.seen = this.disk.infoOf(this.fd);
+    this.takeLock();
     this.looseFolders = [dirname(this.file), ...made.map((folder) => dirname(folder))];
     this.created = held;
     this.overrides.clear();
@@ -553,6 +745,7 @@ class JsonlLog implements Log {
       this.added(line, at);
       at += line.length + 1;
     }
+    this.lineCount = this.nodes.count + 1;
     this.size = at;
   }
 
@@ -573,9 +766,10 @@ class JsonlLog implements Log {
       const all = Int32Array.from({ length: this.nodes.count }, (_, position) => position);
       for (const position of all) {
         starts.push(at);
-        at += (this.overrides.get(position)?.length ?? this.lengths.values[position]) + 1;
+        at += this.length(position) + 1;
       }
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
+      this.syncBeforeNaming(fd);
       disk.link(file, this.backupName());
       disk.rename(temporary, file);
     } catch (error) {
@@ -588,15 +782,24 @@ class JsonlLog implements Log {
     this.writable = true;
     for (const [position, start] of starts.entries()) {
       this.starts.set(position, start);
-      this.lengths.set(position, this.overrides.get(position)?.length ?? this.lengths.values[position]);
+      this.lengths.set(position, this.length(position));
     }
     this.overrides.clear();
     this.size = at;
     this.durableSize = at;
+    this.torn = -1;
     this.unterminated = false;
     this.rewrite = false;
     this.version = CURRENT_VERSION;
     this.looseFolders.push(dirname(file));
+    this.unlock();
+    this.seen = disk.infoOf(fd);
+    this.takeLock();
+  }
+
+  /** A name must never lead to bytes that a power loss can take away. */
+  private syncBeforeNaming(fd: number): void {
+    if (this.options.durability === "sync") this.disk.syncNow(fd);
   }
 
   private backupName(): string {
@@ -607,14 +810,25 @@ class JsonlLog implements Log {
     }
   }
 
-  /** After a failed write the file ends where it ended before, if that can be told: its size is ours to judge. */
-  private cutBack(size: number): void {
+  /**
+   * After a failed write of `attempted` the file is cut back to where it ended, if what stands behind that can only
+   * be ours (guarantee 7); else the next append closes it with a line feed.
+   */
+  private cutBack(size: number, attempted: Uint8Array): void {
     try {
-      this.disk.truncate(this.fd, size);
+      const now = this.disk.infoOf(this.fd).size;
+      const length = now - size;
+      if (length > 0 && length <= attempted.length) {
+        const written = Buffer.allocUnsafe(length);
+        readAll(this.disk, this.fd, written, size);
+        if (!sameBytes(written, attempted.subarray(0, length))) throw new Error("somebody else wrote there too");
+      }
+      if (length !== 0) this.disk.truncate(this.fd, size);
+      this.seen = this.disk.infoOf(this.fd);
     } catch {
-      // The next append begins with a line feed, which closes whatever stayed.
-      this.unterminated = true;
-      this.size = this.disk.infoOf(this.fd).size;
+      this.torn = size;
+      this.tornIsOurs = false;
+      this.seen = undefined;
     }
   }
 
@@ -625,6 +839,7 @@ class JsonlLog implements Log {
     try {
       await this.disk.sync(this.fd);
       for (const folder of this.looseFolders) await this.disk.syncFolder(folder);
+      this.checkStillThere();
     } catch (error) {
       this.rollBack();
       throw storageFailure(error, "making the changes durable");
@@ -632,24 +847,46 @@ class JsonlLog implements Log {
     this.markDurable(count, size);
   }
 
+  /** What is durable in a file that lost its name is lost with it. */
+  private checkStillThere(): void {
+    const { device, inode } = this.disk.info(this.file);
+    if (device !== this.seen?.device || inode !== this.seen?.inode)
+      throw new Failure("storage_failed", "Another program put another file in the session's place. Ask again.");
+  }
+
   private markDurable(count: number, size: number): void {
     this.durableCount = count;
     this.durableSize = size;
     this.looseFolders = [];
     this.created = null;
+    this.mixed = false;
   }
 
   rollBack(): void {
     if (this.durableCount >= this.nodes.count) return;
-    this.nodes.truncate(this.durableCount);
-    if (!this.created) {
-      this.size = this.durableSize;
-      this.cutBack(this.durableSize);
+    if (this.mixed) {
+      // Cutting our entries off would take those of the other program along; they stay, durable or not.
+      this.markDurable(this.nodes.count, this.size);
       return;
     }
+    this.nodes.truncate(this.durableCount);
+    if (!this.created) {
+      const gone = Buffer.allocUnsafe(Math.max(0, this.size - this.durableSize));
+      try {
+        readAll(this.disk, this.fd, gone, this.durableSize);
+      } catch {
+        // Then it cannot be compared, and is sealed instead of cut.
+      }
+      this.size = this.durableSize;
+      this.unterminated = false;
+      this.cutBack(this.durableSize, gone);
+      return;
+    }
+    this.unlock();
     this.disk.close(this.fd);
     this.fd = -1;
     this.writable = false;
+    this.seen = undefined;
     removeQuietly(this.disk, this.file);
     for (const [position, line] of this.created.entries()) this.overrides.set(position, line);
     this.created = null;
@@ -657,6 +894,7 @@ class JsonlLog implements Log {
   }
 
   close(): void {
+    this.unlock();
     if (this.fd >= 0) this.disk.close(this.fd);
     this.fd = -1;
     this.closed = true;
@@ -712,19 +950,21 @@ export function jsonlStore(options: JsonlOptions): Store {
       const file = beginning.file ?? options.fileFor(beginning.header);
       try {
         const made = disk.makeFolder(dirname(file));
-        const fd = publishNew(disk, file, (temporary) => {
-          writeAll(disk, temporary, concat([beginning.headerLine, LF]));
-          for (const piece of content) writeAll(disk, temporary, piece);
-        });
+        const temporary = temporaryName(file);
+        const fd = disk.create(temporary);
         try {
-          if (options.durability === "sync") {
-            await disk.sync(fd);
-            for (const folder of [dirname(file), ...made.map((folder) => dirname(folder))])
-              await disk.syncFolder(folder);
-          }
+          writeAll(disk, fd, concat([beginning.headerLine, LF]));
+          for (const piece of content) writeAll(disk, fd, piece);
+          if (options.durability === "sync") await disk.sync(fd);
+          takeName(disk, temporary, file);
+        } catch (error) {
+          removeQuietly(disk, temporary);
+          throw error;
         } finally {
           disk.close(fd);
         }
+        if (options.durability === "sync")
+          for (const folder of [dirname(file), ...made.map((above) => dirname(above))]) await disk.syncFolder(folder);
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code === "EEXIST")
           throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { bytesOf, parse } from "../json.ts";
 import type { LeafMemory } from "../session.ts";
-import { type Disk, readAll, removeQuietly, storageFailure, temporaryName, writeAll } from "./disk.ts";
+import { type Disk, readWhole, removeQuietly, storageFailure, temporaryName, writeAll } from "./disk.ts";
 import type { FileStamp, Log } from "./store.ts";
 
 interface Recorded {
@@ -24,7 +24,7 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
       if (!file) return undefined;
       let recorded: Recorded;
       try {
-        recorded = parse(readFile(disk, file)) as Recorded;
+        recorded = parse(readWhole(disk, file)) as Recorded;
       } catch {
         // No record, or one that a crash spoiled: the session file decides.
         return undefined;
@@ -70,15 +70,4 @@ function sameStamp(a: FileStamp | undefined, b: FileStamp | null): boolean {
     a.size === b.size &&
     a.modified === b.modified
   );
-}
-
-function readFile(disk: Disk, file: string): Uint8Array {
-  const fd = disk.openRead(file);
-  try {
-    const bytes = new Uint8Array(disk.infoOf(fd).size);
-    readAll(disk, fd, bytes, 0);
-    return bytes;
-  } finally {
-    disk.close(fd);
-  }
 }

@@ -6,7 +6,7 @@ import { Failure } from "../failure.ts";
 import { HeadReader } from "../head.ts";
 import { bytesOf, concat, members } from "../json.ts";
 import { Nodes } from "../nodes.ts";
-import type { Beginning, Log, Store } from "./store.ts";
+import type { Beginning, Change, Log, Store } from "./store.ts";
 
 const LF = bytesOf("\n");
 
@@ -19,6 +19,7 @@ class MemoryLog implements Log {
   readonly nodes = new Nodes();
   readonly damage: readonly Damage[] = [];
   readonly readOnly = null;
+  readonly lockedBy = null;
   readonly persisted = false;
   readonly stamp = null;
   private readonly lines: Uint8Array[] = [];
@@ -61,6 +62,20 @@ class MemoryLog implements Log {
   async commit(): Promise<void> {}
 
   rollBack(): void {}
+
+  refresh(): Change {
+    return { kind: "none" };
+  }
+
+  reopen(): Log {
+    return this;
+  }
+
+  takeLock(): boolean {
+    return false;
+  }
+
+  unlock(): void {}
 
   close(): void {
     this.closed = true;

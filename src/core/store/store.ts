@@ -13,6 +13,24 @@ export interface FileStamp {
   readonly modified: number;
 }
 
+/** What another program did to a file that a log has open. */
+export type Change =
+  | { readonly kind: "none" }
+  /** It appended; its entries stand from `first` on. */
+  | { readonly kind: "grown"; readonly first: number }
+  /** It wrote the file anew, cut it or put another in its place: what is known of it no longer holds. */
+  | { readonly kind: "replaced" }
+  | { readonly kind: "gone" };
+
+/** Who else is writing to a session. */
+export interface Holder {
+  /** What it calls itself. */
+  readonly client: string;
+  readonly pid: number;
+  /** ISO 8601. */
+  readonly since: string;
+}
+
 /**
  * The durable sequence of one session. Positions count entries in file order, from 0, and never change.
  *
@@ -33,6 +51,8 @@ export interface Log {
   readonly damage: readonly Damage[];
   /** Why appends are refused, or null. */
   readonly readOnly: Failure | null;
+  /** Another process that is writing to it now; appending would fail with session_locked. */
+  readonly lockedBy: Holder | null;
   /** Whether the session exists in its store; a new one does from its first append that is not held. */
   readonly persisted: boolean;
   /** Entries before this position survive what the store's durability promises to survive. */
@@ -53,10 +73,24 @@ export interface Log {
   /** The bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy. */
   copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
 
+  /** Looks for what others did to the stored bytes, and takes in what they appended. */
+  refresh(): Change;
+  /** The log of what stands in this one's place now; this one is to be closed. Throws what `open` throws. */
+  reopen(): Log;
+
+  /**
+   * Becomes the only writer, if the log is persisted; `append` does it by itself. Answers whether it was not before,
+   * so that others may have written meanwhile. Throws session_locked, naming the holder.
+   */
+  takeLock(): boolean;
+  /** Lets others write. */
+  unlock(): void;
+
   /**
    * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once,
    * durable after `commit`. With `hold`, a log that is not persisted yet keeps them in memory until the next
-   * append without it. On a failure (storage_full, storage_failed, read_only) the log is as before.
+   * append without it. Entries of others that came in between come first; find yours by their ids. On a failure
+   * (storage_full, storage_failed, read_only, session_locked) the log is as before.
    */
   append(lines: readonly Uint8Array[], options?: { hold?: boolean }): void;
 

@@ -10,6 +10,7 @@ import type { Stores } from "../workspace.ts";
 import { type Disk, exists } from "./disk.ts";
 import { type Durability, jsonlStore } from "./jsonl.ts";
 import { leafMemory } from "./leaves.ts";
+import type { Locks } from "./lock.ts";
 import { memoryStore } from "./memory.ts";
 import { absolute, fileFor, folderFor, isSessionName, type Places, sessionFolders } from "./paths.ts";
 import type { Store } from "./store.ts";
@@ -19,6 +20,7 @@ export interface StoreOptions {
   readonly env: Env;
   readonly places: Places;
   readonly durability: Durability;
+  readonly locks: Locks;
   /** Working directory of this process, which relative paths of a host refer to. */
   readonly cwd: string;
   /** Backend of new sessions. */
@@ -31,6 +33,8 @@ export function makeStores(options: StoreOptions): Stores {
   const jsonl = jsonlStore({
     disk,
     env,
+    locks: options.locks,
+    quarantine: join(places.state, "quarantine"),
     durability: options.durability,
     fileFor: (header) => fileFor(places, header),
     readOnly: options.readOnly,

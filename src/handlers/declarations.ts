@@ -1,0 +1,25 @@
+/** Everything that is declared about the wire and the files, for what is derived from it. */
+
+import { draft, entryTypes, header } from "../core/entry.ts";
+import { FAILURES } from "../core/failure.ts";
+import { message, messageRoles } from "../core/message.ts";
+import { commonParams, entry, message as contextMessage } from "./command.ts";
+import { eventBase, events } from "./events.ts";
+import { table } from "./table.ts";
+
+export const declarations = {
+  commands: table,
+  commonParams,
+  events,
+  eventBase,
+  failures: FAILURES,
+  header,
+  entry,
+  draft,
+  entryTypes,
+  message,
+  contextMessage,
+  messageRoles,
+} as const;
+
+export type Declarations = typeof declarations;

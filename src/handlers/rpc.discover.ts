@@ -1,0 +1,26 @@
+import * as z from "zod";
+import { command } from "./command.ts";
+
+export default command({
+  name: "rpc.discover",
+  summary: "Describes every command, event and failure as an OpenRPC document.",
+  effect: "server",
+  params: {},
+  result: z
+    .looseObject({
+      openrpc: z.string(),
+      info: z.looseObject({ title: z.string(), version: z.string() }),
+      methods: z.array(z.looseObject({ name: z.string() })),
+    })
+    .describe("an OpenRPC 1.3 document; events stand under x-events"),
+  failures: [],
+  example: {
+    params: {},
+    result: {
+      openrpc: "1.3.2",
+      info: { title: "pi-session-server", version: "0.1.0" },
+      methods: [{ name: "get_state" }],
+    },
+  },
+  run: (context) => context.server.discover() as Promise<never>,
+});

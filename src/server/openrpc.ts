@@ -1,0 +1,216 @@
+/** The OpenRPC document of `rpc.discover`, derived from the declarations (OpenRPC specification 1.3). */
+
+// Types only: this file is evaluated when it is first asked for, and must not pull the rest of the program with it.
+import type * as z from "zod";
+import type { Command } from "../handlers/command.ts";
+import type { Declarations } from "../handlers/declarations.ts";
+
+/** A JSON Schema, draft 7, as far as the documents look at it. */
+export interface Schema {
+  $ref?: string;
+  type?: string | string[];
+  const?: unknown;
+  enum?: unknown[];
+  anyOf?: Schema[];
+  items?: Schema;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  additionalProperties?: Schema | boolean;
+  minimum?: number;
+  maximum?: number;
+  description?: string;
+  [keyword: string]: unknown;
+}
+
+interface ContentDescriptor {
+  readonly name: string;
+  readonly description?: string;
+  readonly required?: boolean;
+  readonly schema: Schema;
+}
+
+interface Reference {
+  readonly $ref: string;
+}
+
+interface Example {
+  readonly name: string;
+  readonly value: unknown;
+}
+
+export interface Method {
+  readonly name: string;
+  readonly summary: string;
+  readonly tags: readonly { readonly name: string }[];
+  readonly paramStructure: "by-name";
+  readonly params: readonly (ContentDescriptor | Reference)[];
+  readonly result: ContentDescriptor;
+  readonly errors: readonly { readonly code: number; readonly message: string; readonly data: unknown }[];
+  readonly examples: readonly {
+    readonly name: string;
+    readonly params: readonly Example[];
+    readonly result: Example;
+  }[];
+}
+
+export interface OpenRpcDocument {
+  readonly openrpc: string;
+  readonly info: { readonly title: string; readonly version: string; readonly [member: string]: unknown };
+  readonly methods: readonly Method[];
+  readonly components: {
+    readonly schemas: Readonly<Record<string, Schema>>;
+    readonly contentDescriptors: Readonly<Record<string, ContentDescriptor>>;
+  };
+  readonly "x-events": readonly {
+    readonly name: string;
+    readonly summary: string;
+    readonly params: readonly ContentDescriptor[];
+  }[];
+}
+
+/** Every command under its name and under its alias. */
+export function openRpcDocument(declared: Declarations, version: string): OpenRpcDocument {
+  const schemaOf = referringSchemas(declared);
+  return {
+    openrpc: "1.3.2",
+    info: {
+      title: "pi-session-server",
+      version,
+      description:
+        "The history of coding agents over JSON-RPC 2.0. Params are given by name; members that are not listed are " +
+        "refused. error.data of every failure has a name and whether the same request may succeed later.",
+      license: { name: "MIT" },
+    },
+    methods: declared.commands.flatMap((command) =>
+      namesOf(command).map((name) => methodOf(name, command, declared, schemaOf)),
+    ),
+    components: {
+      schemas: componentSchemas(declared, schemaOf),
+      contentDescriptors: Object.fromEntries(
+        Object.entries(declared.commonParams).map(([name, param]) => [name, descriptor(name, schemaOf(param), false)]),
+      ),
+    },
+    "x-events": Object.entries(declared.events).map(([name, { summary, payload }]) => ({
+      name,
+      summary,
+      params: Object.entries({ ...declared.eventBase, ...payload }).map(([member, schema]) =>
+        descriptor(member, schemaOf(schema), !isOptional(schema)),
+      ),
+    })),
+  };
+}
+
+export function namesOf({ name, alias }: Command): string[] {
+  return alias === undefined ? [name] : [name, alias];
+}
+
+function methodOf(name: string, command: Command, declared: Declarations, schemaOf: SchemaOf): Method {
+  const { summary, effect, example } = command;
+  const common: Readonly<Record<string, unknown>> = declared.commonParams;
+  const params = Object.entries(command.params.shape as Record<string, z.ZodType>).map(([member, schema]) =>
+    common[member] === schema
+      ? { $ref: `#/components/contentDescriptors/${member}` }
+      : descriptor(member, schemaOf(schema), !isOptional(schema)),
+  );
+  return {
+    name,
+    summary,
+    tags: [{ name: effect }],
+    paramStructure: "by-name",
+    params,
+    result: descriptor("result", schemaOf(command.result), true),
+    errors: errorsOf(command, declared),
+    examples: [
+      {
+        name: `${name} example`,
+        params: Object.entries(example.params as object).map(([member, value]) => ({ name: member, value })),
+        result: { name: "result", value: example.result },
+      },
+    ],
+  };
+}
+
+/** One error for each code, for OpenRPC wants codes to be unique; `data` lists the names behind it. */
+function errorsOf({ failures }: Command, declared: Declarations): Method["errors"] {
+  const byCode = new Map<number, { name: string; retryable: boolean; meaning: string }[]>();
+  for (const name of failures) {
+    const { code, retryable, meaning } = declared.failures[name];
+    byCode.set(code, [...(byCode.get(code) ?? []), { name, retryable, meaning }]);
+  }
+  return [...byCode].map(([code, kinds]) => ({ code, message: kinds.map(({ name }) => name).join(", "), data: kinds }));
+}
+
+function descriptor(name: string, { description, ...schema }: Schema, required: boolean): ContentDescriptor {
+  return { name, ...(description === undefined ? {} : { description }), ...(required ? { required } : {}), schema };
+}
+
+function isOptional(schema: z.ZodType): boolean {
+  return schema._zod.optin === "optional";
+}
+
+// --- JSON Schemas ------------------------------------------------------------------------------------------------
+
+export type SchemaOf = (schema: z.ZodType) => Schema;
+
+const COMPONENTS = "#/components/schemas/";
+
+export function componentName({ $ref }: Schema): string | undefined {
+  return $ref?.startsWith(COMPONENTS) ? $ref.slice(COMPONENTS.length) : undefined;
+}
+
+/** The JSON Schema of what is accepted; nothing is a reference. */
+export function plainSchema(schema: z.ZodType): Schema {
+  return toJsonSchema(schema, () => undefined);
+}
+
+/** The same with references to the components for entries and messages. */
+export function referringSchemas({ entry, draft, message, contextMessage }: Declarations): SchemaOf {
+  const components = new Map<unknown, string>(
+    Object.entries({ entry, draft, message, contextMessage }).map(([name, schema]) => [schema, name]),
+  );
+  return (schema) => toJsonSchema(schema, (inner) => components.get(inner));
+}
+
+function toJsonSchema(schema: z.ZodType, componentOf: (schema: unknown) => string | undefined): Schema {
+  const { $schema: _, ...json } = schema.toJSONSchema({
+    io: "input",
+    target: "draft-7",
+    unrepresentable: "any",
+    override({ zodSchema, jsonSchema }) {
+      const component = componentOf(zodSchema);
+      if (component === undefined) return;
+      for (const keyword of Object.keys(jsonSchema)) delete (jsonSchema as Schema)[keyword];
+      jsonSchema.$ref = COMPONENTS + component;
+    },
+  });
+  return json as Schema;
+}
+
+/** `draft` and `message` look at a type or role first; each of these has a schema of its own. */
+function componentSchemas(declared: Declarations, schemaOf: SchemaOf): Record<string, Schema> {
+  const { header, entry, entryTypes, messageRoles, draft, message, contextMessage } = declared;
+  const types = Object.entries(entryTypes);
+  const roles = Object.entries(messageRoles);
+  return {
+    header: schemaOf(header),
+    entry: plainSchema(entry),
+    draft: {
+      ...plainSchema(draft),
+      not: where("type", "session"),
+      allOf: types.map(([type]) => branch("type", type, `entry.${type}`)),
+    },
+    contextMessage: plainSchema(contextMessage),
+    message: { ...plainSchema(message), allOf: roles.map(([role]) => branch("role", role, `role.${role}`)) },
+    ...Object.fromEntries(types.map(([type, schema]) => [`entry.${type}`, schemaOf(schema)])),
+    ...Object.fromEntries(roles.map(([role, schema]) => [`role.${role}`, schemaOf(schema)])),
+  };
+}
+
+function where(member: string, value: string): Schema {
+  return { type: "object", properties: { [member]: { const: value } }, required: [member] };
+}
+
+/** An object whose member has the value keeps to the component. */
+function branch(member: string, value: string, component: string): Schema {
+  return { anyOf: [{ not: where(member, value) }, { $ref: COMPONENTS + component }] };
+}

@@ -1,0 +1,280 @@
+/** The generated part of protocol.md: commands, events, failures and the session format, from their declarations. */
+
+import type * as z from "zod";
+import type { Command, Effect } from "../handlers/command.ts";
+import type { Declarations } from "../handlers/declarations.ts";
+import { componentName, referringSchemas, type Schema, type SchemaOf } from "./openrpc.ts";
+
+/** The whole of protocol.md: the preface, which is written by hand, and everything that is declared. */
+export function protocolText(declared: Declarations, preface: string): string {
+  const parts = [
+    preface.trim(),
+    "<!-- Everything below is generated from the declarations in src/ by `npm run docs`. -->",
+    commandsText(declared),
+    eventsText(declared),
+    failuresText(declared),
+    formatText(declared),
+  ];
+  return `${parts.join("\n\n")}\n`;
+}
+
+// --- commands ----------------------------------------------------------------------------------------------------
+
+const EFFECTS: Readonly<Record<Effect, string>> = {
+  read: "reads the session",
+  write: "changes the session",
+  replace: "makes another session the current one",
+  control: "is about the connection, in the order of the session's commands",
+  server: "touches no session and waits for none",
+};
+
+function commandsText(declared: Declarations): string {
+  const { commands, commonParams } = declared;
+  const lines = [
+    "## Commands",
+    "",
+    table(
+      ["command", "effect", ""],
+      commands.map((command) => [linkTo(command), command.effect, command.summary]),
+    ),
+    "",
+    "The effect says when a command runs:",
+    "",
+    ...Object.entries(EFFECTS).map(([effect, meaning]) => `- \`${effect}\` ${meaning}.`),
+    "",
+    "Params that are the same everywhere. Every command takes `_meta`; commands on a session take `sessionId`;",
+    "those that change or replace one take the other two.",
+    "",
+    membersTable(
+      Object.entries(commonParams).map(([name, schema]) => ({ name, optional: true, schema: plainSchema(schema) })),
+    ),
+  ];
+  return [lines.join("\n"), ...commands.map((command) => commandText(command, declared))].join("\n\n");
+}
+
+function linkTo(command: Command): string {
+  return `[\`${command.name}\`](#${anchorOf(command)})`;
+}
+
+/** GitHub's anchor for a command's heading. */
+function anchorOf(command: Command): string {
+  return command.name.toLowerCase().replace(/[^a-z0-9_-]/g, "");
+}
+
+function commandText(command: Command, { commonParams, failures }: Declarations): string {
+  const { name, alias, summary, effect, example } = command;
+  const common = Object.keys(command.params.shape).filter((member) => isCommon(command, member, commonParams));
+  const own = membersOf(plainSchema(command.params)).filter(({ name: member }) => !common.includes(rootOf(member)));
+  const request = {
+    jsonrpc: "2.0",
+    id: 1,
+    method: name,
+    ...(isEmpty(example.params) ? {} : { params: example.params }),
+  };
+  const also = common.map((member) => `\`${member}\``).join(", ");
+  return [
+    `### ${name}`,
+    "",
+    `${summary} Effect: \`${effect}\`.${alias === undefined ? "" : ` Also answers to \`${alias}\`.`}`,
+    "",
+    ...(own.length === 0
+      ? [`Params: none of its own; ${also}.`]
+      : ["Params:", "", membersTable(own), "", `And ${also}.`]),
+    "",
+    ...resultText(plainSchema(command.result)),
+    "",
+    `Failures: ${command.failures.length === 0 ? "none" : listOfFailures(command.failures, failures)}.`,
+    "",
+    "```json",
+    JSON.stringify(request),
+    JSON.stringify({ jsonrpc: "2.0", id: 1, result: example.result }),
+    "```",
+  ].join("\n");
+}
+
+function isCommon(command: Command, member: string, common: Readonly<Record<string, z.ZodType>>): boolean {
+  return command.params.shape[member] === common[member];
+}
+
+function rootOf(member: string): string {
+  return member.split(/[.[]/, 1)[0];
+}
+
+function isEmpty(params: unknown): boolean {
+  return Object.keys(params as object).length === 0;
+}
+
+function listOfFailures(names: Command["failures"], declared: Declarations["failures"]): string {
+  return names
+    .toSorted((a, b) => declared[b].code - declared[a].code)
+    .map((name) => `\`${name}\``)
+    .join(", ");
+}
+
+function resultText(schema: Schema): string[] {
+  if (schema.properties === undefined) return [`Result: ${typeText(schema)}.`];
+  const told = schema.description === undefined ? "" : ` ${schema.description}`;
+  return [`Result:${told}`, "", membersTable(membersOf(schema))];
+}
+
+// --- events and failures -----------------------------------------------------------------------------------------
+
+function eventsText({ events, eventBase }: Declarations): string {
+  const sections = Object.entries(events).map(([name, { summary, payload }]) =>
+    [`### ${name}`, "", summary, "", membersTable(shapeMembers(payload))].join("\n"),
+  );
+  const intro = [
+    "## Events",
+    "",
+    "Notifications from the server. Every event carries these members beside its own:",
+    "",
+    membersTable(shapeMembers(eventBase)),
+  ].join("\n");
+  return [intro, ...sections].join("\n\n");
+}
+
+function failuresText({ failures }: Declarations): string {
+  return [
+    "## Failures",
+    "",
+    "`error.data.name` in JSON-RPC, `code` in Pi's dialect. Retryable: the same request may succeed later without",
+    "the host changing it; `error.data.retryable` says so for the case at hand.",
+    "",
+    table(
+      ["name", "code", "retryable", "meaning"],
+      Object.entries(failures).map(([name, { code, retryable, meaning }]) => [
+        `\`${name}\``,
+        String(code),
+        retryable ? "yes" : "no",
+        meaning,
+      ]),
+    ),
+  ].join("\n");
+}
+
+// --- the session format ------------------------------------------------------------------------------------------
+
+function formatText({ header, entryTypes, messageRoles }: Declarations): string {
+  const types = Object.entries(entryTypes);
+  const [[, first]] = types;
+  const base = Object.keys(first.shape).filter((member) => types.every(([, schema]) => member in schema.shape));
+  const sections = types.map(([type, schema]) => {
+    const { description, ...json } = plainSchema(schema);
+    const own = membersOf(json).filter(({ name }) => !base.includes(rootOf(name)));
+    return [`### Entry: ${type}`, "", description ?? "", "", membersTable(own)].join("\n");
+  });
+  const intro = [
+    "## Session format",
+    "",
+    "A session file is UTF-8 text, one JSON object a line. The first line is the header:",
+    "",
+    membersTable(membersOf(plainSchema(header))),
+    "",
+    "Every other line is an entry. Entries refer to the one before them by `parentId` and so form a tree; nothing in",
+    "the file is ever changed, only added to. All entries have these members:",
+    "",
+    membersTable(membersOf(plainSchema(first)).filter(({ name }) => base.includes(rootOf(name)))),
+    "",
+    "An entry that was appended together with others, or with an idempotency key, also has `_batch` with `session`,",
+    "`key` if there was one, `index` and `count`; it counts only in the file of that session. Types and members that",
+    "are not listed here are kept as they are.",
+  ].join("\n");
+  const roles = [
+    "### Messages",
+    "",
+    "What is checked of a message that is appended, by its role; other roles pass unchecked.",
+    "",
+    ...Object.entries(messageRoles).flatMap(([role, schema]) => [
+      `\`${role}\`:`,
+      "",
+      membersTable(membersOf(plainSchema(schema))),
+      "",
+    ]),
+  ].join("\n");
+  return [intro, ...sections, roles.trim()].join("\n\n");
+}
+
+// --- tables ------------------------------------------------------------------------------------------------------
+
+interface TableMember {
+  readonly name: string;
+  readonly optional: boolean;
+  readonly schema: Schema;
+}
+
+function shapeMembers(shape: Readonly<Record<string, z.ZodType>>): TableMember[] {
+  return Object.entries(shape).map(([name, schema]) => ({
+    name,
+    optional: schema._zod.optin === "optional",
+    schema: plainSchema(schema),
+  }));
+}
+
+/** The members of an object, those of objects inside it behind them as `outer.inner` and `list[].inner`. */
+function membersOf({ properties = {}, required = [] }: Schema, before = ""): TableMember[] {
+  return Object.entries(properties).flatMap(([name, schema]) => {
+    const member = { name: `${before}${name}`, optional: !required.includes(name), schema };
+    const isList = schema.type === "array";
+    const inner = isList ? (schema.items as Schema) : schema;
+    if (inner.properties === undefined || !isWorthRows(inner)) return [member];
+    return [member, ...membersOf(inner, `${member.name}${isList ? "[]" : ""}.`)];
+  });
+}
+
+/** Small objects without explanations stand in one cell. */
+function isWorthRows({ properties = {} }: Schema): boolean {
+  const inner = Object.values(properties);
+  return inner.length > 4 || inner.some((schema) => schema.description !== undefined || schema.properties);
+}
+
+function membersTable(members: readonly TableMember[]): string {
+  return table(
+    ["member", "type", ""],
+    members.map(({ name, optional, schema }) => [
+      `\`${name}\`${optional ? "?" : ""}`,
+      typeText(schema),
+      schema.description ?? "",
+    ]),
+  );
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
+}
+
+/** A type in words and quotes: `string or null`, `"at" or "before"`, `list of integer`. */
+function typeText(schema: Schema): string {
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.enum) return alternatives(schema.enum.map((value) => JSON.stringify(value)));
+  if (schema.anyOf) return alternatives(schema.anyOf.map(typeText));
+  if (Array.isArray(schema.type)) return alternatives(schema.type.map((type) => typeText({ ...schema, type })));
+  if (schema.type === "array") return `list of ${typeText(schema.items ?? {})}`;
+  if (schema.type === "object") return objectText(schema);
+  return `${schema.type ?? "anything"}${limitsText(schema)}`;
+}
+
+function objectText(schema: Schema): string {
+  const { properties, required = [], additionalProperties } = schema;
+  const named = typeof additionalProperties === "object" && Object.keys(additionalProperties).length > 0;
+  if (properties === undefined || Object.keys(properties).length === 0)
+    return named ? `object of ${typeText(additionalProperties)} by name` : "object";
+  if (isWorthRows(schema)) return "object";
+  const members = Object.entries(properties).map(
+    ([name, inner]) => `${name}${required.includes(name) ? "" : "?"}: ${typeText(inner)}`,
+  );
+  return `{ ${members.join(", ")} }`;
+}
+
+function alternatives(texts: readonly string[]): string {
+  return [...new Set(texts)].join(" or ");
+}
+
+function limitsText({ minimum, maximum }: Schema): string {
+  const limits = [
+    ...(minimum !== undefined && minimum !== Number.MIN_SAFE_INTEGER ? [`from ${minimum}`] : []),
+    ...(maximum !== undefined && maximum !== Number.MAX_SAFE_INTEGER ? [`to ${maximum}`] : []),
+  ];
+  return limits.length === 0 ? "" : ` ${limits.join(" ")}`;
+}
