@@ -36,7 +36,7 @@ const base = {
   timestamp: z.string().optional().describe("ISO 8601 in UTC"),
 };
 
-const details = z.unknown().optional().describe("anything; kept as it is");
+const details = z.unknown().optional().describe("kept as it is");
 
 const fromHook = z.boolean().optional().describe("whether an extension wrote the summary");
 

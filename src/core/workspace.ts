@@ -20,8 +20,13 @@ export interface Stores {
   isSame(a: string, b: string): boolean;
   /** The file of a session id or of an unambiguous beginning of one. */
   find(id: string): string;
-  /** Makes the folder of a working directory's sessions. */
-  prepareFolder(cwd: string): void;
+  /** Makes the folder of a session's file, if that can be done; its first append says why not. */
+  prepareFolder(file: string): void;
+  /**
+   * Writes a file for a person, whole or not at all, and answers its path. When the name is taken: refuses
+   * (already_exists), takes a name beside it, or replaces what is there.
+   */
+  writeOutput(file: string, pieces: Iterable<string>, taken: "refuse" | "rename" | "replace"): string;
   /** The working directory's session that was active last. */
   latest(cwd: string): string | undefined;
 }
@@ -89,6 +94,11 @@ export class Workspace {
         : this.stores.find(where.sessionId as string);
     if (current?.file && this.stores.isSame(file, current.file)) return current;
     return this.sessionOn(this.stores.open(file));
+  }
+
+  /** Clients of Pi look into the folder of a session as soon as they know its path. */
+  prepareFolder(session: Session): void {
+    if (session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
   }
 
   private sessionOn(log: Log): Session {

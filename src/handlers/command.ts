@@ -53,6 +53,8 @@ export interface ServerFacts {
 export interface Settings {
   steeringMode: string;
   followUpMode: string;
+  autoCompactionEnabled: boolean;
+  autoRetryEnabled: boolean;
 }
 
 export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
@@ -71,6 +73,8 @@ export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   readonly failures: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: Context, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
+  /** The result as Pi's dialect has it, where that differs. */
+  pi?(context: Context, result: z.input<R>): unknown;
   /** The result of an earlier run with the same idempotency key, from the entries that it wrote. */
   repeat?(context: Context, entryIds: string[]): z.input<R>;
 }
@@ -92,6 +96,7 @@ export interface Command {
   readonly failures: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: Context, params: never): unknown;
+  pi?(context: Context, result: never): unknown;
   repeat?(context: Context, entryIds: string[]): unknown;
 }
 
@@ -140,6 +145,7 @@ export function command<const S extends z.ZodRawShape, R extends z.ZodType>(decl
     looseParams: z.object(shape),
     failures: [...new Set<FailureName>([...declaration.failures, ...common])],
     run: declaration.run as Command["run"],
+    pi: declaration.pi as Command["pi"],
   };
 }
 

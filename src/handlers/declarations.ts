@@ -3,7 +3,7 @@
 import { draft, entryTypes, header } from "../core/entry.ts";
 import { FAILURES } from "../core/failure.ts";
 import { message, messageRoles } from "../core/message.ts";
-import { commonParams, entry, message as contextMessage } from "./command.ts";
+import { commonParams, message as contextMessage, entry } from "./command.ts";
 import { eventBase, events } from "./events.ts";
 import { table } from "./table.ts";
 

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { statsOf, type Usage } from "../core/stats.ts";
 import { command } from "./command.ts";
+import { withoutNulls } from "./pi_shapes.ts";
 
 const tokens = z.object({
   input: z.number(),
@@ -65,6 +66,7 @@ export default command({
       bytesByType: counts.bytesByType,
     };
   },
+  pi: (_context, stats) => withoutNulls(stats),
 });
 
 function priced({ cost, ...counted }: Usage): z.input<typeof usage> {

@@ -1,6 +1,8 @@
 import * as z from "zod";
+import { contextWindowOf } from "../core/models.ts";
 import type { Session } from "../core/session.ts";
 import { type Context, command } from "./command.ts";
+import { piModel, withoutNulls } from "./pi_shapes.ts";
 
 export const stateResult = z.object({
   sessionId: z.string(),
@@ -38,7 +40,7 @@ export function stateOf(session: Session, context: Pick<Context, "settings">): z
     cwd: session.cwd,
     parentSession: session.parentSession,
     leafId: session.leafId,
-    model: session.model(),
+    model: modelState(session),
     thinkingLevel: session.thinkingLevel(),
     messageCount: session.messageCount(),
     entryCount: tree.entryCount,
@@ -53,9 +55,15 @@ export function stateOf(session: Session, context: Pick<Context, "settings">): z
     isCompacting: false,
     steeringMode: context.settings.steeringMode,
     followUpMode: context.settings.followUpMode,
-    autoCompactionEnabled: false,
+    autoCompactionEnabled: context.settings.autoCompactionEnabled,
     pendingMessageCount: 0,
   };
+}
+
+function modelState(session: Session): z.input<typeof stateResult>["model"] {
+  const model = session.model();
+  const contextWindow = model ? contextWindowOf(model.id) : undefined;
+  return model && contextWindow !== undefined ? { ...model, contextWindow } : model;
 }
 
 /** A state for the documents: what a session with four entries answers. */
@@ -94,4 +102,8 @@ export default command({
   failures: [],
   example: { params: {}, result: stateExample },
   run: (context) => stateOf(context.session, context),
+  pi(context, state) {
+    context.workspace.prepareFolder(context.session);
+    return { ...withoutNulls(state), ...(state.model ? { model: piModel(state.model) } : {}) };
+  },
 });

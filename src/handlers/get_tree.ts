@@ -4,6 +4,7 @@ import { contentText, preview } from "../core/message.ts";
 import { ROOT } from "../core/nodes.ts";
 import { Raw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
+import type { Label, Tree } from "../core/tree.ts";
 import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
 import { indexOf, take } from "./page.ts";
 
@@ -54,7 +55,12 @@ export default command({
   run(context, params) {
     const { session } = context;
     const format = params.format ?? (context.dialect === "pi" ? "nested" : "flat");
-    if (format === "nested") return { tree: new Raw(() => nestedText(session)), leafId: session.leafId };
+    if (format === "nested") {
+      // The text is made when the reply leaves, and tells of now.
+      const { count } = session.log.nodes;
+      const labels = new Map(session.tree.labels);
+      return { tree: new Raw(() => nestedText(session, count, labels)), leafId: session.leafId };
+    }
     const found: number[] = [];
     for (const position of session.visible(indexOf(params.cursor))) {
       found.push(position);
@@ -103,8 +109,8 @@ function previewOf(body: Record<string, unknown>): string {
   return typeof text === "string" ? preview(text) : "";
 }
 
-/** Nodes inside nodes, written without recursion so that any depth is served. */
-function* nestedText(session: Session): Generator<Uint8Array> {
+/** Nodes inside nodes, the first `count` of the file, written without recursion so that any depth is served. */
+function* nestedText(session: Session, count: number, labels: Tree["labels"]): Generator<Uint8Array> {
   const { tree } = session;
   const open: { siblings: Generator<number>; position: number; first: boolean }[] = [
     { siblings: tree.children(ROOT), position: ROOT, first: true },
@@ -112,9 +118,9 @@ function* nestedText(session: Session): Generator<Uint8Array> {
   yield bytesOf("[");
   for (let top = open.at(-1); top; top = open.at(-1)) {
     const next = top.siblings.next();
-    if (next.done) {
+    if (next.done || next.value >= count) {
       open.pop();
-      yield bytesOf(top.position === ROOT ? "]" : `]${labelText(session, top.position)}}`);
+      yield bytesOf(top.position === ROOT ? "]" : `]${labelText(session, labels.get(top.position))}}`);
       continue;
     }
     yield bytesOf(top.first ? '{"entry":' : ',{"entry":');
@@ -125,8 +131,7 @@ function* nestedText(session: Session): Generator<Uint8Array> {
   }
 }
 
-function labelText(session: Session, position: number): string {
-  const label = session.tree.labels.get(position);
+function labelText(session: Session, label: Label | undefined): string {
   if (!label) return "";
   const { timestamp } = session.entry(label.setBy);
   return `,"label":${JSON.stringify(label.label)}${timestamp === undefined ? "" : `,"labelTimestamp":${JSON.stringify(timestamp)}`}`;

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { command } from "./command.ts";
+import { withoutNulls } from "./pi_shapes.ts";
 
 export default command({
   name: "new_session",
@@ -27,5 +28,9 @@ export default command({
     const next = context.workspace.create({ parentSession, cwd, id, name });
     await context.replace(next, { reason: "new" });
     return { cancelled: false, sessionId: next.id, sessionFile: next.file };
+  },
+  pi(context, result) {
+    context.workspace.prepareFolder(context.session);
+    return withoutNulls(result);
   },
 });

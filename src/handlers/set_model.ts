@@ -2,6 +2,7 @@ import * as z from "zod";
 import { draftOf } from "../core/entry.ts";
 import { appendEntries } from "./appending.ts";
 import { command } from "./command.ts";
+import { piModel } from "./pi_shapes.ts";
 
 export default command({
   name: "set_model",
@@ -18,6 +19,7 @@ export default command({
     appendEntries(context, [draftOf("model_change", { provider, modelId })]);
     return { provider, id: modelId };
   },
+  pi: (_context, model) => piModel(model),
   repeat(context, [entryId]) {
     const { provider, modelId } = context.session.entry(context.session.position(entryId));
     return { provider: provider as string, id: modelId as string };

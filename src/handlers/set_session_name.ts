@@ -23,5 +23,7 @@ export default command({
     context.tell("session_info_changed", { name: context.session.name });
     return { entryId };
   },
+  // Pi answers nothing here, and closed-schema clients hold it to that.
+  pi: () => null,
   repeat: (_context, [entryId]) => ({ entryId }),
 });

@@ -1,13 +1,26 @@
 /** Every command the host can send, one line each. A new command is a new file and a line here. */
 
+import abort from "./abort.ts";
+import abort_bash from "./abort_bash.ts";
+import abort_retry from "./abort_retry.ts";
 import append from "./append.ts";
+import bash from "./bash.ts";
 import branch from "./branch.ts";
+import clear_queue from "./clear_queue.ts";
 import clone from "./clone.ts";
 import type { Command } from "./command.ts";
+import compact from "./compact.ts";
 import compact_append from "./compact_append.ts";
+import cycle_model from "./cycle_model.ts";
+import cycle_thinking_level from "./cycle_thinking_level.ts";
 import edit_context from "./edit_context.ts";
 import exit from "./exit.ts";
+import export_html from "./export_html.ts";
+import follow_up from "./follow_up.ts";
 import fork from "./fork.ts";
+import get_available_models from "./get_available_models.ts";
+import get_available_thinking_levels from "./get_available_thinking_levels.ts";
+import get_commands from "./get_commands.ts";
 import get_context from "./get_context.ts";
 import get_entries from "./get_entries.ts";
 import get_entry from "./get_entry.ts";
@@ -20,12 +33,18 @@ import get_state from "./get_state.ts";
 import get_tree from "./get_tree.ts";
 import initialize from "./initialize.ts";
 import new_session from "./new_session.ts";
+import prompt from "./prompt.ts";
 import rpc_discover from "./rpc.discover.ts";
+import set_auto_compaction from "./set_auto_compaction.ts";
+import set_auto_retry from "./set_auto_retry.ts";
+import set_follow_up_mode from "./set_follow_up_mode.ts";
 import set_label from "./set_label.ts";
 import set_model from "./set_model.ts";
 import set_session_name from "./set_session_name.ts";
+import set_steering_mode from "./set_steering_mode.ts";
 import set_thinking_level from "./set_thinking_level.ts";
 import shutdown from "./shutdown.ts";
+import steer from "./steer.ts";
 import switch_session from "./switch_session.ts";
 
 export const table: readonly Command[] = [
@@ -55,6 +74,25 @@ export const table: readonly Command[] = [
   set_model,
   set_thinking_level,
   edit_context,
+  export_html,
+  get_commands,
+  get_available_models,
+  get_available_thinking_levels,
+  cycle_model,
+  cycle_thinking_level,
+  set_steering_mode,
+  set_follow_up_mode,
+  set_auto_compaction,
+  set_auto_retry,
+  abort,
+  abort_bash,
+  abort_retry,
+  clear_queue,
+  prompt,
+  steer,
+  follow_up,
+  bash,
+  compact,
 ];
 
 const byName = new Map<string, Command>();

@@ -84,7 +84,12 @@ export class Dispatcher {
   private readonly main = new Lane();
   /** Commands that touch no session. */
   private readonly aside = new Lane();
-  private readonly settings: Settings = { steeringMode: "one-at-a-time", followUpMode: "one-at-a-time" };
+  private readonly settings: Settings = {
+    steeringMode: "one-at-a-time",
+    followUpMode: "one-at-a-time",
+    autoCompactionEnabled: false,
+    autoRetryEnabled: false,
+  };
   private readonly results = new Map<string, unknown>();
   private readonly ids = new Set<string>();
   private whenIdle: (() => void)[] = [];
@@ -316,7 +321,15 @@ export class Dispatcher {
     for (const slot of lane.slots) slot.outcome = rendered(slot.outcome);
   }
 
-  private finish(lane: Lane, call: Call, batch: Batch | undefined, outcome: Outcome, events: ToldEvent[]): void {
+  /** The outcome in the shape of the host's dialect. */
+  private shaped(call: Call, outcome: Outcome): Outcome {
+    const { pi } = call.command;
+    if (!pi || "error" in outcome || this.options.dialect() !== "pi") return outcome;
+    return { result: pi(this.contextFor(call, []), outcome.result as never) };
+  }
+
+  private finish(lane: Lane, call: Call, batch: Batch | undefined, ran: Outcome, events: ToldEvent[]): void {
+    const outcome = this.shaped(call, ran);
     const failed = "error" in outcome;
     if (!failed && call.command.effect === "write") {
       lane.applied++;
@@ -404,7 +417,8 @@ export class Dispatcher {
         this.forget(slot.call);
       } else if (slot.call.command.effect === "read" && !("error" in slot.outcome)) {
         try {
-          slot.outcome = { result: slot.call.command.run(this.contextFor(slot.call, []), slot.call.params as never) };
+          const result = slot.call.command.run(this.contextFor(slot.call, []), slot.call.params as never);
+          slot.outcome = this.shaped(slot.call, { result });
         } catch (again) {
           slot.outcome = { error: again };
         }

@@ -49,7 +49,8 @@ export interface Method {
   readonly examples: readonly {
     readonly name: string;
     readonly params: readonly Example[];
-    readonly result: Example;
+    /** Missing where the command always fails. */
+    readonly result?: Example;
   }[];
 }
 
@@ -124,7 +125,7 @@ function methodOf(name: string, command: Command, declared: Declarations, schema
       {
         name: `${name} example`,
         params: Object.entries(example.params as object).map(([member, value]) => ({ name: member, value })),
-        result: { name: "result", value: example.result },
+        ...(example.result === undefined ? {} : { result: { name: "result", value: example.result } }),
       },
     ],
   };

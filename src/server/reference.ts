@@ -7,13 +7,14 @@ import { componentName, referringSchemas, type Schema, type SchemaOf } from "./o
 
 /** The whole of protocol.md: the preface, which is written by hand, and everything that is declared. */
 export function protocolText(declared: Declarations, preface: string): string {
+  const schemaOf = referringSchemas(declared);
   const parts = [
     preface.trim(),
     "<!-- Everything below is generated from the declarations in src/ by `npm run docs`. -->",
-    commandsText(declared),
-    eventsText(declared),
+    commandsText(declared, schemaOf),
+    eventsText(declared, schemaOf),
     failuresText(declared),
-    formatText(declared),
+    formatText(declared, schemaOf),
   ];
   return `${parts.join("\n\n")}\n`;
 }
@@ -28,7 +29,7 @@ const EFFECTS: Readonly<Record<Effect, string>> = {
   server: "touches no session and waits for none",
 };
 
-function commandsText(declared: Declarations): string {
+function commandsText(declared: Declarations, schemaOf: SchemaOf): string {
   const { commands, commonParams } = declared;
   const lines = [
     "## Commands",
@@ -45,11 +46,9 @@ function commandsText(declared: Declarations): string {
     "Params that are the same everywhere. Every command takes `_meta`; commands on a session take `sessionId`;",
     "those that change or replace one take the other two.",
     "",
-    membersTable(
-      Object.entries(commonParams).map(([name, schema]) => ({ name, optional: true, schema: plainSchema(schema) })),
-    ),
+    membersTable(shapeMembers(commonParams, schemaOf)),
   ];
-  return [lines.join("\n"), ...commands.map((command) => commandText(command, declared))].join("\n\n");
+  return [lines.join("\n"), ...commands.map((command) => commandText(command, declared, schemaOf))].join("\n\n");
 }
 
 function linkTo(command: Command): string {
@@ -61,10 +60,10 @@ function anchorOf(command: Command): string {
   return command.name.toLowerCase().replace(/[^a-z0-9_-]/g, "");
 }
 
-function commandText(command: Command, { commonParams, failures }: Declarations): string {
+function commandText(command: Command, { commonParams, failures }: Declarations, schemaOf: SchemaOf): string {
   const { name, alias, summary, effect, example } = command;
   const common = Object.keys(command.params.shape).filter((member) => isCommon(command, member, commonParams));
-  const own = membersOf(plainSchema(command.params)).filter(({ name: member }) => !common.includes(rootOf(member)));
+  const own = membersOf(schemaOf(command.params)).filter(({ name: member }) => !common.includes(rootOf(member)));
   const request = {
     jsonrpc: "2.0",
     id: 1,
@@ -81,15 +80,22 @@ function commandText(command: Command, { commonParams, failures }: Declarations)
       ? [`Params: none of its own; ${also}.`]
       : ["Params:", "", membersTable(own), "", `And ${also}.`]),
     "",
-    ...resultText(plainSchema(command.result)),
+    ...(example.result === undefined ? ["Result: none; it always fails."] : resultText(schemaOf(command.result))),
+    ...(command.pi ? ["", "In Pi's dialect the result has Pi's shape."] : []),
     "",
     `Failures: ${command.failures.length === 0 ? "none" : listOfFailures(command.failures, failures)}.`,
     "",
     "```json",
     JSON.stringify(request),
-    JSON.stringify({ jsonrpc: "2.0", id: 1, result: example.result }),
+    JSON.stringify({ jsonrpc: "2.0", id: 1, ...exampleOutcome(command, failures) }),
     "```",
   ].join("\n");
+}
+
+function exampleOutcome({ example, failures: [first] }: Command, failures: Declarations["failures"]): object {
+  if (example.result !== undefined) return { result: example.result };
+  const { code, retryable, meaning } = failures[first];
+  return { error: { code, message: meaning, data: { name: first, retryable } } };
 }
 
 function isCommon(command: Command, member: string, common: Readonly<Record<string, z.ZodType>>): boolean {
@@ -119,16 +125,16 @@ function resultText(schema: Schema): string[] {
 
 // --- events and failures -----------------------------------------------------------------------------------------
 
-function eventsText({ events, eventBase }: Declarations): string {
+function eventsText({ events, eventBase }: Declarations, schemaOf: SchemaOf): string {
   const sections = Object.entries(events).map(([name, { summary, payload }]) =>
-    [`### ${name}`, "", summary, "", membersTable(shapeMembers(payload))].join("\n"),
+    [`### ${name}`, "", summary, "", membersTable(shapeMembers(payload, schemaOf))].join("\n"),
   );
   const intro = [
     "## Events",
     "",
     "Notifications from the server. Every event carries these members beside its own:",
     "",
-    membersTable(shapeMembers(eventBase)),
+    membersTable(shapeMembers(eventBase, schemaOf)),
   ].join("\n");
   return [intro, ...sections].join("\n\n");
 }
@@ -154,12 +160,12 @@ function failuresText({ failures }: Declarations): string {
 
 // --- the session format ------------------------------------------------------------------------------------------
 
-function formatText({ header, entryTypes, messageRoles }: Declarations): string {
+function formatText({ header, entryTypes, messageRoles }: Declarations, schemaOf: SchemaOf): string {
   const types = Object.entries(entryTypes);
   const [[, first]] = types;
   const base = Object.keys(first.shape).filter((member) => types.every(([, schema]) => member in schema.shape));
   const sections = types.map(([type, schema]) => {
-    const { description, ...json } = plainSchema(schema);
+    const { description, ...json } = schemaOf(schema);
     const own = membersOf(json).filter(({ name }) => !base.includes(rootOf(name)));
     return [`### Entry: ${type}`, "", description ?? "", "", membersTable(own)].join("\n");
   });
@@ -168,12 +174,15 @@ function formatText({ header, entryTypes, messageRoles }: Declarations): string 
     "",
     "A session file is UTF-8 text, one JSON object a line. The first line is the header:",
     "",
-    membersTable(membersOf(plainSchema(header))),
+    membersTable(membersOf(schemaOf(header))),
     "",
-    "Every other line is an entry. Entries refer to the one before them by `parentId` and so form a tree; nothing in",
-    "the file is ever changed, only added to. All entries have these members:",
+    "Every other line is an entry. Entries refer to the one before them by `parentId` and so form a tree; lines are",
+    "added and never changed. Entries that the server writes have all of these members, `type` first:",
     "",
-    membersTable(membersOf(plainSchema(first)).filter(({ name }) => base.includes(rootOf(name)))),
+    membersTable([
+      { name: "type", optional: false, schema: { type: "string", description: "one of the types below, or another" } },
+      ...membersOf(schemaOf(first)).filter(({ name }) => name !== "type" && base.includes(rootOf(name))),
+    ]),
     "",
     "An entry that was appended together with others, or with an idempotency key, also has `_batch` with `session`,",
     "`key` if there was one, `index` and `count`; it counts only in the file of that session. Types and members that",
@@ -182,12 +191,15 @@ function formatText({ header, entryTypes, messageRoles }: Declarations): string 
   const roles = [
     "### Messages",
     "",
-    "What is checked of a message that is appended, by its role; other roles pass unchecked.",
+    "What is checked of a message that is appended, by its role; other roles pass unchecked. `get_messages` and",
+    "`get_context` also answer messages that stand for other entries: `compactionSummary` with `summary` and",
+    "`tokensBefore`, `branchSummary` with `summary` and `fromId`, `custom` for a `custom_message` with its members.",
+    "Their `timestamp` is in milliseconds.",
     "",
     ...Object.entries(messageRoles).flatMap(([role, schema]) => [
       `\`${role}\`:`,
       "",
-      membersTable(membersOf(plainSchema(schema))),
+      membersTable(membersOf(schemaOf(schema))),
       "",
     ]),
   ].join("\n");
@@ -202,11 +214,11 @@ interface TableMember {
   readonly schema: Schema;
 }
 
-function shapeMembers(shape: Readonly<Record<string, z.ZodType>>): TableMember[] {
+function shapeMembers(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf): TableMember[] {
   return Object.entries(shape).map(([name, schema]) => ({
     name,
     optional: schema._zod.optin === "optional",
-    schema: plainSchema(schema),
+    schema: schemaOf(schema),
   }));
 }
 
@@ -244,8 +256,18 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }
 
+/** What the reference calls the schemas that stand for more than they say. */
+const NAMES: Readonly<Record<string, string>> = {
+  entry: "[entry](#session-format)",
+  draft: "[entry](#session-format)",
+  message: "[message](#messages)",
+  contextMessage: "[message](#messages)",
+};
+
 /** A type in words and quotes: `string or null`, `"at" or "before"`, `list of integer`. */
 function typeText(schema: Schema): string {
+  const component = componentName(schema);
+  if (component !== undefined) return NAMES[component];
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return alternatives(schema.enum.map((value) => JSON.stringify(value)));
   if (schema.anyOf) return alternatives(schema.anyOf.map(typeText));

@@ -131,8 +131,7 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
     first = latest === undefined ? workspace.create({ id: sessionId, name }) : workspace.open({ sessionPath: latest });
   }
   await workspace.replace(first);
-  // Clients of Pi look into the folder of a session as soon as they know its path.
-  if (settings.asPi && first.file !== null && !first.log.persisted) stores.prepareFolder(workspace.cwd);
+  if (settings.asPi) workspace.prepareFolder(first);
 }
 
 /** What looks like a path is one; anything else is an id. */

@@ -99,7 +99,7 @@ export function memoryStore(): Store {
     create: (beginning) => new MemoryLog(beginning),
     async publish(beginning, content) {
       const log = new MemoryLog(beginning);
-      for (const piece of content) log.append(wholeLines(piece));
+      log.append(wholeLines(concat([...content])));
       return log;
     },
     open(file) {
@@ -108,12 +108,12 @@ export function memoryStore(): Store {
   };
 }
 
-/** The lines of a piece that ends with a line feed. */
-function wholeLines(piece: Uint8Array): Uint8Array[] {
+/** The lines of bytes that end with a line feed. */
+function wholeLines(bytes: Uint8Array): Uint8Array[] {
   const lines: Uint8Array[] = [];
   let start = 0;
-  for (let end = piece.indexOf(0x0a); end >= 0; end = piece.indexOf(0x0a, start)) {
-    const line = piece.subarray(start, end);
+  for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+    const line = bytes.subarray(start, end);
     if (members(line)) lines.push(line);
     start = end + 1;
   }

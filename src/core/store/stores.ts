@@ -1,13 +1,13 @@
 /** The backends by name, and which of them opens a given path. */
 
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { SESSION_ID } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
-import { memberOf, members, parse } from "../json.ts";
+import { bytesOf, memberOf, members, parse } from "../json.ts";
 import type { LeafMemory } from "../session.ts";
 import type { Stores } from "../workspace.ts";
-import { type Disk, exists } from "./disk.ts";
+import { type Disk, exists, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
 import { type Durability, jsonlStore } from "./jsonl.ts";
 import { leafMemory } from "./leaves.ts";
 import type { Locks } from "./lock.ts";
@@ -50,11 +50,57 @@ export function makeStores(options: StoreOptions): Stores {
     exists: (file) => exists(disk, file),
     isSame: (a, b) => a === b || sameFile(disk, a, b),
     find: (id) => findById(disk, places, id),
-    prepareFolder: (workingDirectory) => {
-      disk.makeFolder(folderFor(places, workingDirectory));
+    prepareFolder(file) {
+      try {
+        disk.makeFolder(dirname(file));
+      } catch {
+        // The first append meets the same obstacle and tells of it.
+      }
     },
+    writeOutput: (file, pieces, taken) => writeOutput(disk, absolute(file, cwd), pieces, taken),
     latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
   };
+}
+
+function writeOutput(
+  disk: Disk,
+  path: string,
+  pieces: Iterable<string>,
+  taken: "refuse" | "rename" | "replace",
+): string {
+  const temporary = temporaryName(path);
+  try {
+    const fd = disk.create(temporary);
+    try {
+      for (const piece of pieces) writeAll(disk, fd, bytesOf(piece));
+    } finally {
+      disk.close(fd);
+    }
+    if (taken === "replace") {
+      disk.rename(temporary, path);
+      return path;
+    }
+    for (let n = 1; ; n++) {
+      const name = n === 1 ? path : path.replace(/(\.[^./\\]*)?$/, `-${n}$1`);
+      try {
+        takeName(disk, temporary, name);
+        return name;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+        if (taken === "refuse")
+          throw new Failure(
+            "already_exists",
+            `There is something at ${path} already. Say overwrite, or name another.`,
+            {
+              path,
+            },
+          );
+      }
+    }
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    throw storageFailure(error, "writing the output");
+  }
 }
 
 function sameFile(disk: Disk, a: string, b: string): boolean {

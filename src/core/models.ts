@@ -1,0 +1,29 @@
+/** What is known of models where a client needs a number and the session does not tell it. */
+
+/** Context windows in tokens, by the beginning of the model's id; the longest beginning counts. */
+const CONTEXT_WINDOWS: Readonly<Record<string, number>> = {
+  "claude-": 200_000,
+  "gpt-4o": 128_000,
+  "gpt-4.1": 1_047_576,
+  "gpt-5": 400_000,
+  o1: 200_000,
+  o3: 200_000,
+  "o4-mini": 200_000,
+  "gemini-1.5-pro": 2_097_152,
+  "gemini-2": 1_048_576,
+  "gemini-3": 1_048_576,
+  "deepseek-": 128_000,
+  "grok-4": 256_000,
+  "kimi-k2": 262_144,
+  "qwen3-coder": 262_144,
+  "glm-4.6": 204_800,
+};
+
+/** The context window of a model, if it is a known one. */
+export function contextWindowOf(modelId: string): number | undefined {
+  const id = modelId.slice(modelId.lastIndexOf("/") + 1).toLowerCase();
+  let best = "";
+  for (const beginning of Object.keys(CONTEXT_WINDOWS))
+    if (id.startsWith(beginning) && beginning.length > best.length) best = beginning;
+  return best === "" ? undefined : CONTEXT_WINDOWS[best];
+}

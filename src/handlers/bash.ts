@@ -1,0 +1,8 @@
+import * as z from "zod";
+import { unsupported } from "./unsupported.ts";
+
+export default unsupported(
+  "bash",
+  { command: z.string().optional(), excludeFromContext: z.boolean().optional() },
+  "run it yourself and store it with append as a message of the role bashExecution.",
+);
