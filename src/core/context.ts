@@ -142,15 +142,18 @@ export function contextCount(tree: Tree, bodies: Bodies, leaf: number): number {
   return own + kept - (tree.systemCount(last) - tree.systemCount(before)) + after;
 }
 
-/** The JSON text of one message of the context, from the bytes of its entry wherever they hold it already. */
-export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint8Array {
+/**
+ * The JSON text of one message of the context, from the bytes of its entry wherever they hold it already; undefined
+ * when those bytes turn out to be damaged.
+ */
+export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint8Array | undefined {
   const line = bodies.line(item.position);
   const found = members(line) ?? [];
   const raw = (name: string): Uint8Array | undefined => {
     const member = memberOf(found, name);
     return member && line.subarray(member.start, member.end);
   };
-  if (item.kind === "system") return raw("systemMessage") as Uint8Array;
+  if (item.kind === "system") return raw("systemMessage");
   if (item.kind === "summary")
     return objectText({
       role: bytesOf('"compactionSummary"'),
@@ -174,7 +177,8 @@ export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint
       details: raw("details"),
       timestamp: milliseconds(line, memberOf(found, "timestamp")),
     });
-  const message = raw("message") as Uint8Array;
+  const message = raw("message");
+  if (!message) return undefined;
   const role = tree.nodes.role(item.position);
   return withContent(message, role, EDITABLE.has(role) ? editedContent(bodies, item, role) : undefined);
 }

@@ -26,6 +26,26 @@ export function idOfLine(
   return hash;
 }
 
+/** How many entries of the same bytes get an id of the usual length. */
+const LEGACY_TRIES = 100;
+
+/** The id of a version 3 entry that lacks one, as the Rust implementation gives it (reference, section 8.4). */
+export function legacyIdOf(
+  line: Uint8Array,
+  sha256: (bytes: Uint8Array) => string,
+  taken: (id: string) => boolean,
+): string {
+  const hashed = concat([bytesOf("pi.session.legacy-entry-id.v1\0"), line, new Uint8Array(4)]);
+  for (let counter = 0; counter < LEGACY_TRIES; counter++) {
+    hashed[hashed.length - 1] = counter;
+    const id = sha256(hashed).slice(0, 8);
+    if (!taken(id)) return id;
+  }
+  const hash = sha256(hashed);
+  for (let n = 0; ; n++)
+    if (!taken(`${hash.slice(0, 8)}-${n.toString(16)}`)) return `${hash.slice(0, 8)}-${n.toString(16)}`;
+}
+
 /** A version 1 entry with the id and parent it gets. `idAt` answers the id of a line, counting the header as 0. */
 export function migrateV1(
   line: Uint8Array,

@@ -189,6 +189,12 @@ export class Nodes {
     }
   }
 
+  /** Gives a node whose parent is missing another one, which stands before it. */
+  bridge(position: number, parent: number): void {
+    this.stopWaiting(position, this.missingParent.get(position) as string);
+    this.parents.set(position, parent);
+  }
+
   /**
    * Cuts every cycle at its last node in file order, which becomes a node with a missing parent, and returns
    * those nodes. Only links to a later node can close a cycle.
@@ -257,6 +263,15 @@ export class Nodes {
 
   lacksMessage(position: number): boolean {
     return (this.flags.values[position] & HEAD_NO_MESSAGE) !== 0;
+  }
+
+  /** How many messages turned out to be unreadable after their nodes were known. */
+  losses = 0;
+
+  /** The message of a node cannot be read: it yields nothing any more. */
+  lose(position: number): void {
+    this.flags.values[position] |= HEAD_NO_MESSAGE;
+    this.losses++;
   }
 
   /** Forgets every node from `count` on, in the order in which nodes were added. */

@@ -67,12 +67,14 @@ export class Session implements Bodies {
   /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   name: string | null = null;
   /** What the opening found ambiguous, beside the log's own damage. */
-  private readonly found: Damage[] = [];
+  private found: Damage[] = [];
   private voids = new Set<number>();
   /** What a failed commit goes back to. */
   private durableLeaf = ROOT;
   /** The leaf differs from what the file tells, and no record of it is durable yet. */
   private leafMoved = false;
+  private heededLosses = 0;
+  private toldDamage = 0;
   /** The leaf that the file alone gives, once it was needed. */
   private fileLeaf: number | undefined;
   private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
@@ -84,6 +86,7 @@ export class Session implements Bodies {
     this.readTree();
     this.tree.leaf = this.firstLeaf();
     this.durableLeaf = this.tree.leaf;
+    this.toldDamage = log.damage.length;
   }
 
   get log(): Log {
@@ -145,16 +148,40 @@ export class Session implements Bodies {
   // --- reading -------------------------------------------------------------------------------------------------
 
   context(leaf: number = this.tree.leaf): Context {
+    this.heedLosses();
     return contextAt(this.tree, this, leaf);
   }
 
   /** The JSON texts of the messages at a leaf, or of some of them. */
   *messageTexts(items: Context["items"]): Generator<Uint8Array> {
-    for (const item of items) yield messageText(this.tree, this, item);
+    for (const item of items) {
+      const text = messageText(this.tree, this, item);
+      if (text) yield text;
+    }
   }
 
   messageCount(): number {
+    this.heedLosses();
     return contextCount(this.tree, this, this.tree.leaf);
+  }
+
+  /** Takes account of messages that turned out to be unreadable; answers whether there were any. */
+  heedLosses(): boolean {
+    const { losses } = this.log.nodes;
+    if (losses === this.heededLosses) return false;
+    const { leaf } = this.tree;
+    this.readTree();
+    this.tree.leaf = leaf;
+    return true;
+  }
+
+  /** Damage that was found since the last call, or since the session was opened. */
+  freshDamage(): readonly Damage[] {
+    const { damage } = this.log;
+    if (damage.length === this.toldDamage) return [];
+    const fresh = damage.slice(this.toldDamage);
+    this.toldDamage = damage.length;
+    return fresh;
   }
 
   /** The model in force at a position: the nearest that is named on its path, else the header's. */
@@ -205,6 +232,8 @@ export class Session implements Bodies {
     const ids: string[] = [];
     let parentId = oldLeafId;
     let branchChanged = false;
+    /** Whether the entries follow each other, the first at a place that the file gives as the leaf. */
+    let straight = this.log.persisted;
     if (this.needsMarkerBefore(drafts[0]))
       lines.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
     const batched = drafts.length > 1 || key !== undefined;
@@ -219,6 +248,7 @@ export class Session implements Bodies {
           );
         parentId = draft.parentId;
         branchChanged = true;
+        if (index > 0) straight = false;
       }
       const batch: Batch | undefined = batched
         ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
@@ -228,16 +258,25 @@ export class Session implements Bodies {
       parentId = id;
     }
     const first = nodes.count;
-    this.log.append(lines, { hold: drafts.every((draft) => SETUP_TYPES.has(draft.type)) });
+    try {
+      this.log.append(lines, { hold: drafts.every((draft) => SETUP_TYPES.has(draft.type)) });
+    } catch (error) {
+      // What was cut off again changed the file, and a record of the leaf names the file as it was.
+      this.leafMoved = this.tree.leaf !== this.leafFound();
+      throw error;
+    }
     const foreign: number[] = [];
-    for (let position = first; position < nodes.count; position++) this.takeIn(position);
-    if (nodes.count - first > lines.length)
+    const alone = nodes.count - first === lines.length;
+    for (let position = first; position < nodes.count; position++)
+      this.takeIn(position, alone ? lines[position - first] : undefined);
+    if (!alone)
       for (let position = first; position < nodes.count; position++)
         if (!ids.includes(nodes.id(position)) && !nodes.isMarker(position)) foreign.push(position);
     this.tree.leaf = nodes.position(ids[ids.length - 1]);
-    // Behind entries of others the file alone gives another leaf than ours.
-    this.fileLeaf = foreign.length === 0 ? this.tree.leaf : undefined;
+    // Behind entries of others, and after a jump to a label, the file alone gives another leaf than ours.
+    this.fileLeaf = straight && foreign.length === 0 ? this.tree.leaf : undefined;
     this.leafMoved = this.tree.leaf !== this.leafOfFile();
+    if (this.settled) this.durableLeaf = this.tree.leaf;
     const appended = { ids, oldLeafId, branchChanged, foreign };
     if (key !== undefined) this.keys?.set(key, { ids, leafId: this.leafId });
     return appended;
@@ -294,6 +333,8 @@ export class Session implements Bodies {
     } catch (error) {
       this.log.rollBack();
       this.undo();
+      // A record that was written, but not durably, tells of a position that was given up.
+      this.leafMoved ||= moved;
       throw error;
     }
     this.durableLeaf = leaf;
@@ -311,13 +352,19 @@ export class Session implements Bodies {
 
   /** Leaves the session: a position that the file alone would not give is written into it as a marker. */
   async leave(): Promise<void> {
-    if (!this.log.readOnly && this.log.persisted && this.tree.leaf !== this.leafOfFile()) {
-      this.log.append([this.marker(this.leafId)]);
-      this.takeIn(this.log.nodes.count - 1);
-      this.fileLeaf = this.tree.leaf;
+    if (this.log.readOnly || !this.log.persisted || this.tree.leaf === this.leafFound()) return;
+    this.log.append([this.marker(this.leafId)]);
+    this.takeIn(this.log.nodes.count - 1);
+    this.fileLeaf = this.tree.leaf;
+    try {
       await this.log.commit();
-      this.leaves?.forget(this.log);
+    } catch (error) {
+      this.log.rollBack();
+      this.undo();
+      await this.keepPosition();
+      throw error;
     }
+    this.leaves?.forget(this.log);
   }
 
   close(): void {
@@ -329,8 +376,21 @@ export class Session implements Bodies {
     this.readTree();
     this.tree.leaf = leaf < this.log.nodes.count ? leaf : this.leafOfFile();
     // A record of the old position names the file as it was before it was cut back.
-    this.leafMoved = this.tree.leaf !== this.leafOfFile();
+    this.leafMoved = this.tree.leaf !== this.leafFound();
     this.keys = undefined;
+  }
+
+  /** Records a durable position again after a failed commit, as far as the disk lets us. */
+  async keepPosition(): Promise<void> {
+    if (!this.leafMoved || !this.recordsLeaf) return;
+    const { leaf } = this.tree;
+    const { count } = this.log.nodes;
+    try {
+      await this.leaves?.record(this.log, this.leafId);
+      if (this.tree.leaf === leaf && this.log.nodes.count === count) this.leafMoved = false;
+    } catch {
+      // The next commit tries again; until then the old position is what a crash leads back to.
+    }
   }
 
   // --- other programs ------------------------------------------------------------------------------------------
@@ -386,6 +446,7 @@ export class Session implements Bodies {
     const { leafId } = this;
     const next = before.reopen();
     this.logNow = next;
+    this.found.length = 0;
     this.readTree();
     const kept = leafId === null ? ROOT : next.nodes.position(leafId);
     this.tree.leaf = leafId !== null && kept < 0 ? this.firstLeaf() : kept;
@@ -397,13 +458,28 @@ export class Session implements Bodies {
     let lost = 0;
     for (let p = 0; p < before.nodes.count; p++) if (next.nodes.position(before.nodes.id(p)) < 0) lost++;
     before.close();
+    this.toldDamage = next.damage.length;
     return { positions: positions.filter((position) => this.tree.isVisible(position)), lost };
+  }
+
+  /**
+   * Takes damage out of the stored session. Every body is read first, so that damage that was not met yet counts too.
+   * Throws session_locked, read_only, storage_failed.
+   */
+  repair(dryRun: boolean): { repaired: readonly Damage[]; backupPath: string | null } {
+    for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
+    const repaired = [...this.log.mendable];
+    if (dryRun) return { repaired, backupPath: null };
+    const backupPath = this.log.repair();
+    if (backupPath !== null) this.rebase();
+    return { repaired, backupPath };
   }
 
   // --- what open reads -----------------------------------------------------------------------------------------
 
   private readTree(): void {
     const { nodes } = this.log;
+    this.heededLosses = nodes.losses;
     this.voids = new Set();
     this.fileLeaf = undefined;
     const telling: number[] = [];
@@ -422,9 +498,9 @@ export class Session implements Bodies {
   }
 
   /** Takes in an entry that has just been appended. */
-  private takeIn(position: number): void {
+  private takeIn(position: number, line?: Uint8Array): void {
     if (tells(this.log.nodes.type(position))) {
-      const entry = this.entry(position);
+      const entry = line ? (parse(line) as Entry) : this.entry(position);
       if (isVoid(entry)) this.voids.add(position);
       this.treeNow.extend(position);
       this.applyFacts(position, entry);
@@ -446,54 +522,69 @@ export class Session implements Bodies {
 
   /** The leaf at opening (session-format reference, section 5, rules 1 to 3). */
   private firstLeaf(): number {
+    this.found = [];
     const recorded = this.leaves?.recall(this.log);
     if (recorded === null) return ROOT;
     if (recorded !== undefined) {
       const position = this.log.nodes.position(recorded);
-      if (position >= 0) return position;
+      if (position >= 0) return this.placeOf(position);
     }
-    const { leafId } = this.log.header;
-    if (leafId === "") return ROOT;
-    if (leafId !== undefined) {
-      const position = this.log.nodes.position(leafId);
-      if (position >= 0) return position;
-    }
-    return this.leafOfFile();
+    const named = this.leafOfHeader();
+    if (named !== undefined) return named;
+    const { leaf, ambiguous } = this.readLeafOfFile();
+    this.fileLeaf = leaf;
+    if (ambiguous)
+      this.found.push({
+        kind: "ambiguous_leaf",
+        line: 0,
+        byteOffset: 0,
+        length: 0,
+        entryId: this.log.nodes.id(this.log.nodes.count - 1),
+        reason: "The file ends with a label or name on another branch; the conversation's own last entry is the leaf.",
+        salvaged: true,
+      });
+    return leaf;
   }
 
-  /** The leaf that the file alone gives. */
+  /** The leaf that the header names, until our first write takes it out of there. */
+  private leafOfHeader(): number | undefined {
+    const { leafId } = this.log.header;
+    if (leafId === undefined) return undefined;
+    if (leafId === "") return ROOT;
+    const position = this.log.nodes.position(leafId);
+    return position >= 0 ? this.placeOf(position) : undefined;
+  }
+
+  /** The leaf that the next opening would find without a record of ours. */
+  private leafFound(): number {
+    return this.leafOfHeader() ?? this.leafOfFile();
+  }
+
+  /** The leaf that the entries of the file alone give. */
   private leafOfFile(): number {
-    this.fileLeaf ??= this.readLeafOfFile();
+    this.fileLeaf ??= this.readLeafOfFile().leaf;
     return this.fileLeaf;
   }
 
   /** Rule 3: labels and names at the end of the file move the leaf only where they continue the conversation. */
-  private readLeafOfFile(): number {
+  private readLeafOfFile(): { leaf: number; ambiguous: boolean } {
     const { nodes } = this.log;
     const last = nodes.count - 1;
     let decisive = last;
     while (decisive >= 0 && isAside(nodes.type(decisive))) decisive--;
-    if (decisive < 0) return last;
-    const target = nodes.isMarker(decisive) ? this.markerTarget(decisive) : decisive;
-    if (decisive === last) return target;
+    if (decisive < 0) return { leaf: last, ambiguous: false };
+    const target = this.placeOf(decisive);
+    if (decisive === last) return { leaf: target, ambiguous: false };
     let at = last;
     while (at >= 0 && at !== target && isAside(nodes.type(at))) at = nodes.parent(at);
-    if (at === target || this.tree.isAncestor(target, at)) return last;
-    this.found.push({
-      kind: "ambiguous_leaf",
-      line: 0,
-      byteOffset: 0,
-      length: 0,
-      entryId: nodes.id(last),
-      reason: "The file ends with a label or name on another branch; the conversation's own last entry is the leaf.",
-      salvaged: true,
-    });
-    return target;
+    const descends = at === target || this.tree.isAncestor(target, at);
+    return { leaf: descends ? last : target, ambiguous: !descends };
   }
 
-  private markerTarget(marker: number): number {
-    if (this.tree.isVisible(marker)) return marker;
-    const parent = this.log.nodes.parent(marker);
+  /** A leaf marker that nobody continued from stands for its parent. */
+  private placeOf(position: number): number {
+    if (this.tree.isVisible(position)) return position;
+    const parent = this.log.nodes.parent(position);
     return parent < 0 ? ROOT : parent;
   }
 
@@ -545,14 +636,16 @@ export class Session implements Bodies {
   private readKeys(): NonNullable<Session["keys"]> {
     const { nodes } = this.log;
     const keys: NonNullable<Session["keys"]> = new Map();
+    let ids: string[] = [];
     for (let p = Math.max(0, nodes.count - KEY_WINDOW); p < nodes.count; p++) {
       if (!nodes.isBatch(p)) continue;
       const batch = this.entry(p)._batch as Partial<Batch> | null;
       if (batch?.session !== this.id || typeof batch.key !== "string") continue;
-      const known = keys.get(batch.key) ?? { ids: [], leafId: null };
-      known.ids.push(nodes.id(p));
-      known.leafId = nodes.id(p);
-      keys.set(batch.key, known);
+      if (batch.index === 0) ids = [];
+      ids.push(nodes.id(p));
+      // What is left of a torn batch was never acknowledged, wherever it stands.
+      if (ids.length === batch.count && batch.index === batch.count - 1)
+        keys.set(batch.key, { ids, leafId: nodes.id(p) });
     }
     return keys;
   }
@@ -563,8 +656,9 @@ export class Session implements Bodies {
     return typeof id === "string" ? id : undefined;
   }
 
-  keptFrom(compaction: number): number {
-    return keptFrom(this.tree, this, compaction).first;
+  /** Whether the entry that a compaction keeps from is not where it has to be. */
+  isBoundaryMisplaced(compaction: number): boolean {
+    return keptFrom(this.tree, this, compaction).misplaced;
   }
 }
 

@@ -96,6 +96,11 @@ export class Workspace {
     return this.sessionOn(this.stores.open(file));
   }
 
+  /** A session to look at; unless it is the current one, the caller closes it. */
+  look(where: { sessionPath: string }): Session {
+    return this.open(where);
+  }
+
   /** Clients of Pi look into the folder of a session as soon as they know its path. */
   prepareFolder(session: Session): void {
     if (session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);

@@ -5,7 +5,7 @@ import { stored } from "./command.ts";
 
 const file = z.string().nullable().describe("null for a session in memory");
 
-const damage = z.looseObject({
+export const damage = z.looseObject({
   kind: z.string(),
   line: z.number(),
   byteOffset: z.number(),
@@ -13,6 +13,7 @@ const damage = z.looseObject({
   entryId: z.string().optional(),
   reason: z.string(),
   salvaged: z.boolean(),
+  keptAt: z.string().optional().describe("where bytes are that were taken out of the file"),
 });
 
 const entry = z.unknown().describe("an entry as it is stored");

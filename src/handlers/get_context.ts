@@ -29,9 +29,15 @@ export default command({
   run(context, { leafId }) {
     const { session } = context;
     const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
-    const { items } = session.context(leaf);
+    let { items } = session.context(leaf);
+    let texts = [...session.messageTexts(items)];
+    if (session.heedLosses()) {
+      // A message was found to be damaged just now, and each id must stand for the message in its place.
+      items = session.context(leaf).items;
+      texts = [...session.messageTexts(items)];
+    }
     return {
-      messages: Raw.array(() => session.messageTexts(items)),
+      messages: Raw.array(() => texts),
       model: session.model(leaf),
       thinkingLevel: session.thinkingLevel(leaf),
       entryIds: items.map((item) => session.log.nodes.id(item.position)),

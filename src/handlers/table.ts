@@ -34,6 +34,7 @@ import get_tree from "./get_tree.ts";
 import initialize from "./initialize.ts";
 import new_session from "./new_session.ts";
 import prompt from "./prompt.ts";
+import repair_session from "./repair_session.ts";
 import rpc_discover from "./rpc.discover.ts";
 import set_auto_compaction from "./set_auto_compaction.ts";
 import set_auto_retry from "./set_auto_retry.ts";
@@ -46,6 +47,7 @@ import set_thinking_level from "./set_thinking_level.ts";
 import shutdown from "./shutdown.ts";
 import steer from "./steer.ts";
 import switch_session from "./switch_session.ts";
+import verify_session from "./verify_session.ts";
 
 export const table: readonly Command[] = [
   initialize,
@@ -74,6 +76,8 @@ export const table: readonly Command[] = [
   set_model,
   set_thinking_level,
   edit_context,
+  verify_session,
+  repair_session,
   export_html,
   get_commands,
   get_available_models,

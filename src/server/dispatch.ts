@@ -36,6 +36,9 @@ export interface DispatchOptions {
   readonly shutDown: () => void;
 }
 
+/** Commands that decide themselves what a read-only session allows. */
+const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set(["branch", "repair_session"]);
+
 /** Results of keyed commands that are remembered for a repeat, oldest forgotten first. */
 const REMEMBERED_RESULTS = 10_000;
 
@@ -64,7 +67,7 @@ class Batch {
 
 /** One order of execution and of replies. */
 class Lane {
-  readonly calls: { call: Call; batch?: Batch }[] = [];
+  readonly calls: { call: Call; readonly batch?: Batch }[] = [];
   readonly slots: Slot[] = [];
   busy = false;
   applied = 0;
@@ -127,17 +130,15 @@ export class Dispatcher {
   }
 
   /**
-   * A call that has not been run yet is taken out of the queue and answered as cancelled. One that has been run is
-   * applied whole, and its ordinary reply says so.
+   * A call that has not been run yet is not run and answered as cancelled. One that has been run is applied whole,
+   * and its ordinary reply says so.
    */
   cancel(idText: string): void {
     for (const lane of [this.main, this.aside]) {
-      const index = lane.calls.findIndex(({ call }) => call.idText === idText);
-      if (index < 0) continue;
-      const [{ call, batch }] = lane.calls.splice(index, 1);
-      const error = new Failure("cancelled");
-      lane.slots.push({ call, batch, outcome: { error }, events: [], after: lane.applied });
-      this.flush(lane);
+      const waiting = lane.calls.find(({ call }) => call.idText === idText);
+      if (!waiting) continue;
+      // It keeps its place, so that its reply comes in its turn.
+      waiting.call = { ...waiting.call, fault: new Failure("cancelled") };
       return;
     }
   }
@@ -263,7 +264,7 @@ export class Dispatcher {
     };
     if (command.effect === "write") {
       this.takeForeign(lane, context.session);
-      context.session.guard(expectedLeafId, command.name === "branch");
+      context.session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
       return remember(command.run(context, call.params as never));
     }
     return this.whenDurable(lane, () => {
@@ -331,9 +332,11 @@ export class Dispatcher {
   private finish(lane: Lane, call: Call, batch: Batch | undefined, ran: Outcome, events: ToldEvent[]): void {
     const outcome = this.shaped(call, ran);
     const failed = "error" in outcome;
-    if (!failed && call.command.effect === "write") {
+    const { current } = this.workspace;
+    // A write that failed may have left something to make durable, too: that all is as before.
+    if (call.command.effect === "write" && (!failed || current?.settled === false)) {
       lane.applied++;
-      if (!this.workspace.current || this.workspace.current.settled) lane.durable = lane.applied;
+      if (!current || current.settled) lane.durable = lane.applied;
     }
     lane.slots.push({ call, batch, outcome, events: failed ? [] : events, after: lane.applied });
     this.flush(lane);
@@ -397,7 +400,10 @@ export class Dispatcher {
         () => {
           lane.durable = mark;
         },
-        (error) => this.undo(lane, error),
+        (error) => {
+          this.undo(lane, error);
+          return session.keepPosition();
+        },
       )
       .then(() => {
         lane.committing = undefined;
@@ -413,6 +419,8 @@ export class Dispatcher {
       if (slot.after <= lane.durable || !slot.call) continue;
       slot.events = [];
       if (slot.call.command.effect === "write") {
+        // What is wrong with a request itself is wrong with it still.
+        if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
         slot.outcome = { error };
         this.forget(slot.call);
       } else if (slot.call.command.effect === "read" && !("error" in slot.outcome)) {
@@ -470,7 +478,16 @@ export class Dispatcher {
       this.answer(call, slot.outcome);
       if (introduces) this.start();
       for (const event of slot.events) this.sink.event(event);
+      this.tellDamage();
     }
+  }
+
+  /** Bodies are read when replies are written, so that is when damage in them is met. */
+  private tellDamage(): void {
+    const { current } = this.workspace;
+    const damage = current?.freshDamage() ?? [];
+    if (current && damage.length > 0)
+      this.sink.event(eventOf(current, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 
   private answer(call: Call, outcome: Outcome): void {

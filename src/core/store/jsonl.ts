@@ -12,8 +12,8 @@ import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../head.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../json.ts";
-import { idOfLine, migrateHeader, migrateV1, migrateV2 } from "../migrate.ts";
-import { Column, KNOWN_TYPES, Nodes } from "../nodes.ts";
+import { idOfLine, legacyIdOf, migrateHeader, migrateV1, migrateV2 } from "../migrate.ts";
+import { Column, KNOWN_TYPES, MISSING, Nodes } from "../nodes.ts";
 import {
   type Disk,
   exists,
@@ -43,6 +43,8 @@ export interface JsonlOptions {
   /** Where bytes go that are taken out of a session file. */
   readonly quarantine: string;
   readonly readOnly?: boolean;
+  /** Working directory of a session whose own is lost. */
+  readonly cwd: string;
 }
 
 const LF = bytesOf("\n");
@@ -54,6 +56,19 @@ const CHECKED_TAIL = 64;
 const HEADERLESS_LOOK = 1 << 18;
 /** Milliseconds for which a torn tail must have been still before it is cut (guarantee 7): its writer is gone then. */
 const STILL = 2000;
+/** Damage that a repair takes out of the file. */
+const MENDED: ReadonlySet<Damage["kind"]> = new Set([
+  "bad_line",
+  "bad_body",
+  "bad_header",
+  "torn_tail",
+  "extra_header",
+  "duplicate_id",
+  "missing_id",
+  "missing_parent",
+  "cycle",
+  "incomplete_batch",
+]);
 const ENTRY_BEGINS = Buffer.from('{"type":"');
 
 class JsonlLog implements Log {
@@ -151,8 +166,7 @@ class JsonlLog implements Log {
       if (!this.header) throw notASession(this.file, this.size === 0 ? "it is empty" : "it has no header line");
       for (const position of this.nodes.cutCycles())
         this.report("cycle", position, "parents form a cycle; it is cut here", true);
-      for (const [position, parentId] of this.nodes.missingParent)
-        this.report("missing_parent", position, `the parent ${parentId} is not in the file`, true);
+      this.bridgeGaps();
       this.dropIncompleteBatch();
       this.checkTail();
       this.holder = this.options.locks.holder(this.seen);
@@ -221,8 +235,39 @@ class JsonlLog implements Log {
   private takeUnusual(number: number, start: number, line: Uint8Array): void {
     if (isBlank(line)) return;
     const fault = this.takeEntry(number, start, line);
-    if (fault !== null && !this.salvage(number, start, line))
-      this.badLine("bad_line", number, start, line.length, `the line is ${fault}`);
+    if (fault === null || this.salvage(number, start, line)) return;
+    // A body that is damaged behind a legible head still has its place in the tree.
+    if (this.version === CURRENT_VERSION && this.heads.read(line, 0, Math.min(line.length, HEAD_BYTES)))
+      this.place(start, line.length, 0);
+    else this.badLine("bad_line", number, start, line.length, `the line is ${fault}`);
+  }
+
+  /**
+   * Entries whose parent is not in the file. Where a line could not be read between two stretches of one chain, the
+   * second continues the first; anywhere else the path ends, for a guess could splice an abandoned branch into what
+   * the model sees (guarantee 7).
+   */
+  private bridgeGaps(): void {
+    const { nodes } = this;
+    const lost = this.damage.filter(({ kind }) => kind === "bad_line").map(({ byteOffset }) => byteOffset);
+    for (const [position, parentId] of [...nodes.missingParent]) {
+      const above = position - 1;
+      const gap = lost.some(
+        (offset) => above >= 0 && offset > this.starts.values[above] && offset < this.starts.values[position],
+      );
+      const chained = above === 0 || (above > 0 && nodes.parent(above) === above - 1);
+      const continued = position + 1 >= nodes.count || nodes.parent(position + 1) === position;
+      if (gap && chained && continued) {
+        this.report(
+          "missing_parent",
+          position,
+          `the parent ${parentId} was lost; the entry before stands for it`,
+          true,
+        );
+        nodes.bridge(position, above);
+      } else
+        this.report("missing_parent", position, `the parent ${parentId} is not in the file; the path ends here`, true);
+    }
   }
 
   /** Takes a line that is one entry; answers what it is instead. */
@@ -231,7 +276,7 @@ class JsonlLog implements Log {
     if (this.version < CURRENT_VERSION) return this.takeOld(number, start, line);
     let madeId: string | undefined;
     const fault = this.heads.parse(line, 0, line.length, () => {
-      madeId = idOfLine(number, line, this.env.sha256, (id) => this.nodes.position(id) >= 0);
+      madeId = legacyIdOf(line, this.env.sha256, (id) => this.nodes.position(id) >= 0);
       return madeId;
     });
     if (fault !== null) return fault;
@@ -352,8 +397,10 @@ class JsonlLog implements Log {
 
   /** A header in place of one that is damaged; the session can be read, and repaired or cloned to be written. */
   private makeHeader(number: number, start: number, line: Uint8Array): void {
-    const id = `damaged-${this.env.sha256(bytesOf(this.file)).slice(0, 16)}`;
-    this.header = { type: "session", version: CURRENT_VERSION, id, timestamp: new Date(0).toISOString(), cwd: "" };
+    const named = /_([^_]+)\.jsonl$/.exec(this.file)?.[1];
+    const id = named ?? `damaged-${this.env.sha256(bytesOf(this.file)).slice(0, 16)}`;
+    const timestamp = new Date(this.seen?.modified ?? 0).toISOString();
+    this.header = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: this.options.cwd };
     this.headerLine = bytesOf(JSON.stringify(this.header));
     this.readOnly = new Failure(
       "read_only",
@@ -370,7 +417,13 @@ class JsonlLog implements Log {
 
   private takeOld(number: number, start: number, line: Uint8Array): string | null {
     const found = members(line);
-    if (!found || !memberOf(found, "type")) return "not an entry";
+    const type = found && memberOf(found, "type");
+    if (!type) return "not an entry";
+    if (parse(line, type.start, type.end) === "session") {
+      this.oldLines.push(undefined);
+      this.badLine("extra_header", number, start, line.length, "a second header");
+      return null;
+    }
     const makeId = (): string => idOfLine(number, line, this.env.sha256, (taken) => this.nodes.position(taken) >= 0);
     let migrated: Uint8Array;
     if (this.version === 1) {
@@ -385,10 +438,13 @@ class JsonlLog implements Log {
       return madeId;
     });
     if (fault !== null) return fault;
-    if (madeId !== undefined) migrated = withId(migrated, madeId);
-    const { count } = this.nodes;
+    const { count, aliases } = this.nodes;
     const position = this.place(start, line.length, 1);
-    if (this.nodes.count > count && migrated !== line) this.overrides.set(position, Uint8Array.from(migrated));
+    if (this.nodes.count === count) return null;
+    if (madeId !== undefined)
+      this.report("missing_id", position, "the entry has no id; it got one from its line", true);
+    if (madeId !== undefined || this.nodes.aliases > aliases) migrated = withId(migrated, this.nodes.id(position));
+    if (migrated !== line) this.overrides.set(position, Uint8Array.from(migrated));
     return null;
   }
 
@@ -549,10 +605,12 @@ class JsonlLog implements Log {
         type: nodes.type(position),
         id: nodes.id(position),
         parentId: parent < 0 ? null : nodes.id(parent),
+        timestamp: new Date(0).toISOString(),
         damaged: true,
       }),
     );
     this.report("bad_body", position, "the entry's bytes are not JSON", false);
+    this.nodes.lose(position);
     this.overrides.set(position, standIn);
     return standIn;
   }
@@ -753,7 +811,7 @@ class JsonlLog implements Log {
    * Publishes the file as version 3 beside the original and swaps the names; the original stays, with its bytes and
    * mode, under a backup name that no scanner takes for a session.
    */
-  private publishAnew(): void {
+  private publishAnew(backup = this.backupName(`v${this.version}`)): void {
     const { disk, file } = this;
     const temporary = temporaryName(file);
     const fd = disk.create(temporary);
@@ -770,7 +828,7 @@ class JsonlLog implements Log {
       }
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
       this.syncBeforeNaming(fd);
-      disk.link(file, this.backupName());
+      disk.link(file, backup);
       disk.rename(temporary, file);
     } catch (error) {
       disk.close(fd);
@@ -791,10 +849,42 @@ class JsonlLog implements Log {
     this.unterminated = false;
     this.rewrite = false;
     this.version = CURRENT_VERSION;
+    this.header = parse(this.headerLine) as SessionHeader;
     this.looseFolders.push(dirname(file));
     this.unlock();
     this.seen = disk.infoOf(fd);
     this.takeLock();
+  }
+
+  get mendable(): readonly Damage[] {
+    return this.damage.filter(({ kind }) => MENDED.has(kind));
+  }
+
+  repair(): string | null {
+    if (this.mendable.length === 0) return null;
+    const readOnly = this.readOnly;
+    const damagedHeader = this.damage.some(({ kind }) => kind === "bad_header");
+    if (readOnly && !damagedHeader) throw readOnly;
+    this.takeLock();
+    // What open worked out in memory becomes what is written.
+    for (let position = 0; position < this.nodes.count; position++) {
+      const parent = this.nodes.parent(position);
+      const bridged = this.damage.some(
+        ({ kind, entryId }) => kind === "missing_parent" && entryId === this.nodes.id(position),
+      );
+      if (parent !== MISSING && !bridged) continue;
+      const parentId = parent < 0 ? null : this.nodes.id(parent);
+      const line = withMember(this.read(position), "parentId", bytesOf(JSON.stringify(parentId)));
+      this.overrides.set(position, line);
+    }
+    for (let position = 0; position < this.nodes.count; position++) this.read(position);
+    const backup = this.backupName("damaged");
+    try {
+      this.publishAnew(backup);
+    } catch (error) {
+      throw storageFailure(error, "publishing the repaired session");
+    }
+    return backup;
   }
 
   /** A name must never lead to bytes that a power loss can take away. */
@@ -802,8 +892,8 @@ class JsonlLog implements Log {
     if (this.options.durability === "sync") this.disk.syncNow(fd);
   }
 
-  private backupName(): string {
-    const name = `${this.file}.v${this.version}.bak`;
+  private backupName(kind: string): string {
+    const name = `${this.file}.${kind}.bak`;
     for (let n = 1; ; n++) {
       const candidate = n === 1 ? name : `${name}.${n}`;
       if (!exists(this.disk, candidate)) return candidate;
@@ -925,11 +1015,16 @@ function isBlank(line: Uint8Array): boolean {
 }
 
 function withId(line: Uint8Array, id: string): Uint8Array {
+  return withMember(line, "id", bytesOf(JSON.stringify(id)));
+}
+
+/** The line with a member's value replaced, or with the member put behind the type. */
+function withMember(line: Uint8Array, name: string, value: Uint8Array): Uint8Array {
   const found = members(line) ?? [];
-  if (memberOf(found, "id")) return patchMembers(line, { id: bytesOf(JSON.stringify(id)) });
+  if (memberOf(found, name)) return patchMembers(line, { [name]: value });
   const type = memberOf(found, "type");
   const at = type ? type.end : 1;
-  return concat([line.subarray(0, at), bytesOf(`,"id":${JSON.stringify(id)}`), line.subarray(at)]);
+  return concat([line.subarray(0, at), bytesOf(`,${JSON.stringify(name)}:`), value, line.subarray(at)]);
 }
 
 function withoutMember(line: Uint8Array, name: string): Uint8Array {

@@ -71,6 +71,12 @@ class MemoryLog implements Log {
     return this;
   }
 
+  readonly mendable = [];
+
+  repair(): null {
+    return null;
+  }
+
   takeLock(): boolean {
     return false;
   }

@@ -106,6 +106,14 @@ export interface Log {
    */
   rollBack(): void;
 
+  /**
+   * Publishes the session anew without what is damaged, if anything is; the stored bytes as they were stay beside it,
+   * and their path is answered. Null when there is nothing to mend. The log is to be opened again after it.
+   */
+  repair(): string | null;
+  /** The damage that `repair` takes out. */
+  readonly mendable: readonly Damage[];
+
   /** Gives up what the log holds open. Later calls throw. Nothing that was committed is lost. */
   close(): void;
 }
@@ -125,8 +133,8 @@ export interface Store {
   /** A log with a header and no entries, which is not persisted until something is appended. */
   create(beginning: Beginning): Log;
   /**
-   * A log that exists from the start with these lines (each piece whole lines with their line feeds), published
-   * in one step: either all of it is there or nothing. Throws already_exists, storage_full, storage_failed.
+   * A log that exists from the start with these lines, each with its line feed, in pieces that may be cut anywhere;
+   * published in one step: either all of it is there or nothing. Throws already_exists, storage_full, storage_failed.
    */
   publish(beginning: Beginning, content: Iterable<Uint8Array>): Promise<Log>;
   /**

@@ -34,6 +34,7 @@ export function makeStores(options: StoreOptions): Stores {
     disk,
     env,
     locks: options.locks,
+    cwd,
     quarantine: join(places.state, "quarantine"),
     durability: options.durability,
     fileFor: (header) => fileFor(places, header),
