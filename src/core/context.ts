@@ -33,27 +33,46 @@ export interface Context {
   readonly misplacedBoundary: boolean;
 }
 
-/** The context at `leaf`. Costs what it returns plus the entries that yield nothing between them. */
-export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
+/** The entries of a path that can matter to its context, whether or not they yield a message. */
+export interface Span {
+  /** The compaction that rules, or {@link ROOT}. */
+  readonly compaction: number;
+  /** What it keeps of the entries before it, system messages left out; oldest first. */
+  readonly kept: readonly number[];
+  /** What came after it, or the whole path; oldest first. */
+  readonly after: readonly number[];
+  readonly misplacedBoundary: boolean;
+}
+
+export function spanAt(tree: Tree, bodies: Bodies, leaf: number): Span {
   const { nodes } = tree;
   const compaction = tree.lastCompaction(leaf);
   const after = walkUp(tree, leaf, compaction);
-  let kept: number[] = [];
-  let misplacedBoundary = false;
+  if (compaction === ROOT) return { compaction, kept: [], after, misplacedBoundary: false };
+  const { first, misplaced } = keptFrom(tree, bodies, compaction);
+  const kept =
+    first === compaction ? [] : walkUp(tree, nodes.parent(compaction), first < 0 ? ROOT : nodes.parent(first));
+  const spoken = kept.filter((position) => nodes.role(position) !== "system");
+  return { compaction, kept: spoken, after, misplacedBoundary: misplaced };
+}
+
+/** The context at `leaf`. Costs what it returns plus the entries that yield nothing between them. */
+export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
+  const { compaction, kept, after, misplacedBoundary } = spanAt(tree, bodies, leaf);
+  const edits = editsAmong(tree, bodies, kept, after);
   const items: ContextItem[] = [];
-  if (compaction !== ROOT) {
-    const boundary = keptFrom(tree, bodies, compaction);
-    misplacedBoundary = boundary.misplaced;
-    if (boundary.first !== compaction)
-      kept = walkUp(tree, nodes.parent(compaction), boundary.first < 0 ? ROOT : nodes.parent(boundary.first));
-    const system = bodies.entry(compaction).systemMessage;
-    if (typeof system === "object" && system !== null) items.push({ position: compaction, kind: "system" });
+  if (compaction !== ROOT && edits.get(compaction) !== null) {
+    if (carriesSystemMessage(bodies, compaction)) items.push({ position: compaction, kind: "system" });
     items.push({ position: compaction, kind: "summary" });
   }
-  const edits = editsAmong(tree, bodies, kept, after);
-  for (const position of kept) if (nodes.role(position) !== "system") pushItem(items, tree, bodies, position, edits);
+  for (const position of kept) pushItem(items, tree, bodies, position, edits);
   for (const position of after) pushItem(items, tree, bodies, position, edits);
   return { items, compaction, misplacedBoundary };
+}
+
+function carriesSystemMessage(bodies: Bodies, compaction: number): boolean {
+  const system = bodies.entry(compaction).systemMessage;
+  return typeof system === "object" && system !== null;
 }
 
 /** Positions below `end` down to `from`, oldest first; `end` itself is not among them. */
@@ -81,7 +100,7 @@ export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): { firs
 }
 
 /** The latest edit of each target among the walked entries: position, or the target is left out (null). */
-function editsAmong(tree: Tree, bodies: Bodies, ...walks: number[][]): Map<number, number | null> {
+function editsAmong(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[]): Map<number, number | null> {
   const edits = new Map<number, number | null>();
   if (!tree.hasEdits) return edits;
   for (const walk of walks)
@@ -133,13 +152,40 @@ export function contextCount(tree: Tree, bodies: Bodies, leaf: number): number {
   if (compaction === ROOT) return tree.yieldCount(leaf);
   const { first } = keptFrom(tree, bodies, compaction);
   const after = tree.yieldCount(leaf) - tree.yieldCount(compaction);
-  const system = bodies.entry(compaction).systemMessage;
-  const own = typeof system === "object" && system !== null ? 2 : 1;
+  const own = carriesSystemMessage(bodies, compaction) ? 2 : 1;
   if (first === compaction) return own + after;
   const last = tree.nodes.parent(compaction);
   const before = tree.nodes.parent(first);
   const kept = tree.yieldCount(last) - tree.yieldCount(before);
   return own + kept - (tree.systemCount(last) - tree.systemCount(before)) + after;
+}
+
+export interface Model {
+  readonly provider: string;
+  readonly id: string;
+}
+
+/** The model in force at a position: the nearest that an entry of its path names. */
+export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
+  for (let p = tree.lastModel(at); p >= 0; p = tree.lastModel(tree.nodes.parent(p))) {
+    const { type, message, provider, modelId } = bodies.entry(p);
+    const named =
+      type === "model_change"
+        ? { provider, model: modelId }
+        : ((message ?? {}) as { provider?: unknown; model?: unknown });
+    if (typeof named.provider === "string" && typeof named.model === "string")
+      return { provider: named.provider, id: named.model };
+  }
+  return null;
+}
+
+/** The thinking level in force at a position, if an entry of its path names one. */
+export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefined {
+  for (let p = tree.lastLevel(at); p >= 0; p = tree.lastLevel(tree.nodes.parent(p))) {
+    const level = bodies.entry(p).thinkingLevel;
+    if (typeof level === "string") return level;
+  }
+  return undefined;
 }
 
 /**

@@ -26,6 +26,7 @@ export const header = z.looseObject({
   modelId: z.string().optional(),
   thinkingLevel: z.string().optional(),
   leafId: z.string().optional().describe("leaf position that the Rust implementation keeps here; empty: before all"),
+  idempotencyKey: z.string().optional().describe("of the request that made the session; a repeat finds it by this"),
 });
 export type SessionHeader = z.infer<typeof header>;
 
@@ -118,17 +119,14 @@ export const entryTypes = {
     .describe("Other content for an entry in what the model sees; the entry itself stays."),
 } as const;
 
-/** An entry of a type that the format does not name. */
-const otherEntry = z.looseObject({ type: z.string().min(1), ...base });
-
-/** What `append` takes: an entry whose id, parentId and timestamp may be left to the server. */
+/** What `append` takes: an entry whose id, parentId and timestamp may be left to the server. Any type goes. */
 export const draft = z.looseObject({ type: z.string().min(1), ...base }).superRefine((value, context) => {
   if (value.type === "session") {
     context.addIssue({ code: "custom", path: ["type"], message: "a header is not an entry; use new_session" });
     return;
   }
-  const schema = (entryTypes as Record<string, z.ZodType | undefined>)[value.type] ?? otherEntry;
-  const result = schema.safeParse(value);
+  if (!Object.hasOwn(entryTypes, value.type)) return;
+  const result = entryTypes[value.type as keyof typeof entryTypes].safeParse(value);
   if (!result.success)
     for (const issue of result.error.issues)
       context.addIssue({ code: "custom", path: issue.path, message: issue.message });
@@ -187,9 +185,10 @@ const NOTHING = new Uint8Array(0);
 export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): Draft {
   const parts: Uint8Array[] = [];
   for (const [name, value] of Object.entries(rest)) {
-    if (value === undefined) continue;
-    parts.push(bytesOf(`,${JSON.stringify(name)}:`));
-    parts.push(value instanceof Uint8Array ? oneLine(value) : bytesOf(JSON.stringify(value)));
+    // What JSON does not know (undefined, functions) is left out, as JSON.stringify does.
+    const text = value instanceof Uint8Array ? oneLine(value) : JSON.stringify(value);
+    if (text === undefined) continue;
+    parts.push(bytesOf(`,${JSON.stringify(name)}:`), typeof text === "string" ? bytesOf(text) : text);
   }
   return { type, rest: parts.length === 0 ? NOTHING : concat(parts) };
 }

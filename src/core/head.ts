@@ -161,16 +161,31 @@ export class HeadReader implements Head {
       }
     } else if (type === "custom" && value("customType") === LEAF_MARKER) flags |= HEAD_MARKER;
     if (memberOf(found, "_batch")) flags |= HEAD_BATCH;
-    const packedId = packId(id as string);
-    this.packedId = packedId;
-    this.id = packedId < 0 ? (id as string) : "";
-    const packedParent = parentId === null ? -1 : packId(parentId);
-    this.packedParent = packedParent;
-    this.parentId = packedParent < 0 ? parentId : null;
+    this.set(type, id as string, parentId, role, flags);
+    return null;
+  }
+
+  /** The head of an entry that is at hand as a value; one without an id gets what `missingId` answers. */
+  take(entry: Readonly<Record<string, unknown>>, missingId: () => string): void {
+    const { type, id, parentId, message } = entry;
+    const inside = type === "message" && typeof message === "object" && message !== null;
+    this.set(
+      typeof type === "string" ? type : "",
+      typeof id === "string" && id !== "" ? id : missingId(),
+      typeof parentId === "string" && parentId !== "" ? parentId : null,
+      inside ? roleOf((message as { role?: unknown }).role) : "",
+      type === "message" && !inside ? HEAD_NO_MESSAGE : 0,
+    );
+  }
+
+  private set(type: string, id: string, parentId: string | null, role: Role | "", flags: number): void {
+    this.packedId = packId(id);
+    this.id = this.packedId < 0 ? id : "";
+    this.packedParent = parentId === null ? -1 : packId(parentId);
+    this.parentId = this.packedParent < 0 ? parentId : null;
     this.type = this.nodes.typeCode(type);
     this.role = ROLES.indexOf(role);
     this.flags = flags;
-    return null;
   }
 }
 

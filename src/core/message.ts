@@ -11,9 +11,9 @@ const usage = z.looseObject({});
  * writers leave out (an assistant's `api`, all of `usage` but a total: seed 001) may be missing.
  */
 export const message = z.looseObject({ role: z.string().min(1) }).superRefine((value, context) => {
-  const schema = (messageRoles as Record<string, z.ZodType | undefined>)[value.role];
-  const result = schema?.safeParse(value);
-  if (result && !result.success)
+  if (!Object.hasOwn(messageRoles, value.role)) return;
+  const result = messageRoles[value.role as keyof typeof messageRoles].safeParse(value);
+  if (!result.success)
     for (const issue of result.error.issues)
       context.addIssue({ code: "custom", path: issue.path, message: issue.message });
 });

@@ -9,7 +9,10 @@ import {
   hasSummary,
   isCompaction,
   keptFrom,
+  levelAt,
+  type Model,
   messageText,
+  modelAt,
 } from "./context.ts";
 import type { Damage } from "./damage.ts";
 import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, entryLine } from "./entry.ts";
@@ -19,12 +22,10 @@ import { LEAF_MARKER } from "./head.ts";
 import { parse } from "./json.ts";
 import { ROOT } from "./nodes.ts";
 import type { Log } from "./store/store.ts";
+import { foldSystemMessages, type SystemMessage } from "./system.ts";
 import { Tree } from "./tree.ts";
 
-export interface Model {
-  readonly provider: string;
-  readonly id: string;
-}
+export type { Model } from "./context.ts";
 
 /** Keeps the position of a leaf that the session file itself does not tell (session-format reference, section 5). */
 export interface LeafMemory {
@@ -63,6 +64,8 @@ export class Session implements Bodies {
   private logNow: Log;
   readonly env: Env;
   private readonly leaves: LeafMemory | undefined;
+  /** Whether a position that the entries do not tell is written down as a marker. */
+  private readonly marks: boolean;
   private treeNow!: Tree;
   /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   name: string | null = null;
@@ -73,16 +76,19 @@ export class Session implements Bodies {
   private durableLeaf = ROOT;
   /** The leaf differs from what the file tells, and no record of it is durable yet. */
   private leafMoved = false;
+  /** It gave up its lock, and takes it again with the next change. */
+  resting = false;
   private heededLosses = 0;
   private toldDamage = 0;
   /** The leaf that the file alone gives, once it was needed. */
   private fileLeaf: number | undefined;
   private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
 
-  constructor(log: Log, env: Env, leaves?: LeafMemory) {
+  constructor(log: Log, env: Env, leaves?: LeafMemory, marks = true) {
     this.logNow = log;
     this.env = env;
     this.leaves = leaves;
+    this.marks = marks;
     this.readTree();
     this.tree.leaf = this.firstLeaf();
     this.durableLeaf = this.tree.leaf;
@@ -186,20 +192,13 @@ export class Session implements Bodies {
 
   /** The model in force at a position: the nearest that is named on its path, else the header's. */
   model(at: number = this.tree.leaf): Model | null {
-    for (let p = this.tree.lastModel(at); p >= 0; p = this.tree.lastModel(this.log.nodes.parent(p))) {
-      const model = modelOf(this.entry(p));
-      if (model) return model;
-    }
     const { provider, modelId } = this.log.header;
-    return provider !== undefined && modelId !== undefined ? { provider, id: modelId } : null;
+    const first = provider !== undefined && modelId !== undefined ? { provider, id: modelId } : null;
+    return modelAt(this.tree, this, at) ?? first;
   }
 
   thinkingLevel(at: number = this.tree.leaf): string {
-    for (let p = this.tree.lastLevel(at); p >= 0; p = this.tree.lastLevel(this.log.nodes.parent(p))) {
-      const level = this.entry(p).thinkingLevel;
-      if (typeof level === "string") return level;
-    }
-    return this.log.header.thinkingLevel ?? "off";
+    return levelAt(this.tree, this, at) ?? this.log.header.thinkingLevel ?? "off";
   }
 
   /** The visible entries in file order, from a position on. */
@@ -221,10 +220,11 @@ export class Session implements Bodies {
 
   /**
    * Appends drafts at the leaf, or where a draft's `parentId` says; each further draft continues the one before.
-   * All or none. Several drafts, or a key, are marked as one batch, so that a torn write is recognised.
+   * All or none. Several drafts, or a key, are marked as one batch, so that a torn write is recognised. With `hold`,
+   * a session that is nowhere stored yet stays so; entries that only set it up are always held.
    * Throws invalid_entry, entry_not_found, read_only and the log's failures.
    */
-  append(drafts: readonly Draft[], key?: string): Appended {
+  append(drafts: readonly Draft[], key?: string, hold = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
     const { nodes } = this.log;
     const oldLeafId = this.leafId;
@@ -259,7 +259,8 @@ export class Session implements Bodies {
     }
     const first = nodes.count;
     try {
-      this.log.append(lines, { hold: drafts.every((draft) => SETUP_TYPES.has(draft.type)) });
+      this.resting = false;
+      this.log.append(lines, { hold });
     } catch (error) {
       // What was cut off again changed the file, and a record of the leaf names the file as it was.
       this.leafMoved = this.tree.leaf !== this.leafFound();
@@ -295,7 +296,10 @@ export class Session implements Bodies {
     this.leafMoved = true;
   }
 
-  /** A compaction at the leaf that keeps from an entry of the path on, or nothing. Throws invalid_boundary. */
+  /**
+   * A compaction at the leaf that keeps from an entry of the path on, or nothing. It carries the system prompt in
+   * force, for the system messages before it are not shown any more. Throws invalid_boundary.
+   */
   compactionDraft(compaction: {
     summary: string;
     firstKeptEntryId: string | null;
@@ -315,10 +319,25 @@ export class Session implements Bodies {
       if (fault)
         throw new Failure("invalid_boundary", fault.reason, { entryId: firstKeptEntryId, nearest: fault.nearest });
     }
+    const since = timestamp(this.env);
+    const systemMessage = this.systemMessage(Date.parse(since));
     return {
-      ...draftOf("compaction", { ...compaction, firstKeptEntryId: firstKeptEntryId ?? id }),
+      ...draftOf("compaction", { ...compaction, firstKeptEntryId: firstKeptEntryId ?? id, systemMessage }),
       id,
+      timestamp: since,
     };
+  }
+
+  /** What the system messages at the leaf say together. */
+  private systemMessage(time: number): SystemMessage | undefined {
+    const patches: object[] = [];
+    for (const { position, kind } of this.context().items) {
+      if (kind === "summary" || (kind === "message" && this.log.nodes.role(position) !== "system")) continue;
+      const entry = this.entry(position);
+      const patch = kind === "system" ? entry.systemMessage : entry.message;
+      if (typeof patch === "object" && patch !== null) patches.push(patch);
+    }
+    return foldSystemMessages(patches, time);
   }
 
   /** Resolves when all that was appended or moved before is durable; on a failure the session is as it was then. */
@@ -365,6 +384,13 @@ export class Session implements Bodies {
       throw error;
     }
     this.leaves?.forget(this.log);
+  }
+
+  /** Lets other programs write while nothing happens here; what was in order stays so. */
+  async rest(): Promise<void> {
+    await this.leave();
+    this.log.unlock();
+    this.resting = true;
   }
 
   close(): void {
@@ -616,7 +642,7 @@ export class Session implements Bodies {
 
   /** A label or a name at a place that the file alone would not give as the leaf needs the marker before it. */
   private needsMarkerBefore(draft: Draft): boolean {
-    if (!isAside(draft.type) || !this.log.persisted) return false;
+    if (!this.marks || !isAside(draft.type) || !this.log.persisted) return false;
     const place =
       draft.parentId === undefined
         ? this.tree.leaf
@@ -675,12 +701,4 @@ function isVoid(entry: Entry): boolean {
 /** Entries that say something about the conversation and are none of it. */
 function isAside(type: string): boolean {
   return type === "label" || type === "session_info";
-}
-
-function modelOf(entry: Entry): Model | null {
-  const { provider, model } =
-    entry.type === "model_change"
-      ? { provider: entry.provider, model: entry.modelId }
-      : ((entry.message ?? {}) as { provider?: unknown; model?: unknown });
-  return typeof provider === "string" && typeof model === "string" ? { provider, id: model } : null;
 }

@@ -1,6 +1,6 @@
 /** What this process has open, and how sessions are made, opened, forked and replaced. */
 
-import { draftOf, entryLine, headerLine, SESSION_ID, type SessionHeader } from "./entry.ts";
+import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "./entry.ts";
 import { type Env, timestamp } from "./env.ts";
 import { Failure } from "./failure.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
@@ -14,7 +14,7 @@ export interface Stores {
   readonly forNew: Store;
   readonly leaves: LeafMemory;
   /** Opens a session file. Throws session_not_found, not_a_session, storage_failed. */
-  open(file: string): Log;
+  open(file: string, readOnly?: boolean): Log;
   absolute(file: string): string;
   exists(file: string): boolean;
   isSame(a: string, b: string): boolean;
@@ -29,6 +29,8 @@ export interface Stores {
   writeOutput(file: string, pieces: Iterable<string>, taken: "refuse" | "rename" | "replace"): string;
   /** The working directory's session that was active last. */
   latest(cwd: string): string | undefined;
+  /** The session of a working directory that was made lately by a request with an idempotency key. */
+  made(key: string, cwd: string): string | undefined;
 }
 
 export interface NewSession {
@@ -37,6 +39,8 @@ export interface NewSession {
   readonly id?: string;
   readonly name?: string;
   readonly file?: string;
+  /** Idempotency key of the request that asks for it; it stands in the header. */
+  readonly key?: string;
 }
 
 export class Workspace {
@@ -45,9 +49,13 @@ export class Workspace {
   /** Working directory of sessions that name none. */
   readonly cwd: string;
   private currentSession: Session | null = null;
+  /** Sessions that were opened beside the current one, by id, the least recently used first. */
+  private readonly beside = new Map<string, Session>();
+  /** Files of sessions that were closed to make room and open again when they are named. */
+  private readonly resting = new Map<string, string>();
   /** Why there is no current session. */
   private absence = new Failure("no_session");
-  /** Called with every session that this workspace makes or opens, before anyone else sees it. */
+  /** Called with every new session, before anyone else sees it. */
   private readonly setUp: (session: Session) => void;
 
   constructor(stores: Stores, env: Env, cwd: string, setUp: (session: Session) => void = () => {}) {
@@ -63,12 +71,63 @@ export class Workspace {
 
   /** The current session, or the open one with an id. Throws no_session or session_not_found. */
   session(id?: string): Session {
-    if (id !== undefined && id !== this.currentSession?.id)
-      throw new Failure("session_not_found", `No open session has the id ${id}. switch_session opens one.`, {
+    if (id === undefined || id === this.currentSession?.id) {
+      if (!this.currentSession) throw this.absence;
+      return this.currentSession;
+    }
+    const open = this.beside.get(id) ?? this.wake(id);
+    if (!open)
+      throw new Failure("session_not_found", `No open session has the id ${id}. open_session opens one.`, {
         sessionId: id,
       });
-    if (!this.currentSession) throw this.absence;
-    return this.currentSession;
+    // The order of the map is the order of use.
+    this.beside.delete(id);
+    this.beside.set(id, open);
+    return open;
+  }
+
+  /** Every open session, the current one first. */
+  get sessions(): readonly Session[] {
+    const beside = [...this.beside.values()].filter((session) => session !== this.currentSession);
+    return this.currentSession ? [this.currentSession, ...beside] : beside;
+  }
+
+  /** Whether a session is open or was only closed to make room. */
+  knows(id: string): boolean {
+    return id === this.currentSession?.id || this.beside.has(id) || this.resting.has(id);
+  }
+
+  /** Keeps a session open beside the current one. */
+  keep(session: Session): void {
+    this.beside.set(session.id, session);
+    this.resting.delete(session.id);
+  }
+
+  private wake(id: string): Session | undefined {
+    const file = this.resting.get(id);
+    if (file === undefined) return undefined;
+    const session = this.open({ sessionPath: file });
+    this.keep(session);
+    return session;
+  }
+
+  /** Closes a session in order; without a current one, commands that name none fail. */
+  async closeSession(session: Session): Promise<void> {
+    await session.commit();
+    await session.leave();
+    this.beside.delete(session.id);
+    this.resting.delete(session.id);
+    if (session === this.currentSession) this.none(new Failure("no_session"));
+    session.close();
+  }
+
+  /** Closes a session that nobody uses, until it is named again. One that lives in memory stays open. */
+  async rest(session: Session): Promise<void> {
+    if (session === this.currentSession || session.file === null || !session.log.persisted) return;
+    await session.leave();
+    this.beside.delete(session.id);
+    this.resting.set(session.id, session.file);
+    session.close();
   }
 
   /** A new session that nothing on disk tells of yet. Throws invalid_id, already_exists. */
@@ -76,6 +135,7 @@ export class Workspace {
     const { forNew } = this.stores;
     const beginning = this.beginning({ ...wanted, cwd: wanted.cwd ?? this.cwd });
     const session = this.sessionOn(forNew.create(beginning));
+    this.setUp(session);
     if (session.file !== null && this.stores.exists(session.file))
       throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
         sessionPath: session.file,
@@ -85,15 +145,16 @@ export class Workspace {
   }
 
   /** Opens a session by path or id. The session that is current already is not opened twice. */
-  open(where: { sessionPath?: string; sessionId?: string }): Session {
-    const current = this.currentSession;
-    if (where.sessionId !== undefined && where.sessionId === current?.id) return current;
+  open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
+    const known = this.sessions.find(({ id }) => id === where.sessionId);
+    if (known) return known;
     const file =
       where.sessionPath !== undefined
         ? this.stores.absolute(where.sessionPath)
         : this.stores.find(where.sessionId as string);
-    if (current?.file && this.stores.isSame(file, current.file)) return current;
-    return this.sessionOn(this.stores.open(file));
+    const same = this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+    if (same) return same;
+    return this.sessionOn(this.stores.open(file, readOnly));
   }
 
   /** A session to look at; unless it is the current one, the caller closes it. */
@@ -106,67 +167,61 @@ export class Workspace {
     if (session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
   }
 
+  /** The session that a request with this idempotency key made, opened if need be. */
+  made(key: string, cwds: readonly (string | undefined)[]): Session | undefined {
+    const current = this.currentSession;
+    if (current?.log.header.idempotencyKey === key) return current;
+    for (const cwd of new Set(cwds)) {
+      const file = cwd === undefined ? undefined : this.stores.made(key, cwd);
+      if (file !== undefined) return this.open({ sessionPath: file });
+    }
+    return undefined;
+  }
+
+  /** An entry of a session that need not be open, if both are there. */
+  entryIn(sessionPath: string | null, entryId: string): Entry | undefined {
+    if (sessionPath === null || !this.stores.exists(sessionPath)) return undefined;
+    const session = this.look({ sessionPath });
+    try {
+      const position = session.log.nodes.position(entryId);
+      return position < 0 ? undefined : session.entry(position);
+    } finally {
+      if (session !== this.currentSession) session.close();
+    }
+  }
+
   private sessionOn(log: Log): Session {
-    const session = new Session(log, this.env, this.stores.leaves);
-    if (log.nodes.count === 0) this.setUp(session);
-    return session;
+    return new Session(log, this.env, this.stores.leaves);
   }
 
   /**
    * A new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
    * and the source is not touched.
    */
-  async fork(source: Session, end: number): Promise<Session> {
+  async fork(source: Session, end: number, key?: string): Promise<Session> {
     const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
     const beginning = this.beginning({
       cwd: source.cwd,
+      key,
       ...(source.log.persisted ? { parentSession: source.file as string } : {}),
     });
-    const log = await this.stores.forNew.publish(beginning, this.forkContent(source, plan));
+    const log = await this.stores.forNew.publish(beginning, forkContent(source, plan));
     return new Session(log, this.env, this.stores.leaves);
-  }
-
-  /** Copies whole stretches of the source; only entries that a patch names are read one by one. */
-  private *forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
-    const { positions, patches } = plan;
-    let first = 0;
-    for (let i = 0; i < positions.length; i++) {
-      const patch = patches.get(positions[i]);
-      if (!patch) continue;
-      yield* source.log.copy(positions.subarray(first, i));
-      yield concat([patchLine(source.line(positions[i]), patch), LF]);
-      first = i + 1;
-    }
-    yield* source.log.copy(positions.subarray(first));
-    let parentId = positions.length > 0 ? source.log.nodes.id(positions[positions.length - 1]) : null;
-    const taken = new Set<string>();
-    for (const { targetId, label, setBy } of plan.labels) {
-      const id = this.freshId(source, taken);
-      const since = source.entry(setBy).timestamp;
-      yield concat([
-        entryLine({ ...draftOf("label", { targetId, label }), id, parentId, timestamp: since ?? timestamp(this.env) }),
-        LF,
-      ]);
-      parentId = id;
-    }
-  }
-
-  private freshId(source: Session, taken: Set<string>): string {
-    for (;;) {
-      const id = this.env.entryId();
-      if (taken.has(id) || source.log.nodes.position(id) >= 0) continue;
-      taken.add(id);
-      return id;
-    }
   }
 
   /** Makes a session the current one; the one before is left in order and closed. Answers it. */
   async replace(next: Session): Promise<Session | null> {
     const before = this.currentSession;
     if (before === next) return before;
-    if (before) await before.leave();
+    try {
+      await before?.leave();
+    } catch (error) {
+      next.close();
+      throw error;
+    }
     this.currentSession = next;
-    before?.close();
+    this.resting.delete(next.id);
+    if (before && !this.beside.has(before.id)) before.close();
     return before;
   }
 
@@ -178,31 +233,67 @@ export class Workspace {
 
   /** Leaves what is open in order. */
   async close(): Promise<void> {
-    const session = this.currentSession;
-    if (!session) return;
-    try {
-      await session.commit();
-      await session.leave();
-    } finally {
-      session.close();
-    }
+    let failed: unknown;
+    for (const session of this.sessions)
+      try {
+        await session.commit();
+        await session.leave();
+      } catch (error) {
+        failed ??= error;
+      } finally {
+        session.close();
+      }
+    if (failed !== undefined) throw failed;
   }
 
   private beginning(wanted: NewSession): Beginning {
-    const id = wanted.id ?? this.env.sessionId();
-    if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
-    const line = headerLine({
-      id,
-      timestamp: timestamp(this.env),
-      cwd: wanted.cwd ?? this.cwd,
-      parentSession: wanted.parentSession,
-    });
     const file = wanted.file === undefined ? undefined : this.stores.absolute(wanted.file);
-    return { headerLine: line, header: parse(line) as SessionHeader, file };
+    return newBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
   }
 }
 
 const LF = bytesOf("\n");
+
+/** What a new session begins with; `file` is absolute. Throws invalid_id. */
+export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: string }): Beginning {
+  const id = wanted.id ?? env.sessionId();
+  if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
+  const line = headerLine({
+    id,
+    timestamp: timestamp(env),
+    cwd: wanted.cwd,
+    parentSession: wanted.parentSession,
+    idempotencyKey: wanted.key,
+  });
+  return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
+}
+
+/**
+ * The lines of a forked session, in pieces: whole stretches of the source are copied, only entries that a patch names
+ * are read one by one.
+ */
+export function* forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
+  const { positions, patches } = plan;
+  let first = 0;
+  for (let i = 0; i < positions.length; i++) {
+    const patch = patches.get(positions[i]);
+    if (!patch) continue;
+    yield* source.log.copy(positions.subarray(first, i));
+    yield concat([patchLine(source.line(positions[i]), patch), LF]);
+    first = i + 1;
+  }
+  yield* source.log.copy(positions.subarray(first));
+  let parentId = positions.length > 0 ? source.log.nodes.id(positions[positions.length - 1]) : null;
+  const taken: string[] = [];
+  for (const { targetId, label, setBy } of plan.labels) {
+    const id = source.newEntryId(taken);
+    const since = source.entry(setBy).timestamp;
+    const draft = draftOf("label", { targetId, label });
+    yield concat([entryLine({ ...draft, id, parentId, timestamp: since ?? timestamp(source.env) }), LF]);
+    taken.push(id);
+    parentId = id;
+  }
+}
 
 /** A display name on one line. */
 export function sessionName(name: string): string {

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { draft, draftOfText } from "../core/entry.ts";
-import { bytesOf } from "../core/json.ts";
-import { appendEntries } from "./appending.ts";
+import { bytesOf, elements } from "../core/json.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 
 export default command({
@@ -23,13 +23,18 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const drafts = params.entries.map((value, index) => {
-      const bytes = context.text("entries", index) ?? bytesOf(JSON.stringify(value));
-      return draftOfText(bytes, { start: 0, end: bytes.length });
-    });
+    const bytes = context.text("entries") ?? bytesOf(JSON.stringify(params.entries));
+    const drafts = (elements(bytes) ?? []).map((range) => draftOfText(bytes, range));
     const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
     if (branchChanged) context.tell("session_tree", { newLeafId: session.leafId, oldLeafId });
     return { entryIds: ids, leafId: session.leafId };
   },
-  repeat: (_context, entryIds) => ({ entryIds, leafId: entryIds.at(-1) ?? null }),
+  repeat(context, entryIds, { entries }) {
+    demandTypes(
+      context,
+      entryIds,
+      entries.map(({ type }) => type),
+    );
+    return { entryIds, leafId: entryIds.at(-1) ?? null };
+  },
 });

@@ -1,6 +1,7 @@
 /** Appending for a command: with its idempotency key, and told to the host. */
 
 import type { Draft } from "../core/entry.ts";
+import { BadParams } from "../core/failure.ts";
 import { Raw } from "../core/raw.ts";
 import type { Appended, Session } from "../core/session.ts";
 import type { Context } from "./command.ts";
@@ -13,6 +14,16 @@ export function foreignPayload(session: Session, positions: readonly number[]): 
     origin: "foreign",
     entries: Raw.array(() => session.log.readMany(positions)),
   };
+}
+
+/** What a key stands for must be what the command writes; else the key was another command's. Throws BadParams. */
+export function demandTypes(context: Context, entryIds: readonly string[], types: readonly string[]): void {
+  const { nodes } = context.session.log;
+  const found = entryIds.map((id) => nodes.type(nodes.position(id)));
+  if (found.length === types.length && found.every((type, index) => type === types[index])) return;
+  throw new BadParams([
+    { path: "idempotencyKey", message: "this session has used the key for another command; choose a new one" },
+  ]);
 }
 
 /** Throws what Session.append throws. */

@@ -4,8 +4,18 @@ import { BadParams } from "../core/failure.ts";
 import { contentText } from "../core/message.ts";
 import { ROOT } from "../core/nodes.ts";
 import { Raw } from "../core/raw.ts";
-import { appendEntries } from "./appending.ts";
-import { command } from "./command.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
+import { type Context, command } from "./command.ts";
+import { checkedAnswer, vetoReason } from "./hooks.ts";
+
+const result = z.object({
+  cancelled: z.boolean(),
+  reason: vetoReason,
+  leafId: z.string().nullable(),
+  text: z.string().optional(),
+  summaryEntryId: z.string().optional(),
+  durable: z.boolean().describe("false on a read-only session: the move lasts as long as this process"),
+});
 
 export default command({
   name: "branch",
@@ -28,19 +38,12 @@ export default command({
       .describe("what the branch that is left was about; becomes a branch_summary entry at the new place"),
     label: z.string().min(1).optional().describe("for the summary entry if there is one, else for the new leaf"),
   },
-  result: z.object({
-    cancelled: z.boolean(),
-    leafId: z.string().nullable(),
-    text: z.string().optional(),
-    summaryEntryId: z.string().optional(),
-    durable: z.boolean().describe("false on a read-only session: the move lasts as long as this process"),
-  }),
+  result,
   failures: ["entry_not_found"],
   example: { params: { entryId: "a1b2c3d4" }, result: { cancelled: false, leafId: "a1b2c3d4", durable: true } },
   run(context, params) {
     const { session } = context;
     const { nodes } = session.log;
-    const oldLeafId = session.leafId;
     let target = params.entryId === null ? ROOT : session.position(params.entryId);
     let text: string | undefined;
     if (params.position === "before" && target !== ROOT) {
@@ -49,39 +52,103 @@ export default command({
     }
     if (params.label !== undefined && target === ROOT && params.summary === undefined)
       throw new BadParams([{ path: "label", message: "there is no entry to label before the first; add a summary" }]);
-    const drafts: Draft[] = [];
-    const parentId = session.idOrNull(target);
-    let summaryEntryId: string | undefined;
-    if (params.summary !== undefined) {
-      summaryEntryId = session.newEntryId();
-      const { summary, fromHook } = params.summary;
-      const details = context.text("summary", "details");
-      const usage = context.text("summary", "usage");
-      // The entry names the place that is left, for that is what the summary is about (reliability case T13).
-      const rest = { fromId: oldLeafId ?? "root", summary, details, usage, fromHook };
-      drafts.push({ ...draftOf("branch_summary", rest), id: summaryEntryId, parentId });
-    }
-    if (params.label !== undefined) {
-      const rest = { targetId: summaryEntryId ?? parentId, label: params.label };
-      drafts.push({ ...draftOf("label", rest), ...(summaryEntryId === undefined ? { parentId } : {}) });
-    }
-    if (drafts.length > 0) appendEntries(context, drafts);
-    else session.moveLeaf(target);
-    const { leafId } = session;
-    if (leafId !== oldLeafId)
-      context.tell("session_tree", {
-        newLeafId: leafId,
-        oldLeafId,
-        ...(summaryEntryId === undefined
-          ? {}
-          : {
-              summaryEntry: Raw.of(session.line(nodes.position(summaryEntryId))),
-              fromExtension: params.summary?.fromHook ?? false,
-            }),
-      });
-    return { cancelled: false, leafId, text, summaryEntryId, durable: session.log.readOnly === null };
+    const { label } = params;
+    const summary: Summary | undefined = params.summary && {
+      summary: params.summary.summary,
+      details: context.text("summary", "details"),
+      usage: context.text("summary", "usage"),
+      fromHook: params.summary.fromHook,
+    };
+    if (target === session.tree.leaf || !context.asks("session_before_tree"))
+      return move(context, { target, text, summary, label });
+    return consult(context, { target, text, summary, label });
+  },
+  repeat(context, entryIds, { entryId, position, summary, label }) {
+    const { session } = context;
+    const types = [...(summary === undefined ? [] : ["branch_summary"]), ...(label === undefined ? [] : ["label"])];
+    demandTypes(context, entryIds, types);
+    return {
+      cancelled: false,
+      leafId: entryIds.at(-1) ?? null,
+      text:
+        position === "before" && entryId !== null ? messageText(session.entry(session.position(entryId))) : undefined,
+      summaryEntryId: summary === undefined ? undefined : entryIds[0],
+      durable: true,
+    };
   },
 });
+
+interface Summary {
+  readonly summary: string;
+  readonly details?: unknown;
+  readonly usage?: unknown;
+  readonly fromHook?: boolean;
+}
+
+interface Move {
+  readonly target: number;
+  readonly text: string | undefined;
+  readonly summary: Summary | undefined;
+  readonly label: string | undefined;
+}
+
+/** Asks the host first; its answer may bring the summary and the label that the request left open. */
+async function consult(context: Context, wanted: Move): Promise<z.input<typeof result>> {
+  const { session } = context;
+  const { tree } = session;
+  const { target, label } = wanted;
+  const ancestor = tree.commonAncestor(tree.leaf, target);
+  const left: unknown[] = [];
+  for (let at = tree.leaf; at >= 0 && at !== ancestor; at = session.log.nodes.parent(at)) left.push(session.entry(at));
+  const preparation = {
+    targetId: session.idOrNull(target),
+    oldLeafId: session.leafId,
+    commonAncestorId: session.idOrNull(ancestor),
+    entriesToSummarize: left.reverse(),
+    userWantsSummary: wanted.summary !== undefined,
+    label,
+  };
+  const { cancelled, reason, answer } = await context.ask("session_before_tree", { preparation });
+  const checked = checkedAnswer("session_before_tree", answer);
+  if (cancelled || !checked)
+    return { cancelled: true, reason: reason ?? "hook_failed", leafId: session.leafId, durable: true };
+  const summary = wanted.summary ?? (checked.summary && { ...checked.summary, fromHook: true });
+  return move(context, { ...wanted, summary, label: label ?? checked.label });
+}
+
+function move(context: Context, { target, text, summary, label }: Move): z.input<typeof result> {
+  const { session } = context;
+  const { nodes } = session.log;
+  const oldLeafId = session.leafId;
+  const parentId = session.idOrNull(target);
+  const drafts: Draft[] = [];
+  let summaryEntryId: string | undefined;
+  if (summary !== undefined) {
+    summaryEntryId = session.newEntryId();
+    // The entry names the place that is left, for that is what the summary is about (reliability case T13).
+    const rest = { fromId: oldLeafId ?? "root", ...summary };
+    drafts.push({ ...draftOf("branch_summary", rest), id: summaryEntryId, parentId });
+  }
+  if (label !== undefined && (summaryEntryId !== undefined || parentId !== null)) {
+    const rest = { targetId: summaryEntryId ?? parentId, label };
+    drafts.push({ ...draftOf("label", rest), ...(summaryEntryId === undefined ? { parentId } : {}) });
+  }
+  if (drafts.length > 0) appendEntries(context, drafts);
+  else session.moveLeaf(target);
+  const { leafId } = session;
+  if (leafId !== oldLeafId)
+    context.tell("session_tree", {
+      newLeafId: leafId,
+      oldLeafId,
+      ...(summaryEntryId === undefined
+        ? {}
+        : {
+            summaryEntry: Raw.of(session.line(nodes.position(summaryEntryId))),
+            fromExtension: summary?.fromHook ?? false,
+          }),
+    });
+  return { cancelled: false, leafId, text, summaryEntryId, durable: session.log.readOnly === null };
+}
 
 /** The text of a user or custom message, which the host puts back into its editor. */
 function messageText(entry: { type: string; message?: unknown; content?: unknown }): string | undefined {

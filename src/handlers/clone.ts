@@ -1,12 +1,19 @@
 import * as z from "zod";
 import { command } from "./command.ts";
+import { vetoReason } from "./hooks.ts";
+import { whereItStays } from "./stay.ts";
 
 export default command({
   name: "clone",
   summary: "Copies the whole current path into a new session and makes that the current one.",
   effect: "replace",
   params: {},
-  result: z.object({ cancelled: z.boolean(), sessionId: z.string(), sessionFile: z.string().nullable() }),
+  result: z.object({
+    cancelled: z.boolean(),
+    reason: vetoReason,
+    sessionId: z.string(),
+    sessionFile: z.string().nullable(),
+  }),
   failures: ["already_exists", "storage_full", "storage_failed"],
   example: {
     params: {},
@@ -19,8 +26,13 @@ export default command({
   async run(context) {
     const { session, workspace } = context;
     const entryId = session.leafId;
-    const next = await workspace.fork(session, session.tree.leaf);
+    if (context.asks("session_before_fork")) {
+      const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position: "at" });
+      if (cancelled) return { cancelled, reason, ...whereItStays(context) };
+    }
+    const next = await workspace.fork(session, session.tree.leaf, context.key);
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });
     return { cancelled: false, sessionId: next.id, sessionFile: next.file };
   },
+  recall: (_context, made) => ({ cancelled: false, sessionId: made.id, sessionFile: made.file }),
 });

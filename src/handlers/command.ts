@@ -6,6 +6,7 @@ import type { FailureName } from "../core/failure.ts";
 import type { Session } from "../core/session.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
+import type { HookAnswer, HookName, HookRegistration } from "./hooks.ts";
 
 /** What a command may use while it runs. */
 export interface Context {
@@ -25,10 +26,14 @@ export interface Context {
   text(...path: (string | number)[]): Uint8Array | undefined;
   /** Sends an event right after this command's reply. */
   tell<N extends EventName>(event: N, payload: EventPayload<N>): void;
+  /** Whether the host wants to be asked. */
+  asks(hook: HookName): boolean;
+  /** Asks the host, if it wants to be; later commands of the session wait meanwhile. Throws cancelled. */
+  ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
   /** Makes another session the current one and tells so. */
   replace(next: Session, replacement: Replacement): Promise<void>;
-  /** Ends the process in order once the reply is out. */
-  shutDown(): void;
+  /** Ends the process in order once the reply is out; unless `atOnce`, the host may close its end first. */
+  shutDown(how?: { atOnce: boolean }): void;
   /** Host's wishes from `initialize`. Throws nothing. */
   introduce(wishes: Introduction): void;
 }
@@ -36,6 +41,7 @@ export interface Context {
 export interface Introduction {
   readonly maxReplyBytes?: number;
   readonly events?: readonly string[];
+  readonly hooks?: readonly HookRegistration[];
 }
 
 export interface ServerFacts {
@@ -64,8 +70,8 @@ export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   /** One sentence. */
   readonly summary: string;
   /**
-   * `read` and `write` act on a session in its order, `replace` makes another one current, `control` is about the
-   * connection and keeps the order too, `server` touches no session and holds none up.
+   * `read` and `write` act on a session in its order, `replace` makes another one current, `close` gives one up,
+   * `control` is about the connection and keeps the order too, `server` touches no session and holds none up.
    */
   readonly effect: Effect;
   readonly params: S;
@@ -75,11 +81,16 @@ export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   run(context: Context, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
   /** The result as Pi's dialect has it, where that differs. */
   pi?(context: Context, result: z.input<R>): unknown;
-  /** The result of an earlier run with the same idempotency key, from the entries that it wrote. */
-  repeat?(context: Context, entryIds: string[]): z.input<R>;
+  /**
+   * Of a `write`: the result of an earlier run with the same idempotency key, from the entries that it wrote. Throws
+   * BadParams when they are none of this command.
+   */
+  repeat?(context: Context, entryIds: string[], params: z.output<z.ZodObject<S>>): z.input<R>;
+  /** Of a command that makes a session: the result of an earlier run with the same key, from what it made. */
+  recall?(context: Context, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
 }
 
-export type Effect = "read" | "write" | "replace" | "control" | "server";
+export type Effect = "read" | "write" | "replace" | "close" | "control" | "server";
 
 type Promised<T> = T | Promise<T>;
 
@@ -97,7 +108,8 @@ export interface Command {
   readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: Context, params: never): unknown;
   pi?(context: Context, result: never): unknown;
-  repeat?(context: Context, entryIds: string[]): unknown;
+  repeat?(context: Context, entryIds: string[], params: never): unknown;
+  recall?(context: Context, made: Session, params: never): unknown;
 }
 
 /** Params that commands get by their effect. */

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { Raw } from "../core/raw.ts";
-import { appendEntries } from "./appending.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 
 export default command({
@@ -39,7 +39,9 @@ export default command({
     });
     return { entryId, leafId: entryId, firstKeptEntryId: params.firstKeptEntryId ?? entryId };
   },
-  repeat(context, [entryId]) {
+  repeat(context, entryIds) {
+    demandTypes(context, entryIds, ["compaction"]);
+    const [entryId] = entryIds;
     const { session } = context;
     const firstKeptEntryId = session.firstKeptId(session.position(entryId)) ?? entryId;
     return { entryId, leafId: entryId, firstKeptEntryId };

@@ -5,6 +5,7 @@ import { FAILURES } from "../core/failure.ts";
 import { message, messageRoles } from "../core/message.ts";
 import { commonParams, message as contextMessage, entry } from "./command.ts";
 import { eventBase, events } from "./events.ts";
+import { hooks } from "./hooks.ts";
 import { table } from "./table.ts";
 
 export const declarations = {
@@ -12,6 +13,7 @@ export const declarations = {
   commonParams,
   events,
   eventBase,
+  hooks,
   failures: FAILURES,
   header,
   entry,

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/entry.ts";
-import { appendEntries } from "./appending.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 
 export default command({
@@ -25,5 +25,8 @@ export default command({
     const draft = draftOf("context_edit", { targetId, replacement: context.text("replacement") ?? replacement });
     return { entryId: appendEntries(context, [draft]).ids[0] };
   },
-  repeat: (_context, [entryId]) => ({ entryId }),
+  repeat(context, entryIds) {
+    demandTypes(context, entryIds, ["context_edit"]);
+    return { entryId: entryIds[0] };
+  },
 });

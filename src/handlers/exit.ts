@@ -10,7 +10,7 @@ export default command({
   failures: [],
   example: { params: {}, result: null },
   run(context) {
-    context.shutDown();
+    context.shutDown({ atOnce: true });
     return null;
   },
 });

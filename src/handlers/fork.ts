@@ -3,6 +3,8 @@ import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/message.ts";
 import { ROOT } from "../core/nodes.ts";
 import { command } from "./command.ts";
+import { vetoReason } from "./hooks.ts";
+import { whereItStays } from "./stay.ts";
 
 export default command({
   name: "fork",
@@ -18,6 +20,7 @@ export default command({
   result: z.object({
     text: z.string().describe("the text of the user message, for the editor; empty with at"),
     cancelled: z.boolean(),
+    reason: vetoReason,
     sessionId: z.string(),
     sessionFile: z.string().nullable(),
   }),
@@ -42,8 +45,18 @@ export default command({
       text = contentText((session.entry(entry).message as { content?: unknown }).content);
       end = Math.max(nodes.parent(entry), ROOT);
     }
-    const next = await workspace.fork(session, end);
+    if (context.asks("session_before_fork")) {
+      const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position });
+      if (cancelled) return { text: "", cancelled, reason, ...whereItStays(context) };
+    }
+    const next = await workspace.fork(session, end, context.key);
     await context.replace(next, { reason: "fork", fork: { entryId, position } });
     return { text, cancelled: false, sessionId: next.id, sessionFile: next.file };
+  },
+  recall({ workspace }, made, { entryId, position = "before" }) {
+    // The message is in the session that was forked, for the fork ends before it.
+    const entry = position === "before" ? workspace.entryIn(made.parentSession, entryId) : undefined;
+    const text = contentText((entry?.message as { content?: unknown } | undefined)?.content);
+    return { text, cancelled: false, sessionId: made.id, sessionFile: made.file };
   },
 });

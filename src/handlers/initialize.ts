@@ -3,6 +3,7 @@ import { BadParams } from "../core/failure.ts";
 import { command } from "./command.ts";
 import { events } from "./events.ts";
 import { stateOf, stateResult } from "./get_state.ts";
+import { type HookName, type HookRegistration, hooks as knownHooks } from "./hooks.ts";
 import { FORMATS, PROTOCOL_VERSION } from "./protocol_version.ts";
 
 export default command({
@@ -64,7 +65,10 @@ export default command({
           message: `this server speaks version ${PROTOCOL_VERSION}; leave it out or send that`,
         },
       ]);
-    context.introduce({ maxReplyBytes: params.maxReplyBytes, events: params.capabilities?.events });
+    const hooks = params.capabilities?.hooks?.flatMap((hook): HookRegistration[] =>
+      hook.name in knownHooks ? [{ name: hook.name as HookName, onTimeout: hook.onTimeout }] : [],
+    );
+    context.introduce({ maxReplyBytes: params.maxReplyBytes, events: params.capabilities?.events, hooks });
     const { name, version, framings, dialects, limits, commands } = context.server;
     const { workspace } = context;
     return {
@@ -73,7 +77,7 @@ export default command({
       capabilities: {
         commands: [...commands],
         events: Object.keys(events),
-        hooks: [],
+        hooks: Object.keys(knownHooks),
         framings: [...framings],
         dialects: [...dialects],
         stores: [...workspace.stores.names],

@@ -1,6 +1,8 @@
 import * as z from "zod";
 import { command } from "./command.ts";
+import { vetoReason } from "./hooks.ts";
 import { withoutNulls } from "./pi_shapes.ts";
+import { whereItStays } from "./stay.ts";
 
 export default command({
   name: "new_session",
@@ -12,7 +14,12 @@ export default command({
     newSessionId: z.string().optional(),
     name: z.string().optional().describe("display name"),
   },
-  result: z.object({ cancelled: z.boolean(), sessionId: z.string(), sessionFile: z.string().nullable() }),
+  result: z.object({
+    cancelled: z.boolean(),
+    reason: vetoReason,
+    sessionId: z.string(),
+    sessionFile: z.string().nullable(),
+  }),
   failures: ["invalid_id", "already_exists"],
   example: {
     params: { name: "Refactor auth" },
@@ -25,10 +32,15 @@ export default command({
   },
   async run(context, params) {
     const { parentSession, cwd, newSessionId: id, name } = params;
-    const next = context.workspace.create({ parentSession, cwd, id, name });
+    const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key });
+    if (context.asks("session_before_switch")) {
+      const { cancelled, reason } = await context.ask("session_before_switch", { reason: "new" });
+      if (cancelled) return { cancelled, reason, ...whereItStays(context) };
+    }
     await context.replace(next, { reason: "new" });
     return { cancelled: false, sessionId: next.id, sessionFile: next.file };
   },
+  recall: (_context, made) => ({ cancelled: false, sessionId: made.id, sessionFile: made.file }),
   pi(context, result) {
     context.workspace.prepareFolder(context.session);
     return withoutNulls(result);

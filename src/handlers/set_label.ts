@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/entry.ts";
-import { appendEntries } from "./appending.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 
 export default command({
@@ -21,5 +21,8 @@ export default command({
     const [entryId] = appendEntries(context, [draft]).ids;
     return { entryId };
   },
-  repeat: (_context, [entryId]) => ({ entryId }),
+  repeat(context, entryIds) {
+    demandTypes(context, entryIds, ["label"]);
+    return { entryId: entryIds[0] };
+  },
 });

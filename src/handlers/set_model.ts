@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/entry.ts";
-import { appendEntries } from "./appending.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 import { piModel } from "./pi_shapes.ts";
 
@@ -20,7 +20,9 @@ export default command({
     return { provider, id: modelId };
   },
   pi: (_context, model) => piModel(model),
-  repeat(context, [entryId]) {
+  repeat(context, entryIds) {
+    demandTypes(context, entryIds, ["model_change"]);
+    const [entryId] = entryIds;
     const { provider, modelId } = context.session.entry(context.session.position(entryId));
     return { provider: provider as string, id: modelId as string };
   },

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { draftOf } from "../core/entry.ts";
 import { sessionName } from "../core/workspace.ts";
-import { appendEntries } from "./appending.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 
 export default command({
@@ -25,5 +25,8 @@ export default command({
   },
   // Pi answers nothing here, and closed-schema clients hold it to that.
   pi: () => null,
-  repeat: (_context, [entryId]) => ({ entryId }),
+  repeat(context, entryIds) {
+    demandTypes(context, entryIds, ["session_info"]);
+    return { entryId: entryIds[0] };
+  },
 });

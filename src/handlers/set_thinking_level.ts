@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/entry.ts";
-import { appendEntries } from "./appending.ts";
+import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 
 export default command({
@@ -15,5 +15,8 @@ export default command({
     appendEntries(context, [draftOf("thinking_level_change", { thinkingLevel: level })]);
     return null;
   },
-  repeat: () => null,
+  repeat(context, entryIds) {
+    demandTypes(context, entryIds, ["thinking_level_change"]);
+    return null;
+  },
 });

@@ -1,6 +1,9 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { command } from "./command.ts";
+import type { Session } from "../core/session.ts";
+import { type Context, command } from "./command.ts";
+import { type HookAnswer, vetoReason } from "./hooks.ts";
+import { whereItStays } from "./stay.ts";
 
 export default command({
   name: "switch_session",
@@ -12,6 +15,7 @@ export default command({
   },
   result: z.object({
     cancelled: z.boolean(),
+    reason: vetoReason,
     sessionId: z.string(),
     sessionFile: z.string().nullable(),
     leafId: z.string().nullable(),
@@ -29,8 +33,25 @@ export default command({
   async run(context, { sessionPath, sessionId }) {
     if ((sessionPath === undefined) === (sessionId === undefined))
       throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
-    const next = context.workspace.open({ sessionPath, sessionId });
+    const { workspace } = context;
+    const next = workspace.open({ sessionPath, sessionId });
+    if (context.asks("session_before_switch")) {
+      const payload = { reason: "resume", targetSessionFile: next.file };
+      const { cancelled, reason } = await ask(context, next, payload);
+      if (cancelled) return { cancelled, reason, ...whereItStays(context), leafId: workspace.current?.leafId ?? null };
+    }
     await context.replace(next, { reason: "resume" });
     return { cancelled: false, sessionId: next.id, sessionFile: next.file, leafId: next.leafId };
   },
 });
+
+/** Asks whether to switch; without consent the session that was opened for it is closed again. */
+async function ask(context: Context, next: Session, payload: Record<string, unknown>): Promise<HookAnswer> {
+  let answer: HookAnswer = { cancelled: true };
+  try {
+    answer = await context.ask("session_before_switch", payload);
+    return answer;
+  } finally {
+    if (answer.cancelled && !context.workspace.sessions.includes(next)) next.close();
+  }
+}

@@ -8,6 +8,7 @@ import bash from "./bash.ts";
 import branch from "./branch.ts";
 import clear_queue from "./clear_queue.ts";
 import clone from "./clone.ts";
+import close_session from "./close_session.ts";
 import type { Command } from "./command.ts";
 import compact from "./compact.ts";
 import compact_append from "./compact_append.ts";
@@ -32,7 +33,9 @@ import get_session_stats from "./get_session_stats.ts";
 import get_state from "./get_state.ts";
 import get_tree from "./get_tree.ts";
 import initialize from "./initialize.ts";
+import list_open_sessions from "./list_open_sessions.ts";
 import new_session from "./new_session.ts";
+import open_session from "./open_session.ts";
 import prompt from "./prompt.ts";
 import repair_session from "./repair_session.ts";
 import rpc_discover from "./rpc.discover.ts";
@@ -66,6 +69,9 @@ export const table: readonly Command[] = [
   get_session_stats,
   new_session,
   switch_session,
+  open_session,
+  close_session,
+  list_open_sessions,
   fork,
   clone,
   branch,

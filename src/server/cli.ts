@@ -18,6 +18,7 @@ export interface Settings {
   readonly events: readonly string[] | "all";
   readonly readOnly: boolean;
   readonly maxMessageBytes: number;
+  readonly hookTimeout: number | undefined;
   readonly verbose: boolean;
   readonly provider?: string;
   readonly model?: string;
@@ -64,6 +65,7 @@ const OPTIONS: readonly Option[] = [
     meaning: "which events are sent; all by default, none under --mode rpc",
   },
   { names: ["--read-only"], meaning: "open for reading only" },
+  { names: ["--hook-timeout"], value: "ms", meaning: "how long the host has to answer a hook" },
   { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
   { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
   { names: ["--model"], value: "id", meaning: "first model of a new session, with --provider" },
@@ -145,6 +147,7 @@ export function parseArguments(args: readonly string[]): Settings {
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
     readOnly: given.has("--read-only"),
     maxMessageBytes: positive("--max-message-bytes", given.get("--max-message-bytes"), DEFAULT_MAX_MESSAGE_BYTES),
+    hookTimeout: given.has("--hook-timeout") ? positive("--hook-timeout", given.get("--hook-timeout"), 0) : undefined,
     verbose: given.has("--verbose"),
     provider: given.get("--provider"),
     model: given.get("--model"),

@@ -9,6 +9,7 @@ import { idTextOfBeginning } from "./call.ts";
 import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
 import { type BatchItem, Dispatcher } from "./dispatch.ts";
 import { AutoDecoder, type Cut, type Decoder, encoders, type FramingName } from "./framing.ts";
+import { Hooks } from "./hooks.ts";
 import { Host } from "./host.ts";
 import { jsonrpc } from "./jsonrpc.ts";
 import { Output } from "./output.ts";
@@ -23,6 +24,8 @@ export interface ConnectionOptions {
   readonly dialect: DialectName | "auto";
   readonly events: readonly string[] | "all";
   readonly maxMessageBytes: number;
+  /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
+  readonly hookTimeout: number | undefined;
 }
 
 /** How often an idle session is looked at for what other programs wrote, in milliseconds. */
@@ -37,6 +40,7 @@ export class Connection {
   private readonly options: ConnectionOptions;
   private readonly output: Output;
   private readonly host: Host;
+  private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
@@ -54,14 +58,26 @@ export class Connection {
     const { framing, maxMessageBytes } = options;
     this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
     if (framing !== "auto") this.output.frameWith(encoders[framing]);
+    this.hooks = new Hooks(
+      (pieces) => {
+        this.output.send(pieces);
+        this.output.flush();
+      },
+      () => this.current,
+      options.hookTimeout,
+    );
     const connection = this;
     this.dispatcher = new Dispatcher({
       workspace: options.workspace,
       server: options.server,
       dialect: () => this.dialect?.name ?? "jsonrpc",
       maxReplyBytes: () => this.maxReplyBytes,
+      hooks: this.hooks,
       introduce: (wishes) => this.introduce(wishes),
-      shutDown: () => this.shutDownAsked?.(),
+      shutDown: (how) => {
+        if (how?.atOnce) void this.dispatcher.idle().then(() => this.stop());
+        else this.shutDownAsked?.();
+      },
       sink: {
         get hasRoom() {
           return connection.output.hasRoom;
@@ -111,6 +127,7 @@ export class Connection {
       input.on("close", () => this.stop());
     });
     clearInterval(following);
+    this.hooks.abandon();
     this.drainInput(true);
     await this.dispatcher.idle();
     await this.output.drained();
@@ -119,6 +136,7 @@ export class Connection {
   /** Nothing can be told before the host's dialect is known. */
   private follow(): void {
     if (this.dialect && !(this.decoder instanceof AutoDecoder)) this.dispatcher.follow();
+    this.dispatcher.tidy();
   }
 
   /** Takes no more input. */
@@ -235,6 +253,7 @@ export class Connection {
 
   private takeDecoded(decoded: Decoded): void {
     if (decoded.kind === "nothing") return;
+    if (decoded.kind === "response") return this.hooks.receive(decoded.message);
     if (decoded.kind === "cancel") return this.dispatcher.cancel(decoded.idText);
     if (decoded.kind === "refusal") return this.dispatcher.refuse(decoded.reply);
     if (decoded.kind === "call") {
@@ -299,6 +318,7 @@ export class Connection {
   private introduce(wishes: Introduction): void {
     this.maxReplyBytes = wishes.maxReplyBytes;
     if (wishes.events) this.host.want(wishes.events);
+    if (wishes.hooks) this.hooks.register(wishes.hooks);
   }
 }
 

@@ -3,6 +3,7 @@
 import { BadParams, Failure, InvalidRequest } from "../core/failure.ts";
 import { textPieces } from "../core/raw.ts";
 import type { Call, Outcome } from "./call.ts";
+import type { HookMessage } from "./hooks.ts";
 
 export type DialectName = "jsonrpc" | "pi";
 export type Pieces = (string | Uint8Array)[];
@@ -11,6 +12,8 @@ export type Pieces = (string | Uint8Array)[];
 export type Decoded =
   | { readonly kind: "call"; readonly call: Call }
   | { readonly kind: "batch"; readonly items: readonly Decoded[] }
+  /** The host's answer to a request of ours. */
+  | { readonly kind: "response"; readonly message: HookMessage }
   /** A call with this id need not be run any more. */
   | { readonly kind: "cancel"; readonly idText: string }
   /** Nothing can be run; the reply says why. */
@@ -24,6 +27,8 @@ export interface Dialect {
   /** A message that could not be cut or parsed. `idText` is the JSON text of its id where that could be read. */
   refuse(refusal: Refusal, idText?: string): Pieces;
   reply(call: Call, outcome: Outcome): Pieces;
+  /** A message about a hook, which is JSON-RPC on our side. */
+  hook(message: HookMessage): Pieces;
   event(name: string, payload: Readonly<Record<string, unknown>>): Pieces;
 }
 

@@ -11,8 +11,10 @@ import type { Workspace } from "../core/workspace.ts";
 import { foreignPayload } from "../handlers/appending.ts";
 import type { Context, Introduction, ServerFacts, Settings } from "../handlers/command.ts";
 import type { EventName, EventPayload, Replacement } from "../handlers/events.ts";
+import type { HookAnswer, HookName } from "../handlers/hooks.ts";
 import { type Call, type Outcome, textOfParam } from "./call.ts";
 import type { DialectName, Pieces } from "./dialect.ts";
+import type { Hooks, Question } from "./hooks.ts";
 import { eventOf, type ToldEvent } from "./host.ts";
 
 /** Where finished calls go. */
@@ -32,12 +34,19 @@ export interface DispatchOptions {
   readonly server: ServerFacts;
   readonly dialect: () => DialectName;
   readonly maxReplyBytes: () => number | undefined;
+  readonly hooks: Hooks;
   readonly introduce: (wishes: Introduction) => void;
-  readonly shutDown: () => void;
+  readonly shutDown: (how?: { atOnce: boolean }) => void;
 }
 
 /** Commands that decide themselves what a read-only session allows. */
 const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set(["branch", "repair_session"]);
+
+/** Sessions open at a time, the current one included. */
+const MOST_OPEN = 64;
+
+/** Milliseconds without a command after which a session lets other programs write. */
+const REST_AFTER = 5 * 60_000;
 
 /** Results of keyed commands that are remembered for a repeat, oldest forgotten first. */
 const REMEMBERED_RESULTS = 10_000;
@@ -67,26 +76,47 @@ class Batch {
 
 /** One order of execution and of replies. */
 class Lane {
+  /** The session it belongs to; null for the current session, whichever that is, and for none. */
+  readonly sessionId: string | null;
+  /** The call that is being run, while others wait for it. */
+  running: Call | undefined;
+  /** What it asked the host and waits for, with the request's id as JSON text. */
+  question: Question | undefined;
+  questionId: string | undefined;
   readonly calls: { call: Call; readonly batch?: Batch }[] = [];
   readonly slots: Slot[] = [];
-  busy = false;
   applied = 0;
   durable = 0;
   committing: Promise<void> | undefined;
+  /** When something happened here last. */
+  touched = 0;
+
+  constructor(sessionId: string | null) {
+    this.sessionId = sessionId;
+  }
+
+  get busy(): boolean {
+    return this.running !== undefined;
+  }
 
   get idle(): boolean {
     return !this.busy && this.calls.length === 0 && this.slots.length === 0;
   }
 }
 
+/** Stands for what a lane does on its own account. */
+const OWN_WORK = { name: "" } as Call;
+
 export class Dispatcher {
   private readonly options: DispatchOptions;
   private readonly workspace: Workspace;
   private readonly sink: Sink;
   /** The order of the current session, of everything without one, and of malformed messages. */
-  private readonly main = new Lane();
+  private readonly main = new Lane(null);
   /** Commands that touch no session. */
-  private readonly aside = new Lane();
+  private readonly aside = new Lane(null);
+  /** Sessions that are open beside the current one. */
+  private readonly beside = new Map<string, Lane>();
   private readonly settings: Settings = {
     steeringMode: "one-at-a-time",
     followUpMode: "one-at-a-time",
@@ -96,6 +126,7 @@ export class Dispatcher {
   private readonly results = new Map<string, unknown>();
   private readonly ids = new Set<string>();
   private whenIdle: (() => void)[] = [];
+  private laneWaiters: { lane: Lane; resolve: () => void }[] = [];
   /** `shutdown` was asked for: nothing new is run. */
   ending = false;
   /** `initialize` was answered. */
@@ -111,7 +142,40 @@ export class Dispatcher {
 
   /** Calls and replies that are not out yet; the reader of input slows down by it. */
   get pending(): number {
-    return this.main.calls.length + this.main.slots.length + this.aside.calls.length + this.aside.slots.length;
+    let pending = 0;
+    for (const lane of this.lanes()) pending += lane.calls.length + lane.slots.length;
+    return pending;
+  }
+
+  private *lanes(): Generator<Lane> {
+    yield this.main;
+    yield this.aside;
+    yield* this.beside.values();
+  }
+
+  private get allIdle(): boolean {
+    for (const lane of this.lanes()) if (!lane.idle) return false;
+    return true;
+  }
+
+  /** The session whose changes a lane makes. */
+  private sessionOf(lane: Lane): Session | null {
+    if (lane === this.aside) return null;
+    if (lane.sessionId === null) return this.workspace.current;
+    return this.workspace.sessions.find(({ id }) => id === lane.sessionId) ?? null;
+  }
+
+  private laneOf(call: Call): Lane {
+    const { command, params } = call;
+    if (command.effect === "server") return this.aside;
+    const { sessionId } = (params ?? {}) as { sessionId?: string };
+    if (sessionId === undefined || command.effect === "replace" || sessionId === this.workspace.current?.id)
+      return this.main;
+    const lane = this.beside.get(sessionId);
+    if (lane || !this.workspace.knows(sessionId)) return lane ?? this.main;
+    const made = new Lane(sessionId);
+    this.beside.set(sessionId, made);
+    return made;
   }
 
   /** Whether a call with this id is being worked on. */
@@ -130,11 +194,12 @@ export class Dispatcher {
   }
 
   /**
-   * A call that has not been run yet is not run and answered as cancelled. One that has been run is applied whole,
-   * and its ordinary reply says so.
+   * A call that has not been run yet, or that waits for the host's consent, is not run and answered as cancelled. One
+   * that has been run is applied whole, and its ordinary reply says so.
    */
   cancel(idText: string): void {
-    for (const lane of [this.main, this.aside]) {
+    for (const lane of this.lanes()) {
+      if (lane.running?.idText === idText) lane.question?.cancel();
       const waiting = lane.calls.find(({ call }) => call.idText === idText);
       if (!waiting) continue;
       // It keeps its place, so that its reply comes in its turn.
@@ -162,21 +227,20 @@ export class Dispatcher {
 
   /** The end of an input chunk: everything applied in it becomes durable together. */
   settle(): void {
-    for (const lane of [this.main, this.aside]) if (lane.durable < lane.applied) this.commit(lane);
+    for (const lane of this.lanes()) if (lane.durable < lane.applied) this.commit(lane);
     this.sink.flush();
   }
 
   /** The reader has room again. */
   resume(): void {
-    this.flush(this.main);
-    this.flush(this.aside);
+    for (const lane of this.lanes()) this.flush(lane);
     this.sink.flush();
   }
 
   /** Resolves when every call that was submitted has been answered. */
   idle(): Promise<void> {
     this.settle();
-    if (this.main.idle && this.aside.idle) return Promise.resolve();
+    if (this.allIdle) return Promise.resolve();
     return new Promise((resolve) => this.whenIdle.push(resolve));
   }
 
@@ -200,8 +264,10 @@ export class Dispatcher {
   private enqueue(call: Call, batch?: Batch): void {
     this.noteStart();
     if (call.idText !== undefined) this.ids.add(call.idText);
-    const lane = call.command.effect === "server" ? this.aside : this.main;
-    if (lane.busy || lane.calls.length > 0) lane.calls.push({ call, batch });
+    const lane = this.laneOf(call);
+    lane.touched = this.workspace.env.now();
+    if (lane.questionId !== undefined && this.asksWhile(call, lane.questionId)) this.runNow(lane, call, batch);
+    else if (lane.busy || lane.calls.length > 0) lane.calls.push({ call, batch });
     else this.run(lane, call, batch);
   }
 
@@ -218,19 +284,49 @@ export class Dispatcher {
       this.finish(lane, call, batch, { result }, events);
       return;
     }
-    lane.busy = true;
+    lane.running = call;
     result
       .then(
         (value): Outcome => ({ result: value }),
         (error): Outcome => ({ error }),
       )
       .then((outcome) => {
-        lane.busy = false;
+        lane.running = undefined;
         this.finish(lane, call, batch, outcome, events);
         this.pump(lane);
         this.settle();
         this.wakeIdle();
       });
+  }
+
+  /** A host that is being asked may look at the session as it is before what it is asked about. */
+  private asksWhile(call: Call, questionId: string): boolean {
+    const { _meta } = (call.params ?? {}) as { _meta?: { hook?: string | number } };
+    return call.command.effect === "read" && _meta?.hook !== undefined && JSON.stringify(_meta.hook) === questionId;
+  }
+
+  /** Runs a read beside the call that its lane is busy with. */
+  private runNow(lane: Lane, call: Call, batch?: Batch): void {
+    const events: ToldEvent[] = [];
+    try {
+      this.finish(lane, call, batch, { result: this.execute(lane, call, events) }, events);
+    } catch (error) {
+      this.finish(lane, call, batch, { error }, events);
+    }
+  }
+
+  /** Asks the host for its consent; the lane waits meanwhile. */
+  async ask(lane: Lane, name: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
+    const question = this.options.hooks.ask(name, payload, (id) => {
+      lane.questionId = id;
+    });
+    lane.question = question;
+    try {
+      return await question.answer;
+    } finally {
+      lane.question = undefined;
+      lane.questionId = undefined;
+    }
   }
 
   private pump(lane: Lane): void {
@@ -243,23 +339,27 @@ export class Dispatcher {
 
   private execute(lane: Lane, call: Call, events: ToldEvent[]): unknown {
     if (call.fault !== undefined) throw call.fault;
-    if (this.ending) throw new Failure("shutting_down");
     const { command } = call;
+    if (this.ending && command.name !== "exit") throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it comes once.");
-    const context = this.contextFor(call, events);
+    const context = this.contextFor(lane, call, events);
     if (command.effect === "read" || command.effect === "server" || command.effect === "control")
       return command.run(context, call.params as never);
+    if (command.effect === "close") return this.whenDurable(lane, () => command.run(context, call.params as never));
     const { expectedLeafId, idempotencyKey } = call.params as {
       expectedLeafId?: string | null;
       idempotencyKey?: string;
     };
-    if (idempotencyKey !== undefined) {
+    if (idempotencyKey !== undefined && command.effect === "write") {
       const known = this.knownResult(context, call, idempotencyKey);
       if (known !== undefined) return known;
     }
     const remember = (result: unknown): unknown => {
-      if (idempotencyKey !== undefined) this.remember(call, idempotencyKey, result);
+      if (result instanceof Promise) return result.then(remember);
+      // What the host vetoed was not done, and may be asked for again.
+      const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
+      if (idempotencyKey !== undefined && !vetoed) this.remember(call, idempotencyKey, result);
       return result;
     };
     if (command.effect === "write") {
@@ -267,10 +367,13 @@ export class Dispatcher {
       context.session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
       return remember(command.run(context, call.params as never));
     }
-    return this.whenDurable(lane, () => {
+    return this.whenDurable(lane, async () => {
+      if (idempotencyKey !== undefined) {
+        const known = await this.madeBefore(context, call, idempotencyKey);
+        if (known !== undefined) return known;
+      }
       if (expectedLeafId !== undefined) context.session.guard(expectedLeafId, true);
-      const result = command.run(context, call.params as never);
-      return result instanceof Promise ? result.then(remember) : remember(result);
+      return remember(await command.run(context, call.params as never));
     });
   }
 
@@ -294,15 +397,64 @@ export class Dispatcher {
 
   /** Looks for entries of other programs while nothing else is going on. */
   follow(): void {
-    const { current } = this.workspace;
-    if (!current || !this.main.idle || this.ending) return;
-    try {
-      this.takeForeign(this.main, current);
-    } catch {
-      // A file that is gone is told of when somebody wants to write to it.
+    if (this.ending) return;
+    for (const session of this.workspace.sessions) {
+      const lane = this.laneFor(session);
+      if (!lane.idle) continue;
+      try {
+        this.takeForeign(lane, session);
+      } catch {
+        // A file that is gone is told of when somebody wants to write to it.
+      }
+      this.flush(lane);
     }
-    this.flush(this.main);
     this.sink.flush();
+  }
+
+  private laneFor(session: Session): Lane {
+    if (session === this.workspace.current) return this.main;
+    const lane = this.beside.get(session.id) ?? new Lane(session.id);
+    this.beside.set(session.id, lane);
+    return lane;
+  }
+
+  /**
+   * Sessions that nobody used for a while let other programs write, and beyond a number of open ones the least
+   * recently used are closed until they are named again.
+   */
+  tidy(): void {
+    const now = this.workspace.env.now();
+    const { sessions } = this.workspace;
+    for (const [id, lane] of this.beside) if (lane.idle && !this.workspace.knows(id)) this.beside.delete(id);
+    for (const [index, session] of sessions.entries()) {
+      const lane = this.laneFor(session);
+      if (!lane.idle || lane.durable < lane.applied) continue;
+      const beside = session !== this.workspace.current;
+      const surplus = beside && index <= sessions.length - MOST_OPEN;
+      if (surplus)
+        this.inLane(
+          lane,
+          () => this.workspace.rest(session),
+          () => this.beside.delete(session.id),
+        );
+      else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.resting)
+        this.inLane(lane, () => session.rest());
+    }
+  }
+
+  /** Runs something of our own in a lane's order. */
+  private inLane(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
+    lane.running = OWN_WORK;
+    run()
+      .catch(() => {
+        // The next command meets the same obstacle and tells of it.
+      })
+      .then(() => {
+        lane.running = undefined;
+        if (lane.calls.length === 0) done();
+        this.pump(lane);
+        this.wakeIdle();
+      });
   }
 
   /** What replaces the session runs when nothing of the old one is open any more. */
@@ -326,17 +478,17 @@ export class Dispatcher {
   private shaped(call: Call, outcome: Outcome): Outcome {
     const { pi } = call.command;
     if (!pi || "error" in outcome || this.options.dialect() !== "pi") return outcome;
-    return { result: pi(this.contextFor(call, []), outcome.result as never) };
+    return { result: pi(this.contextFor(this.main, call, []), outcome.result as never) };
   }
 
   private finish(lane: Lane, call: Call, batch: Batch | undefined, ran: Outcome, events: ToldEvent[]): void {
     const outcome = this.shaped(call, ran);
     const failed = "error" in outcome;
-    const { current } = this.workspace;
+    const session = this.sessionOf(lane);
     // A write that failed may have left something to make durable, too: that all is as before.
-    if (call.command.effect === "write" && (!failed || current?.settled === false)) {
+    if (call.command.effect === "write" && (!failed || session?.settled === false)) {
       lane.applied++;
-      if (!current || current.settled) lane.durable = lane.applied;
+      if (!session || session.settled) lane.durable = lane.applied;
     }
     lane.slots.push({ call, batch, outcome, events: failed ? [] : events, after: lane.applied });
     this.flush(lane);
@@ -348,12 +500,29 @@ export class Dispatcher {
     if (remembered !== undefined) return remembered;
     if (!command.repeat) return undefined;
     const entryIds = context.session.repeated(key)?.ids;
-    return entryIds && command.repeat(context, entryIds);
+    return entryIds && command.repeat(context, entryIds, call.params as never);
+  }
+
+  /**
+   * A session that a request with this key made is not made again: it is the current one again, as its maker was
+   * told. When it is gone, there is nothing to repeat.
+   */
+  private async madeBefore(context: Context, call: Call, key: string): Promise<unknown> {
+    const { command, params } = call;
+    if (!command.recall) return undefined;
+    const { cwd } = params as { cwd?: string };
+    const made = this.workspace.made(key, [cwd, this.workspace.current?.cwd, this.workspace.cwd]);
+    if (!made) return undefined;
+    const remembered = this.results.get(this.resultKey(call, key)) as { sessionId?: string } | undefined;
+    const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
+    if (made !== this.workspace.current) await context.replace(made, { reason: "resume" });
+    return result;
   }
 
   /** A key belongs to its session; that of a command which leaves the session belongs to the process. */
-  private resultKey({ command }: Call, key: string): string {
-    const session = command.effect === "write" ? (this.workspace.current?.id ?? "") : "";
+  private resultKey({ command, params }: Call, key: string): string {
+    const { sessionId } = params as { sessionId?: string };
+    const session = command.effect === "write" ? (sessionId ?? this.workspace.current?.id ?? "") : "";
     return `${session}\n${command.name}\n${key}`;
   }
 
@@ -366,13 +535,14 @@ export class Dispatcher {
     }
   }
 
-  private contextFor(call: Call, events: ToldEvent[]): Context {
-    return new CallContext(this, this.options, this.settings, call, events);
+  private contextFor(lane: Lane, call: Call, events: ToldEvent[]): Context {
+    return new CallContext(this, this.options, this.settings, lane, call, events);
   }
 
   /** Makes another session the current one; `events` gets what there is to tell of it. */
   async replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void> {
     const { reason, fork } = replacement;
+    await this.makeMain(next.id);
     const before = this.workspace.current;
     const left = before && eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file });
     await this.workspace.replace(next);
@@ -384,11 +554,27 @@ export class Dispatcher {
     );
   }
 
+  /** A session that becomes the current one brings what is under way in it to its end first. */
+  private async makeMain(sessionId: string): Promise<void> {
+    const lane = this.beside.get(sessionId);
+    if (!lane) return;
+    while (!lane.idle) {
+      this.settle();
+      await new Promise<void>((resolve) => this.whenIdleOf(lane, resolve));
+    }
+    this.beside.delete(sessionId);
+  }
+
+  private whenIdleOf(lane: Lane, resolve: () => void): void {
+    if (lane.idle) resolve();
+    else this.laneWaiters.push({ lane, resolve });
+  }
+
   // --- durability ----------------------------------------------------------------------------------------------
 
   private commit(lane: Lane): void {
     if (lane.committing) return;
-    const session = this.workspace.current;
+    const session = this.sessionOf(lane);
     const mark = lane.applied;
     if (!session) {
       lane.durable = mark;
@@ -425,7 +611,7 @@ export class Dispatcher {
         this.forget(slot.call);
       } else if (slot.call.command.effect === "read" && !("error" in slot.outcome)) {
         try {
-          const result = slot.call.command.run(this.contextFor(slot.call, []), slot.call.params as never);
+          const result = slot.call.command.run(this.contextFor(lane, slot.call, []), slot.call.params as never);
           slot.outcome = this.shaped(slot.call, { result });
         } catch (again) {
           slot.outcome = { error: again };
@@ -478,16 +664,17 @@ export class Dispatcher {
       this.answer(call, slot.outcome);
       if (introduces) this.start();
       for (const event of slot.events) this.sink.event(event);
-      this.tellDamage();
+      this.tellDamage(call);
     }
   }
 
   /** Bodies are read when replies are written, so that is when damage in them is met. */
-  private tellDamage(): void {
-    const { current } = this.workspace;
-    const damage = current?.freshDamage() ?? [];
-    if (current && damage.length > 0)
-      this.sink.event(eventOf(current, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+  private tellDamage(call: Call): void {
+    const { sessionId } = (call.params ?? {}) as { sessionId?: string };
+    const session = this.workspace.sessions.find(({ id }) => id === sessionId) ?? this.workspace.current;
+    const damage = session?.freshDamage() ?? [];
+    if (session && damage.length > 0)
+      this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 
   private answer(call: Call, outcome: Outcome): void {
@@ -507,7 +694,12 @@ export class Dispatcher {
   }
 
   private wakeIdle(): void {
-    if (this.whenIdle.length === 0 || !this.main.idle || !this.aside.idle) return;
+    if (this.laneWaiters.length > 0) {
+      const waiters = this.laneWaiters;
+      this.laneWaiters = waiters.filter(({ lane }) => !lane.idle);
+      for (const { lane, resolve } of waiters) if (lane.idle) resolve();
+    }
+    if (this.whenIdle.length === 0 || !this.allIdle) return;
     const woken = this.whenIdle;
     this.whenIdle = [];
     for (const wake of woken) wake();
@@ -518,12 +710,21 @@ export class Dispatcher {
 class CallContext implements Context {
   private readonly dispatcher: Dispatcher;
   private readonly options: DispatchOptions;
+  private readonly lane: Lane;
   private readonly call: Call;
   private readonly events: ToldEvent[];
   readonly settings: Settings;
 
-  constructor(dispatcher: Dispatcher, options: DispatchOptions, settings: Settings, call: Call, events: ToldEvent[]) {
+  constructor(
+    dispatcher: Dispatcher,
+    options: DispatchOptions,
+    settings: Settings,
+    lane: Lane,
+    call: Call,
+    events: ToldEvent[],
+  ) {
     this.dispatcher = dispatcher;
+    this.lane = lane;
     this.options = options;
     this.settings = settings;
     this.call = call;
@@ -537,7 +738,7 @@ class CallContext implements Context {
   get session(): Session {
     // Where a session is to be switched to, its id names the new one.
     const { sessionId } = this.call.params as { sessionId?: string };
-    return this.workspace.session(this.call.command.effect === "replace" ? undefined : sessionId);
+    return this.workspace.session(this.call.command.name === "switch_session" ? undefined : sessionId);
   }
 
   get env(): Env {
@@ -565,7 +766,15 @@ class CallContext implements Context {
   }
 
   tell<N extends EventName>(name: N, payload: EventPayload<N>): void {
-    this.events.push(eventOf(this.workspace.session(), name, payload));
+    this.events.push(eventOf(this.session, name, payload));
+  }
+
+  asks(hook: HookName): boolean {
+    return this.options.hooks.has(hook);
+  }
+
+  ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
+    return this.dispatcher.ask(this.lane, hook, payload);
   }
 
   replace(next: Session, replacement: Replacement): Promise<void> {
@@ -577,11 +786,11 @@ class CallContext implements Context {
     this.options.introduce(wishes);
   }
 
-  shutDown(): void {
+  shutDown(how?: { atOnce: boolean }): void {
     const { current } = this.workspace;
-    if (current) this.events.push(eventOf(current, "session_shutdown", { reason: "quit" }));
+    if (current && !this.dispatcher.ending) this.events.push(eventOf(current, "session_shutdown", { reason: "quit" }));
     this.dispatcher.ending = true;
-    this.options.shutDown();
+    this.options.shutDown(how);
   }
 }
 

@@ -13,6 +13,7 @@ import {
   tellError,
   withMember,
 } from "./dialect.ts";
+import type { HookMessage } from "./hooks.ts";
 import { checkParams } from "./params.ts";
 
 const NO_ID = "null";
@@ -41,6 +42,8 @@ export const jsonrpc: Dialect = {
     const { code, sentence, data } = tellError(outcome.error);
     return [`${head},"error":${JSON.stringify({ code, message: sentence, data })}}`];
   },
+
+  hook: (message) => [JSON.stringify(message)],
 
   event: (name, payload) => withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
 };
@@ -76,7 +79,8 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   const legalId = typeof id === "string" || typeof id === "number" || id === null;
   const idText = hasId && legalId ? idTextOf(id, bytes, range()) : NO_ID;
   if (message.jsonrpc !== "2.0") return refusal('The member jsonrpc must be the string "2.0".', idText);
-  if (!("method" in message) && ("result" in message || "error" in message)) return { kind: "nothing" };
+  if (!("method" in message) && ("result" in message || "error" in message))
+    return { kind: "response", message: message as unknown as HookMessage };
   if (hasId && !legalId) return refusal("An id is a string, a number or null.", NO_ID);
   if (typeof method !== "string") return refusal("The member method must be a string.", idText);
   if (params !== undefined && (typeof params !== "object" || params === null))

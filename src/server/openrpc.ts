@@ -62,10 +62,18 @@ export interface OpenRpcDocument {
     readonly schemas: Readonly<Record<string, Schema>>;
     readonly contentDescriptors: Readonly<Record<string, ContentDescriptor>>;
   };
+  /** Notifications of the server. */
   readonly "x-events": readonly {
     readonly name: string;
     readonly summary: string;
     readonly params: readonly ContentDescriptor[];
+  }[];
+  /** Requests of the server, and what may stand in their results. */
+  readonly "x-hooks": readonly {
+    readonly name: string;
+    readonly summary: string;
+    readonly params: readonly ContentDescriptor[];
+    readonly answer: readonly ContentDescriptor[];
   }[];
 }
 
@@ -94,9 +102,13 @@ export function openRpcDocument(declared: Declarations, version: string): OpenRp
     "x-events": Object.entries(declared.events).map(([name, { summary, payload }]) => ({
       name,
       summary,
-      params: Object.entries({ ...declared.eventBase, ...payload }).map(([member, schema]) =>
-        descriptor(member, schemaOf(schema), !isOptional(schema)),
-      ),
+      params: descriptors({ ...declared.eventBase, ...payload }, schemaOf),
+    })),
+    "x-hooks": Object.entries(declared.hooks).map(([name, { summary, payload, answer }]) => ({
+      name,
+      summary,
+      params: descriptors(payload, schemaOf),
+      answer: descriptors(answer, schemaOf),
     })),
   };
 }
@@ -143,6 +155,10 @@ function errorsOf({ failures }: Command, declared: Declarations): Method["errors
 
 function descriptor(name: string, { description, ...schema }: Schema, required: boolean): ContentDescriptor {
   return { name, ...(description === undefined ? {} : { description }), ...(required ? { required } : {}), schema };
+}
+
+function descriptors(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf): ContentDescriptor[] {
+  return Object.entries(shape).map(([member, schema]) => descriptor(member, schemaOf(schema), !isOptional(schema)));
 }
 
 function isOptional(schema: z.ZodType): boolean {

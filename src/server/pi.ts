@@ -4,6 +4,7 @@ import { textPieces } from "../core/raw.ts";
 import { findCommand } from "../handlers/table.ts";
 import { type Call, idTextOf } from "./call.ts";
 import { type Dialect, type Pieces, REFUSAL_NAMES, tellError, withMember } from "./dialect.ts";
+import type { HookMessage } from "./hooks.ts";
 import { checkParams } from "./params.ts";
 
 export const pi: Dialect = {
@@ -23,6 +24,7 @@ export const pi: Dialect = {
         kind: "refusal",
         reply: failed("unknown", idText, "A command is an object whose type is a string.", "invalid_request"),
       };
+    if (type === "hook_response") return { kind: "response", message: hookResponse(value as Record<string, unknown>) };
     const command = findCommand(type);
     if (!command)
       return {
@@ -32,7 +34,8 @@ export const pi: Dialect = {
     let checked: unknown;
     let fault: unknown;
     try {
-      checked = checkParams(command, params, true);
+      const { hook, ...own } = params;
+      checked = checkParams(command, hook === undefined ? own : { ...own, _meta: { hook } }, true);
     } catch (error) {
       fault = error;
     }
@@ -52,8 +55,22 @@ export const pi: Dialect = {
     return withMember(`${head},"success":true`, "data", outcome.result);
   },
 
+  hook({ id, method, params }) {
+    if (method === "$/cancelRequest")
+      return [JSON.stringify({ type: "hook_cancel", id: (params as { id?: unknown } | undefined)?.id })];
+    return [JSON.stringify({ type: "hook_request", id, hook: method, ...(params as object) })];
+  },
+
   event: (name, payload) => [...textPieces({ type: name, ...payload })],
 };
+
+/** A host's answer to a hook: its members beside type and id are the result, or `error` says that it failed. */
+function hookResponse({ type: _type, id, error, ...result }: Record<string, unknown>): HookMessage {
+  const answered = { jsonrpc: "2.0" as const, id: id as number | string };
+  return error === undefined
+    ? { ...answered, result }
+    : { ...answered, error: { code: -32603, message: String(error) } };
+}
 
 function failed(
   command: string,

@@ -1,4 +1,4 @@
-/** The generated part of protocol.md: commands, events, failures and the session format, from their declarations. */
+/** The generated part of protocol.md: commands, events, hooks, failures and the session format. */
 
 import type * as z from "zod";
 import type { Command, Effect } from "../handlers/command.ts";
@@ -13,6 +13,7 @@ export function protocolText(declared: Declarations, preface: string): string {
     "<!-- Everything below is generated from the declarations in src/ by `npm run docs`. -->",
     commandsText(declared, schemaOf),
     eventsText(declared, schemaOf),
+    hooksText(declared, schemaOf),
     failuresText(declared),
     formatText(declared, schemaOf),
   ];
@@ -25,6 +26,7 @@ const EFFECTS: Readonly<Record<Effect, string>> = {
   read: "reads the session",
   write: "changes the session",
   replace: "makes another session the current one",
+  close: "gives a session up",
   control: "is about the connection, in the order of the session's commands",
   server: "touches no session and waits for none",
 };
@@ -123,7 +125,7 @@ function resultText(schema: Schema): string[] {
   return [`Result:${told}`, "", membersTable(membersOf(schema))];
 }
 
-// --- events and failures -----------------------------------------------------------------------------------------
+// --- events, hooks and failures -----------------------------------------------------------------------------------------
 
 function eventsText({ events, eventBase }: Declarations, schemaOf: SchemaOf): string {
   const sections = Object.entries(events).map(([name, { summary, payload }]) =>
@@ -137,6 +139,23 @@ function eventsText({ events, eventBase }: Declarations, schemaOf: SchemaOf): st
     membersTable(shapeMembers(eventBase, schemaOf)),
   ].join("\n");
   return [intro, ...sections].join("\n\n");
+}
+
+function hooksText({ hooks }: Declarations, schemaOf: SchemaOf): string {
+  const sections = Object.entries(hooks).map(([name, { summary, payload, answer }]) =>
+    [
+      `### ${name}`,
+      "",
+      summary,
+      "",
+      membersTable(shapeMembers(payload, schemaOf)),
+      "",
+      "The answer may have:",
+      "",
+      membersTable(shapeMembers(answer, schemaOf)),
+    ].join("\n"),
+  );
+  return ["## Hooks", "Requests from the server, to a host that named them in `initialize`.", ...sections].join("\n\n");
 }
 
 function failuresText({ failures }: Declarations): string {
@@ -215,11 +234,11 @@ interface TableMember {
 }
 
 function shapeMembers(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf): TableMember[] {
-  return Object.entries(shape).map(([name, schema]) => ({
-    name,
-    optional: schema._zod.optin === "optional",
-    schema: schemaOf(schema),
-  }));
+  const members = Object.entries(shape);
+  return membersOf({
+    properties: Object.fromEntries(members.map(([name, schema]) => [name, schemaOf(schema)])),
+    required: members.filter(([, schema]) => schema._zod.optin !== "optional").map(([name]) => name),
+  });
 }
 
 /** The members of an object, those of objects inside it behind them as `outer.inner` and `list[].inner`. */

@@ -4,7 +4,6 @@ import type { Readable, Writable } from "node:stream";
 import { draftOf } from "../core/entry.ts";
 import { type Env, timestamp } from "../core/env.ts";
 import { Failure } from "../core/failure.ts";
-import { ROOT } from "../core/nodes.ts";
 import type { Session } from "../core/session.ts";
 import type { Disk } from "../core/store/disk.ts";
 import { type Locks, makeLocks } from "../core/store/lock.ts";
@@ -81,6 +80,7 @@ export function serve(settings: Settings, world: World): Service {
     dialect: settings.dialect,
     events: settings.events,
     maxMessageBytes: settings.maxMessageBytes,
+    hookTimeout: settings.hookTimeout,
   });
   return { done: live(connection, workspace, settings, world), stop: () => connection.stop() };
 }
@@ -143,7 +143,7 @@ function where(workspace: Workspace, given: string): { sessionPath?: string; ses
 
 /** A new session begins with the model and level of the command line. */
 function setUp(session: Session, settings: Settings): void {
-  if (session.tree.leaf !== ROOT) return;
+  if (session.log.readOnly) return;
   const { provider, model, thinking } = settings;
   if (provider !== undefined && model !== undefined)
     session.append([draftOf("model_change", { provider, modelId: model })]);

@@ -91,6 +91,8 @@ class JsonlLog implements Log {
   private readonly checked = new Column(new Uint8Array(16));
   /** Lines that are not in the file as they are here: migrated, given an id, or waiting for the first append. */
   private readonly overrides = new Map<number, Uint8Array>();
+  /** What is answered for entries whose bytes are damaged; the bytes themselves are copied as they are. */
+  private readonly standIns = new Map<number, Uint8Array>();
   private fd = -1;
   private writable = false;
   private lock: Lock | undefined;
@@ -113,9 +115,18 @@ class JsonlLog implements Log {
   private created: Uint8Array[] | null = null;
   /** Another program appended after entries of ours that are not durable yet. */
   private mixed = false;
+  /** The disk operation that runs for `commit`, and the one after it that is waited for already. */
+  private committing: { readonly count: number; readonly done: Promise<void> } | null = null;
+  private nextCommit: Promise<void> | null = null;
+  /** Counts how often entries were given up. */
+  private era = 0;
   private closed = false;
 
-  constructor(options: JsonlOptions, file: string) {
+  /** Every line is looked at whole while the file is opened. */
+  private readonly thorough: boolean;
+
+  constructor(options: JsonlOptions, file: string, thorough = false) {
+    this.thorough = thorough;
     this.options = options;
     this.disk = options.disk;
     this.env = options.env;
@@ -166,6 +177,7 @@ class JsonlLog implements Log {
       if (!this.header) throw notASession(this.file, this.size === 0 ? "it is empty" : "it has no header line");
       for (const position of this.nodes.cutCycles())
         this.report("cycle", position, "parents form a cycle; it is cut here", true);
+      this.checkGaps();
       this.bridgeGaps();
       this.dropIncompleteBatch();
       this.checkTail();
@@ -179,8 +191,18 @@ class JsonlLog implements Log {
     return this;
   }
 
+  /** Whether a line whose head looked right was found damaged: an entry may have been glued to it. */
+  get mayHideEntries(): boolean {
+    return !this.thorough && this.damage.some(({ kind }) => kind === "bad_body");
+  }
+
+  /** Whether heads are enough: they are for lines of today's format. */
+  private get quick(): boolean {
+    return !this.thorough && this.version >= CURRENT_VERSION;
+  }
+
   reopen(): Log {
-    const log = new JsonlLog(this.options, this.file).open();
+    const log = openLog(this.options, this.file);
     // The lock goes over if the file is still the same one.
     if (this.lock && log.seen?.inode === this.seen?.inode && log.seen?.device === this.seen?.device) {
       log.lock = this.lock;
@@ -204,7 +226,7 @@ class JsonlLog implements Log {
 
   private takeLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.header) throw notASession(this.file, "its first line is too long for a header");
-    const usual = this.version === CURRENT_VERSION && last === 0x7d && this.heads.read(head, 0, head.length);
+    const usual = this.quick && last === 0x7d && this.heads.read(head, 0, head.length);
     if (usual) {
       // A carriage return before the line feed is no part of the line.
       const end = Buffer.allocUnsafe(1);
@@ -222,12 +244,7 @@ class JsonlLog implements Log {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.header) this.takeHeader(number, start, b.subarray(at, past));
-    else if (
-      this.version === CURRENT_VERSION &&
-      past > at &&
-      b[past - 1] === 0x7d &&
-      this.heads.read(b, at, Math.min(past, at + HEAD_BYTES))
-    )
+    else if (this.quick && past > at && b[past - 1] === 0x7d && this.heads.read(b, at, Math.min(past, at + HEAD_BYTES)))
       this.place(start, past - at, 0);
     else this.takeUnusual(number, start, b.subarray(at, past));
   }
@@ -237,7 +254,7 @@ class JsonlLog implements Log {
     const fault = this.takeEntry(number, start, line);
     if (fault === null || this.salvage(number, start, line)) return;
     // A body that is damaged behind a legible head still has its place in the tree.
-    if (this.version === CURRENT_VERSION && this.heads.read(line, 0, Math.min(line.length, HEAD_BYTES)))
+    if (this.version >= CURRENT_VERSION && this.heads.read(line, 0, Math.min(line.length, HEAD_BYTES)))
       this.place(start, line.length, 0);
     else this.badLine("bad_line", number, start, line.length, `the line is ${fault}`);
   }
@@ -302,7 +319,8 @@ class JsonlLog implements Log {
     let found = false;
     for (let at = bytes.indexOf(ENTRY_BEGINS); at >= 0; at = bytes.indexOf(ENTRY_BEGINS, at)) {
       const end = valueEnd(bytes, at, bytes.length);
-      if (end < 0 || this.takeEntry(number, start + at, bytes.subarray(at, end)) !== null) {
+      const piece = bytes.subarray(at, Math.max(at, end));
+      if (!this.isEntry(piece) || this.takeEntry(number, start + at, piece) !== null) {
         at++;
         continue;
       }
@@ -314,6 +332,13 @@ class JsonlLog implements Log {
     if (found && lost < bytes.length)
       this.badLine("bad_line", number, start + lost, bytes.length - lost, "bytes that are no entry");
     return found;
+  }
+
+  /** Whether a piece of a line is an entry and not a part of one, such as a block of a message. */
+  private isEntry(piece: Uint8Array): boolean {
+    const found = isUtf8(piece) ? members(piece) : null;
+    if (!found || !memberOf(found, "timestamp")) return false;
+    return this.version === 1 || memberOf(found, "id") !== undefined;
   }
 
   /** Records where the entry lies whose head has just been read. */
@@ -370,7 +395,7 @@ class JsonlLog implements Log {
       const reason = `format version ${JSON.stringify(header.version)}; this server writes version ${CURRENT_VERSION}`;
       this.readOnly = new Failure("unsupported_version", `The session has ${reason}. It can be read, not written.`);
       this.badLine("newer_version", number, start, line.length, reason, true);
-      this.version = CURRENT_VERSION;
+      if (this.version < 1) this.version = CURRENT_VERSION;
     } else if (this.version < CURRENT_VERSION) {
       this.rewrite = true;
       this.headerLine = migrateHeader(line);
@@ -468,20 +493,46 @@ class JsonlLog implements Log {
   private dropIncompleteBatch(): void {
     const last = this.nodes.count - 1;
     if (last < 0 || !this.nodes.isBatch(last)) return;
-    const batch = (parse(this.read(last)) as { _batch?: Partial<Batch> })._batch;
-    if (batch?.session !== this.header.id || typeof batch.index !== "number" || typeof batch.count !== "number") return;
-    if (batch.index >= batch.count - 1) return;
-    const first = Math.max(0, last - batch.index);
+    const batch = this.batchOf(last);
+    if (!batch || batch.index >= batch.count - 1) return;
+    let first = last;
+    for (let index = batch.index - 1; index >= 0 && first > 0; index--, first--) {
+      const before = this.batchOf(first - 1);
+      if (before?.index !== index || before.count !== batch.count || before.key !== batch.key) break;
+    }
     this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
     this.torn = this.starts.values[first];
     // Only a server of ours marks batches, and it is gone: two do not write at once.
     this.tornIsOurs = true;
     this.unterminated = false;
-    this.nodes.truncate(first);
+    this.forgetFrom(first);
+  }
+
+  /** Which append of this session an entry belongs to. */
+  private batchOf(position: number): Batch | null {
+    if (!this.nodes.isBatch(position)) return null;
+    const batch = (parse(this.read(position)) as { _batch?: Batch })._batch;
+    const counts = Number.isInteger(batch?.index) && Number.isInteger(batch?.count);
+    return counts && batch?.session === this.header.id && batch.index >= 0 ? batch : null;
+  }
+
+  private forgetFrom(count: number): void {
+    this.nodes.truncate(count);
+    for (const lines of [this.overrides, this.standIns])
+      for (const position of lines.keys()) if (position >= count) lines.delete(position);
   }
 
   private checkTail(): void {
-    for (let p = Math.max(0, this.nodes.count - CHECKED_TAIL); p < this.nodes.count; p++)
+    this.check(this.nodes.count - CHECKED_TAIL, this.nodes.count);
+  }
+
+  /** What stands beside an entry whose parent is missing may be what the parent was lost in. */
+  private checkGaps(): void {
+    for (const position of this.nodes.missingParent.keys()) this.check(position - 1, position + 2);
+  }
+
+  private check(from: number, to: number): void {
+    for (let p = Math.max(0, from); p < Math.min(to, this.nodes.count); p++)
       if (this.lengths.values[p] <= CHECKED_TAIL_LINE) this.read(p);
   }
 
@@ -594,6 +645,8 @@ class JsonlLog implements Log {
   /** The line itself when it is UTF-8 and JSON, which is looked at once; else a stand-in with its head. */
   private sound(position: number, line: Uint8Array): Uint8Array {
     if (this.checked.values[position]) return line;
+    const known = this.standIns.get(position);
+    if (known) return known;
     if (isUtf8(line) && isJson(line)) {
       this.checked.set(position, 1);
       return line;
@@ -611,7 +664,7 @@ class JsonlLog implements Log {
     );
     this.report("bad_body", position, "the entry's bytes are not JSON", false);
     this.nodes.lose(position);
-    this.overrides.set(position, standIn);
+    this.standIns.set(position, standIn);
     return standIn;
   }
 
@@ -878,6 +931,7 @@ class JsonlLog implements Log {
       this.overrides.set(position, line);
     }
     for (let position = 0; position < this.nodes.count; position++) this.read(position);
+    for (const [position, line] of this.standIns) this.overrides.set(position, line);
     const backup = this.backupName("damaged");
     try {
       this.publishAnew(backup);
@@ -923,18 +977,41 @@ class JsonlLog implements Log {
   }
 
   async commit(): Promise<void> {
-    if (!this.persisted || this.durableCount >= this.nodes.count) return;
+    if (this.durableCount >= this.nodes.count) return;
+    if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
+    const running = this.committing;
+    if (!running) return this.makeDurable();
+    if (running.count >= this.nodes.count) return running.done;
+    // Whoever comes too late for the operation that runs shares the next; if it fails, it took their entries along.
+    this.nextCommit ??= running.done
+      .finally(() => {
+        this.nextCommit = null;
+      })
+      .then(() => this.commit());
+    return this.nextCommit;
+  }
+
+  private makeDurable(): Promise<void> {
     const { count } = this.nodes;
-    const { size } = this;
-    try {
-      await this.disk.sync(this.fd);
-      for (const folder of this.looseFolders) await this.disk.syncFolder(folder);
-      this.checkStillThere();
-    } catch (error) {
-      this.rollBack();
-      throw storageFailure(error, "making the changes durable");
-    }
-    this.markDurable(count, size);
+    const { size, era } = this;
+    const sync = async (): Promise<void> => {
+      try {
+        await this.disk.sync(this.fd);
+        for (const folder of this.looseFolders) await this.disk.syncFolder(folder);
+        this.checkStillThere();
+        if (era !== this.era)
+          throw new Failure("storage_failed", "The changes were given up before they were durable.");
+      } catch (error) {
+        if (era === this.era) this.rollBack();
+        throw storageFailure(error, "making the changes durable");
+      } finally {
+        this.committing = null;
+      }
+      this.markDurable(count, size);
+    };
+    const done = sync();
+    this.committing = { count, done };
+    return done;
   }
 
   /** What is durable in a file that lost its name is lost with it. */
@@ -959,7 +1036,8 @@ class JsonlLog implements Log {
       this.markDurable(this.nodes.count, this.size);
       return;
     }
-    this.nodes.truncate(this.durableCount);
+    this.era++;
+    this.forgetFrom(this.durableCount);
     if (!this.created) {
       const gone = Buffer.allocUnsafe(Math.max(0, this.size - this.durableSize));
       try {
@@ -989,6 +1067,13 @@ class JsonlLog implements Log {
     this.fd = -1;
     this.closed = true;
   }
+}
+
+function openLog(options: JsonlOptions, file: string): JsonlLog {
+  const log = new JsonlLog(options, file).open();
+  if (!log.mayHideEntries) return log;
+  log.close();
+  return new JsonlLog(options, file, true).open();
 }
 
 function notASession(file: string, reason: string): Failure {
@@ -1067,8 +1152,8 @@ export function jsonlStore(options: JsonlOptions): Store {
           });
         throw storageFailure(error, "writing the new session");
       }
-      return new JsonlLog(options, file).open();
+      return openLog(options, file);
     },
-    open: (file) => new JsonlLog(options, file).open(),
+    open: (file, readOnly) => openLog(readOnly ? { ...options, readOnly } : options, file),
   };
 }

@@ -44,6 +44,34 @@ export function makeLocks(options: LockOptions): Locks {
   return process.platform === "linux" ? socketLocks(options) : fileLocks(options);
 }
 
+/** Several logs of one process write to a file together: what one of them holds, the others may use. */
+export function sharedLocks(locks: Locks): Locks {
+  const held = new Map<string, { lock: Lock; users: number }>();
+  return {
+    take(file) {
+      const key = keyOf(file);
+      let entry = held.get(key);
+      if (!entry) {
+        const lock = locks.take(file);
+        if (!isLock(lock)) return lock;
+        entry = { lock, users: 0 };
+        held.set(key, entry);
+      }
+      const { lock } = entry;
+      entry.users++;
+      const shared = entry;
+      return {
+        release() {
+          if (--shared.users > 0) return;
+          held.delete(key);
+          lock.release();
+        },
+      };
+    },
+    holder: (file) => (held.has(keyOf(file)) ? null : locks.holder(file)),
+  };
+}
+
 /** Nobody else is there: sessions of tests, and of hosts that say so. */
 export const noLocks: Locks = { take: () => ({ release() {} }), holder: () => null };
 

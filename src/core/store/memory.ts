@@ -40,19 +40,24 @@ class MemoryLog implements Log {
   }
 
   read(position: number): Uint8Array {
+    this.demandOpen();
     return this.lines[position];
   }
 
   *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
-    for (let i = 0; i < positions.length; i++) yield this.lines[positions[i]];
+    for (let i = 0; i < positions.length; i++) yield this.read(positions[i]);
   }
 
   *copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
-    for (let i = 0; i < positions.length; i++) yield concat([this.lines[positions[i]], LF]);
+    for (let i = 0; i < positions.length; i++) yield concat([this.read(positions[i]), LF]);
+  }
+
+  private demandOpen(): void {
+    if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
   }
 
   append(lines: readonly Uint8Array[]): void {
-    if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
+    this.demandOpen();
     for (const line of lines) {
       addHead(this.heads, this.nodes, line);
       this.lines.push(line);
@@ -115,7 +120,7 @@ export function memoryStore(): Store {
 }
 
 /** The lines of bytes that end with a line feed. */
-function wholeLines(bytes: Uint8Array): Uint8Array[] {
+export function wholeLines(bytes: Uint8Array): Uint8Array[] {
   const lines: Uint8Array[] = [];
   let start = 0;
   for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {

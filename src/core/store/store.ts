@@ -140,5 +140,5 @@ export interface Store {
   /**
    * Opens what stands at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed.
    */
-  open(file: string): Log;
+  open(file: string, readOnly?: boolean): Log;
 }

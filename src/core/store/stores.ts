@@ -1,7 +1,7 @@
 /** The backends by name, and which of them opens a given path. */
 
 import { basename, dirname, join } from "node:path";
-import { SESSION_ID } from "../entry.ts";
+import { SESSION_ID, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
 import { bytesOf, memberOf, members, parse } from "../json.ts";
@@ -46,7 +46,7 @@ export function makeStores(options: StoreOptions): Stores {
     names: Object.keys(byName),
     forNew: byName[options.kind],
     leaves,
-    open: (file) => jsonl.open(absolute(file, cwd)),
+    open: (file, readOnly) => jsonl.open(absolute(file, cwd), readOnly),
     absolute: (file) => absolute(file, cwd),
     exists: (file) => exists(disk, file),
     isSame: (a, b) => a === b || sameFile(disk, a, b),
@@ -60,6 +60,7 @@ export function makeStores(options: StoreOptions): Stores {
     },
     writeOutput: (file, pieces, taken) => writeOutput(disk, absolute(file, cwd), pieces, taken),
     latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
+    made: (key, workingDirectory) => madeWith(disk, places, workingDirectory, key),
   };
 }
 
@@ -146,7 +147,7 @@ function findById(disk: Disk, places: Places, id: string): string {
 /** How much of a file is read to find its header; headers are a few hundred bytes. */
 const HEADER_BYTES = 1 << 16;
 
-function readHeader(disk: Disk, file: string): { id?: unknown; cwd?: unknown } | undefined {
+function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeader, unknown>> | undefined {
   let fd: number;
   try {
     fd = disk.openRead(file);
@@ -162,7 +163,7 @@ function readHeader(disk: Disk, file: string): { id?: unknown; cwd?: unknown } |
     const found = members(line);
     const type = found && memberOf(found, "type");
     if (!type || parse(line, type.start, type.end) !== "session") return undefined;
-    return parse(line) as { id?: unknown; cwd?: unknown };
+    return parse(line) as Partial<Record<keyof SessionHeader, unknown>>;
   } catch {
     return undefined;
   } finally {
@@ -173,6 +174,17 @@ function readHeader(disk: Disk, file: string): { id?: unknown; cwd?: unknown } |
 function readId(disk: Disk, file: string): string | undefined {
   const id = readHeader(disk, file)?.id;
   return typeof id === "string" ? id : undefined;
+}
+
+/** How many of the youngest files are looked at for the one that a repeated request made before. */
+const YOUNGEST = 200;
+
+/** The session file whose header has an idempotency key. File names begin with the time of their making. */
+function madeWith(disk: Disk, places: Places, cwd: string, key: string): string | undefined {
+  const folder = folderFor(places, cwd);
+  if (!exists(disk, folder)) return undefined;
+  const names = disk.names(folder).filter(isSessionName).sort().reverse().slice(0, YOUNGEST);
+  return names.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
 }
 
 /** The session file of a working directory that was written last, or undefined. */

@@ -1,0 +1,60 @@
+/**
+ * The system prompt in force. Pi 1.5 keeps it in messages of role system that patch each other; what they say together
+ * goes into a compaction, which leaves the ones before it out (session-format reference, sections 2 and 3).
+ */
+
+interface SystemPatch {
+  readonly content?: unknown;
+  /** Parts of the prompt by name; null takes one away. */
+  readonly sections?: unknown;
+  readonly toolsAdded?: unknown;
+  readonly toolsRemoved?: unknown;
+}
+
+export interface SystemMessage {
+  readonly role: "system";
+  readonly content: string;
+  readonly sections?: Readonly<Record<string, unknown>>;
+  readonly toolsAdded?: readonly unknown[];
+  /** Milliseconds. */
+  readonly timestamp: number;
+}
+
+/** One message that says what the given ones say one after the other; undefined when there are none. */
+export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: number): SystemMessage | undefined {
+  if (patches.length === 0) return undefined;
+  const texts: string[] = [];
+  const sections = new Map<string, unknown>();
+  const tools = new Map<unknown, unknown>();
+  for (const patch of patches) {
+    const text = textOfPrompt(patch.content);
+    if (text !== "") texts.push(text);
+    if (typeof patch.sections === "object" && patch.sections !== null)
+      for (const [name, value] of Object.entries(patch.sections))
+        if (value === null) sections.delete(name);
+        else sections.set(name, value);
+    for (const tool of listOf(patch.toolsRemoved)) tools.delete(nameOf(tool));
+    for (const tool of listOf(patch.toolsAdded)) tools.set(nameOf(tool), tool);
+  }
+  return {
+    role: "system",
+    content: texts.join("\n\n"),
+    ...(sections.size > 0 ? { sections: Object.fromEntries(sections) } : {}),
+    ...(tools.size > 0 ? { toolsAdded: [...tools.values()] } : {}),
+    timestamp,
+  };
+}
+
+function textOfPrompt(content: unknown): string {
+  if (typeof content === "string") return content;
+  const texts = listOf(content).map((block) => (block as { text?: unknown } | null)?.text);
+  return texts.filter((text) => typeof text === "string").join("\n");
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function nameOf(tool: unknown): unknown {
+  return (tool as { name?: unknown } | null)?.name;
+}

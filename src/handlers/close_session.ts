@@ -1,0 +1,16 @@
+import * as z from "zod";
+import { command } from "./command.ts";
+
+export default command({
+  name: "close_session",
+  summary: "Makes a session durable, leaves it in order and closes it.",
+  effect: "close",
+  params: { sessionId: z.string().optional().describe("the current session by default; then there is none") },
+  result: z.null(),
+  failures: ["storage_full", "storage_failed"],
+  example: { params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002" }, result: null },
+  async run({ workspace, session }) {
+    await workspace.closeSession(session);
+    return null;
+  },
+});

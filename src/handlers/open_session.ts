@@ -1,0 +1,42 @@
+import * as z from "zod";
+import { BadParams } from "../core/failure.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "open_session",
+  summary: "Opens a session beside the current one; commands reach it by its sessionId.",
+  effect: "control",
+  params: {
+    sessionPath: z.string().min(1).optional(),
+    sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
+    readOnly: z.boolean().optional().describe("only follow what others write to it"),
+  },
+  result: z.object({
+    sessionId: z.string(),
+    sessionFile: z.string().nullable(),
+    leafId: z.string().nullable(),
+    readOnly: z.boolean(),
+  }),
+  failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
+  example: {
+    params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true },
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      sessionFile: "/home/me/sessions/old.jsonl",
+      leafId: "c3d4e5f6",
+      readOnly: true,
+    },
+  },
+  run({ workspace }, { sessionPath, sessionId, readOnly }) {
+    if ((sessionPath === undefined) === (sessionId === undefined))
+      throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
+    const session = workspace.open({ sessionPath, sessionId }, readOnly);
+    if (session !== workspace.current) workspace.keep(session);
+    return {
+      sessionId: session.id,
+      sessionFile: session.file,
+      leafId: session.leafId,
+      readOnly: session.log.readOnly !== null,
+    };
+  },
+});
