@@ -1,5 +1,11 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  test: { include: ["test/**/*.test.ts"], exclude: ["test/soak/**"], testTimeout: 30_000, pool: "forks" },
+  test: {
+    include: ["test/**/*.test.ts"],
+    exclude: ["test/soak/**"],
+    globalSetup: ["test/support/build.ts"],
+    testTimeout: 30_000,
+    pool: "forks",
+  },
 });

@@ -36,6 +36,7 @@ const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
   incomplete_batch: "batchesComplete",
   invalid_boundary: "boundariesOnPath",
   ambiguous_leaf: undefined,
+  dangling_tool_call: undefined,
   lost_entries: undefined,
 };
 

@@ -61,7 +61,7 @@ export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
   const { compaction, kept, after, misplacedBoundary } = spanAt(tree, bodies, leaf);
   const edits = editsAmong(tree, bodies, kept, after);
   const items: ContextItem[] = [];
-  if (compaction !== ROOT && edits.get(compaction) !== null) {
+  if (compaction !== ROOT && !edits.get(compaction)?.leavesOut) {
     if (carriesSystemMessage(bodies, compaction)) items.push({ position: compaction, kind: "system" });
     items.push({ position: compaction, kind: "summary" });
   }
@@ -76,7 +76,7 @@ function carriesSystemMessage(bodies: Bodies, compaction: number): boolean {
 }
 
 /** Positions below `end` down to `from`, oldest first; `end` itself is not among them. */
-function walkUp(tree: Tree, from: number, end: number): number[] {
+export function walkUp(tree: Tree, from: number, end: number): number[] {
   const walked: number[] = [];
   for (let at = from; at >= 0 && at !== end; at = tree.nodes.parent(at)) walked.push(at);
   return walked.reverse();
@@ -99,9 +99,16 @@ export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): { firs
   return { first: oldest, misplaced: true };
 }
 
-/** The latest edit of each target among the walked entries: position, or the target is left out (null). */
-function editsAmong(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[]): Map<number, number | null> {
-  const edits = new Map<number, number | null>();
+/** What a context edit does to its target. */
+export interface Edit {
+  /** Of the edit. */
+  readonly position: number;
+  readonly leavesOut: boolean;
+}
+
+/** The latest edit of each target among the walked entries. */
+export function editsAmong(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[]): Map<number, Edit> {
+  const edits = new Map<number, Edit>();
   if (!tree.hasEdits) return edits;
   for (const walk of walks)
     for (const position of walk) {
@@ -109,39 +116,55 @@ function editsAmong(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[])
       const { targetId, replacement } = bodies.entry(position);
       const target = typeof targetId === "string" ? tree.nodes.position(targetId) : -1;
       if (target < 0) continue;
-      if (replacement === null) edits.set(target, null);
-      else if (typeof replacement === "object" && "content" in replacement) edits.set(target, position);
+      if (replacement === null) edits.set(target, { position, leavesOut: true });
+      else if (typeof replacement === "object" && "content" in replacement)
+        edits.set(target, { position, leavesOut: false });
     }
   return edits;
 }
 
-function pushItem(
-  items: ContextItem[],
-  tree: Tree,
-  bodies: Bodies,
-  position: number,
-  edits: Map<number, number | null>,
-): void {
+function pushItem(items: ContextItem[], tree: Tree, bodies: Bodies, position: number, edits: Map<number, Edit>): void {
   if (!yieldsMessage(tree, bodies, position)) return;
   const edit = edits.get(position);
-  if (edit === null) return;
-  items.push(edit === undefined ? { position, kind: "message" } : { position, kind: "message", edit });
+  if (edit?.leavesOut) return;
+  items.push(edit === undefined ? { position, kind: "message" } : { position, kind: "message", edit: edit.position });
 }
 
-function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
+/**
+ * What a stretch of a path says to a model by itself, edits and the summaries of its compactions included: no context,
+ * for nothing of it is cut.
+ */
+export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly number[]): ContextItem[] {
+  const edits = editsAmong(tree, bodies, positions);
+  const items: ContextItem[] = [];
+  for (const position of positions) {
+    if (tree.lastCompaction(position) !== position) pushItem(items, tree, bodies, position, edits);
+    else if (!edits.get(position)?.leavesOut) items.push({ position, kind: "summary" });
+  }
+  return items;
+}
+
+/** Whether an entry yields a message where nothing cuts or edits it. */
+export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
   const { nodes } = tree;
   if (nodes.isType(position, "message")) return !nodes.lacksMessage(position);
   if (nodes.isType(position, "custom_message")) return true;
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
+/** Whether an entry that would count is too malformed for it. */
+export function isVoid(entry: Entry): boolean {
+  if (entry.type === "branch_summary") return !hasSummary(entry);
+  return entry.type === "compaction" && !isCompaction(entry);
+}
+
 /** A branch summary without text yields nothing. */
-export function hasSummary(entry: Entry): boolean {
+function hasSummary(entry: Entry): boolean {
   return typeof entry.summary === "string" && entry.summary !== "";
 }
 
 /** A compaction whose record is malformed does not rule; the one before does (reliability case C14). */
-export function isCompaction(entry: Entry): boolean {
+function isCompaction(entry: Entry): boolean {
   return typeof entry.summary === "string";
 }
 

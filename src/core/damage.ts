@@ -13,6 +13,7 @@ export interface Damage {
     | "incomplete_batch"
     | "invalid_boundary"
     | "ambiguous_leaf"
+    | "dangling_tool_call"
     | "newer_version"
     | "lost_entries";
   /** 1-based; 0 when it is not about one line. */

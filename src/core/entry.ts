@@ -153,7 +153,7 @@ export interface Draft {
   readonly parentId?: string | null;
   readonly timestamp?: string;
   /** The other members, each with a comma before it. */
-  readonly rest: Uint8Array;
+  readonly rest: Uint8Array | string;
 }
 
 const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
@@ -184,13 +184,19 @@ const NOTHING = new Uint8Array(0);
 /** A draft of ours: members that are undefined are left out, a Uint8Array stands for its JSON text. */
 export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): Draft {
   const parts: Uint8Array[] = [];
-  for (const [name, value] of Object.entries(rest)) {
+  let text = "";
+  for (const name in rest) {
+    const value = rest[name];
+    if (value instanceof Uint8Array) {
+      parts.push(bytesOf(`${text},${JSON.stringify(name)}:`), oneLine(value));
+      text = "";
+      continue;
+    }
     // What JSON does not know (undefined, functions) is left out, as JSON.stringify does.
-    const text = value instanceof Uint8Array ? oneLine(value) : JSON.stringify(value);
-    if (text === undefined) continue;
-    parts.push(bytesOf(`,${JSON.stringify(name)}:`), typeof text === "string" ? bytesOf(text) : text);
+    const json: string | undefined = JSON.stringify(value);
+    if (json !== undefined) text += `,${JSON.stringify(name)}:${json}`;
   }
-  return { type, rest: parts.length === 0 ? NOTHING : concat(parts) };
+  return { type, rest: parts.length === 0 ? text : concat([...parts, bytesOf(text)]) };
 }
 
 /** Which append an entry belongs to (protocol, section 3, `append`). */
@@ -203,13 +209,14 @@ export interface Batch {
 
 /** The line of an entry, without its line feed: base members first, `type` the very first (clients look for that). */
 export function entryLine(
-  entry: { type: string; id: string; parentId: string | null; timestamp: string; rest: Uint8Array },
+  entry: { type: string; id: string; parentId: string | null; timestamp: string; rest: Uint8Array | string },
   batch?: Batch,
 ): Uint8Array {
   const head =
     `{"type":${JSON.stringify(entry.type)},"id":${JSON.stringify(entry.id)},"parentId":${JSON.stringify(entry.parentId)}` +
     `,"timestamp":${JSON.stringify(entry.timestamp)}${batch ? `,"_batch":${JSON.stringify(batch)}` : ""}`;
-  return concat([bytesOf(head), entry.rest, CLOSE]);
+  const { rest } = entry;
+  return typeof rest === "string" ? bytesOf(`${head}${rest}}`) : concat([bytesOf(head), rest, CLOSE]);
 }
 
 const CLOSE = bytesOf("}");

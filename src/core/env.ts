@@ -1,4 +1,4 @@
-/** What the core needs of the world: clock, ids and a hash. Made once in main, passed in everywhere. */
+/** What the core needs of the world: clock, ids and a hash. Made in store/env.ts, passed in everywhere. */
 export interface Env {
   /** Milliseconds since the epoch. */
   now(): number;
@@ -12,5 +12,14 @@ export interface Env {
 
 /** ISO 8601 in UTC with milliseconds, as every entry and header carries it. */
 export function timestamp(env: Env): string {
-  return new Date(env.now()).toISOString();
+  const now = env.now();
+  if (now !== latest) {
+    latest = now;
+    latestText = new Date(now).toISOString();
+  }
+  return latestText;
 }
+
+/** Many entries may be made in one millisecond. */
+let latest = Number.NaN;
+let latestText = "";

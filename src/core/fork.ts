@@ -40,7 +40,7 @@ export function planFork(tree: Tree, end: number, firstKept: (compaction: number
     const patch: { -readonly [K in keyof Patch]: Patch[K] } = {};
     const above = count > 0 ? kept[count - 1] : ROOT;
     // A parent that is not in the new file would leave a reference open.
-    if (relink || (above === ROOT && nodes.parent(position) !== ROOT))
+    if (relink || nodes.bridged.has(position) || (above === ROOT && nodes.parent(position) !== ROOT))
       patch.parentId = above === ROOT ? null : nodes.id(above);
     if (nodes.id(position).includes("~")) patch.id = nodes.id(position);
     if (nodes.isType(position, "compaction")) {
@@ -54,6 +54,14 @@ export function planFork(tree: Tree, end: number, firstKept: (compaction: number
   }
   const positions = kept.subarray(0, count);
   return { positions, patches, labels: labelsOf(tree, new Set(positions)) };
+}
+
+/** The plan for a session that holds all entries of another, labels included. */
+export function planCopy({ nodes }: Tree): ForkPlan {
+  const positions = Int32Array.from({ length: nodes.count }, (_, position) => position);
+  const patches = new Map<number, Patch>();
+  for (const position of nodes.bridged) patches.set(position, { parentId: nodes.id(nodes.parent(position)) });
+  return { positions, patches, labels: [] };
 }
 
 /** The first entry after a label on the way down to `end` that is not a label. */

@@ -19,6 +19,9 @@ const CONTEXT_WINDOWS: Readonly<Record<string, number>> = {
   "glm-4.6": 204_800,
 };
 
+/** What stands in for the window of a model that is not known, where there has to be one; Pi's clients need one too. */
+export const UNKNOWN_WINDOW = 128_000;
+
 /** The context window of a model, if it is a known one. */
 export function contextWindowOf(modelId: string): number | undefined {
   const id = modelId.slice(modelId.lastIndexOf("/") + 1).toLowerCase();

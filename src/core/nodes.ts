@@ -119,6 +119,8 @@ export class Nodes {
   /** Nodes whose parent stands later in the file, and nodes without their parent. */
   readonly forward = new Set<number>();
   readonly missingParent = new Map<number, string>();
+  /** Nodes whose parent is another than their bytes say. */
+  readonly bridged = new Set<number>();
 
   /**
    * Adds a node and returns its position. An id that is taken already becomes `<id>~2`, `<id>~3` and so on
@@ -162,6 +164,11 @@ export class Nodes {
     }
   }
 
+  /** Whether an entry that is not there is named as a parent: one that came now would change what is above others. */
+  isAwaited(id: string): boolean {
+    return this.awaited.has(id);
+  }
+
   private await(position: number, parentId: string): void {
     this.forward.delete(position);
     this.parents.set(position, MISSING);
@@ -193,6 +200,7 @@ export class Nodes {
   bridge(position: number, parent: number): void {
     this.stopWaiting(position, this.missingParent.get(position) as string);
     this.parents.set(position, parent);
+    this.bridged.add(position);
   }
 
   /**
@@ -282,6 +290,7 @@ export class Nodes {
       if (child < count && this.parents.values[child] >= count) this.await(child, this.id(this.parents.values[child]));
     for (let position = count; position < this.count; position++) {
       this.forward.delete(position);
+      this.bridged.delete(position);
       const lost = this.missingParent.get(position);
       if (lost !== undefined) this.stopWaiting(position, lost);
       const id = this.oddIds.get(position);

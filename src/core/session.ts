@@ -6,8 +6,7 @@ import {
   type Context,
   contextAt,
   contextCount,
-  hasSummary,
-  isCompaction,
+  isVoid,
   keptFrom,
   levelAt,
   type Model,
@@ -21,6 +20,7 @@ import { Failure } from "./failure.ts";
 import { LEAF_MARKER } from "./head.ts";
 import { parse } from "./json.ts";
 import { ROOT } from "./nodes.ts";
+import { type DanglingCall, danglingCalls } from "./pairing.ts";
 import type { Log } from "./store/store.ts";
 import { foldSystemMessages, type SystemMessage } from "./system.ts";
 import { Tree } from "./tree.ts";
@@ -44,6 +44,8 @@ const KEY_WINDOW = 10_000;
 
 export interface Appended {
   readonly ids: string[];
+  /** The lines of the new entries, as they were written. */
+  readonly lines: readonly Uint8Array[];
   /** The leaf before. */
   readonly oldLeafId: string | null;
   /** Whether the new entries do not continue the old leaf. */
@@ -83,6 +85,9 @@ export class Session implements Bodies {
   /** The leaf that the file alone gives, once it was needed. */
   private fileLeaf: number | undefined;
   private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
+  /** Entries that were there when the session was opened; what comes later may belong to a turn that still goes on. */
+  private openedWith = 0;
+  private dangling: { leaf: number; calls: readonly DanglingCall[] } | undefined;
 
   constructor(log: Log, env: Env, leaves?: LeafMemory, marks = true) {
     this.logNow = log;
@@ -93,6 +98,7 @@ export class Session implements Bodies {
     this.tree.leaf = this.firstLeaf();
     this.durableLeaf = this.tree.leaf;
     this.toldDamage = log.damage.length;
+    this.openedWith = log.nodes.count;
   }
 
   get log(): Log {
@@ -190,6 +196,20 @@ export class Session implements Bodies {
     return fresh;
   }
 
+  /**
+   * Tool calls at the end of the path that were left without a result before the session was opened, so that nobody is
+   * at work on them. Those further up can be answered no more. Reads what stands behind the last assistant message.
+   */
+  danglingCalls(): readonly DanglingCall[] {
+    const { leaf } = this.tree;
+    if (this.dangling?.leaf !== leaf) {
+      const compaction = this.tree.lastCompaction(leaf);
+      const from = compaction === ROOT ? ROOT : keptFrom(this.tree, this, compaction).first;
+      this.dangling = { leaf, calls: danglingCalls(this.tree, this, leaf, from) };
+    }
+    return this.dangling.calls.filter(({ position }) => position < this.openedWith);
+  }
+
   /** The model in force at a position: the nearest that is named on its path, else the header's. */
   model(at: number = this.tree.leaf): Model | null {
     const { provider, modelId } = this.log.header;
@@ -253,7 +273,8 @@ export class Session implements Bodies {
       const batch: Batch | undefined = batched
         ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
         : undefined;
-      lines.push(entryLine({ ...draft, id, parentId, timestamp: draft.timestamp ?? timestamp(this.env) }, batch));
+      const since = draft.timestamp ?? timestamp(this.env);
+      lines.push(entryLine({ type: draft.type, id, parentId, timestamp: since, rest: draft.rest }, batch));
       ids.push(id);
       parentId = id;
     }
@@ -278,7 +299,7 @@ export class Session implements Bodies {
     this.fileLeaf = straight && foreign.length === 0 ? this.tree.leaf : undefined;
     this.leafMoved = this.tree.leaf !== this.leafOfFile();
     if (this.settled) this.durableLeaf = this.tree.leaf;
-    const appended = { ids, oldLeafId, branchChanged, foreign };
+    const appended = { ids, lines: lines.slice(-drafts.length), oldLeafId, branchChanged, foreign };
     if (key !== undefined) this.keys?.set(key, { ids, leafId: this.leafId });
     return appended;
   }
@@ -315,7 +336,7 @@ export class Session implements Bodies {
       const fault =
         first < 0
           ? { reason: `Entry not found: ${firstKeptEntryId}. get_path lists the entries to choose from.`, nearest: [] }
-          : boundaryFault(this.tree, this.tree.leaf, first);
+          : boundaryFault(this.tree, this, this.tree.leaf, first);
       if (fault)
         throw new Failure("invalid_boundary", fault.reason, { entryId: firstKeptEntryId, nearest: fault.nearest });
     }
@@ -422,13 +443,13 @@ export class Session implements Bodies {
   // --- other programs ------------------------------------------------------------------------------------------
 
   /**
-   * Takes in what other programs did to the stored session since the last look; the leaf follows where they continue
-   * it. Throws storage_failed when the session is gone, content_modified when it was written anew under changes of
+   * Takes in what other programs did to the stored session since the last look, and what damaged lines were found to
+   * hide; the leaf follows where they continue it. Throws storage_failed when the session is gone, content_modified when it was written anew under changes of
    * ours that are not durable yet.
    */
   refresh(): Foreign | null {
     const change = this.log.refresh();
-    if (change.kind === "none") return null;
+    if (change.kind === "none") return this.log.mayHideEntries && this.settled ? this.rebase() : null;
     if (change.kind === "gone")
       throw new Failure(
         "storage_failed",
@@ -477,12 +498,18 @@ export class Session implements Bodies {
     const kept = leafId === null ? ROOT : next.nodes.position(leafId);
     this.tree.leaf = leafId !== null && kept < 0 ? this.firstLeaf() : kept;
     this.keys = undefined;
+    this.openedWith = Math.min(this.openedWith, next.nodes.count);
     const positions: number[] = [];
     for (let p = 0; p < next.nodes.count; p++) if (before.nodes.position(next.nodes.id(p)) < 0) positions.push(p);
     this.follow(positions);
     this.durableLeaf = this.tree.leaf;
+    // What was lost to damage was told as damage.
+    const damaged = new Set(before.damage.map(({ entryId }) => entryId));
     let lost = 0;
-    for (let p = 0; p < before.nodes.count; p++) if (next.nodes.position(before.nodes.id(p)) < 0) lost++;
+    for (let p = 0; p < before.nodes.count; p++) {
+      const id = before.nodes.id(p);
+      if (next.nodes.position(id) < 0 && !damaged.has(id)) lost++;
+    }
     before.close();
     this.toldDamage = next.damage.length;
     return { positions: positions.filter((position) => this.tree.isVisible(position)), lost };
@@ -492,13 +519,19 @@ export class Session implements Bodies {
    * Takes damage out of the stored session. Every body is read first, so that damage that was not met yet counts too.
    * Throws session_locked, read_only, storage_failed.
    */
-  repair(dryRun: boolean): { repaired: readonly Damage[]; backupPath: string | null } {
+  repair(dryRun: boolean): {
+    repaired: readonly Damage[];
+    backupPath: string | null;
+    /** Positions of entries that damaged lines hid until now. */
+    hidden: readonly number[];
+  } {
     for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
+    const hidden = this.log.mayHideEntries ? this.rebase().positions : [];
     const repaired = [...this.log.mendable];
-    if (dryRun) return { repaired, backupPath: null };
+    if (dryRun) return { repaired, backupPath: null, hidden };
     const backupPath = this.log.repair();
     if (backupPath !== null) this.rebase();
-    return { repaired, backupPath };
+    return { repaired, backupPath, hidden };
   }
 
   // --- what open reads -----------------------------------------------------------------------------------------
@@ -508,6 +541,7 @@ export class Session implements Bodies {
     this.heededLosses = nodes.losses;
     this.voids = new Set();
     this.fileLeaf = undefined;
+    this.dangling = undefined;
     const telling: number[] = [];
     for (let p = 0; p < nodes.count; p++) if (tells(nodes.type(p))) telling.push(p);
     const bodies: [number, Entry][] = [];
@@ -624,18 +658,22 @@ export class Session implements Bodies {
         "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.",
         { entryId: draft.id },
       );
-    if (this.log.nodes.position(draft.id) >= 0 || others.includes(draft.id))
+    if (this.isTaken(draft.id) || others.includes(draft.id))
       throw new Failure("invalid_entry", `The id ${draft.id} is taken. Leave it out to get a new one.`, {
         entryId: draft.id,
       });
     return draft.id;
   }
 
+  private isTaken(id: string): boolean {
+    return this.log.nodes.position(id) >= 0 || this.log.nodes.isAwaited(id);
+  }
+
   /** An id that no entry of this session has. */
   newEntryId(others: readonly string[] = []): string {
     for (let tries = 0; tries < 100; tries++) {
       const id = this.env.entryId();
-      if (this.log.nodes.position(id) < 0 && !others.includes(id)) return id;
+      if (!this.isTaken(id) && !others.includes(id)) return id;
     }
     return this.env.sessionId();
   }
@@ -691,11 +729,6 @@ export class Session implements Bodies {
 /** Entry types whose bodies the tree needs from the start; all of them are small and few. */
 function tells(type: string): boolean {
   return type === "session_info" || type === "label" || type === "branch_summary" || type === "compaction";
-}
-
-function isVoid(entry: Entry): boolean {
-  if (entry.type === "branch_summary") return !hasSummary(entry);
-  return entry.type === "compaction" && !isCompaction(entry);
 }
 
 /** Entries that say something about the conversation and are none of it. */

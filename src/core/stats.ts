@@ -1,5 +1,6 @@
-/** What a session cost and holds, counted over the whole file as Pi does. */
+/** What a session cost and holds, counted over the whole file as Pi does, and over the path to the leaf. */
 
+import type { Entry } from "./entry.ts";
 import { toolCalls } from "./message.ts";
 import type { Session } from "./session.ts";
 
@@ -8,21 +9,26 @@ export interface Usage {
   output: number;
   cacheRead: number;
   cacheWrite: number;
-  /** Sum of the four. */
+  /** Sum of the four; of what names only a total, that. */
   total: number;
   cost: number;
 }
 
-export interface Stats {
+export interface Counts {
   userMessages: number;
   assistantMessages: number;
   toolCalls: number;
   toolResults: number;
   totalMessages: number;
   usage: Usage;
+}
+
+export interface Stats extends Counts {
   /** Of entries that this session did not take over from the one it was forked from. */
   own: Usage;
   inherited: Usage;
+  /** The same counts for the path to the leaf. */
+  path: Counts;
   /** Bytes of the lines, by entry type. */
   bytesByType: Record<string, number>;
 }
@@ -33,38 +39,69 @@ const PAID = new Set(["usage", "branch_summary", "compaction"]);
 export function statsOf(session: Session): Stats {
   const { nodes } = session.log;
   const stats: Stats = {
-    userMessages: 0,
-    assistantMessages: 0,
-    toolCalls: 0,
-    toolResults: 0,
-    totalMessages: 0,
-    usage: noUsage(),
+    ...noCounts(),
     own: noUsage(),
     inherited: noUsage(),
+    path: noCounts(),
     bytesByType: {},
   };
-  // A fork copies entries with their timestamps, so what is older than the fork was paid for elsewhere.
-  const born =
-    session.parentSession === null ? Number.NEGATIVE_INFINITY : Date.parse(session.log.header.timestamp ?? "");
+  const onPath = new Set(session.tree.path());
+  const takenOver = new TakenOver(session);
   for (const position of session.visible()) {
     const type = nodes.type(position);
     stats.bytesByType[type] = (stats.bytesByType[type] ?? 0) + session.log.length(position);
     const role = nodes.role(position);
-    if (type === "message" && !nodes.lacksMessage(position)) {
-      stats.totalMessages++;
-      if (role === "user") stats.userMessages++;
-      else if (role === "toolResult") stats.toolResults++;
-      else if (role === "assistant") stats.assistantMessages++;
-    }
-    if (role !== "assistant" && role !== "toolResult" && !PAID.has(type)) continue;
+    const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
+    if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
+    const isPaid = role === "assistant" || role === "toolResult" || PAID.has(type);
+    if (!isPaid && !takenOver.lasts) continue;
     const entry = session.entry(position);
+    const isTakenOver = takenOver.holds(entry);
+    if (!isPaid) continue;
     const message = entry.message as { content?: unknown; usage?: unknown } | undefined;
-    if (role === "assistant") stats.toolCalls += toolCalls(message?.content).length;
+    const calls = role === "assistant" ? toolCalls(message?.content).length : 0;
     const usage = type === "message" ? message?.usage : entry.usage;
-    addUsage(stats.usage, usage);
-    addUsage(Date.parse(entry.timestamp) < born ? stats.inherited : stats.own, usage);
+    for (const counts of sums) {
+      counts.toolCalls += calls;
+      addUsage(counts.usage, usage);
+    }
+    addUsage(isTakenOver ? stats.inherited : stats.own, usage);
   }
   return stats;
+}
+
+/**
+ * Which entries a fork began with: those in front that are no younger than it. Where they end, the session's own begin,
+ * whatever time these name, for a host may give entries any.
+ */
+class TakenOver {
+  lasts: boolean;
+  private readonly born: number;
+  private readonly sessionId: string;
+
+  constructor(session: Session) {
+    this.lasts = session.parentSession !== null;
+    this.born = Date.parse(session.log.header.timestamp ?? "");
+    this.sessionId = session.id;
+  }
+
+  /** To be asked for every entry in file order, as long as it `lasts`. */
+  holds(entry: Entry): boolean {
+    const batch = entry._batch as { session?: unknown } | null | undefined;
+    if (!(Date.parse(entry.timestamp) <= this.born) || batch?.session === this.sessionId) this.lasts = false;
+    return this.lasts;
+  }
+}
+
+function countMessage(counts: Counts, role: string): void {
+  counts.totalMessages++;
+  if (role === "user") counts.userMessages++;
+  else if (role === "toolResult") counts.toolResults++;
+  else if (role === "assistant") counts.assistantMessages++;
+}
+
+function noCounts(): Counts {
+  return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, usage: noUsage() };
 }
 
 function noUsage(): Usage {
@@ -73,12 +110,15 @@ function noUsage(): Usage {
 
 function addUsage(sum: Usage, usage: unknown): void {
   if (typeof usage !== "object" || usage === null) return;
-  const { cost } = usage as { cost?: { total?: unknown } };
+  const { cost, totalTokens } = usage as { cost?: { total?: unknown }; totalTokens?: unknown };
+  let total = 0;
   for (const kind of ["input", "output", "cacheRead", "cacheWrite"] as const) {
     const tokens = numberOf((usage as Record<string, unknown>)[kind]);
     sum[kind] += tokens;
-    sum.total += tokens;
+    total += tokens;
   }
+  // Some writers keep no more than the total.
+  sum.total += total > 0 ? total : numberOf(totalTokens);
   sum.cost += numberOf(cost?.total);
 }
 

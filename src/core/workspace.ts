@@ -15,6 +15,7 @@ export interface Stores {
   readonly leaves: LeafMemory;
   /** Opens a session file. Throws session_not_found, not_a_session, storage_failed. */
   open(file: string, readOnly?: boolean): Log;
+  /** The absolute path of what the host calls so. Throws path_outside_root where paths are confined. */
   absolute(file: string): string;
   exists(file: string): boolean;
   isSame(a: string, b: string): boolean;
@@ -157,7 +158,7 @@ export class Workspace {
     return this.sessionOn(this.stores.open(file, readOnly));
   }
 
-  /** A session to look at; unless it is the current one, the caller closes it. */
+  /** A session to look at; unless it is open already, the caller closes it. */
   look(where: { sessionPath: string }): Session {
     return this.open(where);
   }
@@ -186,12 +187,17 @@ export class Workspace {
       const position = session.log.nodes.position(entryId);
       return position < 0 ? undefined : session.entry(position);
     } finally {
-      if (session !== this.currentSession) session.close();
+      if (!this.sessions.includes(session)) session.close();
     }
   }
 
   private sessionOn(log: Log): Session {
-    return new Session(log, this.env, this.stores.leaves);
+    try {
+      return new Session(log, this.env, this.stores.leaves);
+    } catch (error) {
+      log.close();
+      throw error;
+    }
   }
 
   /**
@@ -206,7 +212,7 @@ export class Workspace {
       ...(source.log.persisted ? { parentSession: source.file as string } : {}),
     });
     const log = await this.stores.forNew.publish(beginning, forkContent(source, plan));
-    return new Session(log, this.env, this.stores.leaves);
+    return this.sessionOn(log);
   }
 
   /** Makes a session the current one; the one before is left in order and closed. Answers it. */

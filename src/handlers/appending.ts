@@ -16,10 +16,14 @@ export function foreignPayload(session: Session, positions: readonly number[]): 
   };
 }
 
+export function typesOf(context: Context, entryIds: readonly string[]): string[] {
+  const { nodes } = context.session.log;
+  return entryIds.map((id) => nodes.type(nodes.position(id)));
+}
+
 /** What a key stands for must be what the command writes; else the key was another command's. Throws BadParams. */
 export function demandTypes(context: Context, entryIds: readonly string[], types: readonly string[]): void {
-  const { nodes } = context.session.log;
-  const found = entryIds.map((id) => nodes.type(nodes.position(id)));
+  const found = typesOf(context, entryIds);
   if (found.length === types.length && found.every((type, index) => type === types[index])) return;
   throw new BadParams([
     { path: "idempotencyKey", message: "this session has used the key for another command; choose a new one" },

@@ -4,7 +4,8 @@ import { BadParams } from "../core/failure.ts";
 import { contentText } from "../core/message.ts";
 import { ROOT } from "../core/nodes.ts";
 import { Raw } from "../core/raw.ts";
-import { appendEntries, demandTypes } from "./appending.ts";
+import type { Session } from "../core/session.ts";
+import { appendEntries, demandTypes, typesOf } from "./appending.ts";
 import { type Context, command } from "./command.ts";
 import { checkedAnswer, vetoReason } from "./hooks.ts";
 
@@ -14,7 +15,9 @@ const result = z.object({
   leafId: z.string().nullable(),
   text: z.string().optional(),
   summaryEntryId: z.string().optional(),
-  durable: z.boolean().describe("false on a read-only session: the move lasts as long as this process"),
+  durable: z
+    .boolean()
+    .describe("false on a session that is read-only or not on disk: the move lasts as long as this process"),
 });
 
 export default command({
@@ -65,14 +68,17 @@ export default command({
   },
   repeat(context, entryIds, { entryId, position, summary, label }) {
     const { session } = context;
-    const types = [...(summary === undefined ? [] : ["branch_summary"]), ...(label === undefined ? [] : ["label"])];
-    demandTypes(context, entryIds, types);
+    // A summary or a label may have come from the host's answer to a hook.
+    const [first] = typesOf(context, entryIds);
+    const summarised = summary !== undefined || first === "branch_summary";
+    const labelled = label !== undefined || entryIds.length > (summarised ? 1 : 0);
+    demandTypes(context, entryIds, [...(summarised ? ["branch_summary"] : []), ...(labelled ? ["label"] : [])]);
     return {
       cancelled: false,
       leafId: entryIds.at(-1) ?? null,
       text:
         position === "before" && entryId !== null ? messageText(session.entry(session.position(entryId))) : undefined,
-      summaryEntryId: summary === undefined ? undefined : entryIds[0],
+      summaryEntryId: summarised ? entryIds[0] : undefined,
       durable: true,
     };
   },
@@ -111,14 +117,13 @@ async function consult(context: Context, wanted: Move): Promise<z.input<typeof r
   const { cancelled, reason, answer } = await context.ask("session_before_tree", { preparation });
   const checked = checkedAnswer("session_before_tree", answer);
   if (cancelled || !checked)
-    return { cancelled: true, reason: reason ?? "hook_failed", leafId: session.leafId, durable: true };
+    return { cancelled: true, reason: reason ?? "hook_failed", leafId: session.leafId, durable: isKept(session) };
   const summary = wanted.summary ?? (checked.summary && { ...checked.summary, fromHook: true });
   return move(context, { ...wanted, summary, label: label ?? checked.label });
 }
 
 function move(context: Context, { target, text, summary, label }: Move): z.input<typeof result> {
   const { session } = context;
-  const { nodes } = session.log;
   const oldLeafId = session.leafId;
   const parentId = session.idOrNull(target);
   const drafts: Draft[] = [];
@@ -133,7 +138,8 @@ function move(context: Context, { target, text, summary, label }: Move): z.input
     const rest = { targetId: summaryEntryId ?? parentId, label };
     drafts.push({ ...draftOf("label", rest), ...(summaryEntryId === undefined ? { parentId } : {}) });
   }
-  if (drafts.length > 0) appendEntries(context, drafts);
+  let lines: readonly Uint8Array[] = [];
+  if (drafts.length > 0) lines = appendEntries(context, drafts).lines;
   else session.moveLeaf(target);
   const { leafId } = session;
   if (leafId !== oldLeafId)
@@ -143,11 +149,16 @@ function move(context: Context, { target, text, summary, label }: Move): z.input
       ...(summaryEntryId === undefined
         ? {}
         : {
-            summaryEntry: Raw.of(session.line(nodes.position(summaryEntryId))),
+            summaryEntry: Raw.of(lines[0]),
             fromExtension: summary?.fromHook ?? false,
           }),
     });
-  return { cancelled: false, leafId, text, summaryEntryId, durable: session.log.readOnly === null };
+  return { cancelled: false, leafId, text, summaryEntryId, durable: isKept(session) };
+}
+
+/** A move of the leaf outlasts this process where the session does. */
+function isKept(session: Session): boolean {
+  return session.log.readOnly === null && session.log.persisted;
 }
 
 /** The text of a user or custom message, which the host puts back into its editor. */

@@ -52,6 +52,8 @@ export interface ServerFacts {
   readonly limits: Readonly<Record<string, number>>;
   /** Names and aliases of all commands. */
   readonly commands: readonly string[];
+  /** What Pi's settings files hold now for a working directory, the one that counts more last; undefined: no such file. */
+  piSettings(cwd: string): readonly unknown[];
   /** The OpenRPC document, made when it is asked for. */
   discover(): Promise<object>;
 }
@@ -135,8 +137,16 @@ export const commonParams = {
     .describe("for the protocol itself, never for the command"),
 };
 
+/** A command that also tells, to the compiler alone, what it takes and answers: the typed client is made of that. */
+export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.ZodType> extends Command {
+  readonly name: N;
+  readonly types?: { readonly params: z.input<z.ZodObject<S>>; readonly result: z.output<R> };
+}
+
 /** Declares a command. Members that every command of its kind takes are added here. */
-export function command<const S extends z.ZodRawShape, R extends z.ZodType>(declaration: Declaration<S, R>): Command {
+export function command<const N extends string, const S extends z.ZodRawShape, R extends z.ZodType>(
+  declaration: Declaration<S, R> & { readonly name: N },
+): Typed<N, S, R> {
   const { effect } = declaration;
   const onSession = effect !== "server" && effect !== "control";
   const { sessionId, expectedLeafId, idempotencyKey, _meta } = commonParams;
@@ -159,29 +169,4 @@ export function command<const S extends z.ZodRawShape, R extends z.ZodType>(decl
     run: declaration.run as Command["run"],
     pi: declaration.pi as Command["pi"],
   };
-}
-
-// Shapes that several commands share.
-
-/** An entry as it is stored. */
-export const entry = z
-  .looseObject({
-    type: z.string(),
-    id: z.string(),
-    parentId: z.string().nullish(),
-    timestamp: z.string().optional(),
-  })
-  .describe("an entry as it is stored");
-
-export const message = z.looseObject({ role: z.string() }).describe("a message as the model sees it");
-
-export const limit = z.number().int().min(1).optional().describe("at most so many; all by default");
-
-export const cursor = z.string().optional().describe("nextCursor of the page before");
-
-export const nextCursor = z.string().optional().describe("there is more; pass it as cursor");
-
-/** A result member whose text comes from the session's bytes. */
-export function stored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
-  return schema as unknown as z.ZodType<z.output<T>, unknown>;
 }

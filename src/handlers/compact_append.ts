@@ -32,9 +32,10 @@ export default command({
       usage: context.text("usage"),
       fromHook: params.fromHook,
     });
-    const [entryId] = appendEntries(context, [draft]).ids;
+    const { ids, lines } = appendEntries(context, [draft]);
+    const [entryId] = ids;
     context.tell("session_compact", {
-      compactionEntry: Raw.of(session.line(session.tree.leaf)),
+      compactionEntry: Raw.of(lines[0]),
       fromExtension: params.fromHook ?? false,
     });
     return { entryId, leafId: entryId, firstKeptEntryId: params.firstKeptEntryId ?? entryId };

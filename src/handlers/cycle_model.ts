@@ -1,17 +1,3 @@
-import * as z from "zod";
-import { bytesOf } from "../core/json.ts";
-import { Raw } from "../core/raw.ts";
-import { command } from "./command.ts";
+import { neutral } from "./neutral.ts";
 
-export default command({
-  name: "cycle_model",
-  summary: "Switches to the next of Pi's models; without models there is none.",
-  effect: "control",
-  params: {},
-  result: z.null(),
-  failures: [],
-  example: { params: {}, result: null },
-  run: () => null,
-  // Pi says so in as many words.
-  pi: () => Raw.of(bytesOf("null")),
-});
+export default neutral("cycle_model", "Switches to the next of Pi's models; without models there is none.", true);

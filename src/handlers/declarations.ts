@@ -3,9 +3,10 @@
 import { draft, entryTypes, header } from "../core/entry.ts";
 import { FAILURES } from "../core/failure.ts";
 import { message, messageRoles } from "../core/message.ts";
-import { commonParams, message as contextMessage, entry } from "./command.ts";
+import { commonParams } from "./command.ts";
 import { eventBase, events } from "./events.ts";
 import { hooks } from "./hooks.ts";
+import { message as contextMessage, entry } from "./shapes.ts";
 import { table } from "./table.ts";
 
 export const declarations = {

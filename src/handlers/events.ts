@@ -1,22 +1,9 @@
 /** What the server tells the host on its own (protocol, section 4), and the hooks it may ask. */
 
 import * as z from "zod";
-import { stored } from "./command.ts";
+import { damage, entry, stored } from "./shapes.ts";
 
 const file = z.string().nullable().describe("null for a session in memory");
-
-export const damage = z.looseObject({
-  kind: z.string(),
-  line: z.number(),
-  byteOffset: z.number(),
-  length: z.number(),
-  entryId: z.string().optional(),
-  reason: z.string(),
-  salvaged: z.boolean(),
-  keptAt: z.string().optional().describe("where bytes are that were taken out of the file"),
-});
-
-const entry = z.unknown().describe("an entry as it is stored");
 
 export const events = {
   session_start: {
@@ -36,7 +23,7 @@ export const events = {
     payload: {
       newLeafId: z.string().nullable(),
       oldLeafId: z.string().nullable(),
-      summaryEntry: entry.optional(),
+      summaryEntry: stored(entry).optional(),
       fromExtension: z.boolean().optional(),
     },
   },
@@ -51,7 +38,7 @@ export const events = {
   },
   session_compact: {
     summary: "A compaction was appended.",
-    payload: { compactionEntry: entry, fromExtension: z.boolean() },
+    payload: { compactionEntry: stored(entry), fromExtension: z.boolean() },
   },
   session_append: {
     summary: "Entries were appended, by whatever command; a more specific event follows where there is one.",

@@ -1,7 +1,26 @@
 import * as z from "zod";
+import { explain, REASONS } from "../core/explain.ts";
 import { ROOT } from "../core/nodes.ts";
+import { paired, type Shown } from "../core/pairing.ts";
 import { Raw } from "../core/raw.ts";
-import { command, message, stored } from "./command.ts";
+import type { Session } from "../core/session.ts";
+import { command } from "./command.ts";
+import { message, stored } from "./shapes.ts";
+
+const explanation = z.object({
+  entryId: z.string(),
+  in: z.boolean().describe("whether the model sees it"),
+  reason: z
+    .enum(REASONS)
+    .describe(
+      "shown: as it is; edited: with the content that the entry `by` gives it; shown_in_part: without tool calls that " +
+        "have no result (strict); compacted: the compaction `by` stands for it; left_out: by the edit `by`; unpaired: " +
+        "a result without its call, or calls without a result and nothing else (strict); unreadable: its bytes are " +
+        "damaged; not_for_model: entries of its kind say nothing to the model",
+    ),
+  by: z.string().optional(),
+  tokens: z.number().int().describe("estimate of what it takes in the context; 0 when it is not in"),
+});
 
 export default command({
   name: "get_context",
@@ -9,12 +28,21 @@ export default command({
   effect: "read",
   params: {
     leafId: z.string().nullable().optional().describe("the current leaf by default; null: before the first entry"),
+    strict: z
+      .boolean()
+      .optional()
+      .describe(
+        "every tool call has its result directly behind it, as providers demand: calls without a result and results " +
+          "without a call are left out; where ids are empty or repeated, the order pairs them",
+      ),
+    explain: z.boolean().optional().describe("say of each entry of the path why it is in or out"),
   },
   result: z.object({
     messages: stored(z.array(message)),
     model: z.object({ provider: z.string(), id: z.string() }).nullable(),
     thinkingLevel: z.string(),
     entryIds: z.array(z.string()).describe("one for each message"),
+    explain: z.array(explanation).optional().describe("one for each entry of the path, root first"),
   }),
   failures: ["entry_not_found"],
   example: {
@@ -26,21 +54,35 @@ export default command({
       entryIds: ["a1b2c3d4"],
     },
   },
-  run(context, { leafId }) {
+  run(context, { leafId, strict, explain: why }) {
     const { session } = context;
+    const { nodes } = session.log;
     const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
-    let { items } = session.context(leaf);
-    let texts = [...session.messageTexts(items)];
-    if (session.heedLosses()) {
-      // A message was found to be damaged just now, and each id must stand for the message in its place.
-      items = session.context(leaf).items;
-      texts = [...session.messageTexts(items)];
-    }
+    let all = shownAt(session, leaf);
+    // A message was found to be damaged just now, and each id must stand for the message in its place.
+    if (session.heedLosses()) all = shownAt(session, leaf);
+    const shown = strict ? paired(session.tree, all) : all;
     return {
-      messages: Raw.array(() => texts),
+      messages: Raw.array(() => shown.map(({ text }) => text)),
       model: session.model(leaf),
       thinkingLevel: session.thinkingLevel(leaf),
-      entryIds: items.map((item) => session.log.nodes.id(item.position)),
+      entryIds: shown.map(({ item }) => nodes.id(item.position)),
+      explain: why
+        ? explain(session.tree, session, leaf, all, shown).map(({ position, by, ...reason }) => ({
+            entryId: nodes.id(position),
+            ...reason,
+            ...(by === undefined ? {} : { by: nodes.id(by) }),
+          }))
+        : undefined,
     };
   },
 });
+
+function shownAt(session: Session, leaf: number): Shown[] {
+  const shown: Shown[] = [];
+  for (const item of session.context(leaf).items) {
+    const [text] = session.messageTexts([item]);
+    if (text) shown.push({ item, text });
+  }
+  return shown;
+}

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { Raw } from "../core/raw.ts";
-import { command, entry, stored } from "./command.ts";
+import { command } from "./command.ts";
+import { entry, stored } from "./shapes.ts";
 
 export default command({
   name: "get_entry",

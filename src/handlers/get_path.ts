@@ -1,7 +1,8 @@
 import * as z from "zod";
 import { Raw } from "../core/raw.ts";
-import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
+import { command } from "./command.ts";
 import { pageOf, take } from "./page.ts";
+import { cursor, entry, limit, nextCursor, stored } from "./shapes.ts";
 
 export default command({
   name: "get_path",

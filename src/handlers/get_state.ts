@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { contextWindowOf } from "../core/models.ts";
+import { danglingDamage } from "../core/pairing.ts";
 import type { Session } from "../core/session.ts";
 import { type Context, command } from "./command.ts";
 import { piModel, withoutNulls } from "./pi_shapes.ts";
@@ -21,7 +22,9 @@ export const stateResult = z.object({
   lockedBy: z.object({ client: z.string(), pid: z.number(), since: z.string() }).optional(),
   store: z.string(),
   version: z.number().int().describe("format version of the stored bytes"),
-  diagnostics: z.array(z.looseObject({ kind: z.string(), reason: z.string() })).describe("damage that was read past"),
+  diagnostics: z
+    .array(z.looseObject({ kind: z.string(), reason: z.string() }))
+    .describe("damage that was read past, and tool calls at the end of the path that nobody answers any more"),
   isStreaming: z.literal(false),
   isCompacting: z.literal(false),
   steeringMode: z.string(),
@@ -50,7 +53,7 @@ export function stateOf(session: Session, context: Pick<Context, "settings">): z
     ...(lockedBy === null ? {} : { lockedBy }),
     store: log.store,
     version: log.version,
-    diagnostics: session.diagnostics.map((damage) => ({ ...damage })),
+    diagnostics: [...session.diagnostics.map((damage) => ({ ...damage })), ...danglingOf(session)],
     isStreaming: false,
     isCompacting: false,
     steeringMode: context.settings.steeringMode,
@@ -58,6 +61,10 @@ export function stateOf(session: Session, context: Pick<Context, "settings">): z
     autoCompactionEnabled: context.settings.autoCompactionEnabled,
     pendingMessageCount: 0,
   };
+}
+
+function danglingOf(session: Session): z.input<typeof stateResult>["diagnostics"] {
+  return session.danglingCalls().map((call) => danglingDamage(call, session.log.nodes.id(call.position)));
 }
 
 function modelState(session: Session): z.input<typeof stateResult>["model"] {

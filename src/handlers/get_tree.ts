@@ -5,8 +5,9 @@ import { ROOT } from "../core/nodes.ts";
 import { Raw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import type { Label, Tree } from "../core/tree.ts";
-import { command, cursor, entry, limit, nextCursor, stored } from "./command.ts";
+import { command } from "./command.ts";
 import { indexOf, take } from "./page.ts";
+import { cursor, entry, limit, nextCursor, stored } from "./shapes.ts";
 
 const flatNode = z.object({
   id: z.string(),

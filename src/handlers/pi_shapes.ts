@@ -1,9 +1,6 @@
 /** Results as Pi's clients expect them where Pi's shape is not ours (Pi reference, sections 2.1 and 9.7). */
 
-import { contextWindowOf } from "../core/models.ts";
-
-/** Pi's clients refuse a model without a window; this is what stands in for one we do not know. */
-const UNKNOWN_WINDOW = 128_000;
+import { contextWindowOf, UNKNOWN_WINDOW } from "../core/models.ts";
 
 /** Pi's Model object, with neutral values for what a server without models cannot know. */
 export function piModel(model: { provider: string; id: string }): Record<string, unknown> {

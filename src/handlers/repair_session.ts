@@ -1,23 +1,56 @@
 import * as z from "zod";
+import { draftOf } from "../core/entry.ts";
+import { lostResult } from "../core/pairing.ts";
+import { appendEntries, foreignPayload } from "./appending.ts";
 import { command } from "./command.ts";
-import { damage } from "./events.ts";
+import { damage } from "./shapes.ts";
 
 export default command({
   name: "repair_session",
   summary:
-    "Publishes a damaged session anew without what is damaged; the original is kept. A sound one stays as it is.",
+    "Publishes a damaged session anew without what is damaged, the original being kept, and appends an error result " +
+    "for each tool call that diagnostics name. A session that needs neither stays as it is.",
   effect: "write",
-  params: { dryRun: z.boolean().optional().describe("only say what would be done") },
+  params: {
+    dryRun: z.boolean().optional().describe("only say what would be done"),
+    danglingToolCalls: z.boolean().optional().describe("false: append no results"),
+  },
   result: z.object({
     repaired: z.array(damage).describe("the damage that was, or would be, taken out"),
-    backupPath: z.string().nullable().describe("where the original is; null when nothing was written"),
+    backupPath: z.string().nullable().describe("where the original is; null when nothing was written anew"),
+    answered: z
+      .array(
+        z.object({
+          entryId: z.string().describe("of the message that called"),
+          toolCallId: z.string(),
+          toolName: z.string(),
+          resultId: z.string().nullable().describe("of the entry that was appended; null with dryRun"),
+        }),
+      )
+      .describe("the calls that were, or would be, answered"),
     entryCount: z.number().int(),
   }),
   failures: ["session_locked"],
-  example: { params: { dryRun: true }, result: { repaired: [], backupPath: null, entryCount: 4 } },
-  run(context, { dryRun }) {
+  example: { params: { dryRun: true }, result: { repaired: [], backupPath: null, answered: [], entryCount: 4 } },
+  run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
-    const { repaired, backupPath } = session.repair(dryRun ?? false);
-    return { repaired: repaired.map((found) => ({ ...found })), backupPath, entryCount: session.tree.entryCount };
+    const { repaired, backupPath, hidden } = session.repair(dryRun);
+    if (hidden.length > 0) context.tell("session_append", foreignPayload(session, hidden));
+    const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
+    const answered = calls.map(({ id, name, position }) => ({
+      entryId: session.log.nodes.id(position),
+      toolCallId: id,
+      toolName: name,
+    }));
+    const results = dryRun
+      ? []
+      : calls.map((call) => draftOf("message", { message: lostResult(call, context.env.now()) }));
+    const ids = results.length === 0 ? [] : appendEntries(context, results).ids;
+    return {
+      repaired: repaired.map((found) => ({ ...found })),
+      backupPath,
+      answered: answered.map((call, index) => ({ ...call, resultId: ids[index] ?? null })),
+      entryCount: session.tree.entryCount,
+    };
   },
 });

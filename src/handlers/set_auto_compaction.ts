@@ -1,16 +1,11 @@
 import * as z from "zod";
-import { command } from "./command.ts";
+import { setting } from "./neutral.ts";
 
-export default command({
-  name: "set_auto_compaction",
-  summary: "Whether Pi compacts by itself; kept while the process lives, without effect here.",
-  effect: "control",
-  params: { enabled: z.boolean() },
-  result: z.null(),
-  failures: [],
-  example: { params: { enabled: true }, result: null },
-  run(context, { enabled }) {
-    context.settings.autoCompactionEnabled = enabled;
-    return null;
-  },
-});
+export default setting(
+  "set_auto_compaction",
+  "Whether Pi compacts by itself; kept while the process lives and shown in get_state, without effect here.",
+  "autoCompactionEnabled",
+  "enabled",
+  z.boolean(),
+  true,
+);

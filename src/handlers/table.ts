@@ -36,6 +36,8 @@ import initialize from "./initialize.ts";
 import list_open_sessions from "./list_open_sessions.ts";
 import new_session from "./new_session.ts";
 import open_session from "./open_session.ts";
+import prepare_branch_summary from "./prepare_branch_summary.ts";
+import prepare_compaction from "./prepare_compaction.ts";
 import prompt from "./prompt.ts";
 import repair_session from "./repair_session.ts";
 import rpc_discover from "./rpc.discover.ts";
@@ -52,7 +54,7 @@ import steer from "./steer.ts";
 import switch_session from "./switch_session.ts";
 import verify_session from "./verify_session.ts";
 
-export const table: readonly Command[] = [
+const commands = [
   initialize,
   shutdown,
   exit,
@@ -76,7 +78,9 @@ export const table: readonly Command[] = [
   clone,
   branch,
   append,
+  prepare_compaction,
   compact_append,
+  prepare_branch_summary,
   set_session_name,
   set_label,
   set_model,
@@ -103,7 +107,12 @@ export const table: readonly Command[] = [
   follow_up,
   bash,
   compact,
-];
+] as const satisfies readonly Command[];
+
+export const table: readonly Command[] = commands;
+
+/** All of them for the compiler, which the typed client asks for names, params and results. */
+export type AnyCommand = (typeof commands)[number];
 
 const byName = new Map<string, Command>();
 for (const command of table) {

@@ -2,9 +2,13 @@
 
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import { type Command, command } from "./command.ts";
+import { command, type Typed } from "./command.ts";
 
-export function unsupported<const S extends z.ZodRawShape>(name: string, params: S, instead: string): Command {
+export function unsupported<const N extends string, const S extends z.ZodRawShape>(
+  name: N,
+  params: S,
+  instead: string,
+): Typed<N, S, z.ZodNever> {
   return command({
     name,
     summary: `Pi's command for its own agent. Not offered here: ${instead}`,

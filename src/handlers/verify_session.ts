@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { verify } from "../core/check.ts";
 import { command } from "./command.ts";
-import { damage } from "./events.ts";
+import { damage } from "./shapes.ts";
 
 export default command({
   name: "verify_session",
@@ -22,9 +22,13 @@ export default command({
     result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true },
   },
   run(context, { sessionPath }) {
-    const named = sessionPath === undefined ? undefined : context.workspace.look({ sessionPath });
+    const { workspace } = context;
+    const session = sessionPath === undefined ? context.session : workspace.look({ sessionPath });
+    const isOpen = workspace.sessions.includes(session);
     try {
-      const verdict = verify(named ?? context.session);
+      let verdict = verify(session);
+      // An open session tells by an event of entries that were hidden; of this one nobody else knows.
+      if (!isOpen && session.refresh()) verdict = verify(session);
       return {
         damage: verdict.damage.map((found) => ({ ...found })),
         invariants: { ...verdict.invariants },
@@ -32,7 +36,7 @@ export default command({
         ok: verdict.ok,
       };
     } finally {
-      if (named && named !== context.workspace.current) named.close();
+      if (!isOpen) session.close();
     }
   },
 });

@@ -1,5 +1,6 @@
 /** The command line: options to settings (protocol, section 1). */
 
+import { resolve } from "node:path";
 import type { DialectName } from "./dialect.ts";
 import type { FramingName } from "./framing.ts";
 
@@ -19,6 +20,8 @@ export interface Settings {
   readonly readOnly: boolean;
   readonly maxMessageBytes: number;
   readonly hookTimeout: number | undefined;
+  /** Folders beside the session folders that may be touched; undefined when paths are not confined. */
+  readonly allowedPaths: readonly string[] | undefined;
   readonly verbose: boolean;
   readonly provider?: string;
   readonly model?: string;
@@ -65,6 +68,12 @@ const OPTIONS: readonly Option[] = [
     meaning: "which events are sent; all by default, none under --mode rpc",
   },
   { names: ["--read-only"], meaning: "open for reading only" },
+  { names: ["--confine"], meaning: "touch only the session folders and those of --allow-path" },
+  {
+    names: ["--allow-path"],
+    value: "dir",
+    meaning: "may be touched too; can be given several times, implies --confine",
+  },
   { names: ["--hook-timeout"], value: "ms", meaning: "how long the host has to answer a hook" },
   { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
   { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
@@ -110,6 +119,7 @@ const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
 export function parseArguments(args: readonly string[]): Settings {
   const asPi = args.some((arg, i) => arg === "--mode=rpc" || (arg === "--mode" && args[i + 1] === "rpc"));
   const given = new Map<string, string>();
+  const allowed: string[] = [];
   for (let i = 0; i < args.length; i++) {
     const [name, inline] = splitOption(args[i]);
     const option = OPTIONS.find(({ names }) => names.includes(name));
@@ -123,6 +133,7 @@ export function parseArguments(args: readonly string[]): Settings {
       if (i + 1 >= args.length) throw new UsageError(`${name} takes a value. --help shows which.`);
       value = args[++i];
     }
+    if (name === "--allow-path") allowed.push(resolve(value));
     if (option) given.set(option.names[0], value);
   }
   const oneOf = <T extends string>(name: string, allowed: readonly T[], otherwise: T): T => {
@@ -148,6 +159,7 @@ export function parseArguments(args: readonly string[]): Settings {
     readOnly: given.has("--read-only"),
     maxMessageBytes: positive("--max-message-bytes", given.get("--max-message-bytes"), DEFAULT_MAX_MESSAGE_BYTES),
     hookTimeout: given.has("--hook-timeout") ? positive("--hook-timeout", given.get("--hook-timeout"), 0) : undefined,
+    allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
     verbose: given.has("--verbose"),
     provider: given.get("--provider"),
     model: given.get("--model"),

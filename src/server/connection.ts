@@ -5,7 +5,7 @@ import type { Readable, Writable } from "node:stream";
 import { Failure } from "../core/failure.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/command.ts";
-import { idTextOfBeginning } from "./call.ts";
+import { type Call, idTextOfBeginning, type Outcome } from "./call.ts";
 import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
 import { type BatchItem, Dispatcher } from "./dispatch.ts";
 import { AutoDecoder, type Cut, type Decoder, encoders, type FramingName } from "./framing.ts";
@@ -84,10 +84,7 @@ export class Connection {
         },
         reply: (call, outcome) => {
           if (call.idText === undefined && this.speaks("jsonrpc")) return;
-          this.sendSafely(
-            () => this.current.reply(call, outcome),
-            (error) => this.current.reply(call, { error }),
-          );
+          this.output.send(this.replyTo(call, outcome));
         },
         refuse: (reply) => {
           // A payload that decides no dialect leaves open which one session_start is to be told in.
@@ -98,7 +95,7 @@ export class Connection {
           if (this.dialect && replies.length === 0) this.dispatcher.start();
           const parts: Pieces[] = [...refusals];
           for (const { call, outcome } of replies)
-            if (call.idText !== undefined) parts.push(this.current.reply(call, outcome));
+            if (call.idText !== undefined) parts.push(this.replyTo(call, outcome));
           if (parts.length > 0) this.output.send(arrayOf(parts));
         },
         event: (event) => {
@@ -298,21 +295,21 @@ export class Connection {
   }
 
   /** A reply is put together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. */
-  private sendSafely(make: () => Pieces, makeError: (error: unknown) => Pieces): void {
-    let pieces: Pieces;
+  private replyTo(call: Call, outcome: Outcome): Pieces {
     try {
-      pieces = make();
+      const pieces = this.current.reply(call, outcome);
       const limit = this.maxReplyBytes;
-      if (limit !== undefined && bytesOf(pieces) > limit)
+      const size = limit === undefined ? 0 : this.output.sizeOf(pieces);
+      if (limit !== undefined && size > limit)
         throw new Failure(
           "message_too_large",
           `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`,
-          { size: bytesOf(pieces), limit },
+          { size, limit },
         );
+      return pieces;
     } catch (error) {
-      pieces = makeError(error);
+      return this.current.reply(call, { error });
     }
-    this.output.send(pieces);
   }
 
   private introduce(wishes: Introduction): void {
@@ -320,12 +317,6 @@ export class Connection {
     if (wishes.events) this.host.want(wishes.events);
     if (wishes.hooks) this.hooks.register(wishes.hooks);
   }
-}
-
-function bytesOf(pieces: Pieces): number {
-  let bytes = 0;
-  for (const piece of pieces) bytes += typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
-  return bytes;
 }
 
 function arrayOf(parts: readonly Pieces[]): Pieces {

@@ -3,7 +3,6 @@
 import { BadParams, Failure, InvalidRequest } from "../core/failure.ts";
 import { textPieces } from "../core/raw.ts";
 import type { Call, Outcome } from "./call.ts";
-import type { HookMessage } from "./hooks.ts";
 
 export type DialectName = "jsonrpc" | "pi";
 export type Pieces = (string | Uint8Array)[];
@@ -20,6 +19,16 @@ export type Decoded =
   | { readonly kind: "refusal"; readonly reply: Pieces }
   /** Nothing to run and nothing to say: a response, an unknown `$/` notification. */
   | { readonly kind: "nothing" };
+
+/** A message about a hook: JSON-RPC on our side of either dialect. */
+export interface HookMessage {
+  readonly jsonrpc: "2.0";
+  readonly id?: number | string | null;
+  readonly method?: string;
+  readonly params?: unknown;
+  readonly result?: unknown;
+  readonly error?: unknown;
+}
 
 export interface Dialect {
   readonly name: DialectName;

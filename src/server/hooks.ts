@@ -6,7 +6,7 @@
 import type { MessageConnection } from "vscode-jsonrpc/node";
 import { Failure } from "../core/failure.ts";
 import type { HookAnswer, HookName, HookRegistration } from "../handlers/hooks.ts";
-import type { Dialect, Pieces } from "./dialect.ts";
+import type { Dialect, HookMessage, Pieces } from "./dialect.ts";
 
 /** Milliseconds the host has for an answer; where a model may be at work there is no limit. */
 const LIMITS: Readonly<Record<HookName, number | undefined>> = {
@@ -21,16 +21,6 @@ export interface Question {
   readonly answer: Promise<HookAnswer>;
   /** Ends the wait; the answer rejects with `cancelled`. */
   cancel(): void;
-}
-
-/** JSON-RPC messages as they are on this side of either dialect. */
-export interface HookMessage {
-  readonly jsonrpc: "2.0";
-  readonly id?: number | string | null;
-  readonly method?: string;
-  readonly params?: unknown;
-  readonly result?: unknown;
-  readonly error?: unknown;
 }
 
 export class Hooks {

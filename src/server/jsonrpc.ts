@@ -7,13 +7,13 @@ import { type Call, idTextOf } from "./call.ts";
 import {
   type Decoded,
   type Dialect,
+  type HookMessage,
   type Pieces,
   REFUSAL_NAMES,
   type Refusal,
   tellError,
   withMember,
 } from "./dialect.ts";
-import type { HookMessage } from "./hooks.ts";
 import { checkParams } from "./params.ts";
 
 const NO_ID = "null";
@@ -85,7 +85,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   if (typeof method !== "string") return refusal("The member method must be a string.", idText);
   if (params !== undefined && (typeof params !== "object" || params === null))
     return refusal("The member params must be an object.", idText);
-  if (method === "$/cancelRequest" || method === "$/cancel_request") return decodeCancel(params);
+  if (!hasId && (method === "$/cancelRequest" || method === "$/cancel_request")) return decodeCancel(params);
   const command = findCommand(method);
   if (!command) {
     // Notifications that begin so may be ignored (LSP base protocol).

@@ -1,23 +1,14 @@
 #!/usr/bin/env node
-/** The program: the one place where clock, ids, disk and streams are made and put together. */
+/** The program: the one place where clock, ids, disk and streams are put together. */
 
-import { createHash, randomBytes } from "node:crypto";
 import { Socket } from "node:net";
 import type { Writable } from "node:stream";
-import { v7 as uuidv7 } from "uuid";
-import type { Env } from "../core/env.ts";
 import { parse } from "../core/json.ts";
 import { type Disk, readAll, realDisk } from "../core/store/disk.ts";
+import { realEnv } from "../core/store/env.ts";
 import { helpText, parseArguments, type Settings, UsageError } from "./cli.ts";
 import { serve } from "./serve.ts";
 import { VERSION } from "./version.ts";
-
-const realEnv: Env = {
-  now: () => Date.now(),
-  sessionId: () => uuidv7(),
-  entryId: () => randomBytes(4).toString("hex"),
-  sha256: (bytes) => createHash("sha256").update(bytes).digest("hex"),
-};
 
 /**
  * Our standard output. Node writes to pipes synchronously, so that a host that stops reading would stop us from

@@ -41,6 +41,14 @@ export class Output {
     if (this.text.length >= WRITE_AT) this.flush();
   }
 
+  /** Bytes of the frame that would be sent for these pieces. */
+  sizeOf(pieces: (string | Uint8Array)[]): number {
+    let bytes = 0;
+    for (const piece of this.encode?.(pieces) ?? pieces)
+      bytes += typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
+    return bytes;
+  }
+
   /** Hands everything to the stream. */
   flush(): void {
     this.writeText();

@@ -3,8 +3,7 @@
 import { textPieces } from "../core/raw.ts";
 import { findCommand } from "../handlers/table.ts";
 import { type Call, idTextOf } from "./call.ts";
-import { type Dialect, type Pieces, REFUSAL_NAMES, tellError, withMember } from "./dialect.ts";
-import type { HookMessage } from "./hooks.ts";
+import { type Dialect, type HookMessage, type Pieces, REFUSAL_NAMES, tellError, withMember } from "./dialect.ts";
 import { checkParams } from "./params.ts";
 
 export const pi: Dialect = {

@@ -7,7 +7,7 @@ import { Failure } from "../core/failure.ts";
 import type { Session } from "../core/session.ts";
 import type { Disk } from "../core/store/disk.ts";
 import { type Locks, makeLocks } from "../core/store/lock.ts";
-import { findPlaces, type Variables } from "../core/store/paths.ts";
+import { findPlaces, settingsFiles, type Variables } from "../core/store/paths.ts";
 import { makeStores } from "../core/store/stores.ts";
 import { Workspace } from "../core/workspace.ts";
 import type { ServerFacts } from "../handlers/command.ts";
@@ -60,6 +60,7 @@ export function serve(settings: Settings, world: World): Service {
     cwd: world.cwd,
     kind: settings.inMemory ? "memory" : "jsonl",
     readOnly: settings.readOnly,
+    allowed: settings.allowedPaths,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const server: ServerFacts = {
@@ -69,6 +70,7 @@ export function serve(settings: Settings, world: World): Service {
     dialects: ["jsonrpc", "pi"],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
+    piSettings: (cwd) => settingsFiles(world.variables, cwd).map(world.settingsFile),
     discover: async () => (await import("./openrpc.ts")).openRpcDocument(declarations, world.version),
   };
   const connection = new Connection({

@@ -13,6 +13,17 @@ export interface FileInfo {
   readonly inode: number;
   /** Permission bits. */
   readonly mode: number;
+  /** When content, name or permissions changed last, in milliseconds; nobody can set it back. Not every disk tells. */
+  readonly changed?: number;
+  /** Names the file has. */
+  readonly links?: number;
+}
+
+/** What stands in a folder under a name. */
+export interface Named {
+  readonly name: string;
+  /** Itself, not what it may link to. */
+  readonly kind: "file" | "folder" | "link" | "other";
 }
 
 /** Operations on files and folders, synchronous but for the two that wait for the medium. Errors are errno errors. */
@@ -42,9 +53,19 @@ export interface Disk {
   link(path: string, name: string): void;
   rename(path: string, name: string): void;
   remove(path: string): void;
-  /** Creates a folder and those above it that are missing, 0700; answers the folders created, topmost first. */
+  /**
+   * Creates a folder and those above it that are missing, 0700, their names at once on the medium; answers the
+   * folders created, topmost first.
+   */
   makeFolder(path: string): string[];
   names(folder: string): string[];
+  /** The same with kinds; a disk without it is asked name by name. */
+  list?(folder: string): Named[];
+  /**
+   * Calls back with the name of whatever changes in a folder (null: look at all of it), for every change at the latest
+   * when the event loop has polled once after it. Undefined where that cannot be promised. Answers how to stop.
+   */
+  watch?(folder: string, changed: (name: string | null) => void): (() => void) | undefined;
   realPath(path: string): string;
   /** Gives a file the permission bits and, where allowed, the owner of another. */
   copyMode(from: string, to: number): void;
@@ -89,6 +110,7 @@ export const realDisk: Disk = {
       try {
         fs.mkdirSync(folder, 0o700);
         fs.chmodSync(folder, 0o700);
+        syncFolderNow(dirname(folder));
       } catch (error) {
         // Another process may have made it in the meantime.
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
@@ -97,6 +119,9 @@ export const realDisk: Disk = {
     return missing;
   },
   names: (folder) => fs.readdirSync(folder),
+  list: (folder) =>
+    fs.readdirSync(folder, { withFileTypes: true }).map((entry) => ({ name: entry.name, kind: kindOf(entry) })),
+  watch: watchFolder,
   realPath: (path) => fs.realpathSync(path),
   copyMode(from, to) {
     const { mode, uid, gid } = fs.statSync(from);
@@ -109,6 +134,17 @@ export const realDisk: Disk = {
   },
 };
 
+function syncFolderNow(path: string): void {
+  // Windows has no such thing.
+  if (process.platform === "win32") return;
+  const fd = fs.openSync(path, O_RDONLY);
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
 function fileInfo(stats: fs.Stats): FileInfo {
   return {
     kind: stats.isFile() ? "file" : stats.isDirectory() ? "folder" : "other",
@@ -117,7 +153,32 @@ function fileInfo(stats: fs.Stats): FileInfo {
     device: stats.dev,
     inode: stats.ino,
     mode: stats.mode & 0o7777,
+    changed: stats.ctimeMs,
+    links: stats.nlink,
   };
+}
+
+function kindOf(entry: fs.Dirent): Named["kind"] {
+  if (entry.isFile()) return "file";
+  if (entry.isDirectory()) return "folder";
+  return entry.isSymbolicLink() ? "link" : "other";
+}
+
+/** File systems of Linux on which every change passes through this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs. */
+const LOCAL_FILE_SYSTEMS = new Set([0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1, 0xca451a4e]);
+
+/** Only inotify tells of a change before the writer goes on; other systems tell later. */
+function watchFolder(folder: string, changed: (name: string | null) => void): (() => void) | undefined {
+  if (process.platform !== "linux") return undefined;
+  try {
+    if (!LOCAL_FILE_SYSTEMS.has(fs.statfsSync(folder).type)) return undefined;
+    const watcher = fs.watch(folder, { persistent: false }, (_event, name) => changed(name));
+    watcher.on("error", () => changed(null));
+    return () => watcher.close();
+  } catch {
+    // Too many watches, or the folder went away.
+    return undefined;
+  }
 }
 
 /** Writes all of it, or throws. */
@@ -168,7 +229,7 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
     fill(fd);
     takeName(disk, temporary, path);
   } catch (error) {
-    disk.close(fd);
+    closeQuietly(disk, fd);
     removeQuietly(disk, temporary);
     throw error;
   }
@@ -187,7 +248,8 @@ export function takeName(disk: Disk, temporary: string, path: string): void {
     disk.rename(temporary, path);
     return;
   }
-  disk.remove(temporary);
+  // From here on the file is there, and a second name of it that cannot be removed is no reason to say otherwise.
+  removeQuietly(disk, temporary);
 }
 
 export function exists(disk: Disk, path: string): boolean {
@@ -204,6 +266,15 @@ export function removeQuietly(disk: Disk, path: string): void {
     disk.remove(path);
   } catch {
     // It may never have been there; a stray temporary file is recognised by its name and never listed.
+  }
+}
+
+/** For a file that was read only or whose content is synced by other means: closing it can lose nothing. */
+export function closeQuietly(disk: Disk, fd: number): void {
+  try {
+    disk.close(fd);
+  } catch {
+    // The descriptor is gone whatever the answer is.
   }
 }
 

@@ -13,8 +13,9 @@ import { Failure } from "../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../head.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../json.ts";
 import { idOfLine, legacyIdOf, migrateHeader, migrateV1, migrateV2 } from "../migrate.ts";
-import { Column, KNOWN_TYPES, MISSING, Nodes } from "../nodes.ts";
+import { Column, KNOWN_TYPES, MISSING, Nodes, unpackId } from "../nodes.ts";
 import {
+  closeQuietly,
   type Disk,
   exists,
   type FileInfo,
@@ -69,7 +70,10 @@ const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "cycle",
   "incomplete_batch",
 ]);
-const ENTRY_BEGINS = Buffer.from('{"type":"');
+const OBJECT_BEGINS = Buffer.from('{"');
+/** How many times the length of a damaged line may be read in the search for entries in it; short ones are no matter. */
+const SALVAGE_PASSES = 16;
+const SALVAGE_LEAST = 1 << 22;
 
 class JsonlLog implements Log {
   readonly store = "jsonl";
@@ -93,6 +97,8 @@ class JsonlLog implements Log {
   private readonly overrides = new Map<number, Uint8Array>();
   /** What is answered for entries whose bytes are damaged; the bytes themselves are copied as they are. */
   private readonly standIns = new Map<number, Uint8Array>();
+  /** Of damaged lines that are no entries any more but have a legible head: the parent, packed, by the id. */
+  private readonly lostParents = new Map<string, number>();
   private fd = -1;
   private writable = false;
   private lock: Lock | undefined;
@@ -109,6 +115,7 @@ class JsonlLog implements Log {
   private size = 0;
   private seen: FileInfo | undefined;
   private durableSize = 0;
+  private durableUnterminated = false;
   /** Folders that hold names which are not yet on the medium. */
   private looseFolders: string[] = [];
   /** Set between the creation of the file and its first commit. */
@@ -140,8 +147,12 @@ class JsonlLog implements Log {
 
   get stamp(): FileStamp | null {
     if (this.fd < 0) return null;
-    const { device, inode, size, modified } = this.disk.infoOf(this.fd);
-    return { device, inode, size, modified };
+    try {
+      const { device, inode, size, modified } = this.disk.infoOf(this.fd);
+      return { device, inode, size, modified };
+    } catch (error) {
+      throw storageFailure(error, "looking at the session file");
+    }
   }
 
   get lockedBy(): Holder | null {
@@ -188,10 +199,10 @@ class JsonlLog implements Log {
     }
     this.durableCount = this.nodes.count;
     this.durableSize = this.size;
+    this.durableUnterminated = this.unterminated;
     return this;
   }
 
-  /** Whether a line whose head looked right was found damaged: an entry may have been glued to it. */
   get mayHideEntries(): boolean {
     return !this.thorough && this.damage.some(({ kind }) => kind === "bad_body");
   }
@@ -202,7 +213,7 @@ class JsonlLog implements Log {
   }
 
   reopen(): Log {
-    const log = openLog(this.options, this.file);
+    const log = openLog(this.options, this.file, this.thorough || this.mayHideEntries);
     // The lock goes over if the file is still the same one.
     if (this.lock && log.seen?.inode === this.seen?.inode && log.seen?.device === this.seen?.device) {
       log.lock = this.lock;
@@ -252,7 +263,12 @@ class JsonlLog implements Log {
   private takeUnusual(number: number, start: number, line: Uint8Array): void {
     if (isBlank(line)) return;
     const fault = this.takeEntry(number, start, line);
-    if (fault === null || this.salvage(number, start, line)) return;
+    if (fault === null) return;
+    if (this.salvage(number, start, line)) {
+      if (this.version >= CURRENT_VERSION && this.heads.read(line, 0, Math.min(line.length, HEAD_BYTES)))
+        this.lostParents.set(unpackId(this.heads.packedId), this.heads.packedParent);
+      return;
+    }
     // A body that is damaged behind a legible head still has its place in the tree.
     if (this.version >= CURRENT_VERSION && this.heads.read(line, 0, Math.min(line.length, HEAD_BYTES)))
       this.place(start, line.length, 0);
@@ -274,7 +290,11 @@ class JsonlLog implements Log {
       );
       const chained = above === 0 || (above > 0 && nodes.parent(above) === above - 1);
       const continued = position + 1 >= nodes.count || nodes.parent(position + 1) === position;
-      if (gap && chained && continued) {
+      const grandparent = this.knownAbove(parentId);
+      if (grandparent >= 0 && grandparent < position) {
+        this.report("missing_parent", position, `the parent ${parentId} was lost; its own stands for it`, true);
+        nodes.bridge(position, grandparent);
+      } else if (gap && chained && continued) {
         this.report(
           "missing_parent",
           position,
@@ -284,6 +304,17 @@ class JsonlLog implements Log {
         nodes.bridge(position, above);
       } else
         this.report("missing_parent", position, `the parent ${parentId} is not in the file; the path ends here`, true);
+    }
+  }
+
+  /** The nearest entry that is there above one of which only the head was legible, or -1. */
+  private knownAbove(id: string): number {
+    for (const seen = new Set([id]); ; seen.add(id)) {
+      const packed = this.lostParents.get(id) ?? -1;
+      if (packed < 0) return -1;
+      id = unpackId(packed);
+      const position = this.nodes.position(id);
+      if (position >= 0 || seen.has(id)) return position;
     }
   }
 
@@ -317,11 +348,15 @@ class JsonlLog implements Log {
     const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
     let lost = 0;
     let found = false;
-    for (let at = bytes.indexOf(ENTRY_BEGINS); at >= 0; at = bytes.indexOf(ENTRY_BEGINS, at)) {
+    let budget = Math.max(SALVAGE_LEAST, SALVAGE_PASSES * bytes.length);
+    for (let at = bytes.indexOf(OBJECT_BEGINS); at >= 0; at = bytes.indexOf(OBJECT_BEGINS, at)) {
       const end = valueEnd(bytes, at, bytes.length);
+      budget -= (end < 0 ? bytes.length : end) - at;
+      if (budget < 0) break;
       const piece = bytes.subarray(at, Math.max(at, end));
       if (!this.isEntry(piece) || this.takeEntry(number, start + at, piece) !== null) {
-        at++;
+        // No part of a whole object was written on its own.
+        at = Math.max(at + 1, end);
         continue;
       }
       if (at > lost) this.badLine("bad_line", number, start + lost, at - lost, "bytes that are no entry");
@@ -337,7 +372,8 @@ class JsonlLog implements Log {
   /** Whether a piece of a line is an entry and not a part of one, such as a block of a message. */
   private isEntry(piece: Uint8Array): boolean {
     const found = isUtf8(piece) ? members(piece) : null;
-    if (!found || !memberOf(found, "timestamp")) return false;
+    const timestamp = found && memberOf(found, "timestamp");
+    if (!timestamp || piece[timestamp.start] !== 0x22) return false;
     return this.version === 1 || memberOf(found, "id") !== undefined;
   }
 
@@ -359,7 +395,20 @@ class JsonlLog implements Log {
     const first = this.nodes.position(original);
     if (first < 0 || first === position) return;
     const line = this.bytesAt(position);
-    const same = sameBytes(line, this.bytesAt(first));
+    const before = this.bytesAt(first);
+    const same = sameBytes(line, before);
+    if (!same && !isSound(line)) {
+      this.tellCopy(position, original);
+      this.nodes.truncate(position);
+      return;
+    }
+    if (!same && !this.standIns.has(first) && !isSound(before) && this.haveSameHead(first, position)) {
+      this.tellCopy(first, original);
+      this.starts.set(first, this.starts.values[position]);
+      this.lengths.set(first, this.lengths.values[position]);
+      this.nodes.truncate(position);
+      return;
+    }
     this.report(
       "duplicate_id",
       position,
@@ -368,6 +417,23 @@ class JsonlLog implements Log {
     );
     if (same) this.nodes.truncate(position);
     else this.overrides.set(position, patchMembers(line, { id: bytesOf(JSON.stringify(id)) }));
+  }
+
+  /** Of two lines with one id, the one that is whole is the entry. */
+  private tellCopy(position: number, id: string): void {
+    const reason = `a damaged copy of the entry ${id}, which stands elsewhere whole`;
+    this.badLine("bad_line", 0, this.starts.values[position], this.lengths.values[position], reason, true);
+  }
+
+  private haveSameHead(a: number, b: number): boolean {
+    const { nodes } = this;
+    return (
+      nodes.type(a) === nodes.type(b) &&
+      nodes.parent(a) === nodes.parent(b) &&
+      nodes.role(a) === nodes.role(b) &&
+      nodes.isBatch(a) === nodes.isBatch(b) &&
+      nodes.isMarker(a) === nodes.isMarker(b)
+    );
   }
 
   // --- the header ----------------------------------------------------------------------------------------------
@@ -484,9 +550,15 @@ class JsonlLog implements Log {
       this.takeLine(number, start, line, 0, length);
       return;
     }
-    this.torn = start;
+    // A power cut can leave zeros behind an entry that had no line feed yet.
+    const end = valueEnd(line, 0, length);
+    const whole = end > 0 && isUtf8(line.subarray(0, end)) && members(line, 0, end) !== null ? end : 0;
+    if (whole > 0) this.takeLine(number, start, line, 0, whole);
+    this.unterminated = whole > 0;
+    this.torn = start + whole;
     this.tornIsOurs = false;
-    this.badLine("torn_tail", number, start, length, "the last line was cut off while it was written");
+    const reason = "the last line was cut off while it was written";
+    this.badLine("torn_tail", number, this.torn, length - whole, reason);
   }
 
   /** Several entries that were appended as one are one: a rest of them at the end was never acknowledged. */
@@ -647,7 +719,7 @@ class JsonlLog implements Log {
     if (this.checked.values[position]) return line;
     const known = this.standIns.get(position);
     if (known) return known;
-    if (isUtf8(line) && isJson(line)) {
+    if (isSound(line)) {
       this.checked.set(position, 1);
       return line;
     }
@@ -701,11 +773,14 @@ class JsonlLog implements Log {
     this.unterminated = false;
     this.scan(from);
     if (this.torn >= 0) this.damage.pop();
+    for (const position of this.nodes.cutCycles())
+      this.report("cycle", position, "parents form a cycle; it is cut here", true);
     if (this.durableCount < first) this.mixed = true;
     else {
       // What another program wrote is its own to make durable; we only say what we know of.
       this.durableCount = this.nodes.count;
       this.durableSize = this.size;
+      this.durableUnterminated = this.unterminated;
     }
     if (this.nodes.count === first && this.damage.length === known) return { kind: "none" };
     return { kind: "grown", first };
@@ -764,7 +839,7 @@ class JsonlLog implements Log {
     if (this.rewrite) this.publishAnew();
     if (!this.writable) {
       const fd = this.disk.openAppend(this.file);
-      this.disk.close(this.fd);
+      closeQuietly(this.disk, this.fd);
       this.fd = fd;
       this.writable = true;
     }
@@ -772,11 +847,11 @@ class JsonlLog implements Log {
     const bytes = concat([...(seal ? [LF] : []), ...lines.flatMap((line) => [line, LF])]);
     try {
       writeAll(this.disk, this.fd, bytes);
+      this.seen = this.disk.infoOf(this.fd);
     } catch (error) {
       this.cutBack(this.size, bytes);
       throw error;
     }
-    this.seen = this.disk.infoOf(this.fd);
     const first = this.size + (seal ? 1 : 0);
     if (this.seen.size !== this.size + bytes.length) {
       // Somebody wrote at the same time; where our lines came to stand is for the file to tell.
@@ -810,12 +885,14 @@ class JsonlLog implements Log {
     const keptAt = this.keepAside(start, bytes);
     this.disk.truncate(this.fd, start);
     this.size = start;
+    this.durableSize = Math.min(this.durableSize, start);
+    this.durableUnterminated = this.unterminated;
     this.torn = -1;
     const index = this.damage.findIndex(
       ({ kind, byteOffset }) => byteOffset === start && (kind === "torn_tail" || kind === "incomplete_batch"),
     );
     if (index >= 0) this.damage[index] = { ...this.damage[index], keptAt };
-    return false;
+    return this.unterminated;
   }
 
   private keepAside(start: number, bytes: Uint8Array): string {
@@ -836,15 +913,17 @@ class JsonlLog implements Log {
   private createFile(lines: readonly Uint8Array[]): void {
     const held = [...this.overrides.values()];
     const bytes = concat([this.headerLine, ...held, ...lines].flatMap((line) => [line, LF]));
-    const made = this.disk.makeFolder(dirname(this.file));
+    this.disk.makeFolder(dirname(this.file));
+    let seen: FileInfo | undefined;
     this.fd = publishNew(this.disk, this.file, (fd) => {
       writeAll(this.disk, fd, bytes);
       this.syncBeforeNaming(fd);
+      seen = this.disk.infoOf(fd);
     });
     this.writable = true;
-    this.seen = this.disk.infoOf(this.fd);
+    this.seen = seen;
     this.takeLock();
-    this.looseFolders = [dirname(this.file), ...made.map((folder) => dirname(folder))];
+    this.looseFolders = [dirname(this.file)];
     this.created = held;
     this.overrides.clear();
     let at = this.headerLine.length + 1;
@@ -870,6 +949,8 @@ class JsonlLog implements Log {
     const fd = disk.create(temporary);
     const starts: number[] = [];
     let at = 0;
+    let seen: FileInfo;
+    let linked = false;
     try {
       disk.copyMode(file, fd);
       writeAll(disk, fd, concat([this.headerLine, LF]));
@@ -881,14 +962,17 @@ class JsonlLog implements Log {
       }
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
       this.syncBeforeNaming(fd);
+      seen = disk.infoOf(fd);
       disk.link(file, backup);
+      linked = true;
       disk.rename(temporary, file);
     } catch (error) {
-      disk.close(fd);
+      closeQuietly(disk, fd);
       removeQuietly(disk, temporary);
+      if (linked) removeQuietly(disk, backup);
       throw error;
     }
-    disk.close(this.fd);
+    closeQuietly(disk, this.fd);
     this.fd = fd;
     this.writable = true;
     for (const [position, start] of starts.entries()) {
@@ -900,12 +984,13 @@ class JsonlLog implements Log {
     this.durableSize = at;
     this.torn = -1;
     this.unterminated = false;
+    this.durableUnterminated = false;
     this.rewrite = false;
     this.version = CURRENT_VERSION;
     this.header = parse(this.headerLine) as SessionHeader;
     this.looseFolders.push(dirname(file));
     this.unlock();
-    this.seen = disk.infoOf(fd);
+    this.seen = seen;
     this.takeLock();
   }
 
@@ -1024,6 +1109,7 @@ class JsonlLog implements Log {
   private markDurable(count: number, size: number): void {
     this.durableCount = count;
     this.durableSize = size;
+    this.durableUnterminated = false;
     this.looseFolders = [];
     this.created = null;
     this.mixed = false;
@@ -1046,12 +1132,12 @@ class JsonlLog implements Log {
         // Then it cannot be compared, and is sealed instead of cut.
       }
       this.size = this.durableSize;
-      this.unterminated = false;
+      this.unterminated = this.durableUnterminated;
       this.cutBack(this.durableSize, gone);
       return;
     }
     this.unlock();
-    this.disk.close(this.fd);
+    closeQuietly(this.disk, this.fd);
     this.fd = -1;
     this.writable = false;
     this.seen = undefined;
@@ -1063,14 +1149,14 @@ class JsonlLog implements Log {
 
   close(): void {
     this.unlock();
-    if (this.fd >= 0) this.disk.close(this.fd);
+    if (this.fd >= 0) closeQuietly(this.disk, this.fd);
     this.fd = -1;
     this.closed = true;
   }
 }
 
-function openLog(options: JsonlOptions, file: string): JsonlLog {
-  const log = new JsonlLog(options, file).open();
+function openLog(options: JsonlOptions, file: string, thorough = false): JsonlLog {
+  const log = new JsonlLog(options, file, thorough).open();
   if (!log.mayHideEntries) return log;
   log.close();
   return new JsonlLog(options, file, true).open();
@@ -1093,6 +1179,10 @@ function versionOf(version: unknown): number {
   if (version === undefined || version === null) return 1;
   const number = typeof version === "string" && /^\d+$/.test(version) ? Number(version) : version;
   return typeof number === "number" && Number.isInteger(number) && number > 0 ? number : 0;
+}
+
+function isSound(line: Uint8Array): boolean {
+  return isUtf8(line) && isJson(line);
 }
 
 function isBlank(line: Uint8Array): boolean {
@@ -1128,8 +1218,9 @@ export function jsonlStore(options: JsonlOptions): Store {
     async publish(beginning, content) {
       const { disk } = options;
       const file = beginning.file ?? options.fileFor(beginning.header);
+      let named = false;
       try {
-        const made = disk.makeFolder(dirname(file));
+        disk.makeFolder(dirname(file));
         const temporary = temporaryName(file);
         const fd = disk.create(temporary);
         try {
@@ -1137,22 +1228,23 @@ export function jsonlStore(options: JsonlOptions): Store {
           for (const piece of content) writeAll(disk, fd, piece);
           if (options.durability === "sync") await disk.sync(fd);
           takeName(disk, temporary, file);
+          named = true;
         } catch (error) {
           removeQuietly(disk, temporary);
           throw error;
         } finally {
-          disk.close(fd);
+          closeQuietly(disk, fd);
         }
-        if (options.durability === "sync")
-          for (const folder of [dirname(file), ...made.map((above) => dirname(above))]) await disk.syncFolder(folder);
+        if (options.durability === "sync") await disk.syncFolder(dirname(file));
+        return openLog(options, file);
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === "EEXIST")
+        if (named) removeQuietly(disk, file);
+        else if ((error as NodeJS.ErrnoException).code === "EEXIST")
           throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
             sessionPath: file,
           });
         throw storageFailure(error, "writing the new session");
       }
-      return openLog(options, file);
     },
     open: (file, readOnly) => openLog(readOnly ? { ...options, readOnly } : options, file),
   };

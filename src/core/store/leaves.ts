@@ -20,19 +20,15 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
   };
   return {
     recall(log) {
-      const file = fileOf(log);
-      if (!file) return undefined;
-      let recorded: Recorded;
       try {
-        recorded = parse(readWhole(disk, file)) as Recorded;
+        const file = fileOf(log);
+        if (!file) return undefined;
+        const { stamp, leafId } = parse(readWhole(disk, file)) as Recorded;
+        return sameStamp(stamp, log.stamp) && (leafId === null || typeof leafId === "string") ? leafId : undefined;
       } catch {
         // No record, or one that a crash spoiled: the session file decides.
         return undefined;
       }
-      const { leafId } = recorded;
-      return sameStamp(recorded.stamp, log.stamp) && (leafId === null || typeof leafId === "string")
-        ? leafId
-        : undefined;
     },
     async record(log, leafId) {
       const file = fileOf(log);

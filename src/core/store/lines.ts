@@ -24,9 +24,15 @@ export interface Scanned {
 const CR = 0x0d;
 const LF = 0x0a;
 
-/** Visits every line that has its line feed, from the offset `from` on. */
-export function scanLines(disk: Disk, fd: number, from: number, headBytes: number, visitor: LineVisitor): Scanned {
-  const chunk = Buffer.allocUnsafe(CHUNK);
+/** Visits every line that has its line feed, from the offset `from` on. Who scans many files passes one buffer for all. */
+export function scanLines(
+  disk: Disk,
+  fd: number,
+  from: number,
+  headBytes: number,
+  visitor: LineVisitor,
+  chunk: Buffer = Buffer.allocUnsafe(CHUNK),
+): Scanned {
   let number = 0;
   let lineStart = from;
   let offset = from;

@@ -199,7 +199,8 @@ export function fileLocks(options: LockOptions): Locks {
     for (const folder of lockFolders(options)) {
       const path = pathIn(folder, file);
       try {
-        return { path, lock: parse(readWhole(disk, path)) as LockFile };
+        const lock = parse(readWhole(disk, path));
+        if (typeof lock === "object" && lock !== null) return { path, lock: lock as LockFile };
       } catch {
         // Not here.
       }

@@ -68,6 +68,8 @@ class MemoryLog implements Log {
 
   rollBack(): void {}
 
+  readonly mayHideEntries = false;
+
   refresh(): Change {
     return { kind: "none" };
   }

@@ -23,7 +23,7 @@ export function findPlaces(
   settings: (file: string) => unknown,
 ): Places {
   const home = variables.HOME ?? homedir();
-  const agent = expand(variables.PI_CODING_AGENT_DIR, home) ?? join(home, ".pi", "agent");
+  const agent = agentFolder(variables, home);
   const state =
     expand(variables.PI_SESSION_SERVER_STATE_DIR, home) ??
     join(expand(variables.XDG_STATE_HOME, home) ?? join(home, ".local", "state"), "pi-session-server");
@@ -34,6 +34,16 @@ export function findPlaces(
     (typeof configured === "string" ? expand(configured, home) : undefined);
   if (flat !== undefined) return { flat: resolve(flat), state: resolve(state) };
   return { root: resolve(expand(variables.PI_SESSIONS_DIR, home) ?? join(agent, "sessions")), state: resolve(state) };
+}
+
+/** Pi's settings files that hold for a working directory: the user's own, then the project's, which counts more. */
+export function settingsFiles(variables: Variables, cwd: string): string[] {
+  const agent = agentFolder(variables, variables.HOME ?? homedir());
+  return [join(agent, "settings.json"), ...(cwd === "" ? [] : [join(cwd, ".pi", "settings.json")])];
+}
+
+function agentFolder(variables: Variables, home: string): string {
+  return expand(variables.PI_CODING_AGENT_DIR, home) ?? join(home, ".pi", "agent");
 }
 
 function expand(path: string | undefined, home: string): string | undefined {

@@ -73,6 +73,9 @@ export interface Log {
   /** The bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy. */
   copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
 
+  /** Whether a line whose head looked right was found damaged: it may hold entries that only `reopen` finds. */
+  readonly mayHideEntries: boolean;
+
   /** Looks for what others did to the stored bytes, and takes in what they appended. */
   refresh(): Change;
   /** The log of what stands in this one's place now; this one is to be closed. Throws what `open` throws. */

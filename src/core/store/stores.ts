@@ -1,10 +1,10 @@
 /** The backends by name, and which of them opens a given path. */
 
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, isAbsolute, join, relative } from "node:path";
 import { SESSION_ID, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
-import { bytesOf, memberOf, members, parse } from "../json.ts";
+import { bytesOf, memberOf, members, parse, skipSpace } from "../json.ts";
 import type { LeafMemory } from "../session.ts";
 import type { Stores } from "../workspace.ts";
 import { type Disk, exists, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
@@ -26,6 +26,8 @@ export interface StoreOptions {
   /** Backend of new sessions. */
   readonly kind: "jsonl" | "memory";
   readonly readOnly?: boolean;
+  /** Only the session folders and these may be touched; anything may when undefined. */
+  readonly allowed?: readonly string[];
 }
 
 export function makeStores(options: StoreOptions): Stores {
@@ -40,14 +42,15 @@ export function makeStores(options: StoreOptions): Stores {
     fileFor: (header) => fileFor(places, header),
     readOnly: options.readOnly,
   });
+  const allowed = (file: string): string => confined(disk, places, options.allowed, absolute(file, cwd));
   const byName: Record<string, Store> = { jsonl, memory: memoryStore() };
   const leaves: LeafMemory = leafMemory(disk, places.state, options.durability === "sync");
   return {
     names: Object.keys(byName),
     forNew: byName[options.kind],
     leaves,
-    open: (file, readOnly) => jsonl.open(absolute(file, cwd), readOnly),
-    absolute: (file) => absolute(file, cwd),
+    open: (file, readOnly) => jsonl.open(allowed(file), readOnly),
+    absolute: allowed,
     exists: (file) => exists(disk, file),
     isSame: (a, b) => a === b || sameFile(disk, a, b),
     find: (id) => findById(disk, places, id),
@@ -58,10 +61,35 @@ export function makeStores(options: StoreOptions): Stores {
         // The first append meets the same obstacle and tells of it.
       }
     },
-    writeOutput: (file, pieces, taken) => writeOutput(disk, absolute(file, cwd), pieces, taken),
+    writeOutput: (file, pieces, taken) => writeOutput(disk, allowed(file), pieces, taken),
     latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
     made: (key, workingDirectory) => madeWith(disk, places, workingDirectory, key),
   };
+}
+
+/**
+ * The path, if it may be used: it lies in a session folder or in an allowed one when every link in it is followed.
+ * Throws path_outside_root.
+ */
+function confined(disk: Disk, places: Places, allowed: readonly string[] | undefined, path: string): string {
+  if (allowed === undefined) return path;
+  const real = realPathOf(disk, path);
+  for (const folder of [places.flat, places.root, ...allowed]) {
+    if (folder === undefined) continue;
+    const below = relative(realPathOf(disk, folder), real);
+    if (below !== "" && !below.startsWith("..") && !isAbsolute(below)) return path;
+  }
+  throw new Failure("path_outside_root", undefined, { path });
+}
+
+/** The real path of what need not exist: that of the nearest folder above it that does. */
+function realPathOf(disk: Disk, path: string): string {
+  try {
+    return disk.realPath(path);
+  } catch {
+    const above = dirname(path);
+    return above === path ? path : join(realPathOf(disk, above), basename(path));
+  }
 }
 
 function writeOutput(
@@ -147,7 +175,8 @@ function findById(disk: Disk, places: Places, id: string): string {
 /** How much of a file is read to find its header; headers are a few hundred bytes. */
 const HEADER_BYTES = 1 << 16;
 
-function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeader, unknown>> | undefined {
+/** What the header of a session file says, or undefined when the file is no session. */
+export function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeader, unknown>> | undefined {
   let fd: number;
   try {
     fd = disk.openRead(file);
@@ -158,8 +187,10 @@ function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeade
     if (disk.infoOf(fd).kind !== "file") return undefined;
     const bytes = new Uint8Array(HEADER_BYTES);
     const count = disk.read(fd, bytes, 0, bytes.length, 0);
-    const end = bytes.indexOf(0x0a);
-    const line = bytes.subarray(0, end >= 0 && end < count ? end : count);
+    // A byte order mark and blank lines may stand before it.
+    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
+    const end = bytes.indexOf(0x0a, start);
+    const line = bytes.subarray(start, end >= 0 && end < count ? end : count);
     const found = members(line);
     const type = found && memberOf(found, "type");
     if (!type || parse(line, type.start, type.end) !== "session") return undefined;
@@ -189,7 +220,16 @@ function madeWith(disk: Disk, places: Places, cwd: string, key: string): string 
 
 /** The session file of a working directory that was written last, or undefined. */
 function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
-  const folder = folderFor(places, cwd);
+  // Folder names collide, so only the header tells whose session it is.
+  return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd);
+}
+
+/** The session file of a folder that was written last among those whose header fits, or undefined. */
+export function latestIn(
+  disk: Disk,
+  folder: string,
+  fits: (header: Partial<Record<keyof SessionHeader, unknown>>) => boolean,
+): string | undefined {
   if (!exists(disk, folder)) return undefined;
   const files: { file: string; modified: number }[] = [];
   for (const name of disk.names(folder)) {
@@ -202,6 +242,8 @@ function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
     }
   }
   files.sort((a, b) => b.modified - a.modified);
-  // Folder names collide, so only the header tells whose session it is.
-  return files.find(({ file }) => readHeader(disk, file)?.cwd === cwd)?.file;
+  return files.find(({ file }) => {
+    const header = readHeader(disk, file);
+    return header !== undefined && fits(header);
+  })?.file;
 }

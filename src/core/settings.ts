@@ -1,0 +1,39 @@
+/** The part of Pi's settings that a server without a model has a use for. */
+
+export interface CompactionSettings {
+  /** Whether the user wants compaction to happen by itself. */
+  readonly enabled: boolean;
+  /** Tokens of the window that stay free for the answer. */
+  readonly reserveTokens: number;
+  /** Tokens of the newest messages that a compaction keeps. */
+  readonly keepRecentTokens: number;
+}
+
+export const COMPACTION_DEFAULTS: CompactionSettings = {
+  enabled: true,
+  reserveTokens: 16_384,
+  keepRecentTokens: 20_000,
+};
+
+/** The `compaction` blocks of settings files, later files over earlier ones; what has not the right type counts for nothing. */
+export function compactionSettings(files: readonly unknown[]): CompactionSettings {
+  let settings = COMPACTION_DEFAULTS;
+  for (const file of files) {
+    const { enabled, reserveTokens, keepRecentTokens } = blockOf(file);
+    settings = {
+      enabled: typeof enabled === "boolean" ? enabled : settings.enabled,
+      reserveTokens: isTokens(reserveTokens) ? reserveTokens : settings.reserveTokens,
+      keepRecentTokens: isTokens(keepRecentTokens) ? keepRecentTokens : settings.keepRecentTokens,
+    };
+  }
+  return settings;
+}
+
+function blockOf(file: unknown): Readonly<Record<string, unknown>> {
+  const { compaction } = (typeof file === "object" && file !== null ? file : {}) as { compaction?: unknown };
+  return typeof compaction === "object" && compaction !== null ? (compaction as Record<string, unknown>) : {};
+}
+
+function isTokens(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0;
+}

@@ -1,0 +1,54 @@
+import * as z from "zod";
+import { prepareBranchSummary } from "../core/compaction.ts";
+import { ROOT } from "../core/nodes.ts";
+import { Raw } from "../core/raw.ts";
+import { command } from "./command.ts";
+import { conversationText, fileLists } from "./preparation.ts";
+import { entry, stored } from "./shapes.ts";
+
+export default command({
+  name: "prepare_branch_summary",
+  summary:
+    "What a move of the leaf would leave behind: all that a model and then branch with a summary need. Changes nothing.",
+  effect: "read",
+  params: { targetId: z.string().nullable().describe("where the leaf is to go; null: before the first entry") },
+  result: z.object({
+    oldLeafId: z.string().nullable(),
+    commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null when there is none"),
+    entriesToSummarize: stored(z.array(entry)).describe("those after it up to the leaf"),
+    details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
+    conversationText,
+  }),
+  failures: ["entry_not_found"],
+  example: {
+    params: { targetId: "b2c3d4e5" },
+    result: {
+      oldLeafId: "d4e5f6a7",
+      commonAncestorId: "b2c3d4e5",
+      entriesToSummarize: [
+        {
+          type: "message",
+          id: "c3d4e5f6",
+          parentId: "b2c3d4e5",
+          timestamp: "2026-01-24T16:22:31.120Z",
+          message: { role: "user", content: "Refactor auth." },
+        },
+      ],
+      details: { readFiles: [], modifiedFiles: [] },
+      conversationText: "User: Refactor auth.",
+    },
+  },
+  run({ session }, { targetId }) {
+    const { tree } = session;
+    const target = targetId === null ? ROOT : session.position(targetId);
+    session.heedLosses();
+    const plan = prepareBranchSummary(tree, session, tree.leaf, target);
+    return {
+      oldLeafId: session.leafId,
+      commonAncestorId: session.idOrNull(plan.commonAncestor),
+      entriesToSummarize: Raw.array(() => session.log.readMany(plan.left)),
+      details: { ...plan.files },
+      conversationText: plan.conversationText,
+    };
+  },
+});

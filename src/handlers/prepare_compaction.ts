@@ -1,0 +1,29 @@
+import { command } from "./command.ts";
+import { compactionPreparation, compactionPreparationOf, wishes } from "./preparation.ts";
+
+export default command({
+  name: "prepare_compaction",
+  summary:
+    "What a compaction would summarise and keep by Pi's rules: all that a model and then compact_append need. " +
+    "Changes nothing.",
+  effect: "read",
+  params: wishes,
+  result: compactionPreparation,
+  failures: [],
+  example: {
+    params: { keepRecentTokens: 0 },
+    result: {
+      shouldCompact: false,
+      contextTokens: 9,
+      tokensBefore: 9,
+      firstKeptEntryId: "d4e5f6a7",
+      messagesToSummarize: [{ role: "user", content: "Hello" }],
+      turnPrefixMessages: [{ role: "user", content: "Refactor auth." }],
+      isSplitTurn: true,
+      details: { readFiles: [], modifiedFiles: [] },
+      conversationText: "User: Hello\n\n(The turn that begins here goes on in what is kept.)\n\nUser: Refactor auth.",
+      settings: { enabled: true, contextWindow: 200_000, reserveTokens: 16_384, keepRecentTokens: 0 },
+    },
+  },
+  run: (context, params) => compactionPreparationOf(context, params),
+});

@@ -1,0 +1,38 @@
+/** Shapes that several commands, events and hooks share. */
+
+import * as z from "zod";
+
+/** An entry as it is stored. */
+export const entry = z
+  .looseObject({
+    type: z.string(),
+    id: z.string(),
+    parentId: z.string().nullish(),
+    timestamp: z.string().optional(),
+  })
+  .describe("an entry as it is stored");
+
+export const message = z.looseObject({ role: z.string() }).describe("a message as the model sees it");
+
+export const limit = z.number().int().min(1).optional().describe("at most so many; all by default");
+
+export const cursor = z.string().optional().describe("nextCursor of the page before");
+
+export const nextCursor = z.string().optional().describe("there is more; pass it as cursor");
+
+/** A result member whose text comes from the session's bytes. */
+export function stored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
+  return schema as unknown as z.ZodType<z.output<T>, unknown>;
+}
+
+/** Damage as it is told: see the core's Damage. */
+export const damage = z.looseObject({
+  kind: z.string(),
+  line: z.number(),
+  byteOffset: z.number(),
+  length: z.number(),
+  entryId: z.string().optional(),
+  reason: z.string(),
+  salvaged: z.boolean(),
+  keptAt: z.string().optional().describe("where bytes are that were taken out of the file"),
+});

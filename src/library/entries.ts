@@ -1,0 +1,256 @@
+/** Pi's functions over entries that a caller holds, on the core's tree, context and migration. */
+
+import {
+  type Bodies,
+  type ContextItem,
+  contextAt,
+  isVoid,
+  levelAt,
+  messageText,
+  modelAt,
+  type Span,
+  spanAt,
+} from "../core/context.ts";
+import { CURRENT_VERSION, type Entry } from "../core/entry.ts";
+import { HeadReader } from "../core/head.ts";
+import { bytesOf, parse, textOf } from "../core/json.ts";
+import { idOfLine, migrateV1, migrateV2 } from "../core/migrate.ts";
+import { Nodes, ROOT } from "../core/nodes.ts";
+import { readAll } from "../core/store/disk.ts";
+import { scanLines } from "../core/store/lines.ts";
+import { Tree } from "../core/tree.ts";
+import { absolutePath, disk, env } from "./here.ts";
+import type {
+  AgentMessage,
+  CompactionEntry,
+  FileEntry,
+  ProjectedSessionEntry,
+  SessionContext,
+  SessionEntry,
+  SessionProjection,
+} from "./types.ts";
+
+/** Format version that is written. */
+export const CURRENT_SESSION_VERSION = CURRENT_VERSION;
+
+// --- contexts --------------------------------------------------------------------------------------------------
+
+/** Entries in a caller's array as a tree with bodies. */
+class HeldEntries implements Bodies {
+  readonly tree: Tree;
+  private readonly entries: readonly SessionEntry[];
+
+  constructor(entries: readonly SessionEntry[]) {
+    this.entries = entries;
+    const nodes = new Nodes();
+    const heads = new HeadReader(nodes);
+    for (const entry of entries) {
+      heads.take(entry as unknown as Entry, () => `~${nodes.count}`);
+      nodes.add(heads);
+    }
+    nodes.cutCycles();
+    this.tree = new Tree(nodes, { isVoid: (position) => isVoid(this.entry(position)) });
+  }
+
+  line(position: number): Uint8Array {
+    return bytesOf(JSON.stringify(this.entries[position]));
+  }
+
+  entry(position: number): Entry {
+    return this.entries[position] as unknown as Entry;
+  }
+}
+
+/** Entries and the position of a leaf as Pi's functions take it: an unknown id and none at all mean the last entry. */
+function held(
+  entries: readonly SessionEntry[],
+  leafId: string | null | undefined,
+  byId: ReadonlyMap<string, SessionEntry> | undefined,
+): { at: HeldEntries; leaf: number } {
+  const at = new HeldEntries(byId ? [...byId.values()] : entries);
+  const { nodes } = at.tree;
+  const last = entries.at(-1);
+  if (leafId === null || !last) return { at, leaf: ROOT };
+  const named = leafId === undefined ? -1 : nodes.position(leafId);
+  if (named >= 0) return { at, leaf: named };
+  return { at, leaf: byId ? nodes.position(last.id) : entries.length - 1 };
+}
+
+/** One message of a context; undefined when its bytes are damaged. */
+export function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): AgentMessage | undefined {
+  if (item.kind === "message" && item.edit === undefined && tree.nodes.isType(item.position, "message")) {
+    const message = bodies.entry(item.position).message as AgentMessage & { content?: unknown };
+    // As it stands in its entry; what has no content may need some.
+    if (message?.content !== undefined && message.content !== null) return message;
+  }
+  const text = messageText(tree, bodies, item);
+  return text && (parse(text) as AgentMessage);
+}
+
+/** The entries of a span: the compaction that rules first. */
+export function spanEntries({ compaction, kept, after }: Span): number[] {
+  return compaction === ROOT ? [...after] : [compaction, ...kept, ...after];
+}
+
+/** A context with the entry that each message comes from. */
+export function projection(
+  tree: Tree,
+  bodies: Bodies,
+  leaf: number,
+  entryAt: (position: number) => SessionEntry,
+): { entries: ProjectedSessionEntry[]; messages: AgentMessage[] } {
+  const messages: AgentMessage[] = [];
+  const bySource = new Map<number, AgentMessage[]>();
+  for (const item of contextAt(tree, bodies, leaf).items) {
+    const message = messageOf(tree, bodies, item);
+    if (!message) continue;
+    messages.push(message);
+    const own = bySource.get(item.position);
+    if (own) own.push(message);
+    else bySource.set(item.position, [message]);
+  }
+  const entries = spanEntries(spanAt(tree, bodies, leaf)).map((position) => ({
+    sourceEntry: entryAt(position),
+    messages: bySource.get(position) ?? [],
+  }));
+  return { entries, messages };
+}
+
+/**
+ * The entries of the path to a leaf that its context is made of: the latest compaction, what it keeps, what follows.
+ * Without a leaf the last entry is it; null is the place before the first.
+ */
+export function buildContextEntries(
+  entries: SessionEntry[],
+  leafId?: string | null,
+  byId?: Map<string, SessionEntry>,
+): SessionEntry[] {
+  const { at, leaf } = held(entries, leafId, byId);
+  return spanEntries(spanAt(at.tree, at, leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
+}
+
+/** What {@link buildSessionContext} answers, and the entry that each message comes from. */
+export function buildSessionProjection(
+  entries: SessionEntry[],
+  leafId?: string | null,
+  byId?: Map<string, SessionEntry>,
+): SessionProjection {
+  const { at, leaf } = held(entries, leafId, byId);
+  const model = modelAt(at.tree, at, leaf);
+  return {
+    ...projection(at.tree, at, leaf, (position) => at.entry(position) as unknown as SessionEntry),
+    thinkingLevel: levelAt(at.tree, at, leaf) ?? "off",
+    model: model && { provider: model.provider, modelId: model.id },
+  };
+}
+
+/** What the model sees at a leaf: messages, thinking level and model. Leaves as in {@link buildContextEntries}. */
+export function buildSessionContext(
+  entries: SessionEntry[],
+  leafId?: string | null,
+  byId?: Map<string, SessionEntry>,
+): SessionContext {
+  const { messages, thinkingLevel, model } = buildSessionProjection(entries, leafId, byId);
+  return { messages, thinkingLevel, model };
+}
+
+/** The messages that one entry contributes by itself. */
+export function sessionEntryToContextMessages(entry: SessionEntry): AgentMessage[] {
+  return buildSessionProjection([{ ...entry, parentId: null }]).messages;
+}
+
+export function getLatestCompactionEntry(entries: SessionEntry[]): CompactionEntry | null {
+  return entries.findLast((entry) => entry.type === "compaction") ?? null;
+}
+
+// --- files -----------------------------------------------------------------------------------------------------
+
+/** The header and entries of a session file's content, as they are written there; lines that are neither are left out. */
+export function parseSessionEntries(content: string): FileEntry[] {
+  const entries: FileEntry[] = [];
+  for (const line of content.replace(/^\ufeff/, "").split("\n")) addLine(entries, line);
+  return entries;
+}
+
+function addLine(entries: FileEntry[], line: string): void {
+  if (line.trim() === "") return;
+  try {
+    const value: unknown = JSON.parse(line);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) entries.push(value as FileEntry);
+  } catch {
+    // SessionManager.open reports such a line; this function never did.
+  }
+}
+
+/**
+ * The same for a file, of any size. Empty when there is no file or when it is no session. Nothing is written.
+ * Throws errno errors.
+ */
+export function loadEntriesFromFile(filePath: string): FileEntry[] {
+  let fd: number;
+  try {
+    fd = disk.openRead(absolutePath(filePath));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  }
+  const entries: FileEntry[] = [];
+  try {
+    const take = (bytes: Uint8Array): void => {
+      try {
+        addLine(entries, textOf(bytes).replace(/^\ufeff/, ""));
+      } catch {
+        // Not UTF-8.
+      }
+    };
+    const takeAt = (start: number, length: number): void => {
+      const bytes = new Uint8Array(length);
+      readAll(disk, fd, bytes, start);
+      take(bytes);
+    };
+    const { tail, size } = scanLines(disk, fd, 0, 0, {
+      line: (_number, _start, b, at, end) => take(b.subarray(at, end)),
+      long: (_number, start, length) => takeAt(start, length),
+    });
+    if (tail < size) takeAt(tail, size - tail);
+  } finally {
+    disk.close(fd);
+  }
+  const header = entries.at(0);
+  return header?.type === "session" && typeof header.id === "string" ? entries : [];
+}
+
+/**
+ * Raises entries of version 1 or 2, with their header, to version 3, in place. Ids given to version 1 are the same at
+ * every call, and the same as `SessionManager.open` gives where the file is written compactly.
+ */
+export function migrateSessionEntries(entries: FileEntry[]): void {
+  const header = entries.find((entry) => entry.type === "session");
+  const version = header?.version ?? 1;
+  if (version >= CURRENT_VERSION) return;
+  const ids: (string | undefined)[] = [];
+  const taken = new Set<string>();
+  let parentId: string | null = null;
+  for (const [index, entry] of entries.entries()) {
+    ids.push(undefined);
+    if (entry.type === "session") {
+      entry.version = CURRENT_VERSION;
+      continue;
+    }
+    const line = bytesOf(JSON.stringify(entry));
+    let migrated: Uint8Array;
+    if (version < 2) {
+      const id = idOfLine(index + 1, line, env.sha256, (other) => taken.has(other));
+      taken.add(id);
+      ids[index] = id;
+      migrated = migrateV1(line, id, parentId, (at) => ids[at]);
+      parentId = id;
+    } else migrated = migrateV2(line);
+    if (migrated !== line) replaceMembers(entry, parse(migrated) as SessionEntry);
+  }
+}
+
+function replaceMembers(entry: object, members: object): void {
+  for (const name of Object.keys(entry)) if (!Object.hasOwn(members, name)) Reflect.deleteProperty(entry, name);
+  Object.assign(entry, members);
+}

@@ -1,0 +1,66 @@
+/** The library's place in the world: this process's disk, clock and locks, and where Pi keeps its sessions. */
+
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { timestamp } from "../core/env.ts";
+import { realDisk } from "../core/store/disk.ts";
+import { realEnv } from "../core/store/env.ts";
+import { type Locks, makeLocks, sharedLocks } from "../core/store/lock.ts";
+import { findPlaces, folderFor, folderName, type Places } from "../core/store/paths.ts";
+import { makeStores } from "../core/store/stores.ts";
+import type { Stores } from "../core/workspace.ts";
+import type { Durability } from "./types.ts";
+
+export const disk = realDisk;
+export const env = realEnv;
+
+/** The folders as the environment names them now. One that only Pi's program looks at (its flat folder) is left out. */
+function places(): Places {
+  return findPlaces({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
+}
+
+/** Locks by state folder: every manager of this process shares them. */
+const locks = new Map<string, Locks>();
+
+function locksFor(stateFolder: string): Locks {
+  let known = locks.get(stateFolder);
+  if (!known) {
+    const client = "pi-session-server (library)";
+    known = sharedLocks(makeLocks({ disk, stateFolder, client, now: () => timestamp(env) }));
+    locks.set(stateFolder, known);
+  }
+  return known;
+}
+
+/** The stores of a session folder. */
+export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): Stores {
+  const { state } = places();
+  const cwd = process.cwd();
+  return makeStores({ disk, env, places: { flat: folder, state }, durability, locks: locksFor(state), cwd, kind });
+}
+
+/** A path as a person writes it, absolute: `~` and file URLs are understood. */
+export function absolutePath(path: string): string {
+  if (path === "~" || path.startsWith("~/")) return join(homedir(), path.slice(1));
+  return resolve(path.startsWith("file://") ? fileURLToPath(path) : path);
+}
+
+/** The folder of a working directory's sessions, without making it. */
+export function defaultFolder(cwd: string, agentDir?: string): string {
+  const directory = absolutePath(cwd);
+  if (agentDir === undefined) return folderFor(places(), directory);
+  return join(absolutePath(agentDir), "sessions", folderName(directory));
+}
+
+/** The folder that holds the folders of all working directories. */
+export function sessionsRoot(): string {
+  return places().root as string;
+}
+
+/** The folder of a working directory's sessions; it exists when this returns. */
+export function getDefaultSessionDir(cwd: string, agentDir?: string): string {
+  const folder = defaultFolder(cwd, agentDir);
+  disk.makeFolder(folder);
+  return folder;
+}

@@ -1,0 +1,198 @@
+/** Which sessions there are: Pi's listing, by reading each file as the store reads it. */
+
+import { join } from "node:path";
+import type { Entry } from "../core/entry.ts";
+import { parse } from "../core/json.ts";
+import { jsonlStore } from "../core/store/jsonl.ts";
+import { noLocks } from "../core/store/lock.ts";
+import { isSessionName, sessionFolders } from "../core/store/paths.ts";
+import type { Log, Store } from "../core/store/store.ts";
+import { latestIn, readHeader } from "../core/store/stores.ts";
+import { absolutePath, defaultFolder, disk, env, sessionsRoot } from "./here.ts";
+import type { SessionInfo, SessionListProgress } from "./types.ts";
+
+/** After how many sessions those so far are handed out. */
+const PARTIAL = 10;
+
+/**
+ * Sessions of a working directory, the most recent first. A folder that is given may hold those of several.
+ * Rejects with the signal's reason.
+ */
+export async function listSessions(
+  cwd: string,
+  sessionDir: string | undefined,
+  onProgress: SessionListProgress | undefined,
+  signal: AbortSignal | undefined,
+): Promise<SessionInfo[]> {
+  const fits = cwdFilter(cwd, sessionDir);
+  const folder = sessionDir === undefined ? defaultFolder(cwd) : absolutePath(sessionDir);
+  return readSessions([folder], fits, onProgress, signal);
+}
+
+/** Sessions of every working directory, or all of one folder, the most recent first. */
+export async function listAllSessions(
+  sessionDir: string | undefined,
+  onProgress: SessionListProgress | undefined,
+  signal: AbortSignal | undefined,
+): Promise<SessionInfo[]> {
+  signal?.throwIfAborted();
+  const folders =
+    sessionDir === undefined ? sessionFolders({ root: sessionsRoot(), state: "" }, disk) : [absolutePath(sessionDir)];
+  return readSessions([...folders], () => true, onProgress, signal);
+}
+
+/** The session file of a folder that was written last, of that working directory if one is given; null for none. */
+export function findMostRecentSession(sessionDir: string, cwd?: string): string | null {
+  const fits = cwd === undefined ? () => true : cwdFilter(cwd, sessionDir);
+  try {
+    return latestIn(disk, absolutePath(sessionDir), ({ id, cwd: own }) => typeof id === "string" && fits(own)) ?? null;
+  } catch {
+    // A folder that cannot be read has no session to offer.
+    return null;
+  }
+}
+
+/** The file of the session with exactly that id. */
+export function findSessionById(cwd: string, id: string, sessionDir: string | undefined): string | undefined {
+  const fits = cwdFilter(cwd, sessionDir);
+  const folder = sessionDir === undefined ? defaultFolder(cwd) : absolutePath(sessionDir);
+  return sessionFiles(folder).find((file) => {
+    const header = readHeader(disk, file);
+    return header?.id === id && fits(header.cwd);
+  });
+}
+
+/**
+ * Whether a header's cwd is the wanted one. Names of folders collide (`/a/b` and `/a-b`), so it is looked at in the
+ * default folder too, where a session that names none counts as one of the folder's.
+ */
+function cwdFilter(cwd: string, sessionDir: string | undefined): (own: unknown) => boolean {
+  const wanted = absolutePath(cwd);
+  const isDefault = sessionDir === undefined || absolutePath(sessionDir) === defaultFolder(cwd);
+  return (own) => (typeof own === "string" && own !== "" ? absolutePath(own) === wanted : isDefault);
+}
+
+function sessionFiles(folder: string): string[] {
+  try {
+    return disk
+      .names(folder)
+      .filter(isSessionName)
+      .sort()
+      .reverse()
+      .map((name) => join(folder, name));
+  } catch {
+    return [];
+  }
+}
+
+async function readSessions(
+  folders: readonly string[],
+  fits: (cwd: unknown) => boolean,
+  onProgress: SessionListProgress | undefined,
+  signal: AbortSignal | undefined,
+): Promise<SessionInfo[]> {
+  signal?.throwIfAborted();
+  const files = folders.flatMap(sessionFiles);
+  const store = readingStore();
+  const found: SessionInfo[] = [];
+  for (const [index, file] of files.entries()) {
+    // A long listing leaves room for whatever else the process does.
+    await new Promise(setImmediate);
+    signal?.throwIfAborted();
+    const info = readInfo(store, file);
+    if (info && fits(info.cwd)) found.push(info);
+    const loaded = index + 1;
+    const tellsAll = loaded === 1 || loaded % PARTIAL === 0 || loaded === files.length;
+    onProgress?.(loaded, files.length, tellsAll ? byActivity([...found]) : undefined);
+  }
+  return byActivity(found);
+}
+
+function byActivity(sessions: SessionInfo[]): SessionInfo[] {
+  return sessions.sort((a, b) => b.modified.getTime() - a.modified.getTime());
+}
+
+/** A store that only reads: no lock is asked for. */
+function readingStore(): Store {
+  return jsonlStore({
+    disk,
+    env,
+    locks: noLocks,
+    durability: "os",
+    readOnly: true,
+    quarantine: "",
+    cwd: process.cwd(),
+    fileFor: () => {
+      throw new TypeError("a store for reading makes no files");
+    },
+  });
+}
+
+function readInfo(store: Store, file: string): SessionInfo | undefined {
+  let log: Log;
+  try {
+    log = store.open(file);
+  } catch {
+    // Not a session, or gone since its folder was read.
+    return undefined;
+  }
+  try {
+    return infoOf(log, file);
+  } catch {
+    return undefined;
+  } finally {
+    log.close();
+  }
+}
+
+function infoOf(log: Log, file: string): SessionInfo {
+  const { nodes, header } = log;
+  const telling: number[] = [];
+  for (let p = 0; p < nodes.count; p++)
+    if (nodes.isType(p, "message") || nodes.isType(p, "session_info")) telling.push(p);
+  let name: string | undefined;
+  let messageCount = 0;
+  let active = 0;
+  const texts: string[] = [];
+  let firstMessage = "";
+  for (const line of log.readMany(telling)) {
+    const entry = parse(line) as Entry;
+    if (entry.type === "session_info") {
+      name = (typeof entry.name === "string" && entry.name.trim()) || undefined;
+      continue;
+    }
+    messageCount++;
+    const message = (entry.message ?? {}) as { role?: unknown; content?: unknown; timestamp?: unknown };
+    if ((message.role !== "user" && message.role !== "assistant") || !("content" in message)) continue;
+    const time = typeof message.timestamp === "number" ? message.timestamp : Date.parse(entry.timestamp);
+    if (time > active) active = time;
+    const text = spokenText(message.content);
+    if (text === "") continue;
+    texts.push(text);
+    if (firstMessage === "" && message.role === "user") firstMessage = text;
+  }
+  const created = new Date(header.timestamp ?? Number.NaN);
+  const begun = created.getTime();
+  return {
+    path: file,
+    id: header.id,
+    cwd: typeof header.cwd === "string" ? header.cwd : "",
+    name,
+    parentSessionPath: header.parentSession ?? header.branchedFrom,
+    created,
+    modified: new Date(active > 0 ? active : Number.isNaN(begun) ? (log.stamp?.modified ?? 0) : begun),
+    messageCount,
+    firstMessage: firstMessage || "(no messages)",
+    allMessagesText: texts.join(" "),
+  };
+}
+
+/** The text of a message for searching: blocks are words of their own. */
+function spokenText(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  const texts: string[] = [];
+  for (const block of content as ({ type?: unknown; text?: unknown } | null)[])
+    if (block?.type === "text" && typeof block.text === "string") texts.push(block.text);
+  return texts.join(" ");
+}

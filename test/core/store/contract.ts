@@ -1,0 +1,683 @@
+/**
+ * What every backend promises (src/core/store/store.ts), as one suite. A backend's own test is a few lines: it gives
+ * a name and a way to make an empty store. What a backend cannot do it leaves out of its harness.
+ */
+
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json.ts";
+import { type Disk, type FileInfo, readWhole, writeAll } from "../../../src/core/store/disk.ts";
+import type { Beginning, Log, Store } from "../../../src/core/store/store.ts";
+import type { FaultDisk } from "../../support/disk.ts";
+import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
+import { forSeedsAsync, type Random } from "../../support/random.ts";
+import { beginning, idsOf, kindsOf, textsOf } from "../../support/sessions.ts";
+
+export interface Harness {
+  readonly store: Store;
+  /** What a backend of files has beside that. */
+  readonly files?: Files;
+  close(): void;
+}
+
+export interface Files {
+  readonly disk: Disk;
+  /** A folder that exists and is empty. */
+  readonly folder: string;
+  /** The same store as another process has it. */
+  other(options?: { readOnly?: boolean }): Store;
+  /** Makes a FIFO, where the system has them. */
+  makeFifo?(path: string): void;
+  /** The disk itself, if it can fail. */
+  readonly faults?: FaultDisk;
+}
+
+const LINES = [
+  userText(id(0), null),
+  assistantText(id(1), id(0)),
+  `{"type":"unheard_of","id":"${id(2)}","parentId":"${id(1)}","timestamp":"t","n":1.0,"n":-0,"big":9007199254740993,"e":1e400,"u":"\\u0041\u2028"}`,
+  `{ "parentId" : "${id(2)}" , "id":"${id(3)}" , "odd":[ ], "type":"custom"}`,
+  entryText("label", id(4), id(3), { targetId: id(0), label: "\u{1f600}" }),
+];
+
+export function keepsTheContract(name: string, make: () => Harness): void {
+  let harness: Harness;
+  let store: Store;
+  const capable = make();
+  capable.close();
+
+  beforeEach(() => {
+    harness = make();
+    store = harness.store;
+  });
+  afterEach(() => harness.close());
+
+  const bytes = (lines: readonly string[]) => lines.map((line) => bytesOf(line));
+  const published = (lines: readonly string[] = LINES, wanted: Beginning = beginning()) =>
+    store.publish(wanted, lines.length === 0 ? [] : [bytesOf(fileText(...lines))]);
+  const nothing = () => store.create(beginning());
+  const named = (failure: string) => expect.objectContaining({ name: failure });
+
+  describe(`${name}: a new log`, () => {
+    test("has its header and no entries", () => {
+      const log = nothing();
+      expect(log.store).toBe(store.name);
+      expect(textOf(log.headerLine)).toBe(headerText());
+      expect(log.header).toEqual(JSON.parse(headerText()));
+      expect([log.nodes.count, log.durableCount, log.damage, log.readOnly, log.lockedBy]).toEqual([
+        0,
+        0,
+        [],
+        null,
+        null,
+      ]);
+      expect([log.version, log.persisted, log.stamp]).toEqual([3, false, null]);
+    });
+
+    test("takes entries, which are visible at once under positions from 0 on", async () => {
+      const log = nothing();
+      log.append(bytes(LINES.slice(0, 2)));
+      expect(textsOf(log)).toEqual(LINES.slice(0, 2));
+      log.append(bytes(LINES.slice(2)));
+      expect(textsOf(log)).toEqual(LINES);
+      expect(idsOf(log)).toEqual([0, 1, 2, 3, 4].map(id));
+      await log.commit();
+      expect(log.durableCount).toBe(5);
+      expect(textsOf(log)).toEqual(LINES);
+    });
+
+    test("keeps held entries until one comes that is not", async () => {
+      const log = nothing();
+      log.append(bytes(LINES.slice(0, 1)), { hold: true });
+      log.append(bytes(LINES.slice(1, 2)), { hold: true });
+      expect(log.persisted).toBe(false);
+      expect(textsOf(log)).toEqual(LINES.slice(0, 2));
+      await log.commit();
+      expect(log.persisted).toBe(false);
+      log.append(bytes(LINES.slice(2)));
+      expect(textsOf(log)).toEqual(LINES);
+      await log.commit();
+      expect(textsOf(log)).toEqual(LINES);
+      expect(log.durableCount).toBe(5);
+    });
+
+    test("has nothing to commit, to roll back, to refresh or to repair", async () => {
+      const log = nothing();
+      await log.commit();
+      log.rollBack();
+      expect(log.refresh()).toEqual({ kind: "none" });
+      expect(log.repair()).toBeNull();
+      expect(log.takeLock()).toBe(false);
+      log.unlock();
+      expect(log.nodes.count).toBe(0);
+    });
+  });
+
+  describe(`${name}: a published log`, () => {
+    test("holds its lines from the start, all of them durable", async () => {
+      const log = await published();
+      expect(textsOf(log)).toEqual(LINES);
+      expect(idsOf(log)).toEqual([0, 1, 2, 3, 4].map(id));
+      expect([log.durableCount, log.damage]).toEqual([5, []]);
+      expect(textOf(log.headerLine)).toBe(headerText());
+    });
+
+    test("may be empty", async () => {
+      const log = await published([]);
+      expect(log.nodes.count).toBe(0);
+      log.append(bytes(LINES));
+      await log.commit();
+      expect(textsOf(log)).toEqual(LINES);
+    });
+
+    test("may come in pieces that are cut anywhere", async () => {
+      const whole = bytesOf(fileText(...LINES));
+      const pieces: Uint8Array[] = [];
+      for (let at = 0; at < whole.length; at += 7) pieces.push(whole.subarray(at, at + 7));
+      const log = await store.publish(beginning(), pieces);
+      expect(textsOf(log)).toEqual(LINES);
+    });
+
+    test("takes more entries behind the ones it has", async () => {
+      const log = await published(LINES.slice(0, 3));
+      log.append(bytes(LINES.slice(3)));
+      await log.commit();
+      expect(textsOf(log)).toEqual(LINES);
+    });
+  });
+
+  describe(`${name}: reading`, () => {
+    test("many, one by one and as bytes is the same, in any order and as often as asked", async () => {
+      await forSeedsAsync(15, async (random) => {
+        const lines = randomLines(random);
+        const log = await published(lines, beginning(headerText({ id: `s-${random.seed}` })));
+        for (let n = 0; n < 8; n++) {
+          const positions = randomPositions(random, lines.length);
+          const wanted = [...positions].map((position) => lines[position]);
+          expect([...positions].map((position) => textOf(log.read(position)))).toEqual(wanted);
+          expect([...log.readMany(positions)].map((line) => textOf(line))).toEqual(wanted);
+          expect(textOf(Buffer.concat([...log.copy(positions)]))).toBe(fileText(...wanted));
+          for (const position of positions) expect(log.length(position)).toBe(bytesOf(lines[position]).length);
+        }
+        log.close();
+      });
+    });
+
+    test("of nothing is nothing", async () => {
+      const log = await published();
+      expect([...log.readMany([])]).toEqual([]);
+      expect([...log.copy([])]).toEqual([]);
+    });
+
+    test("happens when it is asked for, not before", async () => {
+      const log = await published();
+      const many = log.readMany([0, 4, 2])[Symbol.iterator]();
+      const copy = log.copy([0, 1, 2, 3, 4])[Symbol.iterator]();
+      log.append(bytes([userText(id(9), id(4))]));
+      expect(textOf(many.next().value as Uint8Array)).toBe(LINES[0]);
+      expect((copy.next().value as Uint8Array).length).toBeGreaterThan(0);
+      // Giving up in the middle is allowed.
+      many.return?.();
+      copy.return?.();
+    });
+
+    test("what was appended is as what was read", async () => {
+      const log = await published(LINES.slice(0, 2));
+      log.append(bytes(LINES.slice(2)));
+      const all = [4, 0, 3, 1, 2];
+      expect([...log.readMany(all)].map((line) => textOf(line))).toEqual(all.map((n) => LINES[n]));
+      expect(textOf(Buffer.concat([...log.copy([0, 1, 2, 3, 4])]))).toBe(fileText(...LINES));
+    });
+
+    test("a large line comes whole", async () => {
+      const large = userText(id(1), id(0), "x".repeat(9 << 20));
+      const log = await published([LINES[0], large, userText(id(2), id(1))]);
+      expect(textOf(log.read(1))).toBe(large);
+      expect(textOf(Buffer.concat([...log.copy([0, 1, 2])]))).toBe(fileText(LINES[0], large, userText(id(2), id(1))));
+      expect([...log.readMany([2, 1])].map((line) => line.length)).toEqual([log.length(2), bytesOf(large).length]);
+    });
+  });
+
+  describe(`${name}: closing`, () => {
+    test("ends it: later calls throw, and what was committed stays", async () => {
+      const log = await published();
+      log.append(bytes([userText(id(9), id(4))]));
+      await log.commit();
+      log.close();
+      expect(() => log.append(bytes([userText(id(10), id(9))]))).toThrow(named("storage_failed"));
+      expect(() => log.read(0)).toThrow(named("storage_failed"));
+      expect(() => [...log.readMany([0])]).toThrow(named("storage_failed"));
+      expect(() => [...log.copy([0])]).toThrow(named("storage_failed"));
+    });
+
+    test("does not pass for a commit", async () => {
+      const log = await published();
+      log.append(bytes([userText(id(9), id(4))]));
+      if (log.durableCount === log.nodes.count) return;
+      log.close();
+      await expect(log.commit()).rejects.toThrow();
+    });
+
+    test("twice is as once", async () => {
+      const log = await published();
+      log.close();
+      log.close();
+      nothing().close();
+    });
+  });
+
+  describe(`${name}: what is not there`, () => {
+    test("cannot be opened", () => {
+      const { folder } = harness.files ?? { folder: "" };
+      expect(() => store.open(`${folder}/nothing.jsonl`)).toThrow(named("session_not_found"));
+      expect(() => store.open(`${folder}/no/such/folder/nothing.jsonl`)).toThrow(named("session_not_found"));
+    });
+  });
+
+  if (capable.files) describeFiles(name, () => ({ ...harness, files: harness.files as Files }));
+}
+
+function randomLines(random: Random): string[] {
+  const count = 1 + random.int(40);
+  return Array.from({ length: count }, (_, n) => {
+    const text = "x".repeat(random.pick([0, 10, 300, 5000, random.chance(0.1) ? 1_200_000 : 20]));
+    return n > 0 && random.chance(0.2)
+      ? `{"odd":"${text}","id":"odd ${n}","type":"custom","parentId":"${id(0)}"}`
+      : userText(n === 0 ? id(0) : id(n), n === 0 ? null : id(0), text);
+  });
+}
+
+/** Stretches and single positions, forwards and backwards, with repetitions. */
+function randomPositions(random: Random, count: number): number[] {
+  const positions: number[] = [];
+  for (let n = random.int(5); n >= 0; n--) {
+    const from = random.int(count);
+    const stretch = Array.from({ length: Math.min(count - from, random.int(count) + 1) }, (_, i) => from + i);
+    positions.push(...(random.chance(0.2) ? stretch.reverse() : stretch));
+  }
+  return positions;
+}
+
+// --- files -----------------------------------------------------------------------------------------------------
+
+function describeFiles(name: string, harness: () => Harness & { readonly files: Files }): void {
+  const bytes = (lines: readonly string[]) => lines.map((line) => bytesOf(line));
+  const named = (failure: string) => expect.objectContaining({ name: failure });
+  const disk = () => harness().files.disk;
+  const pathOf = (file: string) => `${harness().files.folder}/${file}`;
+
+  function write(path: string, content: string | Uint8Array): void {
+    const fd = disk().create(path);
+    writeAll(disk(), fd, typeof content === "string" ? bytesOf(content) : content);
+    disk().close(fd);
+  }
+
+  /** As a program does that knows nothing of us. */
+  function writeMore(path: string, content: string): void {
+    const fd = disk().openAppend(path);
+    writeAll(disk(), fd, bytesOf(content));
+    disk().close(fd);
+  }
+
+  const contentOf = (path: string) => textOf(readWhole(disk(), path));
+  const fileOf = (log: Log) => log.file as string;
+
+  function open(content: string = fileText(headerText(), ...LINES)): Log {
+    const path = pathOf("session.jsonl");
+    write(path, content);
+    return harness().store.open(path);
+  }
+
+  describe(`${name}: the file`, () => {
+    test("of a new log is named from the start and appears, whole, with the first entry that is not held", async () => {
+      const log = harness().store.create(beginning(headerText(), pathOf("new/deep/session.jsonl")));
+      expect(log.file).toBe(pathOf("new/deep/session.jsonl"));
+      log.append(bytes(LINES.slice(0, 1)), { hold: true });
+      await log.commit();
+      expect(() => disk().info(fileOf(log))).toThrow();
+      log.append(bytes(LINES.slice(1)));
+      expect(log.persisted).toBe(true);
+      await log.commit();
+      expect(contentOf(fileOf(log))).toBe(fileText(headerText(), ...LINES));
+      const { mode, kind } = disk().info(fileOf(log));
+      expect([mode, kind]).toEqual([0o600, "file"]);
+      expect(disk().info(pathOf("new/deep")).mode).toBe(0o700);
+      expect(disk().names(pathOf("new/deep"))).toEqual(["session.jsonl"]);
+    });
+
+    test("of a published log is there, whole, and nothing beside it", async () => {
+      const wanted = beginning(headerText(), pathOf("new/deep/session.jsonl"));
+      const log = await harness().store.publish(wanted, [bytesOf(fileText(...LINES))]);
+      expect(log.file).toBe(pathOf("new/deep/session.jsonl"));
+      expect(log.persisted).toBe(true);
+      expect(contentOf(fileOf(log))).toBe(fileText(headerText(), ...LINES));
+      expect(disk().info(fileOf(log)).mode).toBe(0o600);
+      expect(disk().names(pathOf("new/deep"))).toEqual(["session.jsonl"]);
+    });
+
+    test("is never overwritten", async () => {
+      const path = pathOf("taken.jsonl");
+      write(path, "mine");
+      const wanted = beginning(headerText(), path);
+      await expect(harness().store.publish(wanted, [bytesOf(fileText(...LINES))])).rejects.toThrow(
+        named("already_exists"),
+      );
+      const log = harness().store.create(wanted);
+      expect(() => log.append(bytes(LINES))).toThrow();
+      expect(log.nodes.count).toBe(0);
+      expect(contentOf(path)).toBe("mine");
+      expect(disk().names(harness().files.folder)).toEqual(["taken.jsonl"]);
+    });
+
+    test("grows by whole lines, and the bytes before stay", async () => {
+      const log = open();
+      const before = contentOf(fileOf(log));
+      const more = [userText(id(9), id(4)), entryText("custom", "odd id", id(9))];
+      log.append(bytes(more));
+      await log.commit();
+      expect(contentOf(fileOf(log))).toBe(before + fileText(...more));
+      const again = harness().files.other().open(fileOf(log));
+      expect(textsOf(again)).toEqual([...LINES, ...more]);
+      expect(again.damage).toEqual([]);
+    });
+
+    test("is closed with a line feed where it lacks one", async () => {
+      const log = open(fileText(headerText(), ...LINES).slice(0, -1));
+      log.append(bytes([userText(id(9), id(4))]));
+      await log.commit();
+      expect(contentOf(fileOf(log))).toBe(fileText(headerText(), ...LINES, userText(id(9), id(4))));
+      expect(textsOf(log)).toEqual([...LINES, userText(id(9), id(4))]);
+    });
+
+    test("keeps its mode", async () => {
+      const log = await harness().store.publish(beginning(headerText(), pathOf("a.jsonl")), []);
+      const before = disk().info(fileOf(log)).mode;
+      log.append(bytes(LINES));
+      await log.commit();
+      expect(disk().info(fileOf(log)).mode).toBe(before);
+    });
+  });
+
+  describe(`${name}: opening a file`, () => {
+    test("gives its entries and touches nothing", () => {
+      const path = pathOf("session.jsonl");
+      write(path, fileText(headerText({ more: 1.5 }), ...LINES));
+      const before: FileInfo = disk().info(path);
+      const log = harness().store.open(path);
+      expect(textsOf(log)).toEqual(LINES);
+      expect([...log.copy([0, 1])].length).toBeGreaterThan(0);
+      expect(textOf(log.headerLine)).toBe(headerText({ more: 1.5 }));
+      expect([log.file, log.persisted, log.durableCount, log.version]).toEqual([path, true, 5, 3]);
+      expect(log.stamp).toMatchObject({ size: before.size, modified: before.modified, inode: before.inode });
+      log.close();
+      expect(disk().info(path)).toEqual(before);
+      expect(disk().names(harness().files.folder)).toEqual(["session.jsonl"]);
+    });
+
+    test("stamps are equal while the file is, and differ when it changed", async () => {
+      const log = open();
+      const { stamp } = log;
+      expect(log.stamp).toEqual(stamp);
+      expect(harness().files.other().open(fileOf(log)).stamp).toEqual(stamp);
+      log.append(bytes([userText(id(9), id(4))]));
+      await log.commit();
+      expect(log.stamp).not.toEqual(stamp);
+    });
+
+    test.each([
+      ["nothing", ""],
+      ["white space", "\n \n\t\r\n"],
+      ["text", "hello\nworld\n"],
+      ["JSON of another kind", '{"name":"package","version":"1.0.0"}\n'],
+      ["a number", "1\n"],
+      ["a header without id", '{"type":"session","version":3}\n'],
+      ["a header with an id that is no text", '{"type":"session","version":3,"id":7}\n'],
+      ["UTF-16", `\ufffe{\u0000"\u0000`],
+      ["a compressed file", "\u001f\u008b\u0008\u0000\u0000\u0000\u0000\u0000\u0000\u0003"],
+      ["many zeros", "\0".repeat(10_000)],
+    ])("that holds %s is refused, and it stays as it is", (_, content) => {
+      const path = pathOf("session.jsonl");
+      write(path, content);
+      const before = disk().info(path);
+      expect(() => harness().store.open(path)).toThrow(named("not_a_session"));
+      expect(disk().info(path)).toEqual(before);
+      expect(contentOf(path)).toBe(content);
+    });
+
+    test("that is a folder is refused", () => {
+      disk().makeFolder(pathOf("folder.jsonl"));
+      expect(() => harness().store.open(pathOf("folder.jsonl"))).toThrow(named("not_a_session"));
+    });
+
+    test("that lies under a file is not found", () => {
+      write(pathOf("file"), "x");
+      expect(() => harness().store.open(pathOf("file/session.jsonl"))).toThrow(named("session_not_found"));
+    });
+
+    test("that is a FIFO is refused and does not wait for a writer", ({ skip }) => {
+      const { makeFifo } = harness().files;
+      if (!makeFifo) return skip();
+      makeFifo(pathOf("fifo.jsonl"));
+      expect(() => harness().store.open(pathOf("fifo.jsonl"))).toThrow(named("not_a_session"));
+    });
+
+    test("for reading only refuses appends and nothing else", async () => {
+      const path = pathOf("session.jsonl");
+      write(path, fileText(headerText(), ...LINES));
+      const before = disk().info(path);
+      const log = harness().files.other({ readOnly: true }).open(path);
+      expect(log.readOnly).toMatchObject({ name: "read_only" });
+      expect(() => log.append(bytes([userText(id(9), id(4))]))).toThrow(named("read_only"));
+      expect(log.nodes.count).toBe(5);
+      expect(textsOf(log)).toEqual(LINES);
+      await log.commit();
+      expect(disk().info(path)).toEqual(before);
+    });
+  });
+
+  describe(`${name}: damaged bodies`, () => {
+    // Behind a head that is legible, so that opening has no reason to look further.
+    const damaged = (n: number) => userText(id(n), n === 0 ? null : id(n - 1)).replace('"say', '"\u0001say');
+    const many = (from: number) => chain(100, from);
+
+    test("are found when they are read, answered by a stand-in, and reported", () => {
+      const lines = [userText(id(0), null), damaged(1), ...many(2)];
+      const log = open(fileText(headerText(), ...lines));
+      expect(log.damage).toEqual([]);
+      const standIn = JSON.parse(textOf(log.read(1)));
+      expect(standIn).toMatchObject({ type: "message", id: id(1), parentId: id(0), damaged: true });
+      expect(kindsOf(log)).toEqual(["bad_body"]);
+      expect(log.damage[0]).toMatchObject({ entryId: id(1), byteOffset: fileText(headerText(), lines[0]).length });
+      expect(JSON.parse(textOf(log.read(1)))).toEqual(standIn);
+      expect(kindsOf(log)).toEqual(["bad_body"]);
+      expect(textOf(log.read(2))).toBe(lines[2]);
+    });
+
+    test("are found by readMany as well, and their neighbours are whole", () => {
+      const lines = [userText(id(0), null), damaged(1), damaged(2), ...many(3)];
+      const log = open(fileText(headerText(), ...lines));
+      const read = [...log.readMany([0, 1, 2, 3])].map((line) => textOf(line));
+      expect([read[0], read[3]]).toEqual([lines[0], lines[3]]);
+      expect(read.slice(1, 3).map((text) => JSON.parse(text).damaged)).toEqual([true, true]);
+      expect(kindsOf(log)).toEqual(["bad_body", "bad_body"]);
+    });
+
+    test("are copied as they are, whether they were found out or not", () => {
+      const lines = [userText(id(0), null), damaged(1), ...many(2)];
+      const log = open(fileText(headerText(), ...lines));
+      const before = textOf(Buffer.concat([...log.copy([0, 1, 2])]));
+      expect(before).toBe(fileText(...lines.slice(0, 3)));
+      log.read(1);
+      expect(textOf(Buffer.concat([...log.copy([0, 1, 2])]))).toBe(before);
+    });
+
+    test("stand among the last lines are found at opening", () => {
+      const log = open(fileText(headerText(), ...chain(70), damaged(70), ...chain(1, 71)));
+      expect(log.damage.map(({ kind, entryId }) => [kind, entryId])).toEqual([["bad_body", id(70)]]);
+    });
+  });
+
+  describe(`${name}: other programs`, () => {
+    test("that append are noticed, and their entries taken in", () => {
+      const log = open();
+      expect(log.refresh()).toEqual({ kind: "none" });
+      const more = [userText(id(9), id(4)), userText(id(10), id(9))];
+      writeMore(fileOf(log), fileText(...more));
+      expect(log.refresh()).toEqual({ kind: "grown", first: 5 });
+      expect(textsOf(log)).toEqual([...LINES, ...more]);
+      expect(log.durableCount).toBe(7);
+      expect(log.refresh()).toEqual({ kind: "none" });
+    });
+
+    test("that append half a line are waited for", () => {
+      const log = open();
+      const line = userText(id(9), id(4));
+      writeMore(fileOf(log), line.slice(0, 30));
+      expect(log.refresh()).toEqual({ kind: "none" });
+      expect(log.damage).toEqual([]);
+      writeMore(fileOf(log), `${line.slice(30)}\n`);
+      expect(log.refresh()).toEqual({ kind: "grown", first: 5 });
+      expect(textsOf(log)).toEqual([...LINES, line]);
+      expect(log.damage).toEqual([]);
+    });
+
+    test("that appended since the last look come before what is appended now", async () => {
+      const log = open();
+      writeMore(fileOf(log), fileText(userText("foreign1", id(4))));
+      log.append(bytes([userText(id(9), id(4))]));
+      await log.commit();
+      expect(textsOf(log)).toEqual([...LINES, userText("foreign1", id(4)), userText(id(9), id(4))]);
+      expect(textsOf(harness().files.other().open(fileOf(log)))).toEqual(textsOf(log));
+    });
+
+    test("that put another file in its place are noticed, and reopen gives that", () => {
+      const log = open();
+      const path = fileOf(log);
+      write(pathOf("other.tmp"), fileText(headerText(), ...LINES.slice(0, 2)));
+      disk().rename(pathOf("other.tmp"), path);
+      expect(log.refresh()).toEqual({ kind: "replaced" });
+      const again = log.reopen();
+      expect(textsOf(again)).toEqual(LINES.slice(0, 2));
+      log.close();
+      expect(textsOf(again)).toEqual(LINES.slice(0, 2));
+    });
+
+    test("that cut the file are noticed", () => {
+      const log = open();
+      const fd = disk().openAppend(fileOf(log));
+      disk().truncate(fd, fileText(headerText(), ...LINES.slice(0, 2)).length);
+      disk().close(fd);
+      expect(log.refresh()).toEqual({ kind: "replaced" });
+      expect(log.reopen().nodes.count).toBe(2);
+    });
+
+    test("that remove the file are noticed", () => {
+      const log = open();
+      disk().remove(fileOf(log));
+      expect(log.refresh()).toEqual({ kind: "gone" });
+      expect(() => log.reopen()).toThrow(named("session_not_found"));
+    });
+  });
+
+  describe(`${name}: one writer`, () => {
+    test("at a time: the second is refused, told who it is, and gets its turn", async () => {
+      const log = open();
+      expect(log.takeLock()).toBe(true);
+      expect(log.takeLock()).toBe(false);
+      expect(log.lockedBy).toBeNull();
+      const other = harness().files.other().open(fileOf(log));
+      expect(other.lockedBy).toMatchObject({ client: expect.any(String), pid: expect.any(Number) });
+      expect(() => other.takeLock()).toThrow(named("session_locked"));
+      expect(() => other.append(bytes([userText(id(9), id(4))]))).toThrow(named("session_locked"));
+      expect(other.nodes.count).toBe(5);
+      log.append(bytes([userText(id(8), id(4))]));
+      await log.commit();
+      log.unlock();
+      expect(other.lockedBy).toBeNull();
+      expect(other.takeLock()).toBe(true);
+      expect(other.refresh()).toEqual({ kind: "grown", first: 5 });
+      other.append(bytes([userText(id(9), id(8))]));
+      await other.commit();
+      expect(() => log.append(bytes([userText(id(10), id(8))]))).toThrow(named("session_locked"));
+      other.close();
+      expect(log.takeLock()).toBe(true);
+    });
+
+    test("is who appends, without asking for it", async () => {
+      const log = open();
+      const other = harness().files.other().open(fileOf(log));
+      log.append(bytes([userText(id(9), id(4))]));
+      expect(() => other.takeLock()).toThrow(named("session_locked"));
+      log.close();
+      expect(other.takeLock()).toBe(true);
+    });
+
+    test("is the one who made the file", () => {
+      const log = harness().store.create(beginning(headerText(), pathOf("new.jsonl")));
+      log.append(bytes(LINES));
+      expect(() => harness().files.other().open(fileOf(log)).takeLock()).toThrow(named("session_locked"));
+    });
+
+    test("is none while everybody reads", () => {
+      const log = open();
+      const other = harness().files.other().open(fileOf(log));
+      expect([textsOf(log), textsOf(other)]).toEqual([LINES, LINES]);
+      expect(log.takeLock()).toBe(true);
+    });
+  });
+
+  describe(`${name}: committing`, () => {
+    test("makes everything durable that was appended before, and nothing else", async () => {
+      const log = open();
+      log.append(bytes([userText(id(9), id(4))]));
+      expect(log.durableCount).toBe(5);
+      const first = log.commit();
+      log.append(bytes([userText(id(10), id(9))]));
+      await first;
+      expect(log.durableCount).toBeGreaterThanOrEqual(6);
+      await log.commit();
+      expect(log.durableCount).toBe(7);
+    });
+
+    test("rolling back gives up what is not durable, and that for ever", async () => {
+      const log = open();
+      log.append(bytes([userText(id(9), id(4))]));
+      await log.commit();
+      log.append(bytes([userText(id(10), id(9)), userText(id(11), id(10))]));
+      log.rollBack();
+      expect(idsOf(log)).toEqual([0, 1, 2, 3, 4, 9].map(id));
+      log.append(bytes([userText(id(12), id(9))]));
+      await log.commit();
+      const wanted = [...LINES, userText(id(9), id(4)), userText(id(12), id(9))];
+      expect(textsOf(log)).toEqual(wanted);
+      expect(contentOf(fileOf(log))).toBe(fileText(headerText(), ...wanted));
+    });
+
+    test("rolling back the first entry leaves no file", async () => {
+      const log = harness().store.create(beginning(headerText(), pathOf("new.jsonl")));
+      log.append(bytes(LINES.slice(0, 1)), { hold: true });
+      log.append(bytes(LINES.slice(1, 2)));
+      log.rollBack();
+      expect(log.persisted).toBe(false);
+      expect(textsOf(log)).toEqual(LINES.slice(0, 1));
+      expect(disk().names(harness().files.folder)).toEqual([]);
+      log.append(bytes(LINES.slice(1)));
+      await log.commit();
+      expect(contentOf(fileOf(log))).toBe(fileText(headerText(), ...LINES));
+    });
+
+    test("shares one disk operation among all who wait", async ({ skip }) => {
+      const { faults } = harness().files;
+      if (!faults) return skip();
+      const log = open();
+      faults.set(undefined);
+      const commits: Promise<void>[] = [];
+      for (let n = 0; n < 20; n++) {
+        log.append(bytes([userText(id(20 + n), id(4))]));
+        commits.push(log.commit());
+      }
+      await Promise.all(commits);
+      expect(log.durableCount).toBe(25);
+      expect(faults.operations.filter((operation) => operation === "sync").length).toBeLessThanOrEqual(2);
+    });
+
+    test("that fails takes everything back that was not durable, for all who wait", async ({ skip }) => {
+      const { faults } = harness().files;
+      if (!faults) return skip();
+      const log = open();
+      log.append(bytes([userText(id(9), id(4))]));
+      faults.set({ kind: "fail", at: 1, errno: "EIO" });
+      const first = log.commit();
+      log.append(bytes([userText(id(10), id(9))]));
+      const outcomes = await Promise.allSettled([first, log.commit(), log.commit()]);
+      faults.set(undefined);
+      expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
+      expect((outcomes[0] as PromiseRejectedResult).reason).toMatchObject({ name: "storage_failed" });
+      expect([log.nodes.count, log.durableCount]).toEqual([5, 5]);
+      expect(contentOf(fileOf(log))).toBe(fileText(headerText(), ...LINES));
+      log.append(bytes([userText(id(11), id(4))]));
+      await log.commit();
+      expect(contentOf(fileOf(log))).toBe(fileText(headerText(), ...LINES, userText(id(11), id(4))));
+    });
+  });
+
+  describe(`${name}: repairing`, () => {
+    test("a sound session changes nothing", () => {
+      const log = open();
+      const before = disk().info(fileOf(log));
+      expect(log.repair()).toBeNull();
+      expect(disk().info(fileOf(log))).toEqual(before);
+    });
+
+    test("writes it without what is damaged and keeps the original", () => {
+      const content = fileText(headerText(), ...LINES.slice(0, 2), "}broken{", "[]", ...LINES.slice(2));
+      const log = open(content);
+      const before = textsOf(log);
+      const kept = log.repair() as string;
+      log.close();
+      expect(contentOf(kept)).toBe(content);
+      const again = harness().store.open(fileOf(log));
+      expect(textsOf(again)).toEqual(before);
+      expect(again.damage).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,392 @@
+/** What reading commands answer: entries, trees, messages and state, whole and in pages. */
+
+import { describe, expect, test } from "vitest";
+import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
+import { type Framing, type HereServer, type Json, serveHere } from "../support/server.ts";
+
+/** a-b-c-d, where e and f are beside c, and r is another root; the leaf is at d. */
+async function session(): Promise<HereServer> {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  await server.result("append", {
+    entries: [
+      user("one", { id: "a" }),
+      assistant("two", { id: "b" }),
+      user("three", { id: "c" }),
+      assistant("four", { id: "d" }),
+      user("beside", { id: "e", parentId: "b" }),
+      { type: "custom", id: "f", parentId: "b", customType: "x", data: { n: 1 } },
+      user("root", { id: "r", parentId: null }),
+      { type: "label", id: "l", parentId: "d", targetId: "a", label: "start" },
+    ],
+  });
+  await server.result("branch", { entryId: "d" });
+  return server;
+}
+
+function ids(list: Json[]): string[] {
+  return list.map(({ id, entryId }) => id ?? entryId);
+}
+
+/** All pages of a command, by the name of what they hold. */
+async function pages(server: HereServer, method: string, member: string, params: object): Promise<Json[][]> {
+  const found: Json[][] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await server.result(method, { ...params, ...(cursor === undefined ? {} : { cursor }) });
+    found.push(page[member]);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return found;
+}
+
+describe("get_entries", () => {
+  test("answers the entries of all branches in file order", async () => {
+    const server = await session();
+    const { entries, leafId, ...rest } = await server.result("get_entries");
+    expect(ids(entries)).toEqual(["a", "b", "c", "d", "e", "f", "r", "l"]);
+    expect(entries[5]).toMatchObject({ type: "custom", parentId: "b", customType: "x", data: { n: 1 } });
+    expect({ leafId, rest }).toEqual({ leafId: "d", rest: {} });
+  });
+
+  test.each<[object, string[]]>([
+    [{ since: "d" }, ["e", "f", "r", "l"]],
+    [{ since: "l" }, []],
+    [{ types: ["custom", "label"] }, ["f", "l"]],
+    [{ types: ["nope"] }, []],
+    [{ types: [] }, []],
+    [{ since: "a", types: ["message"] }, ["b", "c", "d", "e", "r"]],
+  ])("answers some of them: %j", async (params, expected) => {
+    const server = await session();
+    expect(ids((await server.result("get_entries", params)).entries)).toEqual(expected);
+    for (const limit of [1, 2, 3, 100])
+      expect((await pages(server, "get_entries", "entries", { ...params, limit })).flatMap(ids)).toEqual(expected);
+  });
+
+  test("pages have a cursor as long as there is more", async () => {
+    const server = await session();
+    const found = await pages(server, "get_entries", "entries", { limit: 3 });
+    expect(found.map(ids)).toEqual([
+      ["a", "b", "c"],
+      ["d", "e", "f"],
+      ["r", "l"],
+    ]);
+    expect(await server.result("get_entries", { limit: 8 })).not.toHaveProperty("nextCursor");
+  });
+
+  test("refuses what it does not know", async () => {
+    const server = await session();
+    expect(await server.failure("get_entries", { since: "nope" })).toMatchObject({
+      code: -32002,
+      data: { name: "entry_not_found" },
+    });
+    for (const cursor of ["", "x", "-1", "1.5", "9".repeat(40)])
+      expect(await server.failure("get_entries", { cursor })).toMatchObject({
+        code: -32002,
+        data: { name: "cursor_expired" },
+      });
+  });
+});
+
+describe("get_tree", () => {
+  test("answers the nodes of all branches in file order", async () => {
+    const server = await session();
+    const { nodes, leafId } = await server.result("get_tree");
+    expect(leafId).toBe("d");
+    expect(nodes.map(({ timestamp, ...node }: Json) => ({ ...node, timestamp: typeof timestamp }))).toEqual(
+      [
+        { id: "a", parentId: null, type: "message", role: "user", preview: "one", label: "start", childCount: 1 },
+        { id: "b", parentId: "a", type: "message", role: "assistant", preview: "two", childCount: 3 },
+        { id: "c", parentId: "b", type: "message", role: "user", preview: "three", childCount: 1 },
+        { id: "d", parentId: "c", type: "message", role: "assistant", preview: "four", childCount: 1 },
+        { id: "e", parentId: "b", type: "message", role: "user", preview: "beside", childCount: 0 },
+        { id: "f", parentId: "b", type: "custom", preview: "x", childCount: 0 },
+        { id: "r", parentId: null, type: "message", role: "user", preview: "root", childCount: 0 },
+        { id: "l", parentId: "d", type: "label", preview: "start", childCount: 0 },
+      ].map((node) => ({ ...node, timestamp: "string" })),
+    );
+  });
+
+  test("answers them in pages", async () => {
+    const server = await session();
+    for (const limit of [1, 3, 8, 9]) {
+      const found = await pages(server, "get_tree", "nodes", { limit });
+      expect(found.flatMap(ids)).toEqual(["a", "b", "c", "d", "e", "f", "r", "l"]);
+      expect(Math.max(...found.map(({ length }) => length))).toBe(Math.min(limit, 8));
+    }
+    expect((await server.failure("get_tree", { cursor: "x" })).data.name).toBe("cursor_expired");
+  });
+
+  test("answers them nested, with the entries as they are stored", async () => {
+    const server = await session();
+    const { tree, leafId } = await server.result("get_tree", { format: "nested" });
+    const shape = ({ entry, children }: Json): Json =>
+      children.length === 0 ? entry.id : { [entry.id]: children.map(shape) };
+    expect(tree.map(shape)).toEqual([{ a: [{ b: [{ c: [{ d: ["l"] }] }, "e", "f"] }] }, "r"]);
+    expect(leafId).toBe("d");
+    const { entries } = await server.result("get_entries");
+    expect(tree[0].entry).toEqual(entries[0]);
+    expect(tree[0]).toMatchObject({ label: "start", labelTimestamp: entries[7].timestamp });
+    expect(tree[1]).toEqual({ entry: entries[6], children: [] });
+  });
+
+  test("is nested by default in Pi's dialect, flat in JSON-RPC", async () => {
+    const server = serveHere(["--no-session", "--dialect", "pi", "--events", "none"]);
+    await server.command("append", { entries: [user("one", { id: "a" })] });
+    expect((await server.command("get_tree")).data).toMatchObject({
+      tree: [{ entry: { id: "a" }, children: [] }],
+      leafId: "a",
+    });
+    expect((await server.command("get_tree", { format: "flat" })).data.nodes).toHaveLength(1);
+  });
+
+  test("of an empty session is empty", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    expect(await server.result("get_tree")).toEqual({ nodes: [], leafId: null });
+    expect(await server.result("get_tree", { format: "nested" })).toEqual({ tree: [], leafId: null });
+  });
+
+  test("has previews on one line, cut to a hundred characters", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    await server.result("append", {
+      entries: [user(`  two\nlines\t${"x".repeat(200)}`), user(""), { type: "session_info", name: "n" }],
+    });
+    const { nodes } = await server.result("get_tree");
+    expect(nodes[0].preview).toMatch(/^two lines x+…$/);
+    expect(nodes[0].preview).toHaveLength(100);
+    expect(nodes[1]).not.toHaveProperty("preview");
+    expect(nodes[2].preview).toBe("n");
+  });
+});
+
+describe("get_messages", () => {
+  test("answers the messages of the path, oldest first", async () => {
+    const server = await session();
+    const { messages } = await server.result("get_messages");
+    expect(messages).toEqual(
+      [user("one"), assistant("two"), user("three"), assistant("four")].map(({ message }) => message),
+    );
+    await server.result("branch", { entryId: "r" });
+    expect(await server.result("get_messages")).toEqual({ messages: [{ role: "user", content: "root" }] });
+    await server.result("branch", { entryId: null });
+    expect(await server.result("get_messages")).toEqual({ messages: [] });
+  });
+
+  test("pages stay those of their path, whatever is appended or left meanwhile", async () => {
+    const server = await session();
+    const whole = (await server.result("get_messages")).messages;
+    for (const limit of [1, 3, 4, 100])
+      expect((await pages(server, "get_messages", "messages", { limit })).flat()).toEqual(whole);
+    const first = await server.result("get_messages", { limit: 3 });
+    await server.result("append", { entries: [user("five")] });
+    await server.result("branch", { entryId: "r" });
+    const second = await server.result("get_messages", { cursor: first.nextCursor });
+    expect([...first.messages, ...second.messages]).toEqual(whole);
+    expect(second).not.toHaveProperty("nextCursor");
+    for (const cursor of ["", "x", "nope.1", "d.x", "d"])
+      expect((await server.failure("get_messages", { cursor })).data.name, cursor).toBe("cursor_expired");
+  });
+});
+
+describe("get_fork_messages", () => {
+  test("answers the user messages of all branches, or of the path", async () => {
+    const server = await session();
+    const all = await server.result("get_fork_messages");
+    expect(all.messages.map(({ entryId, text }: Json) => [entryId, text])).toEqual([
+      ["a", "one"],
+      ["c", "three"],
+      ["e", "beside"],
+      ["r", "root"],
+    ]);
+    expect(await server.result("get_fork_messages", { scope: "all" })).toEqual(all);
+    expect(ids((await server.result("get_fork_messages", { scope: "path" })).messages)).toEqual(["a", "c"]);
+    await server.result("branch", { entryId: "e" });
+    expect(ids((await server.result("get_fork_messages", { scope: "path" })).messages)).toEqual(["a", "e"]);
+  });
+
+  test("every one of them can be forked before", async () => {
+    const server = await session();
+    await server.result("append", {
+      entries: [
+        {
+          type: "message",
+          id: "i",
+          message: { role: "user", content: [{ type: "image", data: "", mimeType: "image/png" }] },
+        },
+      ],
+    });
+    await server.result("compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 });
+    const { messages } = await server.result("get_fork_messages");
+    expect(ids(messages)).not.toContain("i");
+    for (const { entryId, text } of messages) {
+      const other = await session();
+      expect((await other.result("fork", { entryId })).text).toBe(text);
+    }
+  });
+});
+
+describe("get_last_assistant_text", () => {
+  test.each<[string, Json[], string | null]>([
+    ["none", [user("x")], null],
+    ["the last", [assistant("one"), user("x"), assistant("two"), user("y")], "two"],
+    [
+      "text blocks joined and trimmed",
+      [
+        {
+          type: "message",
+          message: {
+            role: "assistant",
+            content: [
+              { type: "text", text: " a" },
+              { type: "thinking", thinking: "t" },
+              { type: "text", text: "b " },
+            ],
+          },
+        },
+      ],
+      "ab",
+    ],
+    ["no text in the last", [assistant("one"), toolCall("1"), toolResult("1", "x")], null],
+    [
+      "one aborted before it said anything is passed over",
+      [assistant("one"), { type: "message", message: { role: "assistant", content: [], stopReason: "aborted" } }],
+      "one",
+    ],
+    [
+      "one aborted in the middle",
+      [
+        assistant("one"),
+        {
+          type: "message",
+          message: { role: "assistant", content: [{ type: "text", text: "half" }], stopReason: "aborted" },
+        },
+      ],
+      "half",
+    ],
+  ])("%s", async (_what, entries, text) => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    await server.result("append", { entries });
+    expect(await server.result("get_last_assistant_text")).toEqual({ text });
+  });
+
+  test("is that of the path", async () => {
+    const server = await session();
+    expect((await server.result("get_last_assistant_text")).text).toBe("four");
+    await server.result("branch", { entryId: "c" });
+    expect((await server.result("get_last_assistant_text")).text).toBe("two");
+    await server.result("branch", { entryId: "r" });
+    expect((await server.result("get_last_assistant_text")).text).toBeNull();
+  });
+});
+
+describe("get_state", () => {
+  test("tells where the session stands", async () => {
+    const server = await session();
+    expect(await server.result("get_state")).toMatchObject({
+      sessionFile: null,
+      sessionName: null,
+      cwd: server.place.cwd,
+      parentSession: null,
+      leafId: "d",
+      model: { provider: "anthropic", id: "claude-sonnet-4-5" },
+      thinkingLevel: "off",
+      messageCount: 4,
+      entryCount: 8,
+      branchCount: 1,
+      persisted: false,
+      readOnly: false,
+      store: "memory",
+      version: 3,
+      diagnostics: [],
+      isStreaming: false,
+      isCompacting: false,
+      pendingMessageCount: 0,
+    });
+  });
+
+  test("tells model and level of the path", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    await server.result("append", {
+      entries: [
+        { type: "model_change", id: "m1", provider: "openai", modelId: "gpt-4o" },
+        { type: "thinking_level_change", id: "t1", thinkingLevel: "high" },
+        assistant("x", { id: "x" }),
+      ],
+    });
+    const at = async (entryId: string | null): Promise<unknown> => {
+      await server.result("branch", { entryId });
+      const { model, thinkingLevel } = await server.result("get_state");
+      return [model?.id ?? null, thinkingLevel];
+    };
+    expect(await at("x")).toEqual(["claude-sonnet-4-5", "high"]);
+    expect(await at("t1")).toEqual(["gpt-4o", "high"]);
+    expect(await at("m1")).toEqual(["gpt-4o", "off"]);
+    expect(await at(null)).toEqual([null, "off"]);
+  });
+});
+
+describe("maxReplyBytes", () => {
+  const LIMIT = 8192;
+
+  /** A server with that limit and 200 messages, and everything it says from then on. */
+  async function limited(text: string, framing: Framing = "lines"): Promise<{ server: HereServer; said: Buffer[] }> {
+    const server = serveHere(["--no-session", "--events", "none"], { framing });
+    await server.result("initialize", { maxReplyBytes: LIMIT });
+    const entries = Array.from({ length: 200 }, (_, i) => user(text.repeat(i), { id: `n${i}` }));
+    server.send({ jsonrpc: "2.0", id: "append", method: "append", params: { entries } });
+    await server.reply("append");
+    const said: Buffer[] = [];
+    server.output.on("data", (chunk: Buffer) => said.push(chunk));
+    return { server, said };
+  }
+
+  function longestFrame(said: Buffer[]): number {
+    const lines = Buffer.concat(said).toString("utf8").split("\n");
+    return Math.max(...lines.map((line) => Buffer.byteLength(line) + 1));
+  }
+
+  test.each([
+    ["get_entries", "entries"],
+    ["get_messages", "messages"],
+    ["get_tree", "nodes"],
+  ])("cuts %s into pages that are no larger, and leaves nothing out", async (method, member) => {
+    const { server, said } = await limited("é");
+    const found = (await pages(server, method, member, {})).flat();
+    expect(longestFrame(said)).toBeGreaterThan(LIMIT / 4);
+    expect(longestFrame(said)).toBeLessThanOrEqual(LIMIT);
+    await server.finish();
+    const free = serveHere(["--no-session", "--events", "none"]);
+    await free.result("append", {
+      entries: Array.from({ length: 200 }, (_, i) => user("é".repeat(i), { id: `n${i}` })),
+    });
+    const plain = (items: Json[]): Json[] => items.map(({ timestamp, _batch, ...rest }) => rest);
+    expect(plain(found)).toEqual(plain((await free.result(method))[member]));
+  });
+
+  test("counts what the framing adds", async () => {
+    const { server, said } = await limited("\u2028");
+    const { data } = await server.failure("get_entries", { since: "n100" });
+    expect(data).toMatchObject({ name: "message_too_large", limit: LIMIT, size: expect.any(Number) });
+    expect(longestFrame(said)).toBeLessThanOrEqual(LIMIT);
+    expect((await pages(server, "get_entries", "entries", { limit: 5 })).flat()).toHaveLength(200);
+    const inHeaders = await limited("\u2028", "headers");
+    expect((await pages(inHeaders.server, "get_entries", "entries", {})).flat()).toHaveLength(200);
+  });
+
+  test("fails with message_too_large where one alone is larger, in a batch too", async () => {
+    const { server } = await limited("x");
+    await server.result("append", { entries: [user("x".repeat(LIMIT), { id: "big" }), user("small", { id: "last" })] });
+    const first = await server.result("get_entries", { since: "n198" });
+    expect(ids(first.entries)).toEqual(["n199"]);
+    const error = { code: -32803, data: { name: "message_too_large", limit: LIMIT } };
+    expect(await server.failure("get_entries", { cursor: first.nextCursor })).toMatchObject(error);
+    expect(ids((await server.result("get_entries", { since: "big" })).entries)).toEqual(["last"]);
+    server.send([
+      { jsonrpc: "2.0", id: "a", method: "get_entries", params: { since: "n199" } },
+      { jsonrpc: "2.0", id: "b", method: "get_last_assistant_text" },
+    ]);
+    expect(await server.next()).toMatchObject([
+      { id: "a", error },
+      { id: "b", result: { text: null } },
+    ]);
+  });
+});

@@ -1,0 +1,76 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { helpText } from "../src/server/cli.ts";
+import { spawnServer } from "./support/server.ts";
+
+const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+
+test("the transcript is what the built server answers", async () => {
+  const [, command, transcript] =
+    /<!-- transcript: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/.exec(readme) ?? [];
+  const lines = transcript.trimEnd().split("\n");
+  const server = spawnServer(command.split(" "));
+  const names = new Names();
+  for (const line of lines) {
+    const [direction, message] = [line.slice(0, 3), line.slice(4)];
+    if (direction === "-->") server.write(`${names.ours(message)}\n`);
+    else expect(timeless(names.met(JSON.stringify(await server.next()), message))).toBe(timeless(message));
+  }
+  expect(await server.finish()).toEqual({ messages: [], status: 0 });
+  expect(server.stderr).toBe("");
+});
+
+test("every option stands in the README, and no other", () => {
+  const options = (text: string): string[] => [...new Set(text.match(/(?<=[\s`|])--?[a-z][a-z-]*/g))].sort();
+  const [table] = /\| option \|[\s\S]*?\n\n/.exec(readme) ?? [];
+  const listed = helpText().match(/^ {2}-.*? {2}/gm);
+  expect(options(` ${table}`)).toEqual(options(` ${listed?.join("\n")} `));
+});
+
+test("links lead to files", () => {
+  for (const [, target] of readme.matchAll(/\]\(([^)#]+)\)/g))
+    expect(() => readFileSync(new URL(`../${target}`, import.meta.url)), target).not.toThrow();
+});
+
+test("every file that ARCHITECTURE.md names is there", () => {
+  const text = readFileSync(new URL("../ARCHITECTURE.md", import.meta.url), "utf8");
+  const files = ["src", "examples"].flatMap((folder) =>
+    readdirSync(new URL(`../${folder}`, import.meta.url), { recursive: true, encoding: "utf8" }),
+  );
+  const named = [...text.matchAll(/`([\w./]+\.(?:ts|js))`/g)].map(([, name]) => name);
+  expect(named.filter((name) => !files.some((file) => file === name || file.endsWith(`/${name}`)))).toEqual([]);
+});
+
+/** Ids and times differ from run to run; each that the README shows stands for one that the server gave. */
+class Names {
+  private readonly given = new Map<string, string>();
+
+  /** The server's message in the README's names, which are learned by the place where they stand. */
+  met(text: string, shown: string): string {
+    const [theirs, ours] = [namesIn(shown), namesIn(text)];
+    for (const [i, name] of theirs.entries())
+      if (ours[i] !== undefined && !this.given.has(name)) this.given.set(name, ours[i]);
+    const back = new Map([...this.given].map(([name, given]) => [given, name]));
+    return replaceNames(text, back);
+  }
+
+  /** The README's message in the server's names. */
+  ours(shown: string): string {
+    return replaceNames(shown, this.given);
+  }
+}
+
+const NAME = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=")[0-9a-f]{8}(?=")/g;
+function timeless(text: string): string {
+  return text.replaceAll(TIME, "<time>");
+}
+
+const TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g;
+
+function namesIn(text: string): string[] {
+  return text.match(NAME) ?? [];
+}
+
+function replaceNames(text: string, names: ReadonlyMap<string, string>): string {
+  return text.replace(NAME, (name) => names.get(name) ?? name);
+}

@@ -1,0 +1,111 @@
+import { createRequire } from "node:module";
+import { Ajv, type ValidateFunction } from "ajv";
+import draft7 from "ajv/dist/refs/json-schema-draft-07.json" with { type: "json" };
+import { expect, test } from "vitest";
+import * as z from "zod";
+import { declarations } from "../../src/handlers/declarations.ts";
+import { commandNames } from "../../src/handlers/table.ts";
+import { type Method, type OpenRpcDocument, openRpcDocument } from "../../src/server/openrpc.ts";
+import { serveHere } from "../support/server.ts";
+
+const document = openRpcDocument(declarations, "1.2.3");
+
+/** Checks values against schemas of the document, which are named by JSON pointers into it. */
+const ajv = new Ajv({ strict: false });
+ajv.addSchema({ ...document, $id: "doc" }, "doc", undefined, false);
+
+function at(pointer: string): ValidateFunction {
+  return ajv.compile({ $ref: `doc#${pointer}` });
+}
+
+function problems(validate: ValidateFunction, value: unknown): unknown {
+  return validate(value) ? [] : validate.errors;
+}
+
+test("the document is one by the OpenRPC 1.3 meta-schema", () => {
+  const meta = new Ajv({ strict: false, validateFormats: false });
+  // The meta-schema refers to that of JSON Schema in another edition, which gives one definition another place.
+  const { definitions, ...jsonSchema } = draft7;
+  const JSONSchemaObject = { properties: { $ref: jsonSchema.properties.$ref } };
+  for (const id of ["https://meta.json-schema.tools", "https://meta.json-schema.tools/"])
+    meta.addSchema({ ...jsonSchema, $id: id, definitions: { ...definitions, JSONSchemaObject } }, id, undefined, false);
+  // Its declarations leave out what it exports.
+  const { $schema: _, ...schema } = createRequire(import.meta.url)("@open-rpc/meta-schema").default;
+  const validate = meta.compile(schema);
+  expect(problems(validate, document)).toEqual([]);
+  const wrong = { name: "x", params: [{ name: "y", schema: { type: "no type" } }] };
+  expect(problems(validate, { ...document, methods: [wrong] })).not.toEqual([]);
+  expect(document.openrpc).toMatch(/^1\.3\./);
+  expect(document.info.version).toBe("1.2.3");
+});
+
+test("every command is there under its name and under its alias", () => {
+  expect(document.methods.map(({ name }) => name)).toEqual(commandNames);
+  expect(commandNames).toContain("compact_append");
+  expect(commandNames).toContain("compact-append");
+});
+
+test("schemas are sound and refer to nothing that is missing", () => {
+  for (const name of Object.keys(document.components.schemas)) at(`/components/schemas/${name}`);
+  for (const { $ref } of references(document)) expect(() => at($ref.slice(1)), $ref).not.toThrow();
+});
+
+test("the codes of a method's errors are unique", () => {
+  for (const { errors } of document.methods) {
+    const codes = errors.map(({ code }) => code);
+    expect(new Set(codes).size).toBe(codes.length);
+  }
+});
+
+test.each(document.methods.map((method, index) => ({ ...method, index })))(
+  "the example of $name keeps to its schemas",
+  (method) => {
+    const { index, examples, params } = method;
+    const named = params.map((param) => ("$ref" in param ? descriptorOf(param.$ref) : param));
+    for (const example of examples) {
+      for (const { name, value } of example.params) {
+        const i = named.findIndex((param) => param.name === name);
+        expect(i, `${name} is no param`).toBeGreaterThanOrEqual(0);
+        const own = params[i];
+        const pointer = "$ref" in own ? own.$ref.slice(1) : `/methods/${index}/params/${i}`;
+        expect(problems(at(`${pointer}/schema`), value)).toEqual([]);
+      }
+      for (const { name, required } of named)
+        if (required) expect(example.params.map((param) => param.name)).toContain(name);
+      if (example.result) expect(problems(at(`/methods/${index}/result/schema`), example.result.value)).toEqual([]);
+    }
+  },
+);
+
+test.each(declarations.commands)("the example of $name passes its own declaration", ({ params, result, example }) => {
+  expect(params.safeParse(example.params).error?.issues).toBeUndefined();
+  if (example.result === undefined) expect(result).toBeInstanceOf(z.ZodNever);
+  else expect(result.safeParse(example.result).error?.issues).toBeUndefined();
+});
+
+test("a draft is checked by its type, a message by its role", () => {
+  const draft = at("/components/schemas/draft");
+  expect(draft({ type: "message", message: { role: "user", content: "Hello" } })).toBe(true);
+  expect(draft({ type: "message", message: { role: "user", content: 5 } })).toBe(false);
+  expect(draft({ type: "message" })).toBe(false);
+  expect(draft({ type: "session", id: "x" })).toBe(false);
+  expect(draft({ type: "something-else", any: "thing" })).toBe(true);
+});
+
+test("rpc.discover answers it, in both dialects", async () => {
+  const server = serveHere(["--no-session"]);
+  const answered = (await server.result("rpc.discover")) as OpenRpcDocument;
+  expect(answered).toEqual(JSON.parse(JSON.stringify(openRpcDocument(declarations, answered.info.version))));
+  const pi = serveHere(["--mode", "rpc", "--no-session"]);
+  expect((await pi.command("rpc.discover")).data.methods.length).toBe(document.methods.length);
+});
+
+function descriptorOf($ref: string): Exclude<Method["params"][number], { $ref: string }> {
+  return document.components.contentDescriptors[$ref.split("/").at(-1) as string];
+}
+
+function* references(value: unknown): Generator<{ $ref: string }> {
+  if (typeof value !== "object" || value === null) return;
+  if ("$ref" in value && typeof value.$ref === "string") yield { $ref: value.$ref };
+  for (const inner of Object.values(value)) yield* references(inner);
+}

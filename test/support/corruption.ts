@@ -1,0 +1,159 @@
+/** Damage to session files, and a plain reading of what it left: the two sides of the corruption property. */
+
+import { expect } from "vitest";
+import { verify } from "../../src/core/check.ts";
+import type { Failure } from "../../src/core/failure.ts";
+import { bytesOf } from "../../src/core/json.ts";
+import type { Session } from "../../src/core/session.ts";
+import { headerText } from "./lines.ts";
+import { randomModel } from "./model.ts";
+import type { Random } from "./random.ts";
+import { diskWith, FILE, openOn } from "./sessions.ts";
+
+export const DAMAGES = ["cut", "flip", "zero", "duplicate", "insert", "remove"] as const;
+export type DamageKind = (typeof DAMAGES)[number];
+
+export interface Sample {
+  readonly bytes: Buffer;
+  readonly records: readonly Buffer[];
+  /** Where each record begins. */
+  readonly starts: readonly number[];
+}
+
+/** A valid session file: records of all kinds, some with their members in another order, long and short. */
+export function sample(random: Random, entries: number): Sample {
+  const model = randomModel(random, { entries, branching: 0.1 });
+  const records = model.lines().map((line) => {
+    if (random.chance(0.1)) {
+      const { type, id, parentId, timestamp, ...rest } = JSON.parse(line);
+      return Buffer.from(JSON.stringify({ ...rest, id, type, parentId, timestamp }));
+    }
+    const text = random.chance(0.2) ? random.pick([" ü€𝄞 ", '{\\"type\\":\\"x', "\\u2028", "[]{}", "}"]) : "";
+    return Buffer.from(line.replace("text ", `text ${text}`));
+  });
+  const header = Buffer.from(headerText());
+  const starts: number[] = [];
+  let at = header.length + 1;
+  for (const record of records) {
+    starts.push(at);
+    at += record.length + 1;
+  }
+  const bytes = Buffer.concat([header, ...records].flatMap((line) => [line, Buffer.from("\n")]));
+  return { bytes, records, starts };
+}
+
+export function damaged(bytes: Buffer, kind: DamageKind, at: number, random: Random): Buffer {
+  const length = 1 + random.int(random.chance(0.2) ? 300 : 24);
+  const before = bytes.subarray(0, at);
+  const run = bytes.subarray(at, at + length);
+  const after = bytes.subarray(at + run.length);
+  switch (kind) {
+    case "cut":
+      return Buffer.from(before);
+    case "flip":
+      return Buffer.concat([before, Buffer.of(bytes[at] ^ (1 << random.int(8))), bytes.subarray(at + 1)]);
+    case "zero":
+      return Buffer.concat([before, Buffer.alloc(run.length), after]);
+    case "duplicate":
+      return Buffer.concat([before, run, run, after]);
+    case "insert":
+      return Buffer.concat([before, Buffer.from(Array.from({ length }, () => random.int(256))), bytes.subarray(at)]);
+    case "remove":
+      return Buffer.concat([before, after]);
+  }
+}
+
+/** Lines as anybody would read them: where they are, and the entry each of them is, if it is one. */
+function plainly(bytes: Buffer): { start: number; end: number; entry: Record<string, unknown> | null }[] {
+  const lines: { start: number; end: number; entry: Record<string, unknown> | null }[] = [];
+  for (let start = 0; start < bytes.length; ) {
+    const feed = bytes.indexOf(0x0a, start);
+    const end = feed < 0 ? bytes.length : feed;
+    lines.push({ start, end, entry: entryOf(bytes.subarray(start, end)) });
+    start = end + 1;
+  }
+  return lines;
+}
+
+function entryOf(line: Buffer): Record<string, unknown> | null {
+  try {
+    const value = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(line));
+    return typeof value === "object" && value !== null && typeof value.type === "string" ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+function isBlank(line: Buffer): boolean {
+  return /^[\s]*$/.test(line.toString("latin1"));
+}
+
+/**
+ * After a full read every record whose bytes are all there is recovered byte for byte, what is no entry any more is
+ * reported where it lies, and an append and another opening keep all of that.
+ */
+export async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
+  const disk = diskWith(bytes);
+  let session: Session;
+  try {
+    session = openOn(disk);
+  } catch (error) {
+    // Nothing is left that could tell a session from any other file; it stays as it is.
+    expect((error as Failure).name).toBe("not_a_session");
+    expect(plainly(bytes).filter(({ entry }) => entry?.timestamp !== undefined && entry.type !== "session")).toEqual(
+      [],
+    );
+    expect(Buffer.from(disk.content(FILE) as Uint8Array).equals(bytes)).toBe(true);
+    return;
+  }
+  const intact = records.filter((record) => bytes.includes(record));
+  verify(session);
+  // What a damaged line in the middle hides is looked for once that line was read.
+  session.refresh();
+  const reported = verify(session).damage;
+  expectRecovered(session, intact, "at the first reading");
+  for (const [number, { start, end, entry }] of plainly(bytes).entries()) {
+    if (entry !== null || isBlank(bytes.subarray(start, end))) continue;
+    const told = reported.some(({ byteOffset, length }) => byteOffset <= end && byteOffset + length >= start);
+    expect(told, `line ${number + 1} at ${start} is told of in ${JSON.stringify(reported)}`).toBe(true);
+  }
+  expect(Buffer.from(disk.content(FILE) as Uint8Array).equals(bytes), "reading wrote").toBe(true);
+
+  const repaired = session.log.readOnly !== null;
+  if (repaired) session.repair(false);
+  session.append([{ type: "message", id: "appended", rest: bytesOf(',"message":{"role":"user","content":"more"}') }]);
+  await session.commit();
+  session.close();
+  const again = openOn(disk.after(), FILE, 3);
+  verify(again);
+  again.refresh();
+  expectRecovered(again, intact, repaired ? "after a repair and an append" : "after an append", repaired);
+  expect(again.log.nodes.position("appended")).toBeGreaterThanOrEqual(0);
+  expect(again.leafId).toBe("appended");
+  again.close();
+}
+
+function expectRecovered(session: Session, intact: readonly Buffer[], when: string, repaired = false): void {
+  const { log } = session;
+  const textAt = (id: string): string | undefined => {
+    const position = log.nodes.position(id);
+    return position < 0 ? undefined : Buffer.from(log.read(position)).toString();
+  };
+  for (const record of intact) {
+    const text = record.toString();
+    const { id } = JSON.parse(text);
+    // Where damage made another entry of its id, the record has an alias.
+    const called = [id, `${id}~2`, `${id}~3`];
+    const there = called.map(textAt);
+    const found = called.findIndex((name, index) => {
+      const same = text.replace(`"id":"${id}"`, `"id":"${name}"`);
+      // A repair writes down which parents reading found.
+      return there[index] === same || (repaired && withoutParent(there[index]) === withoutParent(same));
+    });
+    if (found < 0) expect(there, `${id} ${when}`).toEqual([text, undefined, undefined]);
+  }
+}
+
+function withoutParent(text = ""): string {
+  return text.replace(/"parentId":("[^"]*"|null)/, '"parentId":');
+}

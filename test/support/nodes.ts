@@ -1,0 +1,30 @@
+/** Nodes and trees from ids and parents, without any log. */
+
+import { HeadReader } from "../../src/core/head.ts";
+import { bytesOf } from "../../src/core/json.ts";
+import { Nodes } from "../../src/core/nodes.ts";
+import { Tree } from "../../src/core/tree.ts";
+
+export interface Grown {
+  readonly nodes: Nodes;
+  /** Adds the node of an entry and answers its position. */
+  add(entry: { id: string; parentId: string | null; type?: string; [member: string]: unknown }): number;
+}
+
+export function grown(): Grown {
+  const nodes = new Nodes();
+  const heads = new HeadReader(nodes);
+  return {
+    nodes,
+    add({ type = "custom", ...entry }) {
+      const line = bytesOf(JSON.stringify({ type, ...entry }));
+      const fault = heads.parse(line, 0, line.length, () => "made");
+      if (fault !== null) throw new Error(fault);
+      return nodes.add(heads);
+    },
+  };
+}
+
+export function treeOf(nodes: Nodes): Tree {
+  return new Tree(nodes, { isVoid: () => false });
+}

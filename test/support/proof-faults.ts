@@ -1,0 +1,164 @@
+/**
+ * One operation of the disk fails, any one of them: what failed left nothing, what was answered is there, and what is
+ * asked again works.
+ */
+
+import { expect } from "vitest";
+import type { Disk } from "../../src/core/store/disk.ts";
+import { type Fault, FaultDisk } from "./disk.ts";
+import { assistant, user } from "./drafts.ts";
+import { HereLives, plainLines, toldEntries } from "./proof.ts";
+import type { Json, Wire } from "./server.ts";
+
+export const FOLDER = "/sessions";
+
+/** The entries that a file tells, read by anybody. */
+export function idsIn(disk: FaultDisk, file: string): string[] {
+  return toldEntries(plainLines(disk.content(file) as Uint8Array)).map(({ id }) => id);
+}
+
+interface Step {
+  readonly method: string;
+  readonly params: Json;
+}
+
+const STEPS: readonly Step[] = [
+  { method: "set_model", params: { provider: "openai", modelId: "m" } },
+  { method: "append", params: { entries: [user("one", { id: "e1" }), assistant("two", { id: "e2" })] } },
+  { method: "set_label", params: { entryId: "e1", label: "x" } },
+  { method: "branch", params: { entryId: "e1" } },
+  { method: "set_session_name", params: { name: "n" } },
+  { method: "branch", params: { entryId: "e2" } },
+  { method: "append", params: { entries: [user("three", { id: "e3" })], idempotencyKey: "k" } },
+  { method: "branch", params: { entryId: "e1", summary: { summary: "s" }, label: "l" } },
+  { method: "compact_append", params: { summary: "s", firstKeptEntryId: null, tokensBefore: 1 } },
+  { method: "branch", params: { entryId: null } },
+  { method: "clone", params: {} },
+  { method: "append", params: { entries: [user("in the clone", { id: "e4" })] } },
+  { method: "fork", params: { entryId: "e4" } },
+  { method: "append", params: { entries: [user("in the fork", { id: "e5" })] } },
+  { method: "branch", params: { entryId: null } },
+  { method: "new_session", params: {} },
+  { method: "append", params: { entries: [user("in the new one", { id: "e6" })] } },
+];
+
+interface Shown {
+  readonly ids: string[];
+  readonly leaf: string | null;
+  readonly session: string;
+  readonly file: string;
+  readonly persisted: boolean;
+}
+
+/** What is read may meet the fault, too; it is there when it is asked for again. */
+async function ask(wire: Wire, method: string): Promise<Json> {
+  const { result, error } = await wire.request(method);
+  if (error) expect(["storage_failed", "storage_full"], JSON.stringify(error)).toContain(error.data.name);
+  return result ?? wire.result(method);
+}
+
+async function show(wire: Wire): Promise<Shown> {
+  const { entries, leafId } = await ask(wire, "get_entries");
+  const { sessionId, sessionFile, persisted } = await ask(wire, "get_state");
+  return { ids: entries.map(({ id }: Json) => id), leaf: leafId, session: sessionId, file: sessionFile, persisted };
+}
+
+function told(fault: Fault | undefined): string {
+  return fault ? `${JSON.stringify(fault)}` : "without a fault";
+}
+
+async function started(disk: FaultDisk): Promise<{ lives: HereLives; wire: Wire }> {
+  const lives = new HereLives({ disk: disk as Disk });
+  return { lives, wire: await lives.start(["--session-dir", FOLDER]) };
+}
+
+/** Kills the server and compares what the next one finds. */
+async function compareNext(lives: HereLives, disk: FaultDisk, now: Shown, what: string): Promise<void> {
+  disk.set(undefined);
+  await lives.kill();
+  const next = await lives.start(["--session", now.file]);
+  expect(await show(next), `after the kill, ${what}`).toEqual(now);
+  await lives.end();
+}
+
+/** Runs the steps one by one; answers how many operations there were in all. */
+export async function runWithFault(fault: Fault | undefined): Promise<number> {
+  const disk = new FaultDisk();
+  const { lives, wire } = await started(disk);
+  let now = await show(wire);
+  disk.set(fault);
+  for (const { method, params } of STEPS) {
+    const { error, result } = await wire.request(method, params);
+    const at = `${method}, ${told(fault)}`;
+    const missed = error?.data.name === "entry_not_found";
+    if (error && !missed) {
+      expect(["storage_failed", "storage_full"], `${at}: ${JSON.stringify(error)}`).toContain(error.data.name);
+      expect(disk.struck, `${at} fails for a reason`).toBe(true);
+    }
+    const shown = await show(wire);
+    if (error) expect(shown, `after a failed ${at}`).toEqual(now);
+    else if (["clone", "fork", "new_session"].includes(method))
+      expect(shown.session, `after ${at}`).toBe(result.sessionId);
+    else expect(shown.ids.slice(0, now.ids.length), `after ${at}`).toEqual(now.ids);
+    now = shown;
+    if (now.persisted) expect(idsIn(disk, now.file), `the file after ${at}`).toEqual(now.ids);
+    if (!error || missed) continue;
+    expect((await wire.request(method, params)).error, `${at}, again`).toBeUndefined();
+    now = await show(wire);
+  }
+  const { length } = disk.operations;
+  await compareNext(lives, disk, now, told(fault));
+  return length;
+}
+
+const PIPELINE: readonly Step[] = [
+  { method: "append", params: { entries: [user("one", { id: "e1" }), assistant("two", { id: "e2" })] } },
+  { method: "branch", params: { entryId: "e0" } },
+  { method: "append", params: { entries: [user("three")], idempotencyKey: "k" } },
+  { method: "set_label", params: { entryId: "e0", label: "x" } },
+  { method: "branch", params: { entryId: "e0", summary: { summary: "s" }, label: "l" } },
+  { method: "set_session_name", params: { name: "n" } },
+  { method: "append", params: { entries: [user("again")], idempotencyKey: "k" } },
+  { method: "branch", params: { entryId: null } },
+];
+
+/** Sends them in one write, with reads between them; answers how many operations there were. */
+export async function pipelineWithFault(fault: Fault | undefined): Promise<number> {
+  const disk = new FaultDisk();
+  const { lives, wire } = await started(disk);
+  await wire.result("append", { entries: [user("zero", { id: "e0" })] });
+  disk.set(fault);
+  wire.send(
+    ...PIPELINE.flatMap(({ method, params }, index) => [
+      { jsonrpc: "2.0", id: `w${index}`, method, params },
+      { jsonrpc: "2.0", id: `r${index}`, method: "get_entries" },
+    ]),
+  );
+  let ids = ["e0"];
+  let leaf: string | null = "e0";
+  for (const [index, { method }] of PIPELINE.entries()) {
+    const what = `${method} ${index}, ${told(fault)}`;
+    const { result, error } = await wire.reply(`w${index}`);
+    if (error)
+      expect(["storage_failed", "storage_full"], `${what}: ${JSON.stringify(error)}`).toContain(error.data.name);
+    else {
+      const added = result.entryIds ?? [result.entryId ?? result.summaryEntryId ?? []].flat();
+      // What a key did before it does not do again.
+      ids = [...new Set([...ids, ...added, ...(result.leafId ? [result.leafId] : [])])];
+      leaf = "leafId" in result ? result.leafId : result.entryId;
+      if (method === "append" && index === 6) leaf = null;
+    }
+    const read = await wire.reply(`r${index}`);
+    if (read.error) continue;
+    const seen = read.result.entries.map(({ id }: Json) => id);
+    expect(seen, `what is read after ${what}`).toEqual(ids);
+    if (index !== 6) expect(read.result.leafId).toBe(leaf);
+    else leaf = read.result.leafId;
+  }
+  const now = await show(wire);
+  expect({ ids: now.ids, leaf: now.leaf }, told(fault)).toEqual({ ids, leaf });
+  expect(idsIn(disk, now.file), `the file, ${told(fault)}`).toEqual(ids);
+  const { length } = disk.operations;
+  await compareNext(lives, disk, now, told(fault));
+  return length;
+}

@@ -1,0 +1,147 @@
+/**
+ * kill -9 while a host appends and branches without waiting for answers: what stands there afterwards is the state
+ * after some of the requests, in their order, among them all that were answered.
+ */
+
+import { readFileSync } from "node:fs";
+import { expect } from "vitest";
+import { SpawnedLives, same, toldEntries } from "./proof.ts";
+import type { Random } from "./random.ts";
+import type { Json, Wire } from "./server.ts";
+
+interface Position {
+  readonly ids: readonly string[];
+  readonly leaf: string | null;
+}
+
+export interface Killed {
+  readonly sent: number;
+  readonly answered: number;
+  readonly recovered: number;
+  /** Torn writes that the file shows, of this run and those before. */
+  readonly torn: number;
+}
+
+const TORN = ["torn_tail", "incomplete_batch", "bad_line"];
+
+/** So many runs on one session that grows; answers what each of them showed. */
+export async function killRuns(random: Random, runs: number, args: string[] = []): Promise<Killed[]> {
+  const lives = new SpawnedLives();
+  let wire = await lives.start(args);
+  const { sessionFile } = await wire.result("get_state");
+  // Something is there from the start, so that every later life can open it.
+  const first = await wire.result("append", { entries: [{ type: "custom", customType: "first", id: "entry-0" }] });
+  let now: Position = { ids: ["entry-0"], leaf: first.leafId };
+  const told: Killed[] = [];
+  for (let run = 1; run <= runs; run++) {
+    const requests: { method: string; params: Json }[] = [];
+    /** What is there after none, one, two ... of the requests. */
+    const states: Position[] = [now];
+    for (let count = 5 + random.int(60); count > 0; count--) {
+      const request = randomRequest(random, states.at(-1) as Position);
+      requests.push(request);
+      states.push(after(states.at(-1) as Position, request));
+    }
+    const killAfter = random.int(requests.length);
+    const answered = await sendAndKill(wire, lives, random, requests, killAfter);
+    wire = await lives.start([...args, "--session", sessionFile]);
+    const { entries, leafId } = await wire.result("get_entries");
+    const ids = entries.map(({ id }: Json) => id);
+    const what = `run ${run}, ${answered} of ${requests.length} answered, leaf ${leafId}`;
+    const recovered = states.findIndex(
+      (state, index) => index >= answered && state.leaf === leafId && state.ids.length === ids.length,
+    );
+    if (recovered < 0) expect({ leaf: leafId, ids }, what).toEqual(states[answered]);
+    same(ids, states[recovered].ids, what);
+    // A kill in the middle of a large write leaves a part of a line, which is told and never taken for an entry.
+    const { diagnostics } = await wire.result("get_state");
+    const torn = diagnostics.filter(({ kind }: Json) => TORN.includes(kind)).length;
+    same(diagnostics.length, torn, `only torn writes, ${what}: ${JSON.stringify(diagnostics)}`);
+    const whole = wholeLines(sessionFile);
+    expect(whole.broken, `lines that are none, ${what}`).toBeLessThanOrEqual(torn);
+    const there = new Set(ids);
+    same(
+      toldEntries(whole.lines).flatMap(({ id }) => (torn === 0 || there.has(id) ? [id] : [])),
+      ids,
+      `the file, ${what}`,
+    );
+    now = states[recovered];
+    told.push({ sent: requests.length, answered, recovered, torn });
+  }
+  await lives.end();
+  return told;
+}
+
+function wholeLines(file: string): { lines: Json[]; broken: number } {
+  const lines: Json[] = [];
+  let broken = 0;
+  for (const line of readFileSync(file, "utf8").split("\n"))
+    try {
+      if (line !== "") lines.push(JSON.parse(line));
+    } catch {
+      broken++;
+    }
+  return { lines, broken };
+}
+
+/** Sends requests in a few writes and kills at the n-th answer; answers how many were answered. */
+async function sendAndKill(
+  wire: Wire,
+  lives: SpawnedLives,
+  random: Random,
+  requests: readonly { method: string; params: Json }[],
+  killAfter: number,
+): Promise<number> {
+  const messages = requests.map(({ method, params }, id) => ({ jsonrpc: "2.0", id: `r${id}`, method, params }));
+  for (let at = 0; at < messages.length; ) {
+    const count = 1 + random.int(messages.length);
+    wire.send(...messages.slice(at, at + count));
+    at += count;
+  }
+  let answered = 0;
+  const take = (message: Json): void => {
+    if (message.id !== `r${answered}`) return;
+    expect(message.error, `${requests[answered].method} ${JSON.stringify(requests[answered].params)}`).toBeUndefined();
+    answered++;
+  };
+  while (answered < killAfter) take(await wire.next());
+  await lives.kill();
+  // What had left the server before it died is an answer, too.
+  for (;;) {
+    const message = await wire.next().catch(() => undefined);
+    if (message === undefined) return answered;
+    take(message);
+  }
+}
+
+let entries = 0;
+
+function randomRequest(random: Random, { ids, leaf }: Position): { method: string; params: Json } {
+  const entry = (): Json => ({
+    type: "message",
+    id: `entry-${++entries}`,
+    message: { role: "user", content: random.hex(random.chance(0.05) ? 60_000 : 20) },
+  });
+  const key = random.chance(0.3) ? { idempotencyKey: `key-${entries}` } : {};
+  if (random.chance(0.5)) {
+    const drafts = Array.from({ length: random.chance(0.7) ? 1 : 2 + random.int(4) }, entry);
+    if (random.chance(0.2)) drafts[0].parentId = random.pick(ids);
+    return { method: "append", params: { entries: drafts, ...key } };
+  }
+  if (random.chance(0.15))
+    return {
+      method: "append",
+      params: {
+        entries: [{ type: "label", id: `entry-${++entries}`, targetId: random.pick(ids), label: "x" }],
+        ...key,
+      },
+    };
+  const entryId = random.chance(0.1) ? null : random.chance(0.1) ? leaf : random.pick(ids);
+  return { method: "branch", params: { entryId } };
+}
+
+function after({ ids }: Position, { method, params }: { method: string; params: Json }): Position {
+  if (method === "branch") return { ids, leaf: params.entryId };
+  const added = params.entries.map(({ id }: Json) => id);
+  return { ids: [...ids, ...added], leaf: added.at(-1) };
+}

@@ -1,0 +1,180 @@
+/** What the proofs have in common: servers that can be killed, and a look at session files with other eyes. */
+
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { isDeepStrictEqual } from "node:util";
+import { expect, onTestFinished } from "vitest";
+import { LEAF_MARKER } from "../../src/core/head.ts";
+import { type Disk, realDisk } from "../../src/core/store/disk.ts";
+import { noLocks } from "../../src/core/store/lock.ts";
+import { parseArguments } from "../../src/server/cli.ts";
+import { serve } from "../../src/server/serve.ts";
+import { testEnv } from "./env.ts";
+import { type Framing, type Json, type Place, spawnServer, temporaryPlace, Wire } from "./server.ts";
+
+// --- servers that die ------------------------------------------------------------------------------------------
+
+/** One server after the other in the same place; each can end in order or be killed. */
+export interface Lives {
+  readonly place: Place;
+  start(args: string[]): Promise<Wire>;
+  /** Ends the input and waits until the server has left everything in order. */
+  end(): Promise<void>;
+  /** Nothing the server does after this has any effect. */
+  kill(): Promise<void>;
+}
+
+/** Passes every operation on until {@link die}; from then on none has any effect. */
+class MortalDisk {
+  readonly disk: Disk;
+  private dead = false;
+
+  constructor(inner: Disk) {
+    this.disk = new Proxy(inner, {
+      get: (target, name) => {
+        const operation = target[name as keyof Disk] as (...args: unknown[]) => unknown;
+        return (...args: unknown[]) => {
+          if (this.dead) throw Object.assign(new Error("the process is gone"), { code: "EIO" });
+          return operation.apply(target, args);
+        };
+      },
+    });
+  }
+
+  die(): void {
+    this.dead = true;
+  }
+}
+
+export interface HereLivesOptions {
+  readonly place?: Place;
+  readonly disk?: Disk;
+  readonly framing?: Framing;
+  readonly seed?: number;
+  /** What stands in a settings file. */
+  readonly settings?: (path: string) => unknown;
+}
+
+/** Servers in this process. A killed one is cut off from its disk. */
+export class HereLives implements Lives {
+  readonly place: Place;
+  readonly said: string[] = [];
+  /** Exit status of the present server. */
+  done: Promise<number> = Promise.resolve(0);
+  private readonly options: HereLivesOptions;
+  private wire: Wire | undefined;
+  private mortal: MortalDisk | undefined;
+  private lives = 0;
+
+  constructor(options: HereLivesOptions = {}) {
+    this.options = options;
+    this.place = options.place ?? temporaryPlace();
+    onTestFinished(() => this.end());
+  }
+
+  async start(args: string[] = []): Promise<Wire> {
+    const { disk = realDisk, framing = "lines", seed = 1, settings = () => undefined } = this.options;
+    const input = new PassThrough();
+    const output = new PassThrough();
+    this.mortal = new MortalDisk(disk);
+    const service = serve(parseArguments(args), {
+      input,
+      output,
+      env: testEnv(seed * 1000 + this.lives++),
+      disk: this.mortal.disk,
+      variables: this.place.variables,
+      cwd: this.place.cwd,
+      version: "0.0.0-test",
+      say: (sentence) => this.said.push(sentence),
+      settingsFile: settings,
+      // Killed servers stay in this process; a lock of theirs would outlive them.
+      locks: noLocks,
+    });
+    this.done = service.done.finally(() => output.end());
+    this.wire = new Wire(input, output, framing);
+    return this.wire;
+  }
+
+  async end(): Promise<void> {
+    if (!this.wire) return;
+    const { wire } = this;
+    this.wire = undefined;
+    wire.end();
+    wire.output.resume();
+    await this.done;
+  }
+
+  async kill(): Promise<void> {
+    this.mortal?.die();
+    this.wire = undefined;
+  }
+}
+
+/** The built program, killed by SIGKILL. */
+export class SpawnedLives implements Lives {
+  readonly place = temporaryPlace();
+  private server: ReturnType<typeof spawnServer> | undefined;
+
+  async start(args: string[]): Promise<Wire> {
+    this.server = spawnServer(args, "lines", this.place);
+    return this.server;
+  }
+
+  async end(): Promise<void> {
+    await this.server?.finish();
+  }
+
+  async kill(): Promise<void> {
+    this.server?.process.kill("SIGKILL");
+    await this.server?.exit;
+  }
+}
+
+// --- session files, read by anybody ----------------------------------------------------------------------------
+
+/** Every line of a session file, as any program would read it: one JSON value a line, `type` first, whole lines. */
+export function readPlainly(file: string, from = 0): Json[] {
+  return plainLines(readFileSync(file).subarray(from), file);
+}
+
+export function plainLines(bytes: Uint8Array, file = "the file"): Json[] {
+  const text = Buffer.from(bytes).toString("utf8");
+  if (text === "") return [];
+  expect(text.endsWith("\n"), `${file} ends with a whole line`).toBe(true);
+  return text
+    .slice(0, -1)
+    .split("\n")
+    .map((line) => {
+      if (!line.startsWith('{"type":"')) expect.fail(`${file} has a line without type in front: ${line.slice(0, 200)}`);
+      return JSON.parse(line);
+    });
+}
+
+export function isMarker(entry: Json): boolean {
+  return entry.type === "custom" && entry.customType === LEAF_MARKER;
+}
+
+/** The entries of a session file as they are told: without leaf markers that nobody continued from. */
+export function toldEntries(lines: readonly Json[]): Json[] {
+  const parents = new Set(lines.map(({ parentId }) => parentId));
+  return lines.slice(1).filter((entry) => !isMarker(entry) || parents.has(entry.id));
+}
+
+/** All session files below a folder, in the order of their names. */
+export function sessionFiles(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".jsonl"))
+    .sort()
+    .map((name) => join(folder, name));
+}
+
+/** Bytes and time of a file; equal ones mean that nobody wrote. */
+export function imprint(file: string): { bytes: string; modified: number } {
+  return { bytes: readFileSync(file, "latin1"), modified: statSync(file).mtimeMs };
+}
+
+/** `expect(actual).toEqual(expected)`, quick where they are equal. */
+export function same(actual: unknown, expected: unknown, what: string): void {
+  if (!isDeepStrictEqual(actual, expected)) expect(actual, what).toEqual(expected);
+}

@@ -1,0 +1,68 @@
+/** Pseudo-random numbers of our own, so that a failure names the seed that repeats it. */
+
+export class Random {
+  readonly seed: number;
+  private state: number;
+
+  constructor(seed: number) {
+    this.seed = seed;
+    this.state = seed >>> 0;
+  }
+
+  /** A number from 0 up to, not including, 1 (mulberry32). */
+  next(): number {
+    this.state = (this.state + 0x6d2b79f5) >>> 0;
+    let t = this.state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  }
+
+  /** A whole number from 0 up to, not including, `limit`. */
+  int(limit: number): number {
+    return Math.floor(this.next() * limit);
+  }
+
+  chance(probability: number): boolean {
+    return this.next() < probability;
+  }
+
+  pick<T>(list: readonly T[]): T {
+    return list[this.int(list.length)];
+  }
+
+  hex(digits: number): string {
+    let text = "";
+    while (text.length < digits) text += this.int(16).toString(16);
+    return text;
+  }
+}
+
+/** The first seed of every property; `PI_TEST_SEED=<n>` begins elsewhere. */
+const FIRST_SEED = Number(process.env.PI_TEST_SEED ?? 1);
+
+/** Checks a property with several seeds. What fails says with which. */
+export function forSeeds(count: number, property: (random: Random) => void): void {
+  for (let seed = FIRST_SEED; seed < FIRST_SEED + count; seed++) {
+    try {
+      property(new Random(seed));
+    } catch (error) {
+      throw withSeed(error, seed);
+    }
+  }
+}
+
+export async function forSeedsAsync(count: number, property: (random: Random) => Promise<void>): Promise<void> {
+  for (let seed = FIRST_SEED; seed < FIRST_SEED + count; seed++) {
+    try {
+      await property(new Random(seed));
+    } catch (error) {
+      throw withSeed(error, seed);
+    }
+  }
+}
+
+function withSeed(error: unknown, seed: number): unknown {
+  if (error instanceof Error) error.message = `PI_TEST_SEED=${seed}: ${error.message}`;
+  return error;
+}

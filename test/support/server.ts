@@ -1,0 +1,332 @@
+/** A server under test and the host at its other end: the built program as a process, or `serve()` in this one. */
+
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough, type Readable, type Writable } from "node:stream";
+import { onTestFinished } from "vitest";
+import type { Env } from "../../src/core/env.ts";
+import { type Disk, realDisk } from "../../src/core/store/disk.ts";
+import { parseArguments } from "../../src/server/cli.ts";
+import { serve } from "../../src/server/serve.ts";
+import { PROGRAM } from "./build.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: what comes from the wire is looked at, member by member, by the tests
+export type Json = any;
+
+export type Framing = "lines" | "headers";
+
+/** Folders of one test's own: nothing of the person who runs the tests is read or written. */
+export interface Place {
+  readonly home: string;
+  readonly state: string;
+  /** Working directory of the server. */
+  readonly cwd: string;
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+export function temporaryPlace(): Place {
+  const home = temporaryFolder();
+  const cwd = join(home, "project");
+  const state = join(home, "state");
+  mkdirSync(cwd);
+  return { home, state, cwd, variables: { HOME: home, PI_SESSION_SERVER_STATE_DIR: state } };
+}
+
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export function frame(framing: Framing, ...messages: unknown[]): string {
+  return messages
+    .map((message) => (typeof message === "string" ? message : JSON.stringify(message)))
+    .map((text) => (framing === "lines" ? `${text}\n` : `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`))
+    .join("");
+}
+
+/** The host's end of a connection. Frames are cut here by other code than the server's. */
+export class Wire {
+  readonly framing: Framing;
+  /** What the server said on its own while a reply was waited for. */
+  readonly events: Json[] = [];
+  readonly input: Writable;
+  readonly output: Readable;
+  private readonly received: Json[] = [];
+  private unread: Buffer = Buffer.alloc(0);
+  /** Chunks behind {@link unread} that do not end a frame yet. */
+  private more: Buffer[] = [];
+  private over = false;
+  private wake: (() => void) | undefined;
+  private ids = 0;
+
+  constructor(input: Writable, output: Readable, framing: Framing) {
+    this.input = input;
+    this.output = output;
+    this.framing = framing;
+    const end = (): void => {
+      this.over = true;
+      this.wake?.();
+    };
+    output.on("data", (chunk: Buffer) => {
+      this.more.push(chunk);
+      if (framing === "lines" && !chunk.includes("\n")) return;
+      this.cut();
+      this.wake?.();
+    });
+    output.on("end", end).on("close", end).on("error", end);
+    // A server that ends while we write is what some tests are about.
+    input.on("error", () => {});
+  }
+
+  /** Sends bytes as they are. */
+  write(bytes: string | Uint8Array): void {
+    this.input.write(bytes);
+  }
+
+  /** Sends messages in one write; a string is sent as the payload it is. */
+  send(...messages: unknown[]): void {
+    this.input.write(frame(this.framing, ...messages));
+  }
+
+  /** Closes the server's input. */
+  end(): void {
+    this.input.end();
+  }
+
+  /** The next message of any kind. */
+  async next(): Promise<Json> {
+    for (;;) {
+      if (this.received.length > 0) return this.received.shift();
+      if (this.over) throw new Error(`the server ended its output; unread: ${this.unread.toString().slice(0, 200)}`);
+      await new Promise<void>((resolve) => {
+        this.wake = resolve;
+      });
+    }
+  }
+
+  async take(count: number): Promise<Json[]> {
+    const messages: Json[] = [];
+    while (messages.length < count) messages.push(await this.next());
+    return messages;
+  }
+
+  /** Everything up to the end of the output. */
+  async rest(): Promise<Json[]> {
+    while (!this.over)
+      await new Promise<void>((resolve) => {
+        this.wake = resolve;
+      });
+    this.cut();
+    if (this.unread.length > 0) throw new Error(`not a frame: ${this.unread.toString().slice(0, 200)}`);
+    return this.received.splice(0);
+  }
+
+  /** The reply to a JSON-RPC request; what the server says before it goes to {@link events}. */
+  async request(method: string, params?: unknown): Promise<Json> {
+    const id = ++this.ids;
+    this.send({ jsonrpc: "2.0", id, method, ...(params === undefined ? {} : { params }) });
+    return this.reply(id);
+  }
+
+  /** The result of a JSON-RPC request that is expected to succeed. */
+  async result(method: string, params?: unknown): Promise<Json> {
+    const { result, error } = await this.request(method, params);
+    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
+    return result;
+  }
+
+  /** The error of a JSON-RPC request that is expected to fail. */
+  async failure(method: string, params?: unknown): Promise<Json> {
+    const { result, error } = await this.request(method, params);
+    if (!error) throw new Error(`${method} succeeded: ${JSON.stringify(result)}`);
+    return error;
+  }
+
+  /** The reply to a command in Pi's dialect. */
+  async command(type: string, params: object = {}): Promise<Json> {
+    const id = `req:${++this.ids}`;
+    this.send({ id, type, ...params });
+    return this.reply(id);
+  }
+
+  /** The reply with an id. */
+  async reply(id: unknown): Promise<Json> {
+    for (;;) {
+      const message = await this.next();
+      if (message.id === id && !("method" in message)) return message;
+      this.events.push(message);
+    }
+  }
+
+  /** Stops reading. */
+  stall(): void {
+    this.output.pause();
+  }
+
+  resume(): void {
+    this.output.resume();
+  }
+
+  private cut(): void {
+    this.unread = Buffer.concat([this.unread, ...this.more.splice(0)]);
+    for (;;) {
+      const { unread } = this;
+      let start = 0;
+      let end: number;
+      if (this.framing === "lines") end = unread.indexOf("\n");
+      else {
+        const header = /^Content-Length: (\d+)\r\n\r\n/.exec(unread.subarray(0, 64).toString("latin1"));
+        start = header?.[0].length ?? 0;
+        end = header && unread.length >= start + Number(header[1]) ? start + Number(header[1]) : -1;
+      }
+      if (end < 0) return;
+      this.received.push(JSON.parse(unread.subarray(start, end).toString("utf8")));
+      this.unread = unread.subarray(this.framing === "lines" ? end + 1 : end);
+    }
+  }
+}
+
+export class SpawnedServer extends Wire {
+  readonly process: ChildProcessByStdio<Writable, Readable, Readable>;
+  readonly place: Place;
+  /** Exit status, or the name of the signal it died of. */
+  readonly exit: Promise<number | string>;
+  stderr = "";
+
+  constructor(process: SpawnedServer["process"], framing: Framing, place: Place) {
+    super(process.stdin, process.stdout, framing);
+    this.process = process;
+    this.place = place;
+    process.stderr.on("data", (chunk: Buffer) => {
+      this.stderr += chunk;
+    });
+    this.exit = new Promise((resolve) => process.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")));
+  }
+
+  /** Ends the input and waits for the end: what was still said, and the exit status. */
+  async finish(): Promise<{ messages: Json[]; status: number | string }> {
+    this.end();
+    const messages = await this.rest();
+    return { messages, status: await this.exit };
+  }
+}
+
+/** Starts the built program. */
+export function spawnServer(args: string[] = [], framing: Framing = "lines", place = temporaryPlace()): SpawnedServer {
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    cwd: place.cwd,
+    env: { PATH: process.env.PATH, ...place.variables },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
+  return new SpawnedServer(child, framing, place);
+}
+
+/** Runs the built program on an input: everything it says, as it says it. */
+export async function runProgram(
+  input: string | Uint8Array,
+  args: string[],
+  place = temporaryPlace(),
+): Promise<{ stdout: string; stderr: string; status: number | string }> {
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    cwd: place.cwd,
+    env: { PATH: process.env.PATH, ...place.variables },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  child.stdin.end(input);
+  const status = await new Promise<number | string>((resolve) =>
+    child.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")),
+  );
+  return { stdout, stderr, status };
+}
+
+export interface HereOptions {
+  readonly framing?: Framing;
+  readonly place?: Place;
+  readonly disk?: Disk;
+}
+
+export class HereServer extends Wire {
+  readonly place: Place;
+  /** Exit status. */
+  readonly done: Promise<number>;
+  /** What was said to a person. */
+  readonly said: readonly string[];
+  readonly stop: () => void;
+
+  constructor(input: Writable, output: Readable, framing: Framing, rest: Omit<HereServer, keyof Wire | "finish">) {
+    super(input, output, framing);
+    this.place = rest.place;
+    this.done = rest.done;
+    this.said = rest.said;
+    this.stop = rest.stop;
+  }
+
+  /** Ends the input and waits for the end: what was still said, and the exit status. */
+  async finish(): Promise<{ messages: Json[]; status: number }> {
+    this.end();
+    const messages = await this.rest();
+    return { messages, status: await this.done };
+  }
+}
+
+/** Serves in this process, with ids that count and a clock that ticks once per look. */
+export function serveHere(args: string[] = [], options: HereOptions = {}): HereServer {
+  const { framing = "lines", place = temporaryPlace(), disk = realDisk } = options;
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const said: string[] = [];
+  const service = serve(parseArguments(args), {
+    input,
+    output,
+    env: countingEnv(),
+    disk,
+    variables: place.variables,
+    cwd: place.cwd,
+    version: "0.0.0-test",
+    say: (sentence) => said.push(sentence),
+    settingsFile: () => undefined,
+  });
+  const done = service.done.finally(() => output.end());
+  onTestFinished(async () => {
+    input.end();
+    output.resume();
+    await done;
+  });
+  return new HereServer(input, output, framing, { place, said, done, stop: () => service.stop() });
+}
+
+let sessions = 0;
+
+export function countingEnv(): Env {
+  let now = Date.UTC(2026, 0, 24, 16, 22, 26, 831);
+  let entries = 0;
+  return {
+    now: () => now++,
+    sessionId: () => `01991f6e-0000-7000-8000-${String(++sessions).padStart(12, "0")}`,
+    entryId: () => (0xe0000000 + ++entries).toString(16),
+    sha256: () => "0".repeat(64),
+  };
+}
+
+/** The kinds of messages, for tests of their order: `#id` for a reply, the name for an event. */
+export function kinds(messages: readonly Json[]): string[] {
+  return messages.map((message) => {
+    if (Array.isArray(message)) return `[${kinds(message).join(" ")}]`;
+    if (message.type === "response") return `#${message.id}`;
+    return message.method ?? message.type ?? `#${message.id}`;
+  });
+}

@@ -1,0 +1,90 @@
+/** Sessions for tests: from lines, in memory or as a file on a disk in memory. */
+
+import type { SessionHeader } from "../../src/core/entry.ts";
+import { bytesOf, parse, textOf } from "../../src/core/json.ts";
+import { Session } from "../../src/core/session.ts";
+import type { Disk } from "../../src/core/store/disk.ts";
+import { type Durability, jsonlStore } from "../../src/core/store/jsonl.ts";
+import { leafMemory } from "../../src/core/store/leaves.ts";
+import { noLocks } from "../../src/core/store/lock.ts";
+import { memoryStore } from "../../src/core/store/memory.ts";
+import type { Beginning, Log, Store } from "../../src/core/store/store.ts";
+import { makeStores } from "../../src/core/store/stores.ts";
+import { Workspace } from "../../src/core/workspace.ts";
+import { FaultDisk } from "./disk.ts";
+import { testEnv } from "./env.ts";
+import { fileBytes, headerText } from "./lines.ts";
+
+export const FOLDER = "/sessions/project";
+export const FILE = `${FOLDER}/session.jsonl`;
+export const STATE = "/state";
+export const QUARANTINE = `${STATE}/quarantine`;
+
+export function beginning(header: string = headerText(), file?: string): Beginning {
+  const headerLine = bytesOf(header);
+  return { headerLine, header: parse(headerLine) as SessionHeader, file };
+}
+
+/** A session in memory that holds these lines. */
+export async function sessionOf(lines: readonly string[], header = headerText()): Promise<Session> {
+  const log = await memoryStore().publish(beginning(header), lines.length === 0 ? [] : [fileBytes(...lines)]);
+  return new Session(log, testEnv());
+}
+
+export function jsonlOn(disk: Disk, more: { durability?: Durability; readOnly?: boolean; seed?: number } = {}): Store {
+  return jsonlStore({
+    disk,
+    env: testEnv(more.seed),
+    locks: noLocks,
+    quarantine: QUARANTINE,
+    cwd: "/home/me/project",
+    durability: more.durability ?? "sync",
+    readOnly: more.readOnly,
+    fileFor: (header) => `${FOLDER}/${header.id}.jsonl`,
+  });
+}
+
+/** A disk with one session file. */
+export function diskWith(content: string | Uint8Array, path = FILE): FaultDisk {
+  const disk = new FaultDisk();
+  disk.put(path, typeof content === "string" ? bytesOf(content) : content);
+  return disk;
+}
+
+/** Opens a file with this content. */
+export function logOf(content: string | Uint8Array): Log {
+  return jsonlOn(diskWith(content)).open(FILE);
+}
+
+/** The session in a file, as the server opens it: with the leaf positions of the state folder. */
+export function openOn(disk: Disk, path = FILE, seed = 2): Session {
+  return new Session(jsonlOn(disk, { seed }).open(path), testEnv(seed), leafMemory(disk, STATE, true));
+}
+
+export function workspaceOn(disk: Disk, kind: "jsonl" | "memory"): Workspace {
+  const env = testEnv(3);
+  const places = { flat: FOLDER, state: STATE };
+  return new Workspace(
+    makeStores({ disk, env, places, locks: noLocks, durability: "sync", cwd: "/", kind }),
+    env,
+    "/home/me/project",
+  );
+}
+
+export function idsOf(log: Log): string[] {
+  return Array.from({ length: log.nodes.count }, (_, position) => log.nodes.id(position));
+}
+
+/** The lines of a log's entries. */
+export function textsOf(log: Log): string[] {
+  return Array.from({ length: log.nodes.count }, (_, position) => textOf(log.read(position)));
+}
+
+/** The messages of the context at a position, as values. */
+export function messagesAt(session: Session, position = session.tree.leaf): unknown[] {
+  return [...session.messageTexts(session.context(position).items)].map((text) => parse(text));
+}
+
+export function kindsOf(log: Log): string[] {
+  return log.damage.map(({ kind }) => kind);
+}
