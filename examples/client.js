@@ -8,8 +8,13 @@ import { fileURLToPath } from "node:url";
 const PROGRAM = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
 
 export class Client {
-  /** @param {string[]} args @param {{ env: NodeJS.ProcessEnv, cwd: string, onEvent?: (name: string, params: any) => void }} options */
-  constructor(args, { env, cwd, onEvent = () => {} }) {
+  /**
+   * `onHook` answers what the server asks, if the host registered hooks: an object, or nothing to let it happen.
+   * @param {string[]} args
+   * @param {{ env: NodeJS.ProcessEnv, cwd: string, onEvent?: (name: string, params: any) => void,
+   *   onHook?: (name: string, params: any) => any }} options
+   */
+  constructor(args, { env, cwd, onEvent = () => {}, onHook = () => ({}) }) {
     if (!existsSync(PROGRAM)) throw new Error("The server is not built. Run `npm ci` first.");
     this.waiting = new Map();
     this.lastId = 0;
@@ -20,7 +25,8 @@ export class Client {
     });
     createInterface({ input: this.child.stdout }).on("line", (line) => {
       const message = JSON.parse(line);
-      if ("method" in message) onEvent(message.method, message.params);
+      if ("method" in message && "id" in message) this.answer(message.id, onHook(message.method, message.params));
+      else if ("method" in message) onEvent(message.method, message.params);
       else this.settle(message);
     });
     // Writing to a server that has ended fails; the requests that wait are told by its end.
@@ -38,6 +44,11 @@ export class Client {
     this.waiting.delete(id);
     if (error) reject(Object.assign(new Error(error.message), { code: error.code, data: error.data }));
     else resolve(result);
+  }
+
+  async answer(id, answer) {
+    const result = (await answer) ?? {};
+    this.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, result })}\n`);
   }
 
   /** Resolves with the result; rejects with an error that has the wire's code and data. */

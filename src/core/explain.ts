@@ -2,7 +2,6 @@
 
 import { type Bodies, type Edit, editsAmong, spanAt, yieldsMessage } from "./context.ts";
 import { parse } from "./json.ts";
-import { ROOT } from "./nodes.ts";
 import type { Shown } from "./pairing.ts";
 import { estimateTokens } from "./tokens.ts";
 import type { Tree } from "./tree.ts";
@@ -46,7 +45,7 @@ export function explain(
     const tokens = estimateTokens(parse(text)) + (seen.get(item.position)?.tokens ?? 0);
     seen.set(item.position, { tokens, inPart, edit: item.edit });
   }
-  const isAfter = compaction === ROOT ? -1 : tree.depth(compaction);
+  const uncut = new Set([...kept, compaction, ...after]);
   return Array.from(tree.path(leaf), (position) => {
     const there = seen.get(position);
     if (there) return { position, in: true, ...reasonIn(there), tokens: there.tokens };
@@ -59,8 +58,8 @@ export function explain(
     if (nodes.isType(position, "message") && nodes.lacksMessage(position)) return { reason: "unreadable" };
     const summarises = tree.lastCompaction(position) === position;
     if (!summarises && !yieldsMessage(tree, bodies, position)) return { reason: "not_for_model" };
-    if (edit?.leavesOut) return { reason: "left_out", by: edit.position };
-    return tree.depth(position) < isAfter ? { reason: "compacted", by: compaction } : { reason: "not_for_model" };
+    if (!uncut.has(position) || (summarises && position !== compaction)) return { reason: "compacted", by: compaction };
+    return edit?.leavesOut ? { reason: "left_out", by: edit.position } : { reason: "not_for_model" };
   }
 }
 

@@ -325,8 +325,8 @@ export class Session implements Bodies {
     summary: string;
     firstKeptEntryId: string | null;
     tokensBefore: number;
-    details?: Uint8Array;
-    usage?: Uint8Array;
+    details?: unknown;
+    usage?: unknown;
     fromHook?: boolean;
   }): Draft {
     const { firstKeptEntryId } = compaction;

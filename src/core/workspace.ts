@@ -4,6 +4,7 @@ import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHea
 import { type Env, timestamp } from "./env.ts";
 import { Failure } from "./failure.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
+import type { Catalog } from "./finding.ts";
 import { bytesOf, concat, parse } from "./json.ts";
 import { type LeafMemory, Session } from "./session.ts";
 import type { Beginning, Log, Store } from "./store/store.ts";
@@ -32,6 +33,8 @@ export interface Stores {
   latest(cwd: string): string | undefined;
   /** The session of a working directory that was made lately by a request with an idempotency key. */
   made(key: string, cwd: string): string | undefined;
+  /** What is found without opening sessions. */
+  readonly catalog: Catalog;
 }
 
 export interface NewSession {
@@ -204,11 +207,11 @@ export class Workspace {
    * A new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
    * and the source is not touched.
    */
-  async fork(source: Session, end: number, key?: string): Promise<Session> {
+  async fork(source: Session, end: number, wanted: { key?: string; id?: string } = {}): Promise<Session> {
     const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
     const beginning = this.beginning({
+      ...wanted,
       cwd: source.cwd,
-      key,
       ...(source.log.persisted ? { parentSession: source.file as string } : {}),
     });
     const log = await this.stores.forNew.publish(beginning, forkContent(source, plan));
@@ -249,6 +252,7 @@ export class Workspace {
       } finally {
         session.close();
       }
+    this.stores.catalog.close();
     if (failed !== undefined) throw failed;
   }
 

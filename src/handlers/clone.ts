@@ -30,7 +30,7 @@ export default command({
       const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position: "at" });
       if (cancelled) return { cancelled, reason, ...whereItStays(context) };
     }
-    const next = await workspace.fork(session, session.tree.leaf, context.key);
+    const next = await workspace.fork(session, session.tree.leaf, { key: context.key });
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });
     return { cancelled: false, sessionId: next.id, sessionFile: next.file };
   },

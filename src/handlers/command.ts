@@ -3,6 +3,7 @@
 import * as z from "zod";
 import type { Env } from "../core/env.ts";
 import type { FailureName } from "../core/failure.ts";
+import type { Progress } from "../core/finding.ts";
 import type { Session } from "../core/session.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
@@ -18,6 +19,8 @@ export interface Context {
   readonly dialect: "jsonrpc" | "pi";
   /** No reply may be larger, if the host said so. */
   readonly maxReplyBytes: number | undefined;
+  /** Bytes that JSON text takes in a reply, escapes of the framing included. */
+  sizeOf(text: Uint8Array): number;
   /** The request's idempotency key. */
   readonly key: string | undefined;
   /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
@@ -30,6 +33,8 @@ export interface Context {
   asks(hook: HookName): boolean;
   /** Asks the host, if it wants to be; later commands of the session wait meanwhile. Throws cancelled. */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
+  /** Tells how far the command is, if the request asked for that with a progress token. */
+  readonly progress: Progress | undefined;
   /** Makes another session the current one and tells so. */
   replace(next: Session, replacement: Replacement): Promise<void>;
   /** Ends the process in order once the reply is out; unless `atOnce`, the host may close its end first. */

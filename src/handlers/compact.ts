@@ -1,8 +1,75 @@
 import * as z from "zod";
-import { unsupported } from "./unsupported.ts";
+import { Failure } from "../core/failure.ts";
+import { Raw } from "../core/raw.ts";
+import { appendEntries } from "./appending.ts";
+import { type Context, command } from "./command.ts";
+import { checkedAnswer, vetoReason } from "./hooks.ts";
+import { compactionPreparationOf } from "./preparation.ts";
 
-export default unsupported(
-  "compact",
-  { customInstructions: z.string().optional() },
-  "have your model write the summary, and store it with compact_append.",
-);
+export default command({
+  name: "compact",
+  summary:
+    "Pi's compaction of the context, with the summary of the host's model: asks the hook session_before_compact. " +
+    "Without that hook, use prepare_compaction and compact_append.",
+  effect: "write",
+  params: { customInstructions: z.string().optional().describe("for the summariser") },
+  result: z.object({
+    cancelled: z.boolean(),
+    reason: vetoReason,
+    entryId: z.string().optional(),
+    summary: z.string().optional(),
+    firstKeptEntryId: z.string().optional(),
+    tokensBefore: z.number().optional(),
+    details: z.unknown().optional(),
+  }),
+  failures: ["unsupported_command", "invalid_boundary"],
+  example: {
+    params: {},
+    result: {
+      cancelled: false,
+      entryId: "f6a7b8c9",
+      summary: "The user asked for X; Y is done.",
+      firstKeptEntryId: "c3d4e5f6",
+      tokensBefore: 50000,
+    },
+  },
+  async run(context, { customInstructions }) {
+    const { session } = context;
+    if (!context.asks("session_before_compact")) throw withoutSummary();
+    const preparation = compactionPreparationOf(context, { customInstructions });
+    const branchEntries = Raw.array(() => session.log.readMany(session.tree.path()));
+    const asked = await context.ask("session_before_compact", { preparation, branchEntries, customInstructions });
+    const answer = checkedAnswer("session_before_compact", asked.answer);
+    if (asked.cancelled || !answer) return { cancelled: true, reason: asked.reason ?? "hook_failed" };
+    if (!answer.compaction) throw withoutSummary();
+    return appendCompaction(context, answer.compaction);
+  },
+});
+
+function withoutSummary(): Failure {
+  return new Failure(
+    "unsupported_command",
+    "This server runs no model: have yours write the summary, and store it with compact_append or answer the hook " +
+      "session_before_compact with it.",
+    { command: "compact" },
+  );
+}
+
+interface Compaction {
+  readonly summary: string;
+  readonly firstKeptEntryId: string;
+  readonly tokensBefore: number;
+  readonly details?: unknown;
+}
+
+function appendCompaction(
+  context: Context,
+  compaction: Compaction,
+): Compaction & { cancelled: false; entryId: string } {
+  const { session } = context;
+  const { summary, firstKeptEntryId, tokensBefore, details } = compaction;
+  const draft = session.compactionDraft({ summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
+  const { ids, lines } = appendEntries(context, [draft]);
+  context.tell("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
+  return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };
+}

@@ -49,7 +49,7 @@ export default command({
       const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position });
       if (cancelled) return { text: "", cancelled, reason, ...whereItStays(context) };
     }
-    const next = await workspace.fork(session, end, context.key);
+    const next = await workspace.fork(session, end, { key: context.key });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });
     return { text, cancelled: false, sessionId: next.id, sessionFile: next.file };
   },

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Raw } from "../core/raw.ts";
 import { command } from "./command.ts";
-import { indexOf, take } from "./page.ts";
+import { atMost, indexOf, take } from "./page.ts";
 import { cursor, entry, limit, nextCursor, stored } from "./shapes.ts";
 
 export default command({
@@ -33,15 +33,17 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const from = Math.max(indexOf(params.cursor), params.since === undefined ? 0 : session.position(params.since) + 1);
+    const after = indexOf(params.cursor, session.log.nodes.count);
+    const from = Math.max(after, params.since === undefined ? 0 : session.position(params.since) + 1);
     const types = params.types && new Set(params.types);
+    const most = atMost(context, params.limit);
     const found: number[] = [];
     for (const position of session.visible(from)) {
       if (types && !types.has(session.log.nodes.type(position))) continue;
       found.push(position);
-      if (found.length > (params.limit ?? found.length)) break;
+      if (found.length > most) break;
     }
-    const past = take(context, params.limit, found.length, 0, (i) => session.log.length(found[i]));
+    const past = take(context, params.limit, found.length, 0, (i) => session.line(found[i]));
     const shown = found.slice(0, past);
     return {
       entries: Raw.array(() => session.log.readMany(shown)),

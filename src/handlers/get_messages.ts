@@ -19,7 +19,10 @@ export default command({
     const { session } = context;
     const page = pageOf(session, params.cursor);
     const { items } = session.context(page.leaf);
-    const past = take(context, params.limit, items.length, page.index, (i) => session.log.length(items[i].position));
+    const past = take(context, params.limit, items.length, page.index, (i) => {
+      const [text] = session.messageTexts([items[i]]);
+      return text;
+    });
     const shown = items.slice(page.index, past);
     return {
       messages: Raw.array(() => session.messageTexts(shown)),

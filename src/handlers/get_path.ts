@@ -30,7 +30,7 @@ export default command({
     const end = params.entryId === undefined ? undefined : session.position(params.entryId);
     const page = pageOf(session, params.cursor, end);
     const path = session.tree.path(page.leaf);
-    const past = take(context, params.limit, path.length, page.index, (i) => session.log.length(path[i]));
+    const past = take(context, params.limit, path.length, page.index, (i) => session.line(path[i]));
     return {
       entries: Raw.array(() => session.log.readMany(path.subarray(page.index, past))),
       nextCursor: past < path.length ? page.next(past) : undefined,

@@ -6,7 +6,7 @@ import { Raw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import type { Label, Tree } from "../core/tree.ts";
 import { command } from "./command.ts";
-import { indexOf, take } from "./page.ts";
+import { atMost, indexOf, take } from "./page.ts";
 import { cursor, entry, limit, nextCursor, stored } from "./shapes.ts";
 
 const flatNode = z.object({
@@ -62,13 +62,22 @@ export default command({
       const labels = new Map(session.tree.labels);
       return { tree: new Raw(() => nestedText(session, count, labels)), leafId: session.leafId };
     }
+    const most = atMost(context, params.limit);
     const found: number[] = [];
-    for (const position of session.visible(indexOf(params.cursor))) {
+    for (const position of session.visible(indexOf(params.cursor, session.log.nodes.count))) {
       found.push(position);
-      if (found.length > (params.limit ?? found.length)) break;
+      if (found.length > most) break;
     }
-    const nodes = [...flatNodes(session, params.limit === undefined ? found : found.slice(0, params.limit))];
-    const past = take(context, params.limit, nodes.length, 0, (i) => JSON.stringify(nodes[i]).length * 3);
+    const nodes: z.input<typeof flatNode>[] = [];
+    const all = flatNodes(session, found);
+    const make = (): z.input<typeof flatNode> => {
+      const node = all.next().value as z.input<typeof flatNode>;
+      nodes.push(node);
+      return node;
+    };
+    // Where replies are limited, nodes are made as long as there is room for them.
+    const past = take(context, params.limit, found.length, 0, () => bytesOf(JSON.stringify(make())));
+    while (nodes.length < past) make();
     return {
       nodes: nodes.slice(0, past),
       leafId: session.leafId,

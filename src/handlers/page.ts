@@ -28,33 +28,42 @@ export function pageOf(session: Session, cursor: string | undefined, end = sessi
   return { leaf, index, next: (at) => `${leafId ?? ""}.${at}` };
 }
 
-/** The index that a cursor in file order names. Throws cursor_expired. */
-export function indexOf(cursor: string | undefined): number {
+/** The index that a cursor names; below `count` if that is given. Throws cursor_expired. */
+export function indexOf(cursor: string | undefined, count = Number.POSITIVE_INFINITY): number {
   if (cursor === undefined) return 0;
   const index = /^\d{1,15}$/.test(cursor) ? Number(cursor) : -1;
-  if (index < 0) throw new Failure("cursor_expired", undefined, { cursor });
+  if (index < 0 || index >= count) throw new Failure("cursor_expired", undefined, { cursor });
   return index;
 }
 
 /** Bytes of a reply that are not its items. */
 const AROUND = 512;
+/** No entry and no node is shorter. */
+const SHORTEST = 16;
+
+/** How many entries or nodes can go on a page; what lies behind them need not be looked at. */
+export function atMost(context: Context, limit: number | undefined): number {
+  const { maxReplyBytes = Number.POSITIVE_INFINITY } = context;
+  return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
+}
 
 /**
  * Just past the last index that goes on a page: `limit` items, and no more than the host's `maxReplyBytes` holds.
- * One item goes always; if it alone is too large, the reply fails with message_too_large.
+ * One item goes always; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
  */
 export function take(
   context: Context,
   limit: number | undefined,
   count: number,
   from: number,
-  bytes: (index: number) => number,
+  text: (index: number) => Uint8Array,
 ): number {
+  if (from > 0 && from >= count) throw new Failure("cursor_expired");
   const past = Math.min(count, limit === undefined ? count : from + limit);
   if (context.maxReplyBytes === undefined) return past;
   let room = context.maxReplyBytes - AROUND;
   for (let index = from; index < past; index++) {
-    room -= bytes(index) + 1;
+    room -= context.sizeOf(text(index)) + 1;
     if (room < 0) return Math.max(index, from + 1);
   }
   return past;

@@ -582,11 +582,10 @@ function folderOr(sessionDir: string | undefined, cwd: string): string {
 
 /** An entry to be, of values that are written as JSON.stringify does. */
 function draft(type: string, rest: Readonly<Record<string, unknown>>): Draft {
-  const values = Object.entries(rest).map(([name, value]) => [
-    name,
-    value instanceof Uint8Array ? textOf(value) : value,
-  ]);
-  return draftOf(type, Object.fromEntries(values));
+  for (const [name, value] of Object.entries(rest))
+    // To the core, bytes are JSON text.
+    if (value instanceof Uint8Array) return draft(type, { ...rest, [name]: JSON.parse(JSON.stringify(value)) });
+  return draftOf(type, rest);
 }
 
 /** The JSON text of a value that has one. */

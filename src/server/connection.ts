@@ -72,6 +72,7 @@ export class Connection {
       server: options.server,
       dialect: () => this.dialect?.name ?? "jsonrpc",
       maxReplyBytes: () => this.maxReplyBytes,
+      sizeOf: (text) => this.output.sizeOf([text]),
       hooks: this.hooks,
       introduce: (wishes) => this.introduce(wishes),
       shutDown: (how) => {
@@ -94,14 +95,26 @@ export class Connection {
         batch: (replies, refusals) => {
           if (this.dialect && replies.length === 0) this.dispatcher.start();
           const parts: Pieces[] = [...refusals];
+          // The array is one message: what is in it already leaves less room for the rest.
+          let size = 2;
           for (const { call, outcome } of replies)
-            if (call.idText !== undefined) parts.push(this.replyTo(call, outcome));
+            if (call.idText !== undefined) {
+              const part = this.replyTo(call, outcome, size);
+              size += this.output.sizeOf(part) + 1;
+              parts.push(part);
+            }
           if (parts.length > 0) this.output.send(arrayOf(parts));
         },
         event: (event) => {
           const message = this.host.message(this.current, event);
           if (message) this.output.send(message);
         },
+        progress: (token, done, total) =>
+          this.output.send(
+            this.speaks("pi")
+              ? this.current.event("progress", { token, done, total })
+              : this.current.event("$/progress", { token, value: { kind: "report", done, total } }),
+          ),
         flush: () => this.output.flush(),
       },
     });
@@ -295,11 +308,11 @@ export class Connection {
   }
 
   /** A reply is put together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. */
-  private replyTo(call: Call, outcome: Outcome): Pieces {
+  private replyTo(call: Call, outcome: Outcome, taken = 0): Pieces {
     try {
       const pieces = this.current.reply(call, outcome);
       const limit = this.maxReplyBytes;
-      const size = limit === undefined ? 0 : this.output.sizeOf(pieces);
+      const size = limit === undefined ? 0 : this.output.sizeOf(pieces) + taken;
       if (limit !== undefined && size > limit)
         throw new Failure(
           "message_too_large",

@@ -5,6 +5,7 @@
 
 import type { Env } from "../core/env.ts";
 import { Failure, InvalidRequest } from "../core/failure.ts";
+import type { Progress } from "../core/finding.ts";
 import { Raw, textPieces } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import type { Workspace } from "../core/workspace.ts";
@@ -25,6 +26,8 @@ export interface Sink {
   refuse(reply: Pieces): void;
   batch(replies: readonly { call: Call; outcome: Outcome }[], refusals: readonly Pieces[]): void;
   event(event: ToldEvent): void;
+  /** How far a command is, at once; of no use to a host that does not keep up. */
+  progress(token: string | number, done: number, total: number): void;
   flush(): void;
 }
 
@@ -34,6 +37,7 @@ export interface DispatchOptions {
   readonly server: ServerFacts;
   readonly dialect: () => DialectName;
   readonly maxReplyBytes: () => number | undefined;
+  readonly sizeOf: (text: Uint8Array) => number;
   readonly hooks: Hooks;
   readonly introduce: (wishes: Introduction) => void;
   readonly shutDown: (how?: { atOnce: boolean }) => void;
@@ -478,7 +482,11 @@ export class Dispatcher {
   private shaped(call: Call, outcome: Outcome): Outcome {
     const { pi } = call.command;
     if (!pi || "error" in outcome || this.options.dialect() !== "pi") return outcome;
-    return { result: pi(this.contextFor(this.main, call, []), outcome.result as never) };
+    try {
+      return { result: pi(this.contextFor(this.main, call, []), outcome.result as never) };
+    } catch (error) {
+      return { error };
+    }
   }
 
   private finish(lane: Lane, call: Call, batch: Batch | undefined, ran: Outcome, events: ToldEvent[]): void {
@@ -757,6 +765,10 @@ class CallContext implements Context {
     return this.options.maxReplyBytes();
   }
 
+  sizeOf(text: Uint8Array): number {
+    return this.options.sizeOf(text);
+  }
+
   get key(): string | undefined {
     return (this.call.params as { idempotencyKey?: string }).idempotencyKey;
   }
@@ -779,6 +791,19 @@ class CallContext implements Context {
 
   replace(next: Session, replacement: Replacement): Promise<void> {
     return this.dispatcher.replace(next, replacement, this.events);
+  }
+
+  get progress(): Progress | undefined {
+    const { _meta } = this.call.params as { _meta?: { progressToken?: string | number } };
+    const token = _meta?.progressToken;
+    if (token === undefined) return undefined;
+    const { sink } = this.options;
+    return (done, total) => {
+      if (!sink.hasRoom) return;
+      this.dispatcher.start();
+      sink.progress(token, done, total);
+      sink.flush();
+    };
   }
 
   introduce(wishes: Introduction): void {

@@ -5,6 +5,8 @@ import type { Encoder } from "./framing.ts";
 
 /** Gathered text that is written without waiting for the end of the input chunk. */
 const WRITE_AT = 1 << 16;
+/** Bytes that are gathered with their neighbours; more are written by themselves. */
+const SMALL = 4096;
 /** Unread output beyond which nothing more is produced and no input is taken. */
 const FULL_AT = 4 << 20;
 
@@ -33,12 +35,14 @@ export class Output {
     if (!this.encode) throw new TypeError("nothing can be sent before the framing is known");
     for (const piece of this.encode(pieces)) {
       if (typeof piece === "string") this.text += piece;
+      // Pieces are cut between characters, so that each is text by itself.
+      else if (piece.length < SMALL) this.text += Buffer.from(piece.buffer, piece.byteOffset, piece.length).toString();
       else {
         this.writeText();
         this.stream.write(piece);
       }
+      if (this.text.length >= WRITE_AT) this.flush();
     }
-    if (this.text.length >= WRITE_AT) this.flush();
   }
 
   /** Bytes of the frame that would be sent for these pieces. */

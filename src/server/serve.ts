@@ -9,7 +9,7 @@ import type { Disk } from "../core/store/disk.ts";
 import { type Locks, makeLocks } from "../core/store/lock.ts";
 import { findPlaces, settingsFiles, type Variables } from "../core/store/paths.ts";
 import { makeStores } from "../core/store/stores.ts";
-import { Workspace } from "../core/workspace.ts";
+import { sessionName, Workspace } from "../core/workspace.ts";
 import type { ServerFacts } from "../handlers/command.ts";
 import { declarations } from "../handlers/declarations.ts";
 import { commandNames } from "../handlers/table.ts";
@@ -122,8 +122,15 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
   let first: Session;
   if (fork !== undefined) {
     const source = workspace.open(where(workspace, fork));
-    first = await workspace.fork(source, source.tree.leaf);
-    source.close();
+    try {
+      first = await workspace.fork(source, source.tree.leaf, { id: sessionId });
+    } finally {
+      source.close();
+    }
+    if (name !== undefined && !first.log.readOnly) {
+      first.append([draftOf("session_info", { name: sessionName(name) })]);
+      await first.commit();
+    }
   } else if (session !== undefined) {
     const named = where(workspace, session);
     const isNew = named.sessionPath !== undefined && !stores.exists(stores.absolute(named.sessionPath));

@@ -383,7 +383,7 @@ describe("random sessions", () => {
     ["of one long branch", { branching: 0.02 }],
     ["of many branches", { branching: 0.5 }],
   ])("%s are read as the format says, at every entry", async (_, mixture) => {
-    await forSeedsAsync(40, async (random) => {
+    await forSeedsAsync(25, async (random) => {
       const model = randomModel(random, { entries: 20 + random.int(60), ...mixture });
       await check(await sessionOf(model.lines()), model);
     });

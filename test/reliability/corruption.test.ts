@@ -3,13 +3,19 @@
  * byte in soak).
  */
 
-import { describe, test } from "vitest";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { verify } from "../../src/core/check.ts";
 import { checkDamaged, DAMAGES, damaged, sample } from "../support/corruption.ts";
+import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
+import { serveHere, temporaryPlace } from "../support/server.ts";
+import { diskWith, FILE, idsOf, kindsOf, openOn, textsOf } from "../support/sessions.ts";
 
 describe.each(DAMAGES)("%s", (kind) => {
   test("in the last four records costs what it touches", async () => {
-    await forSeedsAsync(6, async (random) => {
+    await forSeedsAsync(3, async (random) => {
       const file = sample(random, 5 + random.int(12));
       const from = file.starts[file.starts.length - 4];
       for (let at = from; at < file.bytes.length; at += 1 + random.int(12))
@@ -18,10 +24,88 @@ describe.each(DAMAGES)("%s", (kind) => {
   });
 
   test("anywhere costs what it touches", async () => {
-    await forSeedsAsync(60, async (random) => {
+    await forSeedsAsync(80, async (random) => {
       const file = sample(random, 5 + random.int(random.chance(0.2) ? 200 : 20));
-      const at = random.int(file.bytes.length);
-      await checkDamaged(file, damaged(file.bytes, kind, at, random));
+      await checkDamaged(file, damaged(file.bytes, kind, random.int(file.bytes.length), random));
     });
   });
+});
+
+describe("an entry glued to what a torn write left", () => {
+  const hidden = userText(id(500), id(0), "hidden");
+  /** Behind a head that looks right, far from the end, and no other entry asks for it. */
+  const lines = [...chain(3), userText(id(3), id(2)).slice(0, -9) + hidden, ...chain(200, 4)];
+
+  test("far from the end is found when that line is read, and nothing is said to be lost", () => {
+    const session = openOn(diskWith(fileText(headerText(), ...lines)));
+    expect(session.log.nodes.position(id(500))).toBe(-1);
+    verify(session);
+    const found = session.refresh();
+    expect(found).toEqual({ positions: [3], lost: 0 });
+    expect(textsOf(session.log)[3]).toBe(hidden);
+    expect(session.refresh()).toBeNull();
+    expect([session.leafId, session.messageCount()]).toEqual([id(203), 203]);
+  });
+
+  test("is told of to the host, and a repair keeps it", async () => {
+    const place = temporaryPlace();
+    const file = join(place.cwd, "session.jsonl");
+    writeFileSync(file, fileText(headerText(), ...lines));
+    const server = serveHere(["--session", file], { place });
+    await server.result("get_entries");
+    const { repaired, entryCount } = await server.result("repair_session");
+    expect(repaired.length).toBeGreaterThan(0);
+    expect(entryCount).toBe(204);
+    const told = server.events.filter(({ method }) => method === "session_append");
+    expect(told.map(({ params }) => [params.origin, params.entryIds])).toEqual([["foreign", [id(500)]]]);
+    expect((await server.result("get_entry", { entryId: id(500) })).entry).toEqual(JSON.parse(hidden));
+    expect((await server.result("verify_session")).ok).toBe(true);
+  });
+
+  test("whatever the order of its members", () => {
+    const { type, ...rest } = JSON.parse(hidden);
+    const odd = JSON.stringify({ ...rest, type });
+    const log = openOn(diskWith(fileText(headerText(), ...chain(2), `{"type":"mess${odd}`))).log;
+    expect(textsOf(log).at(-1)).toBe(odd);
+  });
+
+  test("leaves the children of the damaged one where its legible head says", () => {
+    const cut = userText(id(2), id(0)).slice(0, -9);
+    const session = openOn(diskWith(fileText(headerText(), ...chain(2), cut + hidden, userText(id(3), id(2)))));
+    expect([...session.tree.path()].map((position) => session.idOrNull(position))).toEqual([id(0), id(3)]);
+  });
+});
+
+describe("two lines with one id", () => {
+  const whole = userText(id(1), id(0), "whole");
+  const broken = whole.replace("whole", "wh\u0001le");
+
+  test.each([
+    ["first", [broken, whole]],
+    ["last", [whole, broken]],
+  ])("are the one that is whole when the %s is damaged", (_which, both) => {
+    const session = openOn(diskWith(fileText(headerText(), userText(id(0), null), ...both, ...chain(100, 2))));
+    expect(idsOf(session.log)).toEqual(Array.from({ length: 102 }, (_, n) => id(n)));
+    expect(textsOf(session.log)[1]).toBe(whole);
+    expect(kindsOf(session.log)).toEqual(["bad_line"]);
+    expect(session.messageCount()).toBe(102);
+  });
+});
+
+test("two entries in one line are both there, and told of", () => {
+  const session = openOn(diskWith(fileText(headerText(), chain(2).join(""), ...chain(1, 2))));
+  expect(textsOf(session.log)).toEqual(chain(3));
+  expect(session.diagnostics).toMatchObject([{ kind: "bad_line", line: 2, salvaged: true }]);
+});
+
+test("a large line that is nothing but beginnings is given up in linear time", () => {
+  const nested = '{"a":'.repeat(1_000_000);
+  const content = fileText(headerText(), ...chain(2), nested, '{"type":"'.repeat(500_000), ...chain(1, 2));
+  const disk = diskWith(content, FILE);
+  const started = process.cpuUsage();
+  const session = openOn(disk);
+  const { user, system } = process.cpuUsage(started);
+  expect(idsOf(session.log)).toEqual([id(0), id(1), id(2)]);
+  // The search from each of its beginnings to its end would take hours.
+  expect((user + system) / 1e6).toBeLessThan(15);
 });

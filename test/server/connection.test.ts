@@ -186,6 +186,19 @@ describe("a bug of ours", () => {
     expect((await server.result("get_state")).entryCount).toBe(0);
   });
 
+  test("in the shape of Pi's reply is told the same way", async () => {
+    vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    vi.spyOn(get_state as Required<typeof get_state>, "pi").mockImplementationOnce(() => {
+      throw new TypeError("secret detail");
+    });
+    const server = serveHere(["--no-session", "--events", "none"]);
+    server.send(PI(1), PI(2));
+    expect(await server.take(2)).toMatchObject([
+      { id: 1, success: false, code: "internal_error", data: { reference: expect.stringMatching(/\w/) } },
+      { id: 2, success: true },
+    ]);
+  });
+
   test("in reading a message is told the same way", async () => {
     vi.spyOn(process.stderr, "write").mockReturnValue(true);
     vi.spyOn(jsonrpc, "decode").mockImplementationOnce(() => {

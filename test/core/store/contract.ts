@@ -147,7 +147,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
 
   describe(`${name}: reading`, () => {
     test("many, one by one and as bytes is the same, in any order and as often as asked", async () => {
-      await forSeedsAsync(15, async (random) => {
+      await forSeedsAsync(8, async (random) => {
         const lines = randomLines(random);
         const log = await published(lines, beginning(headerText({ id: `s-${random.seed}` })));
         for (let n = 0; n < 8; n++) {
@@ -468,6 +468,22 @@ function describeFiles(name: string, harness: () => Harness & { readonly files: 
       expect(before).toBe(fileText(...lines.slice(0, 3)));
       log.read(1);
       expect(textOf(Buffer.concat([...log.copy([0, 1, 2])]))).toBe(before);
+    });
+
+    test("may hide an entry that was glued to them, which reopening finds", () => {
+      const glued = userText(id(1), id(0)).slice(0, -10) + userText(id(2), id(0));
+      const log = open(fileText(headerText(), userText(id(0), null), glued, userText(id(200), id(0)), ...many(201)));
+      expect([log.mayHideEntries, log.nodes.position(id(2))]).toEqual([false, -1]);
+      log.takeLock();
+      log.read(1);
+      expect(log.mayHideEntries).toBe(true);
+      const again = log.reopen();
+      log.close();
+      expect(again.mayHideEntries).toBe(false);
+      expect(textOf(again.read(again.nodes.position(id(2))))).toBe(userText(id(2), id(0)));
+      expect(again.nodes.count).toBe(103);
+      // The lock went over to it.
+      expect(() => harness().files.other().open(fileOf(log)).takeLock()).toThrow(named("session_locked"));
     });
 
     test("stand among the last lines are found at opening", () => {

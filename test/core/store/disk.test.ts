@@ -146,7 +146,12 @@ describe("failures", () => {
   ])("%s is %s", (errno, name, retryable) => {
     const cause = Object.assign(new Error(errno), { code: errno });
     const failure = storageFailure(cause, "testing");
-    expect([failure.name, failure.retryable, failure.details, failure.cause]).toEqual([name, retryable, { errno }, cause]);
+    expect([failure.name, failure.retryable, failure.details, failure.cause]).toEqual([
+      name,
+      retryable,
+      { errno },
+      cause,
+    ]);
     expect(storageFailure(failure, "again")).toBe(failure);
   });
 });

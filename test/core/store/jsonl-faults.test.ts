@@ -330,6 +330,57 @@ describe("a fork", () => {
   });
 });
 
+describe("a repair", () => {
+  const damaged = fileText(headerText(), ...chain(2), "}{", ...chain(1, 2), "[]");
+  const scenario: Scenario = {
+    ...onFile("a repair", damaged, THREE_IDS, 8),
+    ids: [],
+    change: async (session) => {
+      session.log.repair();
+      // What was renamed is durable with its folder.
+      await session.commit();
+    },
+  };
+
+  async function check({ disk, at }: { disk: FaultDisk; at: string }): Promise<void> {
+    const content = textOf(disk.content(FILE) as Uint8Array);
+    expect([damaged, THREE], at).toContain(content);
+    expect(found(disk), at).toEqual(THREE_IDS);
+    const kept = disk.paths().filter((path) => path.endsWith(".bak"));
+    for (const path of kept) expect(textOf(disk.content(path) as Uint8Array), at).toBe(damaged);
+    if (content === THREE) expect(kept, at).toHaveLength(1);
+  }
+
+  test.each([
+    ["ENOSPC", (at: number): Fault => ({ kind: "fail", at, errno: "ENOSPC" })],
+    ["EIO", (at: number): Fault => ({ kind: "fail", at, errno: "EIO" })],
+    ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "ENOSPC" })],
+  ])("with %s is done, or the file is as it was", async (_, faultAt) => {
+    await withFaults(scenario, faultAt, async ({ disk, session, outcome, at }) => {
+      if (outcome.failure !== undefined) expect(outcome.failure, at).toBeInstanceOf(Failure);
+      await check({ disk, at });
+      session.close();
+      const again = openOn(disk);
+      again.log.repair();
+      again.close();
+      expect(textOf(disk.content(FILE) as Uint8Array), at).toBe(THREE);
+      await check({ disk, at });
+      expect(disk.openCount, at).toBe(0);
+    });
+  });
+
+  test("by dying leaves one of the two", async () => {
+    await withFaults(
+      scenario,
+      (at) => ({ kind: "die", at }),
+      async ({ disk, at }) => {
+        for (const cut of [undefined, ...POWER_CUTS])
+          await check({ disk: disk.after(cut), at: `${at}, ${JSON.stringify(cut)}` });
+      },
+    );
+  });
+});
+
 describe("moving the leaf", () => {
   const scenario: Scenario = {
     ...onFile("moving the leaf", THREE, THREE_IDS, 6),

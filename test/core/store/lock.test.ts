@@ -6,7 +6,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { realDisk } from "../../../src/core/store/disk.ts";
-import { type FileKey, fileLocks, isLock, type Lock, type LockOptions, makeLocks } from "../../../src/core/store/lock.ts";
+import {
+  type FileKey,
+  fileLocks,
+  isLock,
+  type Lock,
+  type LockOptions,
+  makeLocks,
+} from "../../../src/core/store/lock.ts";
 import type { Holder } from "../../../src/core/store/store.ts";
 
 let folder: string;
@@ -89,7 +96,10 @@ describe("the lock of a holder that died", () => {
     const path = join(folder, "locks", readdirSync(join(folder, "locks"))[0]);
     const mine = JSON.parse(readText(path)) as { started: string };
     lock.release();
-    for (const stale of [{ pid: Number(dead.stdout) }, ...(mine.started === "" ? [] : [{ started: "another boot 1" }])]) {
+    for (const stale of [
+      { pid: Number(dead.stdout) },
+      ...(mine.started === "" ? [] : [{ started: "another boot 1" }]),
+    ]) {
       writeFileSync(path, JSON.stringify({ ...mine, ...stale }));
       expect(locks.holder(file)).toBeNull();
       held(locks.take(file)).release();

@@ -1,0 +1,474 @@
+/**
+ * The catalog's SQLite file: what was found out about session files, kept for the next time. Everything in it comes
+ * from them, so it is thrown away when it is damaged, and its absence costs time only. This is the one importer of
+ * SQLite: the one in Node, else the optional package of the same interface, else none.
+ */
+
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { type Disk, exists, removeQuietly } from "./disk.ts";
+import { hash } from "./figures.ts";
+import { infoOf } from "./folders.ts";
+
+/** What we use of `node:sqlite`. */
+interface Database {
+  exec(sql: string): void;
+  prepare(sql: string): Statement;
+  close(): void;
+}
+
+interface Statement {
+  all(...values: unknown[]): unknown[];
+  get(...values: unknown[]): unknown;
+  run(...values: unknown[]): { lastInsertRowid: number | bigint };
+}
+
+export type OpenDatabase = (path: string) => Database;
+
+/** The SQLite there is, loaded when it is first needed; undefined where there is none. */
+export function findSqlite(): OpenDatabase | undefined {
+  const require = createRequire(import.meta.url);
+  for (const load of [() => quietly(() => process.getBuiltinModule?.("node:sqlite")), () => require(PACKAGE)])
+    try {
+      const found = load() as { DatabaseSync?: new (path: string) => Database } | undefined;
+      const { DatabaseSync } = found ?? {};
+      if (!DatabaseSync) continue;
+      new DatabaseSync(":memory:").close();
+      return (path) => new DatabaseSync(path);
+    } catch {
+      // Not in this Node, not installed, or not for this machine.
+    }
+  return undefined;
+}
+
+const PACKAGE = "@photostructure/sqlite";
+
+/** Node calls its SQLite experimental on stderr, which is the host's; other warnings pass. */
+function quietly<T>(load: () => T): T {
+  const { emitWarning } = process;
+  process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {
+    if (!String(warning).includes("SQLite")) (emitWarning as (...all: unknown[]) => void)(warning, ...rest);
+  }) as typeof process.emitWarning;
+  try {
+    return load();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+/** Of the tables below. A file of a newer version is left alone. */
+const SCHEMA_VERSION = 1;
+/** For a lock of another process; nothing else happens here meanwhile, so it is short, and tried again. */
+const BUSY_MILLISECONDS = 100;
+
+const SCHEMA = `
+CREATE TABLE files(
+  id INTEGER PRIMARY KEY,
+  path TEXT NOT NULL UNIQUE,
+  session TEXT NOT NULL,
+  cwd TEXT,
+  timestamp TEXT,
+  messages INTEGER NOT NULL,
+  modified INTEGER,
+  size INTEGER NOT NULL,
+  name TEXT,
+  archived INTEGER NOT NULL DEFAULT 0,
+  record TEXT NOT NULL,
+  sum TEXT NOT NULL,
+  talk TEXT NOT NULL DEFAULT '',
+  tools TEXT NOT NULL DEFAULT ''
+);
+CREATE VIEW sessions AS
+  SELECT path, session AS id, coalesce(cwd, '') AS cwd, coalesce(timestamp, '') AS timestamp,
+    messages AS message_count, coalesce(modified, 0) AS last_modified_ms, size AS size_bytes, name
+  FROM files;
+CREATE TABLE blocks(
+  id INTEGER PRIMARY KEY,
+  file INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  refs TEXT NOT NULL,
+  sum TEXT NOT NULL
+);
+CREATE INDEX blocks_of_file ON blocks(file, kind, id);
+CREATE VIRTUAL TABLE talk USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '=_'");
+CREATE VIRTUAL TABLE tools USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '=_'");
+PRAGMA user_version = ${SCHEMA_VERSION};
+`;
+
+/** What is said by users and assistants is found by default, what tools said on request. */
+export type Kind = "talk" | "tools";
+const KINDS: readonly Kind[] = ["talk", "tools"];
+
+/** A file as it is kept: columns for scripts, and the record that we go on from. */
+export interface Kept {
+  readonly path: string;
+  readonly session: string;
+  readonly cwd: string | null;
+  readonly timestamp: string | null;
+  readonly messages: number;
+  readonly modified: number | null;
+  readonly size: number;
+  readonly name: string | null;
+  /** JSON text. */
+  readonly record: string;
+}
+
+/** How far a file's texts are indexed, and under which number the file stands. */
+export interface Indexed {
+  readonly id: number;
+  readonly sum: string;
+  readonly talk: string;
+  readonly tools: string;
+}
+
+/** Where the texts of one row of the index stand. */
+export interface Block {
+  readonly id: number;
+  readonly path: string;
+  readonly refs: Ref[];
+}
+
+/** `[start, length, role, milliseconds or null]`, or with an entry id behind where the line does not tell it. */
+export type Ref = [start: number, length: number, role: string, time: number | null, entryId?: string];
+
+export interface NewBlock {
+  readonly tokens: string;
+  readonly refs: readonly Ref[];
+}
+
+/** Something in the file is not as it was written. */
+export class CatalogDamaged extends Error {}
+
+class OtherVersion extends Error {}
+
+export class CatalogFile {
+  private readonly disk: Disk;
+  private readonly db: Database;
+  private readonly statements = new Map<string, Statement>();
+  private readonly path: string;
+  private readonly inode: number;
+  private version = -1;
+
+  /** Opens the file that counts, or makes one. Throws whatever SQLite or the disk throw. */
+  static open(open: OpenDatabase, disk: Disk, folder: string, name: string): CatalogFile {
+    disk.makeFolder(folder);
+    const numbers = numbersOf(disk, folder, name).sort((a, b) => b - a);
+    const damaged: number[] = [];
+    for (const [i, number] of numbers.entries()) {
+      const path = pathOf(folder, name, number);
+      // A file of a newer version belongs to a newer server.
+      if (!mayBeOurs(disk, path)) continue;
+      try {
+        const file = new CatalogFile(open, disk, path);
+        for (const older of numbers.slice(i + 1))
+          if (mayBeOurs(disk, pathOf(folder, name, older))) removeDatabase(disk, pathOf(folder, name, older));
+        return file;
+      } catch (error) {
+        // In use for long, or no room: that will pass, and is no reason to begin anew.
+        if (isPassing(error)) throw error;
+        if (!(error instanceof OtherVersion)) damaged.push(number);
+      }
+    }
+    const path = pathOf(folder, name, (numbers[0] ?? -1) + 1);
+    try {
+      // SQLite gives the files beside it the same mode.
+      disk.close(disk.create(path));
+    } catch (error) {
+      // Another process was faster.
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+    const made = new CatalogFile(open, disk, path);
+    for (const number of damaged) removeDatabase(disk, pathOf(folder, name, number));
+    return made;
+  }
+
+  private constructor(open: OpenDatabase, disk: Disk, path: string) {
+    this.disk = disk;
+    this.path = path;
+    this.inode = disk.info(path).inode;
+    this.db = open(path);
+    try {
+      this.db.exec(`PRAGMA busy_timeout = ${BUSY_MILLISECONDS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
+        PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16384;
+        PRAGMA wal_autocheckpoint = 4000`);
+      if (this.schemaVersion() === 0)
+        this.write(() => {
+          // Another process may have found the empty file first.
+          if (this.schemaVersion() === 0) this.db.exec(SCHEMA);
+        });
+      if (this.schemaVersion() !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
+    } catch (error) {
+      this.db.close();
+      throw error;
+    }
+  }
+
+  private schemaVersion(): number {
+    return (this.db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
+  }
+
+  /** Whether the file still has its name. */
+  get isThere(): boolean {
+    return infoOf(this.disk, this.path)?.inode === this.inode;
+  }
+
+  /** Whether another process wrote since the last call. */
+  changedElsewhere(): boolean {
+    const { data_version: version } = this.sql("PRAGMA data_version").get() as { data_version: number };
+    const changed = version !== this.version;
+    this.version = version;
+    return changed;
+  }
+
+  close(): void {
+    try {
+      this.statements.clear();
+      this.db.close();
+    } catch {
+      // It is closed, or so broken that it cannot be.
+    }
+  }
+
+  /** Gives the file up as damaged: the next one to open it begins anew. */
+  discard(): void {
+    this.close();
+    if (this.isThere) removeDatabase(this.disk, this.path);
+  }
+
+  // --- files ---------------------------------------------------------------------------------------------------
+
+  /** All files and how far they are indexed. */
+  *files(): Generator<{ path: string } & Indexed> {
+    for (const row of this.sql("SELECT id, path, sum, talk, tools FROM files").all())
+      yield row as { path: string } & Indexed;
+  }
+
+  /** The record of a file, if it is as it was written. */
+  record(path: string): string | undefined {
+    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (Kept & { sum: string }) | undefined;
+    return row && row.sum === sumOf(row) ? row.record : undefined;
+  }
+
+  /** The records of all files. Throws CatalogDamaged. */
+  *records(): Generator<{ path: string; record: string }> {
+    for (const row of this.sql("SELECT * FROM files").all() as (Kept & { sum: string })[]) {
+      if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
+      yield { path: row.path, record: row.record };
+    }
+  }
+
+  keep(kept: Kept): void {
+    const { path, session, cwd, timestamp, messages, modified, size, name, record } = kept;
+    this.sql(`INSERT INTO files(path, session, cwd, timestamp, messages, modified, size, name, record, sum)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      ON CONFLICT(path) DO UPDATE SET session = excluded.session, cwd = excluded.cwd, timestamp = excluded.timestamp,
+        messages = excluded.messages, modified = excluded.modified, size = excluded.size, name = excluded.name,
+        record = excluded.record, sum = excluded.sum`).run(
+      path,
+      session,
+      cwd,
+      timestamp,
+      messages,
+      modified,
+      size,
+      name,
+      record,
+      sumOf(kept),
+    );
+  }
+
+  /** A file has another path, and is the same otherwise; what stood under that path does not count any more. */
+  move(from: string, to: string): void {
+    this.drop(to);
+    this.sql("UPDATE files SET path = ? WHERE path = ?").run(to, from);
+  }
+
+  drop(path: string): void {
+    const row = this.sql("SELECT id FROM files WHERE path = ?").get(path) as { id: number } | undefined;
+    if (!row) return;
+    for (const kind of KINDS) this.dropBlocks(row.id, kind, 0);
+    this.sql("DELETE FROM files WHERE id = ?").run(row.id);
+  }
+
+  // --- texts ---------------------------------------------------------------------------------------------------
+
+  /** How far a file is indexed, at this moment. */
+  indexed(path: string): Indexed | undefined {
+    return this.sql("SELECT id, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
+  }
+
+  /** The last block of a file, to which more may come. */
+  lastBlock(file: number, kind: Kind): Block | undefined {
+    const row = this.sql("SELECT * FROM blocks WHERE file = ? AND kind = ? ORDER BY id DESC LIMIT 1").get(
+      file,
+      KINDS.indexOf(kind),
+    ) as BlockRow | undefined;
+    return row && blockOf(row);
+  }
+
+  /** Puts blocks in the place of those of the file from a number on. */
+  putBlocks(file: number, kind: Kind, from: number, blocks: readonly NewBlock[], state: string): void {
+    this.dropBlocks(file, kind, from);
+    for (const { tokens, refs } of blocks) {
+      const text = JSON.stringify(refs);
+      const { lastInsertRowid: id } = this.sql("INSERT INTO blocks(file, kind, refs, sum) VALUES (?, ?, ?, ?)").run(
+        file,
+        KINDS.indexOf(kind),
+        text,
+        hash(text),
+      );
+      this.sql(`INSERT INTO ${kind}(rowid, t) VALUES (?, ?)`).run(id, tokens);
+    }
+    this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
+  }
+
+  private dropBlocks(file: number, kind: Kind, from: number): void {
+    const rows = this.sql("SELECT id FROM blocks WHERE file = ? AND kind = ? AND id >= ?").all(
+      file,
+      KINDS.indexOf(kind),
+      from,
+    ) as { id: number }[];
+    for (const { id } of rows) {
+      this.sql(`DELETE FROM ${kind} WHERE rowid = ?`).run(id);
+      this.sql("DELETE FROM blocks WHERE id = ?").run(id);
+    }
+  }
+
+  /** The blocks below a number that fit an expression (all, without one), newest first. */
+  blocks(kinds: readonly Kind[], expression: string | undefined, below: number, cwd: string | undefined, count: number): Block[] {
+    const found = kinds.flatMap((kind) => {
+      // The index leads, so that its order is that of the result and nothing beyond the limit is looked at.
+      const source =
+        expression === undefined
+          ? "blocks b CROSS JOIN files f ON f.id = b.file WHERE b.kind = ? AND b.id < ?"
+          : `${kind} t CROSS JOIN blocks b ON b.id = t.rowid CROSS JOIN files f ON f.id = b.file WHERE ${kind} MATCH ? AND t.rowid < ?`;
+      const here = cwd === undefined ? "" : " AND f.cwd = ?";
+      return this.sql(
+        `SELECT b.id, b.refs, b.sum, f.path FROM ${source}${here} ORDER BY ${expression === undefined ? "b.id" : "t.rowid"} DESC LIMIT ?`,
+      ).all(expression ?? KINDS.indexOf(kind), below, ...(cwd === undefined ? [] : [cwd]), count) as BlockRow[];
+    });
+    if (kinds.length > 1) found.sort((a, b) => b.id - a.id);
+    return found.slice(0, count).map(blockOf);
+  }
+
+  // --- transactions --------------------------------------------------------------------------------------------
+
+  /** All of it or nothing, and nobody else's writing between. */
+  write(run: () => void): void {
+    this.db.exec("BEGIN IMMEDIATE");
+    try {
+      run();
+      this.db.exec("COMMIT");
+    } catch (error) {
+      try {
+        this.db.exec("ROLLBACK");
+      } catch {
+        // SQLite has rolled back by itself.
+      }
+      throw error;
+    }
+  }
+
+  private sql(text: string): Statement {
+    let statement = this.statements.get(text);
+    if (!statement) {
+      statement = this.db.prepare(text);
+      this.statements.set(text, statement);
+    }
+    return statement;
+  }
+}
+
+interface BlockRow {
+  readonly id: number;
+  readonly refs: string;
+  readonly sum: string;
+  readonly path: string;
+}
+
+function blockOf({ id, refs, sum, path }: BlockRow): Block {
+  if (hash(refs) !== sum) throw new CatalogDamaged("a block is not as it was written");
+  return { id, path, refs: JSON.parse(refs) as Ref[] };
+}
+
+/** Of a row, so that bytes which changed below SQLite are noticed. */
+export function sumOf({ path, session, cwd, timestamp, messages, modified, size, name, record }: Kept): string {
+  return hash(JSON.stringify([path, session, cwd, timestamp, messages, modified, size, name, record]));
+}
+
+const SHORT_READ = 522;
+/** BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN. */
+const PASSING: ReadonlySet<number> = new Set([5, 6, 7, 8, 9, 10, 13, 14]);
+
+/** Whether an error says nothing about the file itself. */
+export function isPassing(error: unknown): boolean {
+  if (error instanceof CatalogDamaged) return false;
+  const { errcode, message } = error as { errcode?: number; message?: string };
+  // The file ends in the middle.
+  if (errcode === SHORT_READ) return false;
+  if (typeof errcode === "number") return PASSING.has(errcode & 0xff);
+  return /^(EACCES|EROFS|EPERM|ENOSPC|EDQUOT|EMFILE|ENFILE|ENOTDIR|ENOENT|EIO)\b/.test(message ?? "");
+}
+
+/** The seed's table (seed 002) as a new file for scripts. */
+export function writeIndex(open: OpenDatabase, disk: Disk, file: string, rows: Iterable<Kept>): void {
+  disk.close(disk.create(file));
+  const db = open(file);
+  try {
+    db.exec(`CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
+      message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
+      CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL); BEGIN`);
+    const insert = db.prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+    for (const { path, session, cwd, timestamp, messages, modified, size, name } of rows)
+      insert.run(path, session, cwd ?? "", timestamp ?? "", messages, modified ?? 0, size, name);
+    db.exec("COMMIT");
+  } finally {
+    db.close();
+  }
+}
+
+// --- files of one catalog ------------------------------------------------------------------------------------------
+//
+// A catalog that has to be made anew gets the next number: SQLite removes the files beside a database by their names
+// when it closes it, and another process may have the damaged one open still.
+
+function pathOf(folder: string, name: string, number: number): string {
+  return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
+}
+
+function numbersOf(disk: Disk, folder: string, name: string): number[] {
+  const numbers: number[] = [];
+  for (const found of disk.names(folder)) {
+    if (!found.startsWith(`${name}.`) || !found.endsWith(".sqlite")) continue;
+    const number = found.slice(name.length + 1, -".sqlite".length);
+    if (found === `${name}.sqlite`) numbers.push(0);
+    else if (/^\d{1,9}$/.test(number)) numbers.push(Number(number));
+  }
+  return numbers;
+}
+
+const MAGIC = "SQLite format 3\0";
+
+/** By its first bytes, which may lag behind what stands beside it: ours, or not made whole yet. */
+function mayBeOurs(disk: Disk, path: string): boolean {
+  let fd: number;
+  try {
+    fd = disk.openRead(path);
+  } catch {
+    return false;
+  }
+  try {
+    const head = Buffer.alloc(64);
+    if (disk.read(fd, head, 0, head.length, 0) < head.length) return true;
+    const version = head.readUInt32BE(60);
+    return head.toString("latin1", 0, MAGIC.length) !== MAGIC || version <= SCHEMA_VERSION || version > 1 << 16;
+  } catch {
+    return false;
+  } finally {
+    disk.close(fd);
+  }
+}
+
+function removeDatabase(disk: Disk, path: string): void {
+  for (const name of [path, `${path}-wal`, `${path}-shm`]) if (exists(disk, name)) removeQuietly(disk, name);
+}

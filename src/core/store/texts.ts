@@ -1,0 +1,155 @@
+/** What is said in session files, for the index and for searching without one. */
+
+import { isUtf8 } from "node:buffer";
+import { HEAD_BYTES, HeadReader } from "../head.ts";
+import { contentText } from "../message.ts";
+import { Nodes, ROLES } from "../nodes.ts";
+import { fold, Tokens } from "../terms.ts";
+import type { Kind, NewBlock, Ref } from "./catalog.ts";
+import { type Disk, readAll } from "./disk.ts";
+import { activityOf, messageOf, valueOf } from "./figures.ts";
+import { CHUNK, scanLines } from "./lines.ts";
+import type { Log } from "./store.ts";
+
+/** Roles whose texts are found, and on which request. */
+export const KIND_OF_ROLE: Readonly<Record<string, Kind>> = {
+  user: "talk",
+  assistant: "talk",
+  toolResult: "tools",
+  bashExecution: "tools",
+};
+
+/** What one entry says. */
+export interface Said {
+  readonly ref: Ref;
+  readonly text: string;
+}
+
+/** The text of a message's value. */
+export function saidBy(entry: unknown): { role: string; text: string } {
+  const message = messageOf(entry) ?? {};
+  const role = typeof message.role === "string" ? message.role : "";
+  if (role !== "bashExecution") return { role, text: contentText(message.content) };
+  const { command, output } = message;
+  return { role, text: [command, output].filter((part) => typeof part === "string").join("\n") };
+}
+
+/** A longer line is not searched. */
+const LONGEST_LINE = 64 << 20;
+
+/** One buffer serves all scans: they run one after the other, each without a pause. */
+const chunk = Buffer.allocUnsafeSlow(CHUNK);
+const heads = new HeadReader(new Nodes());
+
+class Enough extends Error {}
+
+/**
+ * The texts of a plain file between two offsets, in file order. `want` decides by the role, and by the line where one
+ * look at its bytes is enough. `say` answers false to stop.
+ */
+export function scanTexts(
+  disk: Disk,
+  file: string,
+  from: number,
+  past: number,
+  want: (role: string, b: Uint8Array, at: number, end: number) => boolean,
+  say: (said: Said, lineEnd: number) => boolean,
+): void {
+  const fd = disk.openRead(file);
+  const take = (start: number, b: Uint8Array, at: number, end: number): void => {
+    if (start >= past) throw new Enough();
+    if (!heads.read(b, at, Math.min(end, at + HEAD_BYTES)) || heads.type !== 0) return;
+    const role = ROLES[heads.role];
+    if (!(role in KIND_OF_ROLE) || !want(role, b, at, end)) return;
+    const entry = valueOf(b.subarray(at, end));
+    if (entry === undefined) return;
+    const { text } = saidBy(entry);
+    if (text !== "" && !say({ ref: [start, end - at, role, activityOf(entry)], text }, start + end - at + 1))
+      throw new Enough();
+  };
+  const readLong = (start: number, length: number): void => {
+    const line = Buffer.allocUnsafe(length);
+    readAll(disk, fd, line, start);
+    take(start, line, 0, length);
+  };
+  try {
+    const { tail, size } = scanLines(
+      disk,
+      fd,
+      from,
+      HEAD_BYTES,
+      {
+        line: (_number, start, b, at, end) => take(start, b, at, end),
+        long(_number, start, length, head) {
+          if (length > LONGEST_LINE || !heads.read(head, 0, head.length) || heads.type !== 0) return;
+          if (ROLES[heads.role] in KIND_OF_ROLE) readLong(start, length);
+        },
+      },
+      chunk,
+    );
+    if (tail < Math.min(size, past) && size - tail <= LONGEST_LINE) readLong(tail, size - tail);
+  } catch (error) {
+    if (!(error instanceof Enough)) throw error;
+  } finally {
+    disk.close(fd);
+  }
+}
+
+/** The texts of any file, through its log: entries have the ids they have when the session is open. */
+export function* logTexts(log: Log, wants: (role: string) => boolean): Generator<Said> {
+  for (let position = 0; position < log.nodes.count; position++) {
+    if (!wants(log.nodes.role(position))) continue;
+    const said = saidAt(log, position);
+    if (said) yield said;
+  }
+}
+
+/** What an entry of a log says, if it says anything. */
+export function saidAt(log: Log, position: number): Said | undefined {
+  const role = log.nodes.role(position);
+  if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;
+  const entry = valueOf(log.read(position));
+  const { text } = saidBy(entry);
+  return text === "" ? undefined : { ref: [-1, 0, role, activityOf(entry), log.nodes.id(position)], text };
+}
+
+/** What stands at a place of a file; undefined when that is not what was there. */
+export function readSaid(disk: Disk, fd: number, [start, length]: Ref): { id: string; text: string } | undefined {
+  const line = Buffer.allocUnsafe(length);
+  readAll(disk, fd, line, start);
+  if (!isUtf8(line)) return undefined;
+  const entry = valueOf(line) as { id?: unknown } | undefined;
+  return typeof entry?.id === "string" ? { id: entry.id, text: saidBy(entry).text } : undefined;
+}
+
+/** Entries that make one row of the index. */
+const BLOCK_ENTRIES = 16;
+/** Characters beyond which a row takes no more. */
+const BLOCK_TEXT = 12_000;
+
+/** Gathers texts into rows of the index. */
+export class BlockMaker {
+  readonly blocks: NewBlock[] = [];
+  /** Characters of the rows' tokens. */
+  size = 0;
+  private readonly tokens = new Tokens();
+  private refs: Ref[] = [];
+  private text = 0;
+
+  add({ ref, text }: Said): void {
+    if (this.refs.length >= BLOCK_ENTRIES || (this.text > 0 && this.text + text.length > BLOCK_TEXT)) this.finish();
+    if (this.refs.length === 0) this.tokens.clear();
+    this.tokens.add(fold(text));
+    this.refs.push(ref);
+    this.text += text.length;
+  }
+
+  finish(): void {
+    if (this.refs.length === 0) return;
+    const tokens = this.tokens.text();
+    this.size += tokens.length;
+    this.blocks.push({ tokens, refs: this.refs });
+    this.refs = [];
+    this.text = 0;
+  }
+}

@@ -1,0 +1,63 @@
+import * as z from "zod";
+import type { Relative } from "../core/finding.ts";
+import type { Session } from "../core/session.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "get_session_family",
+  summary: "All sessions that come from the same one by forks and clones, parents before their forks.",
+  effect: "read",
+  params: {
+    sessionId: z.string().min(1).optional().describe("the id of any session; the current one by default"),
+  },
+  result: z.object({
+    root: z.string().nullable().describe("id of the session all come from; null when its file is gone"),
+    nodes: z.array(
+      z.object({
+        sessionPath: z.string().nullable().describe("null for a session in memory"),
+        sessionId: z.string(),
+        parentSession: z.string().nullable().describe("as the header has it; a parent that was moved is found by its id"),
+        forkedAtEntryId: z
+          .string()
+          .optional()
+          .describe("the last entry that both have from the time of the fork; missing when there is none"),
+      }),
+    ),
+  }),
+  failures: [],
+  example: {
+    params: {},
+    result: {
+      root: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      nodes: [
+        {
+          sessionPath: "/home/me/sessions/current.jsonl",
+          sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+          parentSession: null,
+        },
+      ],
+    },
+  },
+  async run(context, { sessionId }) {
+    const { current, sessions } = context.workspace;
+    const open = sessionId === undefined ? context.session : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
+    const { root, nodes } = await context.workspace.stores.catalog.family(
+      { id: open?.id ?? (sessionId as string), beside: open && relativeOf(open) },
+      context.progress,
+    );
+    return {
+      root,
+      nodes: nodes.map(({ path, id, parentSession, forkedAtEntryId }) => ({
+        sessionPath: path === "" ? null : path,
+        sessionId: id,
+        parentSession,
+        forkedAtEntryId,
+      })),
+    };
+  },
+});
+
+/** An open session belongs to its family wherever it lies, and even before its file is there. */
+function relativeOf({ file, id, parentSession }: Session): Relative {
+  return { path: file ?? "", id, parentSession };
+}

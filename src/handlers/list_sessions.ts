@@ -1,0 +1,111 @@
+import * as z from "zod";
+import { BadParams } from "../core/failure.ts";
+import { cursorAfter, type Listed, momentOf, momentText } from "../core/finding.ts";
+import { bytesOf } from "../core/json.ts";
+import { command } from "./command.ts";
+import { cursor, limit, nextCursor, take } from "./page.ts";
+
+export default command({
+  name: "list_sessions",
+  summary: "The sessions there are, those in which something was said last first. Reads files, changes none.",
+  effect: "server",
+  params: {
+    cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    query: z
+      .string()
+      .optional()
+      .describe("only sessions that have all these words in name, first message, working directory or id"),
+    name: z.string().optional().describe("only sessions whose name has this in it, whatever its case"),
+    parent: z.string().optional().describe("only forks of this session, by its path or id"),
+    since: z.string().optional().describe("only sessions in which something was said at this time or later, ISO 8601"),
+    archived: z.boolean().optional().describe("archived sessions instead of the others; there are none yet"),
+    headerOnly: z.boolean().optional().describe("also sessions without any entry, which are left out by default"),
+    sort: z
+      .enum(["modified", "created", "name"])
+      .optional()
+      .describe("modified (default) and created: newest first; name: from A on"),
+    cursor,
+    limit,
+  },
+  result: z.object({
+    sessions: z.array(
+      z.object({
+        sessionPath: z.string(),
+        sessionId: z.string(),
+        cwd: z.string().nullable(),
+        name: z.string().nullable(),
+        parentSession: z.string().nullable().describe("file of the session this one was forked from, as its header has it"),
+        created: z.string().nullable(),
+        modified: z
+          .string()
+          .nullable()
+          .describe("when a user or the model said something last, else created; never the time of the file"),
+        messageCount: z.number().int(),
+        firstMessage: z.string().nullable().describe("the first 1,000 characters of what the user said first"),
+        sizeBytes: z.number().int(),
+      }),
+    ),
+    total: z.number().int().describe("sessions that fit, on all pages"),
+    nextCursor,
+  }),
+  failures: ["cursor_expired"],
+  example: {
+    params: { cwd: "/home/me/app", limit: 1 },
+    result: {
+      sessions: [
+        {
+          sessionPath: "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e.jsonl",
+          sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+          cwd: "/home/me/app",
+          name: "Refactor auth",
+          parentSession: null,
+          created: "2026-01-24T16:22:26.831Z",
+          modified: "2026-01-24T16:40:02.117Z",
+          messageCount: 12,
+          firstMessage: "Refactor the auth module.",
+          sizeBytes: 48213,
+        },
+      ],
+      total: 1,
+    },
+  },
+  async run(context, params) {
+    const { since, limit, ...wish } = params;
+    const order = params.sort ?? "modified";
+    const { found, total } = await context.workspace.stores.catalog.list(
+      { ...wish, since: moment("since", since) },
+      context.progress,
+    );
+    const sessions = found.slice(0, limit).map(told);
+    const past = take(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
+    return {
+      sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
+      total,
+      nextCursor: past < found.length ? cursorAfter(found[past - 1], order) : undefined,
+    };
+  },
+});
+
+function told(listed: Listed) {
+  const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes } = listed;
+  return {
+    sessionPath: path,
+    sessionId: id,
+    cwd,
+    name,
+    parentSession,
+    created: momentText(listed.created),
+    modified: momentText(listed.modified),
+    messageCount,
+    firstMessage,
+    sizeBytes,
+  };
+}
+
+/** The moment that a param names. Throws BadParams. */
+export function moment(path: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const moment = momentOf(text);
+  if (moment === null) throw new BadParams([{ path, message: "must be a time, such as 2026-01-24T16:22:26Z" }]);
+  return moment;
+}

@@ -1,0 +1,96 @@
+import * as z from "zod";
+import { bytesOf } from "../core/json.ts";
+import { command } from "./command.ts";
+import { moment } from "./list_sessions.ts";
+import { cursor, limit, nextCursor, take } from "./page.ts";
+
+/** Hits of a page when the host does not say. */
+const PAGE = 50;
+
+export default command({
+  name: "search_sessions",
+  summary: "Messages of all sessions and branches that hold all the given words or parts of words.",
+  effect: "server",
+  params: {
+    query: z
+      .string()
+      .describe('words, or "several words" in quotation marks; all must be there, in any case, also inside other words'),
+    cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    role: z
+      .enum(["user", "assistant", "toolResult", "bashExecution"])
+      .optional()
+      .describe("only messages of this role; user and assistant by default"),
+    since: z.string().optional().describe("only messages of this time or later, ISO 8601"),
+    until: z.string().optional().describe("only messages of this time or earlier"),
+    includeToolResults: z.boolean().optional().describe("what tools and commands answered, too"),
+    cursor,
+    limit: limit.describe(`at most so many; ${PAGE} by default`),
+  },
+  result: z.object({
+    hits: z.array(
+      z.object({
+        sessionPath: z.string(),
+        sessionId: z.string(),
+        entryId: z.string(),
+        role: z.string(),
+        snippet: z.string().describe("one line around the first word found"),
+        onActivePath: z.boolean().describe("whether the entry is on the path to the session's leaf"),
+      }),
+    ),
+    nextCursor,
+  }),
+  failures: ["cursor_expired"],
+  example: {
+    params: { query: "auth module" },
+    result: {
+      hits: [
+        {
+          sessionPath: "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e.jsonl",
+          sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+          entryId: "a1b2c3d4",
+          role: "user",
+          snippet: "Refactor the auth module.",
+          onActivePath: true,
+        },
+      ],
+    },
+  },
+  async run(context, params) {
+    const { query, cwd, role, includeToolResults: toolResults, cursor, limit = PAGE } = params;
+    const since = moment("since", params.since);
+    const until = moment("until", params.until);
+    const { sessions, stores } = context.workspace;
+    const { hits, more } = await stores.catalog.search(
+      {
+        query,
+        cwd,
+        role,
+        since,
+        until,
+        toolResults,
+        cursor,
+        limit,
+        isActive(path, entryId) {
+          const open = sessions.find(({ file, log }) => file === path && log.persisted);
+          if (!open) return undefined;
+          const position = open.log.nodes.position(entryId);
+          return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
+        },
+      },
+      context.progress,
+    );
+    const told = hits.map(({ path, sessionId, entryId, role, snippet, onActivePath }) => ({
+      sessionPath: path,
+      sessionId,
+      entryId,
+      role,
+      snippet,
+      onActivePath,
+    }));
+    const past = take(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(told[i])));
+    return {
+      hits: told.slice(0, past),
+      nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined,
+    };
+  },
+});

@@ -1,0 +1,338 @@
+/** Which session a server starts with, and where sessions are (protocol, section 1). */
+
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { user } from "../support/drafts.ts";
+import { fileText, userText } from "../support/lines.ts";
+import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
+import { type Json, type Place, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
+
+function placeWith(variables: (home: string) => Record<string, string>): Place {
+  const place = temporaryPlace();
+  return { ...place, variables: { ...place.variables, ...variables(place.home) } };
+}
+
+/** The folder a new session's file goes to. */
+async function folderOf(options: HereLivesOptions, args: string[] = []): Promise<string> {
+  const lives = new HereLives(options);
+  const wire = await lives.start(args);
+  await wire.result("append", { entries: [user("hello")] });
+  const { sessionFile } = await wire.result("get_state");
+  expect(readPlainly(sessionFile)).toHaveLength(2);
+  await lives.end();
+  return dirname(sessionFile);
+}
+
+let made = 0;
+
+/** A session file as another program leaves it; the younger, the later it was made here. */
+function sessionIn(folder: string, cwd: string, more: Json = {}): { file: string; id: string; text: string } {
+  const id = more.id ?? `01991f6e-0000-7000-9000-${String(++made).padStart(12, "0")}`;
+  const text = `says ${id}`;
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
+  const header = { type: "session", version: 3, id, timestamp: "2026-01-24T16:22:26.831Z", cwd, ...more };
+  writeFileSync(file, fileText(JSON.stringify(header), userText("a0000001", null, text)));
+  utimesSync(file, 1_700_000_000 + ++made, 1_700_000_000 + made);
+  return { file, id, text };
+}
+
+async function said(wire: Wire): Promise<Json> {
+  const { messages } = await wire.result("get_messages");
+  return messages.map(({ content }: Json) => content);
+}
+
+describe("sessions lie", () => {
+  const settings = (sessionDir: unknown) => (path: string) =>
+    path.endsWith(join(".pi", "agent", "settings.json")) ? { sessionDir } : undefined;
+
+  test("in a root with one folder for each working directory", async () => {
+    for (const [variables, root] of [
+      [(): Record<string, string> => ({}), ".pi/agent/sessions"],
+      [(home: string) => ({ PI_CODING_AGENT_DIR: join(home, "agent") }), "agent/sessions"],
+      [(home: string) => ({ PI_CODING_AGENT_DIR: join(home, "agent"), PI_SESSIONS_DIR: join(home, "all") }), "all"],
+      [() => ({ PI_SESSIONS_DIR: "~/all" }), "all"],
+      [() => ({ PI_SESSIONS_DIR: "", PI_CODING_AGENT_DIR: "", PI_CODING_AGENT_SESSION_DIR: "" }), ".pi/agent/sessions"],
+    ] as const) {
+      const place = placeWith(variables);
+      const project = `--${place.cwd.slice(1).replaceAll("/", "-")}--`;
+      expect(await folderOf({ place })).toBe(join(place.home, root, project));
+    }
+  });
+
+  test("in one flat folder, from the option, the variable or the settings, in this order", async () => {
+    const flat = (home: string): Record<string, string> => ({
+      PI_CODING_AGENT_SESSION_DIR: join(home, "variable"),
+      PI_SESSIONS_DIR: join(home, "root"),
+    });
+    let place = placeWith(flat);
+    expect(await folderOf({ place, settings: settings("~/settings") })).toBe(join(place.home, "variable"));
+    expect(await folderOf({ place }, ["--session-dir", "~/option"])).toBe(join(place.home, "option"));
+    expect(await folderOf({ place }, [`--session-dir=${join(place.home, "other")}`])).toBe(join(place.home, "other"));
+    place = placeWith((home) => ({ PI_SESSIONS_DIR: join(home, "root") }));
+    expect(await folderOf({ place, settings: settings("~/settings") })).toBe(join(place.home, "settings"));
+    place = temporaryPlace();
+    expect(await folderOf({ place, settings: settings(join(place.home, "abs")) })).toBe(join(place.home, "abs"));
+    for (const wrong of [5, "", null, []])
+      expect(dirname(await folderOf({ place, settings: settings(wrong) }))).toBe(
+        join(place.home, ".pi/agent/sessions"),
+      );
+  });
+
+  test("where the settings of the agent's own folder say, read by the real program", async () => {
+    const place = placeWith((home) => ({ PI_CODING_AGENT_DIR: join(home, "agent") }));
+    mkdirSync(join(place.home, "agent"));
+    writeFileSync(join(place.home, "agent", "settings.json"), JSON.stringify({ sessionDir: "~/mine", other: 1 }));
+    const server = spawnServer([], "lines", place);
+    const { sessionFile } = await server.result("get_state");
+    expect(dirname(sessionFile)).toBe(join(place.home, "mine"));
+    await server.finish();
+  });
+
+  test("nowhere with --no-session", async () => {
+    const lives = new HereLives();
+    const wire = await lives.start(["--no-session"]);
+    await wire.result("append", { entries: [user("hello")] });
+    expect(await wire.result("get_state")).toMatchObject({ sessionFile: null, persisted: false, entryCount: 1 });
+    await wire.result("clone");
+    await lives.end();
+    expect(readdirSync(lives.place.home)).toEqual(["project"]);
+  });
+});
+
+describe("--continue", () => {
+  test("takes the youngest session of this directory alone, though another's folder has the same name", async () => {
+    const place = temporaryPlace();
+    const project = join(place.home, "a", "b");
+    const other = join(place.home, "a-b");
+    const folder = join(place.home, ".pi/agent/sessions", `--${project.slice(1).replaceAll("/", "-")}--`);
+    expect(`--${other.slice(1).replaceAll("/", "-")}--`).toBe(basename(folder));
+    sessionIn(folder, project);
+    const mine = sessionIn(folder, project);
+    sessionIn(folder, other);
+    sessionIn(folder, `${project}/`);
+    for (const flag of ["--continue", "-c"]) {
+      const lives = new HereLives({ place: { ...place, cwd: project } });
+      const wire = await lives.start([flag]);
+      expect(await wire.result("get_state")).toMatchObject({ sessionId: mine.id, sessionFile: mine.file });
+      await lives.end();
+    }
+    const theirs = new HereLives({ place: { ...place, cwd: other } });
+    expect((await (await theirs.start(["-c"])).result("get_state")).cwd).toBe(other);
+  });
+
+  test("picks from a flat folder by the header, past files that are no sessions", async () => {
+    const place = temporaryPlace();
+    const folder = join(place.home, "flat");
+    const mine = sessionIn(folder, place.cwd);
+    sessionIn(folder, "/elsewhere");
+    writeFileSync(join(folder, "notes.jsonl"), "not a session\n");
+    writeFileSync(join(folder, "empty.jsonl"), "");
+    writeFileSync(
+      join(folder, ".hidden.jsonl"),
+      fileText(JSON.stringify({ type: "session", id: "x", cwd: place.cwd })),
+    );
+    mkdirSync(join(folder, "folder.jsonl"));
+    const lives = new HereLives({ place });
+    const wire = await lives.start(["--session-dir", folder, "--continue"]);
+    expect((await wire.result("get_state")).sessionId).toBe(mine.id);
+  });
+
+  test("without a session of this directory begins a new one", async () => {
+    const place = temporaryPlace();
+    const folder = join(place.home, "flat");
+    const theirs = sessionIn(folder, "/elsewhere");
+    const lives = new HereLives({ place });
+    const wire = await lives.start(["--session-dir", folder, "--continue", "--name", "new", "--session-id", "mine-1"]);
+    expect(await wire.result("get_state")).toMatchObject({ sessionId: "mine-1", sessionName: "new", persisted: false });
+    await lives.end();
+    expect(sessionFiles(folder)).toEqual([theirs.file]);
+  });
+});
+
+describe("--session", () => {
+  async function opened(place: Place, args: string[]): Promise<{ lives: HereLives; wire: Wire }> {
+    const lives = new HereLives({ place });
+    return { lives, wire: await lives.start(args) };
+  }
+
+  test("opens by path, relative path, id and the beginning of an id", async () => {
+    const place = temporaryPlace();
+    const folder = join(place.home, ".pi/agent/sessions/--elsewhere--");
+    const one = sessionIn(folder, "/elsewhere", { id: "abc-1" });
+    sessionIn(folder, "/elsewhere", { id: "abd-2" });
+    const before = imprint(one.file);
+    for (const name of [one.file, join("..", one.file.slice(place.home.length)), "abc-1", "abc"]) {
+      const { lives, wire } = await opened(place, ["--session", name]);
+      expect(await said(wire), name).toEqual([one.text]);
+      const [start] = wire.events;
+      expect(start).toMatchObject({ method: "session_start", params: { reason: "startup", sessionFile: one.file } });
+      await lives.end();
+      expect(lives.said).toEqual([]);
+    }
+    expect(imprint(one.file)).toEqual(before);
+  });
+
+  test("with a path that is not there yet begins a session at that path", async () => {
+    const place = temporaryPlace();
+    for (const [given, file] of [
+      ["new.jsonl", join(place.cwd, "new.jsonl")],
+      [join(place.home, "deep/er/new"), join(place.home, "deep/er/new")],
+    ]) {
+      const { lives, wire } = await opened(place, ["--session", given, "--session-id", "mine-1", "--name", "early"]);
+      const state = { sessionId: "mine-1", sessionFile: file, sessionName: "early", persisted: false, cwd: place.cwd };
+      expect(await wire.result("get_state")).toMatchObject(state);
+      expect(existsSync(file)).toBe(false);
+      await wire.result("append", { entries: [user("hello")] });
+      expect(readPlainly(file)).toMatchObject([
+        { type: "session", id: "mine-1" },
+        { name: "early" },
+        { type: "message" },
+      ]);
+      expect(statSync(file).mode & 0o777).toBe(0o600);
+      await lives.end();
+    }
+  });
+
+  test("of an existing session does not take the id, the name and the model of the command line", async () => {
+    const place = temporaryPlace();
+    const empty = sessionIn(join(place.home, "s"), place.cwd, { id: "empty" });
+    writeFileSync(empty.file, fileText(JSON.stringify({ type: "session", version: 3, id: "empty", cwd: place.cwd })));
+    const full = sessionIn(join(place.home, "s"), place.cwd, { id: "full" });
+    for (const { file, id } of [empty, full]) {
+      const before = imprint(file);
+      const more = ["--session-id", "other", "--name", "n", "--provider", "p", "--model", "m", "--thinking", "high"];
+      const { lives, wire } = await opened(place, ["--session", file, ...more]);
+      expect(await wire.result("get_state")).toMatchObject({ sessionId: id, sessionName: null, model: null });
+      await lives.end();
+      expect(imprint(file)).toEqual(before);
+    }
+  });
+
+  test("with --read-only changes nothing, and says so", async () => {
+    const place = temporaryPlace();
+    const one = sessionIn(join(place.home, "s"), place.cwd);
+    const before = imprint(one.file);
+    const { lives, wire } = await opened(place, ["--session", one.file, "--read-only"]);
+    expect(await wire.result("get_state")).toMatchObject({ readOnly: true, persisted: true });
+    expect(await said(wire)).toEqual([one.text]);
+    for (const [method, params] of [
+      ["append", { entries: [user("x")] }],
+      ["set_label", { entryId: "a0000001", label: "x" }],
+      ["set_session_name", { name: "x" }],
+      ["set_model", { provider: "p", modelId: "m" }],
+      ["compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 }],
+      ["branch", { entryId: "a0000001", label: "x" }],
+    ] as const)
+      expect((await wire.failure(method, params)).data.name, method).toBe("read_only");
+    await lives.end();
+    expect(imprint(one.file)).toEqual(before);
+  });
+});
+
+describe("--fork", () => {
+  test("starts in a fork by path or id and leaves the source alone", async () => {
+    const place = temporaryPlace();
+    const folder = join(place.home, ".pi/agent/sessions/--elsewhere--");
+    const source = sessionIn(folder, "/elsewhere", { id: "source-1" });
+    const before = imprint(source.file);
+    for (const name of [source.file, "source-1", "source"]) {
+      const lives = new HereLives({ place });
+      const wire = await lives.start(["--fork", name]);
+      const state = await wire.result("get_state");
+      expect(state).toMatchObject({ parentSession: source.file, persisted: true, cwd: "/elsewhere", entryCount: 1 });
+      expect(state.sessionFile).not.toBe(source.file);
+      expect(await said(wire)).toEqual([source.text]);
+      expect(readPlainly(state.sessionFile)).toHaveLength(2);
+      await lives.end();
+    }
+    expect(imprint(source.file)).toEqual(before);
+  });
+
+  test("takes the id and the name of the command line", async () => {
+    const place = temporaryPlace();
+    const source = sessionIn(join(place.home, "s"), place.cwd);
+    const lives = new HereLives({ place });
+    const wire = await lives.start(["--fork", source.file, "--session-id", "mine-1", "--name", "a\nfork"]);
+    const state = await wire.result("get_state");
+    expect(state).toMatchObject({ sessionId: "mine-1", sessionName: "a fork", parentSession: source.file });
+    await lives.kill();
+    expect(readPlainly(state.sessionFile).at(-1)).toMatchObject({ type: "session_info", name: "a fork" });
+  });
+});
+
+describe("a session that cannot be opened at start", () => {
+  function wrong(place: Place): [string, string[], string][] {
+    const folder = join(place.home, "s");
+    sessionIn(folder, place.cwd, { id: "twin-1" });
+    sessionIn(folder, place.cwd, { id: "twin-2" });
+    writeFileSync(join(folder, "notes.txt"), "these are\nprivate notes\n");
+    writeFileSync(join(folder, "empty.jsonl"), "");
+    writeFileSync(join(folder, "other.jsonl"), '{"type":"other","id":"x"}\n');
+    mkdirSync(join(folder, "folder.jsonl"));
+    execFileSync("mkfifo", [join(folder, "fifo.jsonl")]);
+    return [
+      ["an id that is nowhere", ["--session", "nothing-like-it"], "session_not_found"],
+      ["an ambiguous id", ["--session", "twin", "--session-dir", folder], "ambiguous_id"],
+      ["an id that is none", ["--session-id", "no id"], "invalid_id"],
+      ["notes", ["--session", join(folder, "notes.txt")], "not_a_session"],
+      ["an empty file", ["--session", join(folder, "empty.jsonl")], "not_a_session"],
+      ["another kind of file", ["--session", join(folder, "other.jsonl")], "not_a_session"],
+      ["a folder", ["--session", join(folder, "folder.jsonl")], "not_a_session"],
+      ["a FIFO", ["--session", join(folder, "fifo.jsonl")], "not_a_session"],
+      ["a fork of nothing", ["--fork", join(folder, "gone.jsonl")], "session_not_found"],
+      ["a fork of notes", ["--fork", join(folder, "notes.txt")], "not_a_session"],
+    ];
+  }
+
+  test("leaves the server without one, with that failure, until another is opened", async () => {
+    const place = temporaryPlace();
+    const one = sessionIn(join(place.home, "one"), place.cwd);
+    for (const [what, args, name] of wrong(place)) {
+      const lives = new HereLives({ place });
+      const wire = await lives.start(args);
+      const first = await wire.failure("get_state");
+      expect(first.data.name, what).toBe(name);
+      expect(wire.events, "there is no session to tell of").toEqual([]);
+      for (const method of ["get_messages", "clone"]) expect((await wire.failure(method)).data.name, what).toBe(name);
+      expect((await wire.failure("append", { entries: [user("x")] })).data.name).toBe(name);
+      expect((await wire.result("initialize")).state).toBeNull();
+      expect(lives.said, what).toHaveLength(1);
+      expect(lives.said[0]).toMatch(/^[^\n]{10,}\.$/);
+      expect(lives.said[0]).not.toContain("private");
+      // The failure of a switch leaves things as they are.
+      expect((await wire.failure("switch_session", { sessionPath: "nowhere.jsonl" })).data.name).toBe(
+        "session_not_found",
+      );
+      expect((await wire.failure("get_state")).data.name).toBe(name);
+      await wire.result("switch_session", { sessionPath: one.file });
+      expect(await said(wire)).toEqual([one.text]);
+      expect(wire.events.map(({ method }) => method)).toEqual(["session_start"]);
+      await lives.end();
+      expect(await lives.done, what).toBe(0);
+    }
+  });
+
+  test("can be followed by a new one", async () => {
+    const lives = new HereLives();
+    const wire = await lives.start(["--session", "nothing-like-it"]);
+    const { sessionId } = await wire.result("new_session");
+    expect(await wire.result("get_state")).toMatchObject({ sessionId, entryCount: 0 });
+    await wire.result("append", { entries: [user("x")] });
+    await lives.end();
+    expect(sessionFiles(lives.place.home)).toHaveLength(1);
+  });
+
+  test("is one sentence on the standard error of the real program, which lives", async () => {
+    const place = temporaryPlace();
+    for (const [what, args, name] of wrong(place)) {
+      const server = spawnServer(args, "lines", place);
+      expect((await server.failure("get_state")).data.name, what).toBe(name);
+      const { messages, status } = await server.finish();
+      expect([messages, status], what).toEqual([[], 0]);
+      expect(server.stderr, what).toMatch(/^pi-session-server: [^\n]+\.\n$/);
+    }
+  });
+});
