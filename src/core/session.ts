@@ -202,12 +202,16 @@ export class Session implements Bodies {
    */
   danglingCalls(): readonly DanglingCall[] {
     const { leaf } = this.tree;
+    let speaker = this.tree.lastModel(leaf);
+    while (speaker >= 0 && this.log.nodes.role(speaker) !== "assistant")
+      speaker = this.tree.lastModel(this.log.nodes.parent(speaker));
+    if (speaker < 0 || speaker >= this.openedWith) return [];
     if (this.dangling?.leaf !== leaf) {
       const compaction = this.tree.lastCompaction(leaf);
       const from = compaction === ROOT ? ROOT : keptFrom(this.tree, this, compaction).first;
       this.dangling = { leaf, calls: danglingCalls(this.tree, this, leaf, from) };
     }
-    return this.dangling.calls.filter(({ position }) => position < this.openedWith);
+    return this.dangling.calls;
   }
 
   /** The model in force at a position: the nearest that is named on its path, else the header's. */

@@ -16,7 +16,10 @@ export default command({
       z.object({
         sessionPath: z.string().nullable().describe("null for a session in memory"),
         sessionId: z.string(),
-        parentSession: z.string().nullable().describe("as the header has it; a parent that was moved is found by its id"),
+        parentSession: z
+          .string()
+          .nullable()
+          .describe("as the header has it; a parent that was moved is found by its id"),
         forkedAtEntryId: z
           .string()
           .optional()
@@ -40,7 +43,10 @@ export default command({
   },
   async run(context, { sessionId }) {
     const { current, sessions } = context.workspace;
-    const open = sessionId === undefined ? context.session : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
+    const open =
+      sessionId === undefined
+        ? context.session
+        : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
     const { root, nodes } = await context.workspace.stores.catalog.family(
       { id: open?.id ?? (sessionId as string), beside: open && relativeOf(open) },
       context.progress,

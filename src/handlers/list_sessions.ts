@@ -3,7 +3,8 @@ import { BadParams } from "../core/failure.ts";
 import { cursorAfter, type Listed, momentOf, momentText } from "../core/finding.ts";
 import { bytesOf } from "../core/json.ts";
 import { command } from "./command.ts";
-import { cursor, limit, nextCursor, take } from "./page.ts";
+import { take } from "./page.ts";
+import { cursor, limit, nextCursor } from "./shapes.ts";
 
 export default command({
   name: "list_sessions",
@@ -34,7 +35,10 @@ export default command({
         sessionId: z.string(),
         cwd: z.string().nullable(),
         name: z.string().nullable(),
-        parentSession: z.string().nullable().describe("file of the session this one was forked from, as its header has it"),
+        parentSession: z
+          .string()
+          .nullable()
+          .describe("file of the session this one was forked from, as its header has it"),
         created: z.string().nullable(),
         modified: z
           .string()

@@ -2,7 +2,8 @@ import * as z from "zod";
 import { bytesOf } from "../core/json.ts";
 import { command } from "./command.ts";
 import { moment } from "./list_sessions.ts";
-import { cursor, limit, nextCursor, take } from "./page.ts";
+import { take } from "./page.ts";
+import { cursor, limit, nextCursor } from "./shapes.ts";
 
 /** Hits of a page when the host does not say. */
 const PAGE = 50;
@@ -14,7 +15,9 @@ export default command({
   params: {
     query: z
       .string()
-      .describe('words, or "several words" in quotation marks; all must be there, in any case, also inside other words'),
+      .describe(
+        'words, or "several words" in quotation marks; all must be there, in any case, also inside other words',
+      ),
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
     role: z
       .enum(["user", "assistant", "toolResult", "bashExecution"])

@@ -29,11 +29,13 @@ import get_fork_messages from "./get_fork_messages.ts";
 import get_last_assistant_text from "./get_last_assistant_text.ts";
 import get_messages from "./get_messages.ts";
 import get_path from "./get_path.ts";
+import get_session_family from "./get_session_family.ts";
 import get_session_stats from "./get_session_stats.ts";
 import get_state from "./get_state.ts";
 import get_tree from "./get_tree.ts";
 import initialize from "./initialize.ts";
 import list_open_sessions from "./list_open_sessions.ts";
+import list_sessions from "./list_sessions.ts";
 import new_session from "./new_session.ts";
 import open_session from "./open_session.ts";
 import prepare_branch_summary from "./prepare_branch_summary.ts";
@@ -41,6 +43,7 @@ import prepare_compaction from "./prepare_compaction.ts";
 import prompt from "./prompt.ts";
 import repair_session from "./repair_session.ts";
 import rpc_discover from "./rpc.discover.ts";
+import search_sessions from "./search_sessions.ts";
 import set_auto_compaction from "./set_auto_compaction.ts";
 import set_auto_retry from "./set_auto_retry.ts";
 import set_follow_up_mode from "./set_follow_up_mode.ts";
@@ -74,6 +77,9 @@ const commands = [
   open_session,
   close_session,
   list_open_sessions,
+  list_sessions,
+  search_sessions,
+  get_session_family,
   fork,
   clone,
   branch,

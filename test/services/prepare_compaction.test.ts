@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, toolResult, user } from "../support/drafts.ts";
+import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { calls, reporting } from "../support/turns.ts";
 
@@ -359,6 +360,63 @@ describe("what a summariser gets", () => {
     const { server } = await serverWith(user("Hello"));
     const { customInstructions } = await server.result("prepare_compaction", { customInstructions: "Be brief." });
     expect(customInstructions).toBe("Be brief.");
+  });
+});
+
+describe("compactions that others wrote", () => {
+  const entry = (index: number, rest: Json): Json => ({
+    ...rest,
+    id: `e${index}`,
+    parentId: index === 0 ? null : `e${index - 1}`,
+  });
+  const preparedOn = async (...entries: Json[]): Promise<Json> => {
+    const place = temporaryPlace();
+    const file = join(place.home, "session.jsonl");
+    writeFileSync(
+      file,
+      sessionText(
+        { id: "s1", cwd: place.cwd },
+        entries.map((one, index) => entry(index, one)),
+      ),
+    );
+    const server = serveHere(["--session", file], { place });
+    return server.result("prepare_compaction", { keepRecentTokens: 0 });
+  };
+
+  test("one without a summary is passed over, and the one before it rules", async () => {
+    const plan = await preparedOn(
+      user("a"),
+      user("b"),
+      { type: "compaction", summary: "s", firstKeptEntryId: "e1", tokensBefore: 1 },
+      user("c"),
+      { type: "compaction", firstKeptEntryId: "e3" },
+      user("d"),
+    );
+    expect(plan.previousSummary).toBe("s");
+    expect(texts(plan.messagesToSummarize)).toEqual(["b", "c"]);
+  });
+
+  test("one that keeps from nowhere: what the context shows is summarised", async () => {
+    const plan = await preparedOn(
+      user("a"),
+      user("b"),
+      { type: "compaction", summary: "s", firstKeptEntryId: "gone", tokensBefore: 1 },
+      user("c"),
+      user("d"),
+    );
+    expect(texts(plan.messagesToSummarize)).toEqual(["a", "b", "c"]);
+  });
+
+  test("a boundary inside a turn is taken as it is, and strict leaves out the result that it cut off", async () => {
+    const plan = await preparedOn(
+      user("a"),
+      calls("b", "1"),
+      toolResult("1", "c"),
+      { type: "compaction", summary: "s", firstKeptEntryId: "e2", tokensBefore: 1 },
+      user("d"),
+    );
+    expect(plan.firstKeptEntryId).toBe("e4");
+    expect(texts(plan.messagesToSummarize)).toEqual(["toolResult c"]);
   });
 });
 

@@ -335,7 +335,13 @@ export class CatalogFile {
   }
 
   /** The blocks below a number that fit an expression (all, without one), newest first. */
-  blocks(kinds: readonly Kind[], expression: string | undefined, below: number, cwd: string | undefined, count: number): Block[] {
+  blocks(
+    kinds: readonly Kind[],
+    expression: string | undefined,
+    below: number,
+    cwd: string | undefined,
+    count: number,
+  ): Block[] {
     const found = kinds.flatMap((kind) => {
       // The index leads, so that its order is that of the result and nothing beyond the limit is looked at.
       const source =

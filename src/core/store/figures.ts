@@ -189,19 +189,19 @@ class Scanner {
   }
 
   private takeName(line: Uint8Array): void {
-    const name = (valueOf(line) as { name?: unknown } | undefined)?.name;
+    const name = (parsed(line) as { name?: unknown } | undefined)?.name;
     this.f.name = typeof name === "string" && name.trim() !== "" ? name.trim() : null;
   }
 
   private takeFirst(line: Uint8Array): void {
-    const text = contentText(messageOf(valueOf(line))?.content).trim();
+    const text = contentText(messageOf(parsed(line))?.content).trim();
     if (text !== "") this.f.first = text.slice(0, FIRST_MESSAGE);
   }
 
   private takeHeader(start: number, b: Uint8Array, at: number, past: number): void {
     const bom = start === 0 && b[at] === 0xef && b[at + 1] === 0xbb && b[at + 2] === 0xbf ? 3 : 0;
     if (isBlank(b, at + bom, past)) return;
-    const header = valueOf(b.subarray(at + bom, past)) as Record<string, unknown> | undefined;
+    const header = parsed(b.subarray(at + bom, past)) as Record<string, unknown> | undefined;
     const { f } = this;
     this.hasHeader = true;
     if (header === undefined || header.type !== "session" || typeof header.id !== "string" || header.id === "") {
@@ -241,7 +241,7 @@ class Scanner {
   /** The last message that tells when it was said decides. */
   private settle(): void {
     for (let i = this.said.length - 2; i >= 0; i -= 2) {
-      const activity = activityOf(valueOf(this.read(this.said[i], this.said[i + 1])));
+      const activity = activityOf(parsed(this.read(this.said[i], this.said[i + 1])));
       if (activity === null) continue;
       this.f.activity = activity;
       break;
@@ -257,7 +257,7 @@ class Scanner {
 }
 
 /** The value of a line, or undefined when it is damaged. */
-export function valueOf(line: Uint8Array): unknown {
+export function parsed(line: Uint8Array): unknown {
   try {
     return parse(line);
   } catch {
@@ -337,7 +337,7 @@ export function lastActivity(disk: Disk, file: string, header: { timestamp?: unk
     for (let end = bytes.length; end > 0; ) {
       const at = bytes.lastIndexOf(0x0a, end - 1) + 1;
       if (at === 0 && start > 0) break;
-      const entry = at < end ? valueOf(bytes.subarray(at, end)) : undefined;
+      const entry = at < end ? parsed(bytes.subarray(at, end)) : undefined;
       const role = (entry as { type?: unknown } | undefined)?.type === "message" ? messageOf(entry)?.role : undefined;
       const activity = role === "user" || role === "assistant" ? activityOf(entry) : null;
       if (activity !== null) return activity;

@@ -16,9 +16,9 @@ import {
   type Listed,
   type ListWish,
   type Order,
+  type Progress,
   packed,
   parentsOf,
-  type Progress,
   type Relative,
   type SearchWish,
   unpacked,
@@ -153,16 +153,24 @@ class Finder implements Catalog {
   ): Promise<{ root: string | null; nodes: Relative[] }> {
     return this.inTurn(async () => {
       await this.refresh(progress);
-      const sessions: Relative[] = this.order("created").map(({ path, id, parentSession }) => ({ path, id, parentSession }));
+      const sessions: Relative[] = this.order("created").map(({ path, id, parentSession }) => ({
+        path,
+        id,
+        parentSession,
+      }));
       const { beside } = of;
       if (beside && !sessions.some(({ path }) => path === beside.path)) sessions.push(beside);
       const start =
         sessions.find(({ path, id }) => id === of.id && path === (beside?.path ?? path)) ??
         sessions.find(({ id }) => id === of.id);
       if (!start)
-        throw new Failure("session_not_found", `No session has the id ${of.id}. list_sessions shows those that exist.`, {
-          sessionId: of.id,
-        });
+        throw new Failure(
+          "session_not_found",
+          `No session has the id ${of.id}. list_sessions shows those that exist.`,
+          {
+            sessionId: of.id,
+          },
+        );
       const parents = parentsOf(sessions);
       const { root, members } = familyOf(sessions, parents, start);
       const nodes: Relative[] = [];
@@ -188,7 +196,12 @@ class Finder implements Catalog {
           { retryable: false },
         );
       try {
-        writeIndex(this.sqlite, this.disk, file, [...this.rows.values()].map(({ kept }) => kept));
+        writeIndex(
+          this.sqlite,
+          this.disk,
+          file,
+          [...this.rows.values()].map(({ kept }) => kept),
+        );
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw storageFailure(error, "writing the index");
         throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, { path: file });
@@ -537,9 +550,10 @@ class Finder implements Catalog {
             return false;
           },
         );
-      } else this.readLog(path, (log) => {
-        for (const said of logTexts(log, (role) => KIND_OF_ROLE[role] === kind)) maker.add(said);
-      });
+      } else
+        this.readLog(path, (log) => {
+          for (const said of logTexts(log, (role) => KIND_OF_ROLE[role] === kind)) maker.add(said);
+        });
     } catch {
       // It is gone or may not be read; the next look at the folders finds that out.
       return undefined;
@@ -591,7 +605,15 @@ function keyOf({ device, inode, size, modified, changed }: Stamp): string {
   return `${device} ${inode} ${size} ${modified} ${changed}`;
 }
 
-function rowOf(path: string, stamp: Stamp, base: Figures, now: Figures, size: number, life: string, sure: boolean): Row {
+function rowOf(
+  path: string,
+  stamp: Stamp,
+  base: Figures,
+  now: Figures,
+  size: number,
+  life: string,
+  sure: boolean,
+): Row {
   const created = moment(now.timestamp);
   const listed: Listed = {
     path,
@@ -617,7 +639,13 @@ function rowOf(path: string, stamp: Stamp, base: Figures, now: Figures, size: nu
     size,
     name: now.name,
     // What may have changed under the same stamp is not kept as if it were sure.
-    record: JSON.stringify({ stamp: sure ? stamp : { ...stamp, changed: -1 }, base, now: same(base, now) ? undefined : now, size, life }),
+    record: JSON.stringify({
+      stamp: sure ? stamp : { ...stamp, changed: -1 },
+      base,
+      now: same(base, now) ? undefined : now,
+      size,
+      life,
+    }),
   };
   return { stamp, base, now, size, life, sure, listed, kept, sum: sumOf(kept) };
 }
@@ -714,7 +742,8 @@ class Search {
     if (cursor === undefined) return { phase: 0, top: Number.MAX_SAFE_INTEGER };
     const [mode, phase, top, score, block, nth] = unpacked(cursor);
     const numbers = [phase, top, score, block, nth];
-    if (mode !== "index" || numbers.some((n) => typeof n !== "number") || (phase as number) >= phases) throw expired(cursor);
+    if (mode !== "index" || numbers.some((n) => typeof n !== "number") || (phase as number) >= phases)
+      throw expired(cursor);
     return { phase, top, after: { score, block, nth } } as ReturnType<Search["place"]>;
   }
 
@@ -876,7 +905,14 @@ class Search {
       const active = entryId === undefined ? undefined : this.isActive(listed.path, row, entryId);
       if (entryId === undefined || active === undefined) return;
       const { path, id: sessionId } = listed;
-      const common = { path, sessionId, entryId, role: ref[2], snippet: snippet(text, this.query), onActivePath: active };
+      const common = {
+        path,
+        sessionId,
+        entryId,
+        role: ref[2],
+        snippet: snippet(text, this.query),
+        onActivePath: active,
+      };
       found.push({ ...common, cursor: "", score: 0, block: 0, nth: 0 });
     };
     const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
@@ -903,9 +939,10 @@ class Search {
         } finally {
           closeQuietly(disk, fd);
         }
-      } else this.finder.readLog(listed.path, (log) => {
-        for (const said of logTexts(log, wants)) look(said, undefined);
-      });
+      } else
+        this.finder.readLog(listed.path, (log) => {
+          for (const said of logTexts(log, wants)) look(said, undefined);
+        });
     } catch {
       // It went away while it was read.
     }

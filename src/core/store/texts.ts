@@ -7,7 +7,7 @@ import { Nodes, ROLES } from "../nodes.ts";
 import { fold, Tokens } from "../terms.ts";
 import type { Kind, NewBlock, Ref } from "./catalog.ts";
 import { type Disk, readAll } from "./disk.ts";
-import { activityOf, messageOf, valueOf } from "./figures.ts";
+import { activityOf, messageOf, parsed } from "./figures.ts";
 import { CHUNK, scanLines } from "./lines.ts";
 import type { Log } from "./store.ts";
 
@@ -61,7 +61,7 @@ export function scanTexts(
     if (!heads.read(b, at, Math.min(end, at + HEAD_BYTES)) || heads.type !== 0) return;
     const role = ROLES[heads.role];
     if (!(role in KIND_OF_ROLE) || !want(role, b, at, end)) return;
-    const entry = valueOf(b.subarray(at, end));
+    const entry = parsed(b.subarray(at, end));
     if (entry === undefined) return;
     const { text } = saidBy(entry);
     if (text !== "" && !say({ ref: [start, end - at, role, activityOf(entry)], text }, start + end - at + 1))
@@ -108,7 +108,7 @@ export function* logTexts(log: Log, wants: (role: string) => boolean): Generator
 export function saidAt(log: Log, position: number): Said | undefined {
   const role = log.nodes.role(position);
   if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;
-  const entry = valueOf(log.read(position));
+  const entry = parsed(log.read(position));
   const { text } = saidBy(entry);
   return text === "" ? undefined : { ref: [-1, 0, role, activityOf(entry), log.nodes.id(position)], text };
 }
@@ -118,7 +118,7 @@ export function readSaid(disk: Disk, fd: number, [start, length]: Ref): { id: st
   const line = Buffer.allocUnsafe(length);
   readAll(disk, fd, line, start);
   if (!isUtf8(line)) return undefined;
-  const entry = valueOf(line) as { id?: unknown } | undefined;
+  const entry = parsed(line) as { id?: unknown } | undefined;
   return typeof entry?.id === "string" ? { id: entry.id, text: saidBy(entry).text } : undefined;
 }
 

@@ -1,0 +1,220 @@
+// How fast sessions are found: makes many of them, then asks the built program at its wire.
+//
+//   node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json] [--no-sqlite]
+//
+// Prints the cold build, the 95th percentile of a page of 50 and of a search for two words, and memory.
+import { spawn } from "node:child_process";
+import { appendFileSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false };
+for (let i = 2; i < process.argv.length; i++) {
+  const name = process.argv[i].replace(/^--/, "");
+  if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
+  options[name] = typeof options[name] === "boolean" ? true : Number(process.argv[++i]);
+}
+
+// --- sessions --------------------------------------------------------------------------------------------------------
+
+let state = 20260124;
+/** From 0 up to, not including, 1 (mulberry32). */
+function random() {
+  state = (state + 0x6d2b79f5) >>> 0;
+  let t = state;
+  t = Math.imul(t ^ (t >>> 15), t | 1);
+  t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+  return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+}
+
+const words = Array.from({ length: 30_000 }, () => {
+  let word = "";
+  for (let n = 2 + Math.floor(random() * 9); n > 0; n--)
+    word += "etaoinshrdlucmfwypvbgkjqxz"[Math.floor(random() ** 2 * 26)];
+  return word;
+});
+/** Few words are common, most are rare. */
+const word = () => words[Math.floor(words.length ** random()) - 1];
+
+function text(length) {
+  let made = "";
+  while (made.length < length) made += `${word()} `;
+  return made.trimEnd();
+}
+
+const hex = (digits) => Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join("");
+
+function session(cwd, begun, bytes) {
+  const id = `01991f6e-${hex(4)}-7${hex(3)}-8${hex(3)}-${hex(12)}`;
+  const lines = [JSON.stringify({ type: "session", version: 3, id, timestamp: new Date(begun).toISOString(), cwd })];
+  let size = lines[0].length;
+  let parentId = null;
+  for (let n = 0; size < bytes; n++) {
+    const time = begun + n * 1000;
+    const content = (length) => [{ type: "text", text: text(length) }];
+    const message =
+      n % 3 === 0
+        ? { role: "user", content: text(100 + random() * 600), timestamp: time }
+        : n % 3 === 1
+          ? {
+              role: "assistant",
+              content: content(200 + random() * 1500),
+              provider: "anthropic",
+              model: "sonnet",
+              timestamp: time,
+            }
+          : {
+              role: "toolResult",
+              toolCallId: hex(8),
+              toolName: "read",
+              content: content(500 + random() * 8000),
+              timestamp: time,
+            };
+    const entry = { type: "message", id: hex(8), parentId, timestamp: new Date(time).toISOString(), message };
+    parentId = entry.id;
+    lines.push(JSON.stringify(entry));
+    size += lines.at(-1).length;
+  }
+  return { id, text: `${lines.join("\n")}\n` };
+}
+
+const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
+process.on("exit", () => rmSync(home, { recursive: true, force: true }));
+const root = join(home, "sessions");
+const files = [];
+let bytes = 0;
+for (let i = 0; i < options.sessions; i++) {
+  const cwd = `/home/me/project-${i % 100}`;
+  const folder = join(root, `--home-me-project-${i % 100}--`);
+  if (i < 100) mkdirSync(folder, { recursive: true });
+  const begun = Date.UTC(2025, 0, 1) + Math.floor(random() * 3e10);
+  const made = session(cwd, begun, options.kilobytes * 1000 * (0.5 + random()));
+  const file = join(folder, `${new Date(begun).toISOString().replace(/[:.]/g, "-")}_${made.id}.jsonl`);
+  writeFileSync(file, made.text);
+  bytes += made.text.length;
+  files.push(file);
+}
+
+// --- the program -----------------------------------------------------------------------------------------------------
+
+let program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
+if (options["no-sqlite"]) {
+  // Away from the installed packages, and on a Node without SQLite, there is none.
+  copyFileSync(program, join(home, "program.mjs"));
+  program = join(home, "program.mjs");
+}
+
+class Server {
+  constructor() {
+    this.process = spawn(process.execPath, [program, "--no-session", "--dialect", "jsonrpc", "--framing", "lines"], {
+      env: {
+        PATH: process.env.PATH,
+        HOME: home,
+        PI_SESSIONS_DIR: root,
+        PI_SESSION_SERVER_STATE_DIR: join(home, "state"),
+      },
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    this.waiting = new Map();
+    this.progress = 0;
+    this.ids = 0;
+    createInterface({ input: this.process.stdout }).on("line", (line) => {
+      const message = JSON.parse(line);
+      if (message.method === "$/progress") this.progress++;
+      this.waiting.get(message.id)?.(message);
+    });
+  }
+
+  async ask(method, params) {
+    const id = ++this.ids;
+    const reply = new Promise((resolve) => this.waiting.set(id, resolve));
+    const from = performance.now();
+    this.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    const { result, error } = await reply;
+    this.waiting.delete(id);
+    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
+    return { result, took: performance.now() - from };
+  }
+
+  /** Megabytes. */
+  memory(what) {
+    const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
+    return Math.round(Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024);
+  }
+
+  async end() {
+    this.process.stdin.end();
+    await new Promise((resolve) => this.process.on("close", resolve));
+  }
+}
+
+function percentile(times, part) {
+  const sorted = [...times].sort((a, b) => a - b);
+  return Number(sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * part) - 1)].toFixed(2));
+}
+
+const figures = { node: process.version, sessions: files.length, megabytes: Math.round(bytes / 1e6) };
+
+let server = new Server();
+const page = { limit: 50 };
+const cold = await server.ask("list_sessions", { ...page, _meta: { progressToken: 1 } });
+if (cold.result.total !== files.length) throw new Error(`${cold.result.total} of ${files.length} sessions are listed`);
+figures.coldListSeconds = Number((cold.took / 1000).toFixed(2));
+figures.progressNotifications = server.progress;
+
+async function times(rounds, method, params) {
+  const took = [];
+  for (let i = 0; i < rounds; i++) took.push((await server.ask(method, params(i))).took);
+  return took;
+}
+
+const lists = await times(options.rounds, "list_sessions", (i) => ({
+  ...page,
+  ...(i % 4 === 3 ? { cwd: "/home/me/project-7" } : {}),
+}));
+figures.listP50 = percentile(lists, 0.5);
+figures.listP95 = percentile(lists, 0.95);
+
+const first = await server.ask("search_sessions", { query: "two words", limit: 20, _meta: { progressToken: 2 } });
+figures.coldSearchSeconds = Number((first.took / 1000).toFixed(2));
+let hits = 0;
+const searches = [];
+for (let i = 0; i < options.rounds; i++) {
+  // As a person would: words that occur, of any frequency.
+  const { result, took } = await server.ask("search_sessions", { query: `${word()} ${word()}`, limit: 20 });
+  hits += result.hits.length;
+  searches.push(took);
+}
+figures.searchP50 = percentile(searches, 0.5);
+figures.searchP95 = percentile(searches, 0.95);
+figures.hitsPerSearch = Number((hits / options.rounds).toFixed(1));
+
+const appended = [];
+for (let i = 0; i < 50; i++) {
+  const file = files[Math.floor(random() * files.length)];
+  const needle = `needle${hex(10)}`;
+  const entry = {
+    type: "message",
+    id: hex(8),
+    parentId: null,
+    timestamp: new Date().toISOString(),
+    message: { role: "user", content: needle },
+  };
+  appendFileSync(file, `${JSON.stringify(entry)}\n`);
+  const { result, took } = await server.ask("search_sessions", { query: needle });
+  if (result.hits[0]?.entryId !== entry.id) throw new Error(`what was appended to ${file} is not found`);
+  appended.push(took);
+}
+figures.searchAfterAppendP95 = percentile(appended, 0.95);
+figures.peakMegabytes = server.memory("VmHWM");
+await server.end();
+
+server = new Server();
+figures.warmFirstListMilliseconds = Number((await server.ask("list_sessions", page)).took.toFixed(0));
+figures.warmMegabytes = server.memory("VmHWM");
+await server.end();
+
+if (options.json) console.log(JSON.stringify(figures));
+else for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(28)} ${value}`);
