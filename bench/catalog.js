@@ -77,7 +77,7 @@ function session(cwd, begun, bytes) {
     lines.push(JSON.stringify(entry));
     size += lines.at(-1).length;
   }
-  return { id, text: `${lines.join("\n")}\n` };
+  return { id, last: parentId, text: `${lines.join("\n")}\n` };
 }
 
 const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
@@ -94,7 +94,7 @@ for (let i = 0; i < options.sessions; i++) {
   const file = join(folder, `${new Date(begun).toISOString().replace(/[:.]/g, "-")}_${made.id}.jsonl`);
   writeFileSync(file, made.text);
   bytes += made.text.length;
-  files.push(file);
+  files.push({ file, last: made.last });
 }
 
 // --- the program -----------------------------------------------------------------------------------------------------
@@ -193,18 +193,19 @@ figures.hitsPerSearch = Number((hits / options.rounds).toFixed(1));
 
 const appended = [];
 for (let i = 0; i < 50; i++) {
-  const file = files[Math.floor(random() * files.length)];
+  const session = files[Math.floor(random() * files.length)];
   const needle = `needle${hex(10)}`;
   const entry = {
     type: "message",
     id: hex(8),
-    parentId: null,
+    parentId: session.last,
     timestamp: new Date().toISOString(),
     message: { role: "user", content: needle },
   };
-  appendFileSync(file, `${JSON.stringify(entry)}\n`);
+  session.last = entry.id;
+  appendFileSync(session.file, `${JSON.stringify(entry)}\n`);
   const { result, took } = await server.ask("search_sessions", { query: needle });
-  if (result.hits[0]?.entryId !== entry.id) throw new Error(`what was appended to ${file} is not found`);
+  if (result.hits[0]?.entryId !== entry.id) throw new Error(`what was appended to ${session.file} is not found`);
   appended.push(took);
 }
 figures.searchAfterAppendP95 = percentile(appended, 0.95);

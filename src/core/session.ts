@@ -66,8 +66,8 @@ export class Session implements Bodies {
   private logNow: Log;
   readonly env: Env;
   private readonly leaves: LeafMemory | undefined;
-  /** Whether a position that the entries do not tell is written down as a marker. */
-  private readonly marks: boolean;
+  /** Whether a position that the entries do not tell outlives the session: recorded, and written down as a marker. */
+  private readonly keepsLeaf: boolean;
   private treeNow!: Tree;
   /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   name: string | null = null;
@@ -89,11 +89,11 @@ export class Session implements Bodies {
   private openedWith = 0;
   private dangling: { leaf: number; calls: readonly DanglingCall[] } | undefined;
 
-  constructor(log: Log, env: Env, leaves?: LeafMemory, marks = true) {
+  constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
     this.logNow = log;
     this.env = env;
     this.leaves = leaves;
-    this.marks = marks;
+    this.keepsLeaf = keepsLeaf;
     this.readTree();
     this.tree.leaf = this.firstLeaf();
     this.durableLeaf = this.tree.leaf;
@@ -250,6 +250,8 @@ export class Session implements Bodies {
    */
   append(drafts: readonly Draft[], key?: string, hold = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
+    // Until the lock was ours, another server may have written.
+    const late = this.log.takeLock() ? (this.refresh()?.positions ?? []) : [];
     const { nodes } = this.log;
     const oldLeafId = this.leafId;
     const lines: Uint8Array[] = [];
@@ -291,7 +293,7 @@ export class Session implements Bodies {
       this.leafMoved = this.tree.leaf !== this.leafFound();
       throw error;
     }
-    const foreign: number[] = [];
+    const foreign = [...late];
     const alone = nodes.count - first === lines.length;
     for (let position = first; position < nodes.count; position++)
       this.takeIn(position, alone ? lines[position - first] : undefined);
@@ -300,7 +302,7 @@ export class Session implements Bodies {
         if (!ids.includes(nodes.id(position)) && !nodes.isMarker(position)) foreign.push(position);
     this.tree.leaf = nodes.position(ids[ids.length - 1]);
     // Behind entries of others, and after a jump to a label, the file alone gives another leaf than ours.
-    this.fileLeaf = straight && foreign.length === 0 ? this.tree.leaf : undefined;
+    this.fileLeaf = straight && alone ? this.tree.leaf : undefined;
     this.leafMoved = this.tree.leaf !== this.leafOfFile();
     if (this.settled) this.durableLeaf = this.tree.leaf;
     const appended = { ids, lines: lines.slice(-drafts.length), oldLeafId, branchChanged, foreign };
@@ -391,14 +393,18 @@ export class Session implements Bodies {
   }
 
   private get recordsLeaf(): boolean {
-    return this.leaves !== undefined && this.log.persisted && this.log.readOnly === null;
+    if (!this.keepsLeaf || this.leaves === undefined) return false;
+    return this.log.persisted && this.log.readOnly === null && this.log.lockedBy === null;
   }
 
   /** Leaves the session: a position that the file alone would not give is written into it as a marker. */
   async leave(): Promise<void> {
     if (this.log.readOnly || !this.log.persisted || this.tree.leaf === this.leafFound()) return;
+    // Another process is the writer; where we were is nobody's business but ours.
+    if (this.log.lockedBy) return;
+    const first = this.log.nodes.count;
     this.log.append([this.marker(this.leafId)]);
-    this.takeIn(this.log.nodes.count - 1);
+    for (let position = first; position < this.log.nodes.count; position++) this.takeIn(position);
     this.fileLeaf = this.tree.leaf;
     try {
       await this.log.commit();
@@ -471,6 +477,34 @@ export class Session implements Bodies {
     } else for (const position of positions) this.takeIn(position);
     this.follow(positions);
     return { positions: positions.filter((position) => this.tree.isVisible(position)), lost: 0 };
+  }
+
+  /**
+   * The same before a change, as the only writer: of servers like this one, none writes after that look. Where another
+   * is the writer, the change itself says so. Throws what `refresh` throws.
+   */
+  refreshToWrite(): Foreign | null {
+    this.becomeWriter();
+    const before = this.refresh();
+    // What stands there may be another file now, with a lock of its own.
+    if (!before || !this.becomeWriter()) return before;
+    const { log } = this;
+    const more = this.refresh();
+    if (!more || this.log !== log) return more ?? before;
+    return { positions: [...before.positions, ...more.positions], lost: before.lost + more.lost };
+  }
+
+  /** Answers whether it was not the writer before. */
+  private becomeWriter(): boolean {
+    if (this.log.readOnly) return false;
+    try {
+      if (!this.log.takeLock()) return false;
+    } catch (error) {
+      if (error instanceof Failure) return false;
+      throw error;
+    }
+    this.resting = false;
+    return true;
   }
 
   private follow(positions: readonly number[]): void {
@@ -684,7 +718,7 @@ export class Session implements Bodies {
 
   /** A label or a name at a place that the file alone would not give as the leaf needs the marker before it. */
   private needsMarkerBefore(draft: Draft): boolean {
-    if (!this.marks || !isAside(draft.type) || !this.log.persisted) return false;
+    if (!this.keepsLeaf || !isAside(draft.type) || !this.log.persisted) return false;
     const place =
       draft.parentId === undefined
         ? this.tree.leaf

@@ -8,7 +8,7 @@ export interface Query {
 export interface Term {
   /** Folded, as {@link fold} does it. */
   readonly text: string;
-  /** The runs of letters, digits and underscores in it. */
+  /** The pieces of it that the index knows. */
   readonly runs: readonly string[];
 }
 
@@ -40,130 +40,73 @@ export function holds(folded: string, query: Query): boolean {
 
 // --- tokens of the index -----------------------------------------------------------------------------------------
 
-/** What the index takes for one piece: ASCII letters, digits, underscores, and what is neither ASCII nor punctuation. */
-const RUN = /[a-z0-9_\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
-/** Runs beyond this length are found by their parts only. */
+/** What the index takes for one piece: ASCII letters, digits and underscores; or what is neither ASCII nor punctuation. */
+const RUN = /[a-z0-9_]+|[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
+/** Longer words are cut into pieces that overlap by half, so that all parts up to half of it are in one of them. */
 const LONGEST_WORD = 64;
-/** Marks a token that is a whole run. */
-const WHOLE = "=";
 
 /**
- * The tokens of a folded text, each once: its runs as wholes, and their parts, by which substrings are found. Parts
- * are three ASCII characters or two (for short terms), and one or two where a character is not ASCII, as in scripts
- * that put no space between words. Whatever part a term has, every text that holds the term has it too.
+ * The tokens of folded texts, each once. An ASCII run is a word, which is found by its parts through a list of all
+ * words. Any other script gives its characters and pairs of them, as many put no space between words.
  */
 export class Tokens {
-  private readonly found = new Set<string>();
-  private readonly marks = new Uint32Array(1 << 21);
-  private round = 0;
-  private parts: string[] = [];
+  readonly words = new Set<string>();
+  private readonly parts = new Set<string>();
 
   clear(): void {
-    this.found.clear();
-    this.parts = [];
-    this.round++;
+    this.words.clear();
+    this.parts.clear();
   }
 
   add(folded: string): void {
     for (const run of folded.match(RUN) ?? []) {
-      if (run.length <= LONGEST_WORD) {
-        if (this.found.has(run)) continue;
-        this.found.add(run);
-        this.parts.push(WHOLE + run);
-      }
-      this.addParts(run);
-    }
-  }
-
-  private addParts(run: string): void {
-    const { marks, round, parts, found } = this;
-    const past = run.length;
-    for (let i = 0; i < past; i++) {
-      const a = run.charCodeAt(i);
-      const b = i + 1 < past ? run.charCodeAt(i + 1) : 0;
-      if (a < 128 && b < 128) {
-        if (b === 0) continue;
-        const two = (a << 7) | b;
-        if (marks[two] !== round) {
-          marks[two] = round;
-          parts.push(run.slice(i, i + 2));
-        }
-        const c = i + 2 < past ? run.charCodeAt(i + 2) : 0;
-        if (c === 0 || c >= 128) continue;
-        const three = (two << 7) | c;
-        if (marks[three] === round) continue;
-        marks[three] = round;
-        parts.push(run.slice(i, i + 3));
-        continue;
-      }
-      for (const part of unusualParts(run, i)) {
-        if (found.has(` ${part}`)) continue;
-        found.add(` ${part}`);
-        parts.push(part);
-      }
+      if (run.charCodeAt(0) >= 128) for (const part of partsOf(run)) this.parts.add(part);
+      else if (run.length <= LONGEST_WORD) this.words.add(run);
+      else
+        for (let i = 0; i < run.length - LONGEST_WORD / 2; i += LONGEST_WORD / 2)
+          this.words.add(run.slice(i, i + LONGEST_WORD));
     }
   }
 
   /** Separated by spaces. */
   text(): string {
-    return this.parts.join(" ");
+    return [...this.words, ...this.parts].join(" ");
   }
 }
 
-/** The parts that begin at `i`, where at least one of two characters is not ASCII. */
-function unusualParts(run: string, i: number): string[] {
-  const a = run.charCodeAt(i);
-  const b = i + 1 < run.length ? run.charCodeAt(i + 1) : 0;
-  // Halves of a character outside the basic plane are no text by themselves.
-  if (isLow(a) || (b !== 0 && isHigh(b))) return a >= 128 && !isHalf(a) ? [run[i]] : [];
-  if (isHigh(a)) return isLow(b) ? [run.slice(i, i + 2)] : [];
-  const parts: string[] = [];
-  if (a >= 128) parts.push(run[i]);
-  if (b !== 0 && !isLow(b)) parts.push(run.slice(i, i + 2));
-  return parts;
+/** The characters of a run, and its pairs. */
+function partsOf(run: string): string[] {
+  const characters = [...run];
+  return [...characters, ...characters.slice(1).map((character, i) => characters[i] + character)];
 }
 
-function isHigh(c: number): boolean {
-  return c >= 0xd800 && c < 0xdc00;
-}
-
-function isLow(c: number): boolean {
-  return c >= 0xdc00 && c < 0xe000;
-}
-
-function isHalf(c: number): boolean {
-  return c >= 0xd800 && c < 0xe000;
-}
-
-/** The longest parts that every text with the term has. */
-function partsOf(term: Term): string[] {
-  const parts = new Set<string>();
-  for (const run of term.runs)
-    for (let i = 0; i < run.length; i++) {
-      const a = run.charCodeAt(i);
-      const b = i + 1 < run.length ? run.charCodeAt(i + 1) : 0;
-      const c = i + 2 < run.length ? run.charCodeAt(i + 2) : 0;
-      if (a >= 128 || b >= 128) for (const part of unusualParts(run, i)) parts.add(part);
-      else if (b !== 0 && c !== 0 && c < 128) parts.add(run.slice(i, i + 3));
-      else if (b !== 0 && (i === 0 || run.charCodeAt(i - 1) >= 128)) parts.add(run.slice(i, i + 2));
-    }
-  return [...parts];
-}
-
-/** Expressions for FTS5 over the tokens: what to ask for in turn. */
+/** Expressions for FTS5 over the tokens; undefined where the index cannot tell and any text has to be looked at. */
 export interface Expression {
-  /** Texts in which the terms are whole words; undefined when the index cannot tell. */
+  /** Texts in which the terms are whole words. */
   readonly words?: string;
-  /** All texts that may hold the terms; undefined when that is any text. */
+  /** All texts that may hold the terms. */
   readonly parts?: string;
 }
 
-export function expressionOf({ terms }: Query): Expression {
-  const runs = new Set(terms.flatMap((term) => term.runs));
-  const words = [...runs].filter((run) => run.length <= LONGEST_WORD).map((run) => quoted(WHOLE + run));
-  const parts = [...new Set(terms.flatMap(partsOf))].map(quoted);
+/** `wordsWith` answers the words that have something in them, or undefined when they are too many to ask for. */
+export function expressionOf({ terms }: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
+  const words: string[] = [];
+  const parts: string[] = [];
+  let isWhole = true;
+  for (const run of new Set(terms.flatMap((term) => term.runs))) {
+    if (run.charCodeAt(0) >= 128) {
+      const found = partsOf(run).filter((part, _, all) => all.length === 1 || [...part].length === 2);
+      for (const list of [words, parts]) list.push(...found.map(quoted));
+      continue;
+    }
+    if (run.length <= LONGEST_WORD) words.push(quoted(run));
+    else isWhole = false;
+    const matching = wordsWith(run.slice(0, LONGEST_WORD / 2));
+    // Without a word that has it the whole word does not occur either; it stands for that.
+    if (matching) parts.push(`(${(matching.length === 0 ? [run] : matching).map(quoted).join(" OR ")})`);
+  }
   return {
-    words: words.length > 0 && words.length === runs.size ? words.join(" AND ") : undefined,
+    words: isWhole && words.length > 0 ? words.join(" AND ") : undefined,
     parts: parts.length > 0 ? parts.join(" AND ") : undefined,
   };
 }
@@ -215,8 +158,9 @@ export function snippet(text: string, { terms }: Query): string {
   const place = folded.length === text.length ? first : Math.round((first / folded.length) * text.length);
   let start = Math.max(0, place - SNIPPET / 4);
   let past = Math.min(text.length, start + SNIPPET);
-  if (start > 0 && isLow(text.charCodeAt(start))) start--;
-  if (past < text.length && isLow(text.charCodeAt(past))) past++;
+  // Half a character is none.
+  if (start > 0 && /[\udc00-\udfff]/.test(text[start])) start--;
+  if (past < text.length && /[\udc00-\udfff]/.test(text[past])) past++;
   const line = text.slice(start, past).replace(/\s+/g, " ").trim();
   return `${start > 0 ? "…" : ""}${line}${past < text.length ? "…" : ""}`;
 }

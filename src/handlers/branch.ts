@@ -158,7 +158,8 @@ function move(context: Context, { target, text, summary, label }: Move): z.input
 
 /** A move of the leaf outlasts this process where the session does. */
 function isKept(session: Session): boolean {
-  return session.log.readOnly === null && session.log.persisted;
+  const { readOnly, lockedBy, persisted } = session.log;
+  return readOnly === null && lockedBy === null && persisted;
 }
 
 /** The text of a user or custom message, which the host puts back into its editor. */

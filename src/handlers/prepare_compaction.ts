@@ -14,14 +14,18 @@ export default command({
     params: { keepRecentTokens: 0 },
     result: {
       shouldCompact: false,
-      contextTokens: 9,
-      tokensBefore: 9,
+      contextTokens: 11,
+      tokensBefore: 11,
       firstKeptEntryId: "d4e5f6a7",
-      messagesToSummarize: [{ role: "user", content: "Hello" }],
+      messagesToSummarize: [
+        { role: "user", content: "Hello" },
+        { role: "assistant", content: [{ type: "text", text: "Hi there." }], provider: "anthropic", model: "sonnet" },
+      ],
       turnPrefixMessages: [{ role: "user", content: "Refactor auth." }],
       isSplitTurn: true,
       details: { readFiles: [], modifiedFiles: [] },
-      conversationText: "User: Hello\n\n(The turn that begins here goes on in what is kept.)\n\nUser: Refactor auth.",
+      conversationText:
+        "User: Hello\n\nAssistant: Hi there.\n\n(The turn that begins here goes on in what is kept.)\n\nUser: Refactor auth.",
       settings: { enabled: true, contextWindow: 200_000, reserveTokens: 16_384, keepRecentTokens: 0 },
     },
   },

@@ -582,8 +582,8 @@ function folderOr(sessionDir: string | undefined, cwd: string): string {
 
 /** An entry to be, of values that are written as JSON.stringify does. */
 function draft(type: string, rest: Readonly<Record<string, unknown>>): Draft {
+  // To the core, bytes are JSON text.
   for (const [name, value] of Object.entries(rest))
-    // To the core, bytes are JSON text.
     if (value instanceof Uint8Array) return draft(type, { ...rest, [name]: JSON.parse(JSON.stringify(value)) });
   return draftOf(type, rest);
 }
@@ -624,9 +624,7 @@ function newSession(stores: Stores, beginning: Beginning): Session {
 
 /** The session of a file, at the leaf that the server knows for it. */
 function openSession(stores: Stores, file: string): Session {
-  const { leaves } = stores;
-  const log = stores.open(file);
-  return sessionOn(log, { recall: (of) => leaves.recall(of), record: async () => {}, forget: () => {} });
+  return sessionOn(stores.open(file), stores.leaves);
 }
 
 /** A session with content from the start; held ones get their file later. */

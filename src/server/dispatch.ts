@@ -367,7 +367,7 @@ export class Dispatcher {
       return result;
     };
     if (command.effect === "write") {
-      this.takeForeign(lane, context.session);
+      this.takeForeign(lane, context.session, true);
       context.session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
       return remember(command.run(context, call.params as never));
     }
@@ -385,8 +385,8 @@ export class Dispatcher {
    * Takes in what other programs wrote, and tells of it before anything else leaves. Throws what Session.refresh
    * throws.
    */
-  private takeForeign(lane: Lane, session: Session): void {
-    const foreign = session.refresh();
+  private takeForeign(lane: Lane, session: Session, toWrite = false): void {
+    const foreign = toWrite ? session.refreshToWrite() : session.refresh();
     if (!foreign) return;
     const events: ToldEvent[] = [];
     if (foreign.positions.length > 0)

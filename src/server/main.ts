@@ -2,7 +2,7 @@
 /** The program: the one place where clock, ids, disk and streams are put together. */
 
 import { Socket } from "node:net";
-import type { Writable } from "node:stream";
+import { Writable } from "node:stream";
 import { parse } from "../core/json.ts";
 import { type Disk, readAll, realDisk } from "../core/store/disk.ts";
 import { realEnv } from "../core/store/env.ts";
@@ -12,16 +12,22 @@ import { VERSION } from "./version.ts";
 
 /**
  * Our standard output. Node writes to pipes synchronously, so that a host that stops reading would stop us from
- * hearing its signals; a socket over the same descriptor waits without blocking.
+ * hearing its signals; a socket over the same descriptor waits without blocking. Whoever else writes to stdout speaks
+ * to a person, and is heard on stderr.
  */
 function standardOutput(disk: Disk): Writable {
+  const { stdout, stderr } = process;
+  const write = stdout.write.bind(stdout);
+  stdout.write = stderr.write.bind(stderr);
+  for (const name of ["log", "info", "debug"] as const) console[name] = console.error;
   try {
-    if (disk.infoOf(1).kind === "other" && !process.stdout.isTTY)
-      return new Socket({ fd: 1, readable: false, writable: true });
+    if (disk.infoOf(1).kind === "other" && !stdout.isTTY) return new Socket({ fd: 1, readable: false, writable: true });
   } catch {
     // Not a pipe or socket after all.
   }
-  return process.stdout;
+  const output = new Writable({ write: (chunk, _encoding, done) => void write(chunk, done) });
+  stdout.on("error", (error) => output.destroy(error));
+  return output;
 }
 
 function readSettings(path: string): unknown {
@@ -53,9 +59,7 @@ async function main(): Promise<number> {
     process.stdout.write(settings.action === "help" ? helpText() : `${VERSION}\n`);
     return 0;
   }
-  // Nothing but frames may reach stdout, whoever writes.
   const output = standardOutput(realDisk);
-  for (const name of ["log", "info", "debug"] as const) console[name] = console.error;
   const service = serve(settings, {
     input: process.stdin,
     output,

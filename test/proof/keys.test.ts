@@ -45,8 +45,6 @@ describe("a torn batch", () => {
       expect(before.leafId).toBe(complete ? whole.leafId : leafId);
       const again = await wire.result("append", params);
       if (complete) expect(again).toEqual(whole);
-      await lives.kill();
-      wire = await lives.start(["--session", file]);
       const { entries } = await wire.result("get_entries");
       expect(entries.map(({ id }: Json) => id)).toEqual([leafId, ...again.entryIds]);
       expect(entries.map(({ message }: Json) => message.content[0]?.text ?? message.content)).toEqual([
@@ -55,10 +53,13 @@ describe("a torn batch", () => {
         "b",
         "c",
       ]);
-      expect(await wire.result("append", params), `a second retry at ${cut}`).toEqual(again);
       await lives.kill();
-      const left = disk.content(file) as Uint8Array;
-      if (!complete) expect(plainLines(left)).toHaveLength(5);
+      if (!complete) expect(plainLines(disk.content(file) as Uint8Array)).toHaveLength(5);
+      if (!complete && cut % 16 > 0) continue;
+      wire = await lives.start(["--session", file]);
+      expect(await wire.result("append", params), `a second retry at ${cut}`).toEqual(again);
+      expect((await wire.result("get_entries")).entries).toEqual(entries);
+      await lives.kill();
     }
   });
 

@@ -407,7 +407,7 @@ describe("compactions that others wrote", () => {
     expect(texts(plan.messagesToSummarize)).toEqual(["a", "b", "c"]);
   });
 
-  test("a boundary inside a turn is taken as it is, and strict leaves out the result that it cut off", async () => {
+  test("a boundary between a call and its result is taken as it is", async () => {
     const plan = await preparedOn(
       user("a"),
       calls("b", "1"),

@@ -20,7 +20,7 @@ interface Database {
 interface Statement {
   all(...values: unknown[]): unknown[];
   get(...values: unknown[]): unknown;
-  run(...values: unknown[]): { lastInsertRowid: number | bigint };
+  run(...values: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
 }
 
 export type OpenDatabase = (path: string) => Database;
@@ -60,6 +60,11 @@ function quietly<T>(load: () => T): T {
 const SCHEMA_VERSION = 1;
 /** For a lock of another process; nothing else happens here meanwhile, so it is short, and tried again. */
 const BUSY_MILLISECONDS = 100;
+/** Words with a part beyond which a text that has one of them is found faster by looking. */
+const MOST_WORDS = 500;
+/** Words with all trigrams of a part that are looked at for the part itself. */
+const MOST_CANDIDATES = 5000;
+const REMEMBERED_WORDS = 200_000;
 
 const SCHEMA = `
 CREATE TABLE files(
@@ -90,8 +95,10 @@ CREATE TABLE blocks(
   sum TEXT NOT NULL
 );
 CREATE INDEX blocks_of_file ON blocks(file, kind, id);
-CREATE VIRTUAL TABLE talk USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '=_'");
-CREATE VIRTUAL TABLE tools USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '=_'");
+CREATE VIRTUAL TABLE talk_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
+CREATE VIRTUAL TABLE tools_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
+CREATE TABLE words(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE parts USING fts5(word, content='', detail=none, tokenize=trigram);
 PRAGMA user_version = ${SCHEMA_VERSION};
 `;
 
@@ -133,6 +140,8 @@ export type Ref = [start: number, length: number, role: string, time: number | n
 
 export interface NewBlock {
   readonly tokens: string;
+  /** Those of the tokens that are also found by their parts. */
+  readonly words: readonly string[];
   readonly refs: readonly Ref[];
 }
 
@@ -148,6 +157,9 @@ export class CatalogFile {
   private readonly path: string;
   private readonly inode: number;
   private version = -1;
+  /** Words that the list has for certain, and those of this transaction. */
+  private readonly words = new Set<string>();
+  private readonly fresh = new Set<string>();
 
   /** Opens the file that counts, or makes one. Throws whatever SQLite or the disk throw. */
   static open(open: OpenDatabase, disk: Disk, folder: string, name: string): CatalogFile {
@@ -309,7 +321,8 @@ export class CatalogFile {
   /** Puts blocks in the place of those of the file from a number on. */
   putBlocks(file: number, kind: Kind, from: number, blocks: readonly NewBlock[], state: string): void {
     this.dropBlocks(file, kind, from);
-    for (const { tokens, refs } of blocks) {
+    for (const { tokens, words, refs } of blocks) {
+      this.addWords(words);
       const text = JSON.stringify(refs);
       const { lastInsertRowid: id } = this.sql("INSERT INTO blocks(file, kind, refs, sum) VALUES (?, ?, ?, ?)").run(
         file,
@@ -317,9 +330,37 @@ export class CatalogFile {
         text,
         hash(text),
       );
-      this.sql(`INSERT INTO ${kind}(rowid, t) VALUES (?, ?)`).run(id, tokens);
+      this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokens);
     }
     this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
+  }
+
+  private addWords(words: readonly string[]): void {
+    for (const word of words) {
+      if (this.words.has(word) || this.fresh.has(word)) continue;
+      this.fresh.add(word);
+      const { changes, lastInsertRowid: id } = this.sql("INSERT OR IGNORE INTO words(word) VALUES (?)").run(word);
+      if (Number(changes) > 0) this.sql("INSERT INTO parts(rowid, word) VALUES (?, ?)").run(id, word);
+    }
+  }
+
+  /** The words that have something in them; undefined when they are more than can be asked for. */
+  wordsWith(part: string): string[] | undefined {
+    // The trigrams of short parts are none.
+    const rows = (
+      part.length < 3
+        ? this.sql("SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?").all(
+            `%${part.replace("_", "\\_")}%`,
+            MOST_WORDS + 1,
+          )
+        : this.sql("SELECT w.word FROM parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ? LIMIT ?").all(
+            trigramsOf(part),
+            MOST_CANDIDATES + 1,
+          )
+    ) as { word: string }[];
+    if (part.length >= 3 && rows.length > MOST_CANDIDATES) return undefined;
+    const words = rows.map(({ word }) => word).filter((word) => word.includes(part));
+    return words.length > MOST_WORDS ? undefined : words;
   }
 
   private dropBlocks(file: number, kind: Kind, from: number): void {
@@ -329,7 +370,7 @@ export class CatalogFile {
       from,
     ) as { id: number }[];
     for (const { id } of rows) {
-      this.sql(`DELETE FROM ${kind} WHERE rowid = ?`).run(id);
+      this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
       this.sql("DELETE FROM blocks WHERE id = ?").run(id);
     }
   }
@@ -347,7 +388,7 @@ export class CatalogFile {
       const source =
         expression === undefined
           ? "blocks b CROSS JOIN files f ON f.id = b.file WHERE b.kind = ? AND b.id < ?"
-          : `${kind} t CROSS JOIN blocks b ON b.id = t.rowid CROSS JOIN files f ON f.id = b.file WHERE ${kind} MATCH ? AND t.rowid < ?`;
+          : `${kind}_index t CROSS JOIN blocks b ON b.id = t.rowid CROSS JOIN files f ON f.id = b.file WHERE ${kind}_index MATCH ? AND t.rowid < ?`;
       const here = cwd === undefined ? "" : " AND f.cwd = ?";
       return this.sql(
         `SELECT b.id, b.refs, b.sum, f.path FROM ${source}${here} ORDER BY ${expression === undefined ? "b.id" : "t.rowid"} DESC LIMIT ?`,
@@ -365,7 +406,11 @@ export class CatalogFile {
     try {
       run();
       this.db.exec("COMMIT");
+      if (this.words.size + this.fresh.size > REMEMBERED_WORDS) this.words.clear();
+      for (const word of this.fresh) this.words.add(word);
+      this.fresh.clear();
     } catch (error) {
+      this.fresh.clear();
       try {
         this.db.exec("ROLLBACK");
       } catch {
@@ -383,6 +428,13 @@ export class CatalogFile {
     }
     return statement;
   }
+}
+
+/** Without places in the index, all trigrams of a part are asked for one by one. */
+function trigramsOf(part: string): string {
+  const found = new Set<string>();
+  for (let i = 0; i + 3 <= part.length; i++) found.add(`"${part.slice(i, i + 3)}"`);
+  return [...found].join(" AND ");
 }
 
 interface BlockRow {

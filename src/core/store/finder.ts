@@ -360,6 +360,7 @@ class Finder implements Catalog {
       }
       return await run(this.file);
     } catch (error) {
+      if (process.env.PI_DEBUG) console.error(error);
       if (!isStorageError(error)) throw error;
       const file = this.file;
       this.leaveFile();
@@ -709,7 +710,7 @@ class Search {
    * the window and the place in it, so that pages stay together when something is added.
    */
   async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
-    const { words, parts } = expressionOf(this.query);
+    const { words, parts } = expressionOf(this.query, (part) => file.wordsWith(part));
     const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
     // Without parts every text may hold the terms, and those with the words are among them.
     const phases = words === undefined || parts === undefined ? [rest] : [words, rest];

@@ -116,6 +116,8 @@ export abstract class JsonlReader {
     });
     this.size = size;
     this.lineCount += lines;
+    // More may have come and been read since: the file was last seen after that.
+    if (this.seen?.size !== size) this.seen = this.disk.infoOf(this.fd);
     if (tail < size) this.takeTail(this.lineCount + 1, tail, size - tail);
   }
 

@@ -127,28 +127,30 @@ const BLOCK_ENTRIES = 16;
 /** Characters beyond which a row takes no more. */
 const BLOCK_TEXT = 12_000;
 
-/** Gathers texts into rows of the index. */
+/** It is large, and every row clears it. */
+const tokens = new Tokens();
+
+/** Gathers texts into rows of the index; one at a time does. */
 export class BlockMaker {
   readonly blocks: NewBlock[] = [];
   /** Characters of the rows' tokens. */
   size = 0;
-  private readonly tokens = new Tokens();
   private refs: Ref[] = [];
   private text = 0;
 
   add({ ref, text }: Said): void {
     if (this.refs.length >= BLOCK_ENTRIES || (this.text > 0 && this.text + text.length > BLOCK_TEXT)) this.finish();
-    if (this.refs.length === 0) this.tokens.clear();
-    this.tokens.add(fold(text));
+    if (this.refs.length === 0) tokens.clear();
+    tokens.add(fold(text));
     this.refs.push(ref);
     this.text += text.length;
   }
 
   finish(): void {
     if (this.refs.length === 0) return;
-    const tokens = this.tokens.text();
-    this.size += tokens.length;
-    this.blocks.push({ tokens, refs: this.refs });
+    const found = tokens.text();
+    this.size += found.length;
+    this.blocks.push({ tokens: found, words: [...tokens.words], refs: this.refs });
     this.refs = [];
     this.text = 0;
   }

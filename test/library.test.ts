@@ -1,0 +1,1109 @@
+/** The library as Pi's users call it: what it answers, what it writes and when, and what it leaves alone. */
+
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { realDisk } from "../src/core/store/disk.ts";
+import { isLock, makeLocks } from "../src/core/store/lock.ts";
+import {
+  type AssistantMessage,
+  buildContextEntries,
+  buildSessionContext,
+  CURRENT_SESSION_VERSION,
+  type FileEntry,
+  findMostRecentSession,
+  getDefaultSessionDir,
+  getLatestCompactionEntry,
+  loadEntriesFromFile,
+  migrateSessionEntries,
+  parseSessionEntries,
+  type SessionEntry,
+  SessionManager,
+  type SessionTreeNode,
+  type SystemMessage,
+  sessionEntryToContextMessages,
+  type ToolResultMessage,
+  type UserMessage,
+} from "../src/index.ts";
+import { assistantText, chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "./support/lines.ts";
+import { serveHere, temporaryFolder } from "./support/server.ts";
+
+const CWD = "/home/me/project";
+const NOW = Date.parse("2026-02-03T10:00:00.000Z");
+
+let home: string;
+/** Where the sessions of a test lie. */
+let folder: string;
+let state: string;
+
+beforeEach(() => {
+  home = temporaryFolder();
+  folder = join(home, "sessions");
+  state = join(home, "state");
+  vi.stubEnv("HOME", home);
+  vi.stubEnv("PI_SESSION_SERVER_STATE_DIR", state);
+  for (const name of ["PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "PI_SESSIONS_DIR"])
+    vi.stubEnv(name, undefined);
+  vi.useFakeTimers({ now: NOW, toFake: ["Date", "setTimeout", "clearTimeout"] });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllEnvs();
+});
+
+const user = (text: string): UserMessage => ({ role: "user", content: text, timestamp: 1 });
+
+const USAGE = {
+  input: 1,
+  output: 2,
+  cacheRead: 0,
+  cacheWrite: 0,
+  totalTokens: 3,
+  cost: { input: 0.5, output: 0.25, cacheRead: 0, cacheWrite: 0, total: 0.75 },
+};
+
+const assistant = (text: string, model = "sonnet"): AssistantMessage => ({
+  role: "assistant",
+  content: [{ type: "text", text }],
+  api: "messages",
+  provider: "anthropic",
+  model,
+  usage: USAGE,
+  stopReason: "stop",
+  timestamp: 2,
+});
+
+const toolResult = (text: string): ToolResultMessage => ({
+  role: "toolResult",
+  toolCallId: "call",
+  toolName: "bash",
+  content: [{ type: "text", text }],
+  isError: false,
+  timestamp: 3,
+});
+
+function created(): SessionManager {
+  return SessionManager.create(CWD, folder);
+}
+
+/** A manager with the conversation one, two, three; their ids. */
+function talked(manager = created()): { manager: SessionManager; one: string; two: string; three: string } {
+  const one = manager.appendMessage(user("one"));
+  const two = manager.appendMessage(assistant("two"));
+  const three = manager.appendMessage(user("three"));
+  return { manager, one, two, three };
+}
+
+function file(manager: SessionManager): string {
+  return manager.getSessionFile() as string;
+}
+
+/** The lines of a file, as values. */
+function linesOf(path: string): FileEntry[] {
+  return parseSessionEntries(readFileSync(path, "utf8"));
+}
+
+function write(text: string, name = "session.jsonl"): string {
+  const path = join(folder, name);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(path, text);
+  return path;
+}
+
+/** The texts of the messages at the leaf. */
+function texts(manager: SessionManager): unknown[] {
+  return manager.buildSessionContext().messages.map(({ role, ...message }) => {
+    const { content } = message as { content?: unknown };
+    return Array.isArray(content) ? content.map((block) => block.text).join("") : (content ?? role);
+  });
+}
+
+const named = (name: string) => expect.objectContaining({ name });
+
+describe("creation", () => {
+  test("create names the session and its file, and makes the folder", () => {
+    const manager = created();
+    expect(manager.getSessionId()).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    expect(file(manager)).toBe(join(folder, `2026-02-03T10-00-00-000Z_${manager.getSessionId()}.jsonl`));
+    expect(readdirSync(folder)).toEqual([]);
+    expect(manager.getHeader()).toEqual({
+      type: "session",
+      version: CURRENT_SESSION_VERSION,
+      id: manager.getSessionId(),
+      timestamp: "2026-02-03T10:00:00.000Z",
+      cwd: CWD,
+    });
+    expect([manager.getCwd(), manager.getSessionDir(), manager.isPersisted()]).toEqual([CWD, folder, true]);
+    expect([manager.getLeafId(), manager.getEntries(), manager.getTree()]).toEqual([null, [], []]);
+    expect([manager.getLeafEntry(), manager.getSessionName()]).toEqual([undefined, undefined]);
+  });
+
+  test("without a folder it is that of the working directory, as Pi has it", () => {
+    const manager = SessionManager.create("/home/me/a:b");
+    expect(manager.getSessionDir()).toBe(join(home, ".pi/agent/sessions/--home-me-a-b--"));
+    expect(manager.usesDefaultSessionDir()).toBe(true);
+    expect(created().usesDefaultSessionDir()).toBe(false);
+    vi.stubEnv("PI_CODING_AGENT_DIR", join(home, "agent"));
+    expect(SessionManager.create("/x").getSessionDir()).toBe(join(home, "agent/sessions/--x--"));
+    expect(getDefaultSessionDir("/y", join(home, "other"))).toBe(join(home, "other/sessions/--y--"));
+    expect(existsSync(join(home, "other/sessions/--y--"))).toBe(true);
+  });
+
+  test("an id and a parent may be given", () => {
+    const manager = SessionManager.create(CWD, folder, { id: "my.session-1", parentSession: "/a.jsonl" });
+    expect(manager.getHeader()).toMatchObject({ id: "my.session-1", parentSession: "/a.jsonl" });
+    expect(() => SessionManager.create(CWD, folder, { id: "-bad" })).toThrow(named("invalid_id"));
+    expect(() => SessionManager.create(CWD, folder, { id: "" })).toThrow(named("invalid_id"));
+  });
+
+  test("a file of the same name is not touched", () => {
+    const { manager } = talked(SessionManager.create(CWD, folder, { id: "twice" }));
+    const before = readFileSync(file(manager), "utf8");
+    expect(() => SessionManager.create(CWD, folder, { id: "twice" })).toThrow(named("already_exists"));
+    expect(readFileSync(file(manager), "utf8")).toBe(before);
+  });
+
+  test.each<[string, (manager: SessionManager) => void]>([
+    ["a model", (manager) => manager.appendModelChange("p", "m")],
+    ["a level", (manager) => manager.appendThinkingLevelChange("high")],
+    ["a name", (manager) => manager.appendSessionInfo("name")],
+    ["an extension's state", (manager) => manager.appendCustomEntry("x")],
+    ["an extension's message", (manager) => manager.appendCustomMessageEntry("x", "text", true)],
+    ["a system message", (manager) => manager.appendMessage({ role: "system", content: "be kind", timestamp: 1 })],
+    ["a tool result", (manager) => manager.appendMessage(toolResult("done"))],
+    ["a summary", (manager) => manager.branchWithSummary(null, "before")],
+    ["a label", (manager) => manager.appendLabelChange(manager.appendCustomEntry("x"), "here")],
+  ])("%s waits for the first message of the user or the assistant", (_what, append) => {
+    for (const first of [user("hello"), assistant("hello")]) {
+      const manager = created();
+      append(manager);
+      const waiting = manager.getEntries();
+      expect(existsSync(file(manager))).toBe(false);
+      manager.appendMessage(first);
+      expect(linesOf(file(manager))).toEqual([manager.getHeader(), ...waiting, manager.getLeafEntry()]);
+    }
+  });
+
+  test("files and folders are private", () => {
+    const { manager } = talked();
+    expect(statSync(file(manager)).mode & 0o777).toBe(0o600);
+    expect(statSync(folder).mode & 0o777).toBe(0o700);
+  });
+
+  test("in memory nothing is written", () => {
+    const { manager, one } = talked(SessionManager.inMemory(CWD, { id: "mine" }));
+    expect([manager.isPersisted(), manager.getSessionFile(), manager.getSessionDir()]).toEqual([false, undefined, ""]);
+    expect([manager.getSessionId(), texts(manager)]).toEqual(["mine", ["one", "two", "three"]]);
+    expect(manager.createBranchedSession(one)).toBeUndefined();
+    expect(texts(manager)).toEqual(["one"]);
+    expect(manager.newSession()).toBeUndefined();
+    expect(manager.getEntries()).toEqual([]);
+    expect(readdirSync(home)).toEqual([]);
+  });
+
+  test("in memory a session may begin with entries", () => {
+    const { manager } = talked();
+    const entries = manager.getEntries();
+    const [header, ...more] = linesOf(file(manager));
+    const copy = SessionManager.inMemory(CWD, {}, [header, ...more]);
+    expect([copy.getHeader(), copy.getEntries(), copy.getLeafId()]).toEqual([header, entries, manager.getLeafId()]);
+    copy.appendMessage(user("four"));
+    expect(texts(copy)).toEqual(["one", "two", "three", "four"]);
+    const bare = SessionManager.inMemory(CWD, { id: "mine" }, more);
+    expect([bare.getSessionId(), texts(bare)]).toEqual(["mine", ["one", "two", "three"]]);
+    const old = parseSessionEntries(fileText(headerText({ version: 1 }), said("a"), said("b")));
+    expect(texts(SessionManager.inMemory(CWD, {}, old))).toEqual(["a", "b"]);
+    expect(old[0]).toHaveProperty("version", 1);
+  });
+
+  test("newSession goes on in another file of the folder", () => {
+    const { manager } = talked();
+    const before = file(manager);
+    const next = manager.newSession({ parentSession: before });
+    expect(next).toBe(file(manager));
+    expect(next).not.toBe(before);
+    expect([manager.getEntries(), manager.getLeafId(), existsSync(next as string)]).toEqual([[], null, false]);
+    manager.appendMessage(user("again"));
+    expect(linesOf(next as string)[0]).toMatchObject({ parentSession: before, cwd: CWD });
+    expect(SessionManager.open(before).getEntries()).toHaveLength(3);
+  });
+});
+
+/** An entry of version 1. */
+const said = (text: string) =>
+  JSON.stringify({ type: "message", timestamp: TIME, message: { role: "user", content: text } });
+
+describe("opening", () => {
+  test("gives back what was written", () => {
+    const { manager, one } = talked();
+    manager.appendLabelChange(one, "start");
+    manager.appendSessionInfo("A name");
+    const again = SessionManager.open(file(manager));
+    expect(again.getHeader()).toEqual(manager.getHeader());
+    expect(again.getEntries()).toEqual(manager.getEntries());
+    expect(again.getTree()).toEqual(manager.getTree());
+    expect([again.getLeafId(), again.getSessionName()]).toEqual([manager.getLeafId(), "A name"]);
+    expect([again.getCwd(), again.getSessionDir(), again.getSessionId()]).toEqual([
+      CWD,
+      folder,
+      manager.getSessionId(),
+    ]);
+  });
+
+  test("takes the working directory and the folder that are given", () => {
+    const { manager } = talked();
+    const again = SessionManager.open(file(manager), join(home, "elsewhere"), "/other");
+    expect([again.getCwd(), again.getSessionDir()]).toEqual(["/other", join(home, "elsewhere")]);
+    expect(dirname(again.newSession() as string)).toBe(join(home, "elsewhere"));
+  });
+
+  test("a path without a file becomes a session there", () => {
+    const path = join(folder, "deep", "my session.jsonl");
+    const manager = SessionManager.open(path, undefined, CWD);
+    expect([file(manager), manager.getEntries(), existsSync(dirname(path))]).toEqual([path, [], true]);
+    manager.appendMessage(user("hello"));
+    expect(linesOf(path)).toHaveLength(2);
+  });
+
+  test("`~` and file URLs are paths", () => {
+    const { manager } = talked();
+    const { entries } = { entries: manager.getEntries() };
+    expect(SessionManager.open(`~/sessions/${file(manager).split("/").at(-1)}`).getEntries()).toEqual(entries);
+    expect(SessionManager.open(`file://${file(manager)}`).getEntries()).toEqual(entries);
+  });
+
+  test.each([
+    ["version 1", fileText(headerText({ version: undefined }), said("one"), said("two"))],
+    ["version 2", fileText(headerText({ version: 2 }), ...chain(2))],
+    ["no line feed at the end", fileText(headerText(), ...chain(2)).slice(0, -1)],
+    ["a torn line at the end", `${fileText(headerText(), ...chain(2))}{"type":"mess`],
+    ["a leaf in the header", fileText(headerText({ leafId: id(0) }), ...chain(2))],
+  ])("writes nothing: %s", (_what, text) => {
+    const path = write(text);
+    const manager = SessionManager.open(path);
+    expect(manager.getEntries()).toHaveLength(2);
+    manager.buildSessionContext();
+    manager.branch(manager.getEntries()[0].id);
+    expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual([text, ["session.jsonl"]]);
+  });
+
+  test("an old version is raised by the first append, and kept beside", () => {
+    const text = fileText(headerText({ version: undefined }), said("one"), said("two"));
+    const path = write(text);
+    const manager = SessionManager.open(path);
+    expect(manager.getHeader()).toMatchObject({ version: 3, id: SESSION });
+    const [one, two] = manager.getEntries();
+    expect([one.parentId, two.parentId]).toEqual([null, one.id]);
+    const three = manager.appendCustomEntry("x");
+    expect(linesOf(path)).toEqual([manager.getHeader(), one, two, manager.getEntry(three)]);
+    expect(readFileSync(`${path}.v1.bak`, "utf8")).toBe(text);
+  });
+
+  test("a later version can be read, not written", () => {
+    const text = fileText(headerText({ version: 99 }), ...chain(2));
+    const manager = SessionManager.open(write(text));
+    expect(manager.getEntries()).toHaveLength(2);
+    expect(() => manager.appendCustomEntry("x")).toThrow(named("unsupported_version"));
+    expect(readFileSync(file(manager), "utf8")).toBe(text);
+  });
+
+  test.each([
+    ["an empty file", ""],
+    ["a text", "not a session\n"],
+    ["JSON of something else", '{"type":"package"}\n'],
+  ])("%s is refused and left as it is", (_what, text) => {
+    const path = write(text);
+    expect(() => SessionManager.open(path)).toThrow(named("not_a_session"));
+    expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual([text, ["session.jsonl"]]);
+  });
+
+  test("setSessionFile goes on with another session, or stays with its own", () => {
+    const { manager } = talked();
+    const entries = manager.getEntries();
+    expect(() => manager.setSessionFile(write("nonsense", "bad.jsonl"))).toThrow(named("not_a_session"));
+    expect(manager.getEntries()).toEqual(entries);
+    manager.setSessionFile(write(fileText(headerText(), ...chain(2))));
+    expect([manager.getSessionId(), manager.getLeafId()]).toEqual([SESSION, id(1)]);
+    manager.setSessionFile(join(folder, "new.jsonl"));
+    expect([file(manager), manager.getEntries()]).toEqual([join(folder, "new.jsonl"), []]);
+  });
+
+  test("in memory setSessionFile reads the file and leaves it alone", () => {
+    const path = write(fileText(headerText(), ...chain(2)));
+    const text = readFileSync(path, "utf8");
+    const manager = SessionManager.inMemory();
+    manager.setSessionFile(path);
+    manager.appendMessage(user("more"));
+    expect([file(manager), manager.getSessionId(), manager.getEntryCount()]).toEqual([path, SESSION, 3]);
+    expect(readFileSync(path, "utf8")).toBe(text);
+  });
+
+  test("continueRecent takes the working directory's session that was written last", () => {
+    const sessions = ["/a/b", "/a/b", "/a-b"].map((cwd) => talked(SessionManager.create(cwd)).manager);
+    expect(new Set(sessions.map((manager) => manager.getSessionDir())).size).toBe(1);
+    for (const [n, manager] of sessions.entries()) utimesSync(file(manager), NOW / 1000 + n, NOW / 1000 + n);
+    expect(SessionManager.continueRecent("/a/b").getSessionId()).toBe(sessions[1].getSessionId());
+    expect(SessionManager.continueRecent("/a-b").getSessionId()).toBe(sessions[2].getSessionId());
+    const [{ entries }] = [{ entries: SessionManager.continueRecent("/a/c").getEntries() }];
+    expect(entries).toEqual([]);
+    expect(findMostRecentSession(sessions[0].getSessionDir())).toBe(file(sessions[2]));
+    expect(findMostRecentSession(sessions[0].getSessionDir(), "/a/b")).toBe(file(sessions[1]));
+    expect(findMostRecentSession(join(home, "nowhere"))).toBeNull();
+  });
+});
+
+describe("appending", () => {
+  const base = { id: expect.stringMatching(/^[0-9a-f]{8}$/), timestamp: "2026-02-03T10:00:00.000Z" };
+
+  test.each<[string, (manager: SessionManager, ids: { one: string; three: string }) => unknown, object]>([
+    ["a message", (m) => m.appendMessage(user("hi")), { type: "message", message: user("hi") }],
+    ["a level", (m) => m.appendThinkingLevelChange("high"), { type: "thinking_level_change", thinkingLevel: "high" }],
+    ["a model", (m) => m.appendModelChange("p", "m"), { type: "model_change", provider: "p", modelId: "m" }],
+    [
+      "usage",
+      (m) => m.appendUsage("cache_warm", "p", "m", USAGE, "why").id,
+      { type: "usage", kind: "cache_warm", provider: "p", model: "m", usage: USAGE, note: "why" },
+    ],
+    [
+      "state of an extension",
+      (m) => m.appendCustomEntry("x", { a: [1] }),
+      { type: "custom", customType: "x", data: { a: [1] } },
+    ],
+    ["state without data", (m) => m.appendCustomEntry("x"), { type: "custom", customType: "x" }],
+    ["state that JSON leaves out", (m) => m.appendCustomEntry("x", () => {}), { type: "custom", customType: "x" }],
+    [
+      "bytes as JSON has them",
+      (m) => m.appendCustomEntry("x", new Uint8Array([7])),
+      { type: "custom", customType: "x", data: { 0: 7 } },
+    ],
+    ["a name", (m) => m.appendSessionInfo("  my\n name "), { type: "session_info", name: "my  name" }],
+    [
+      "a message of an extension",
+      (m) => m.appendCustomMessageEntry("x", [{ type: "text", text: "t" }], false, { d: 1 }),
+      {
+        type: "custom_message",
+        customType: "x",
+        content: [{ type: "text", text: "t" }],
+        display: false,
+        details: { d: 1 },
+      },
+    ],
+    [
+      "a label",
+      (m, { one }) => m.appendLabelChange(one, "start"),
+      { type: "label", targetId: expect.any(String), label: "start" },
+    ],
+    [
+      "a compaction",
+      (m, { three }) => m.appendCompaction("sum", three, 12, { files: [] }, true, USAGE),
+      {
+        type: "compaction",
+        summary: "sum",
+        firstKeptEntryId: expect.any(String),
+        tokensBefore: 12,
+        details: { files: [] },
+        usage: USAGE,
+        fromHook: true,
+      },
+    ],
+    [
+      "an edit of a user message",
+      (m, { one }) => m.appendContextEdit(one, { content: "other" }),
+      { type: "context_edit", targetId: expect.any(String), replacement: { content: "other" } },
+    ],
+  ])("%s", (_what, append, expected) => {
+    const { manager, one, three } = talked();
+    const appended = append(manager, { one, three });
+    expect(appended).toBe(manager.getLeafId());
+    const entry = manager.getLeafEntry();
+    expect(entry).toEqual({ ...base, parentId: three, ...expected });
+    expect(linesOf(file(manager)).at(-1)).toEqual(entry);
+    expect(SessionManager.open(file(manager)).getLeafEntry()).toEqual(entry);
+  });
+
+  test("the line has the usual order, members that are undefined left out", () => {
+    const { manager } = talked();
+    const entryId = manager.appendCompaction("sum", null, 5);
+    expect(readFileSync(file(manager), "utf8").trim().split("\n").at(-1)).toBe(
+      JSON.stringify({
+        type: "compaction",
+        id: entryId,
+        parentId: manager.getBranch().at(-2)?.id,
+        timestamp: "2026-02-03T10:00:00.000Z",
+        summary: "sum",
+        firstKeptEntryId: entryId,
+        tokensBefore: 5,
+      }),
+    );
+  });
+
+  test("what the caller does to a message afterwards changes no entry", () => {
+    const { manager } = talked();
+    const message = user("before");
+    const entryId = manager.appendMessage(message);
+    message.content = "after";
+    expect(manager.getEntry(entryId)).toHaveProperty("message.content", "before");
+  });
+
+  test("what cannot be written changes nothing", () => {
+    const { manager } = talked();
+    const before = [manager.getEntries(), readFileSync(file(manager), "utf8")];
+    const cycle: Record<string, unknown> = {};
+    cycle.self = cycle;
+    expect(() => manager.appendCustomEntry("x", cycle)).toThrow(TypeError);
+    expect(() => manager.appendMessage(null as never)).toThrow(named("invalid_entry"));
+    expect(() => manager.appendLabelChange("nobody", "x")).toThrow("Entry nobody not found");
+    expect(() => manager.branchWithSummary("nobody", "x")).toThrow(named("entry_not_found"));
+    expect([manager.getEntries(), readFileSync(file(manager), "utf8")]).toEqual(before);
+  });
+
+  test("a compaction keeps from the path, and a call with its result", () => {
+    const { manager, one, three } = talked();
+    const call: AssistantMessage = {
+      ...assistant(""),
+      content: [{ type: "toolCall", id: "call", name: "bash", arguments: {} }],
+    };
+    manager.appendMessage(call);
+    const result = manager.appendMessage(toolResult("done"));
+    expect(() => manager.appendCompaction("s", result, 1)).toThrow(named("invalid_boundary"));
+    expect(() => manager.appendCompaction("s", "nobody", 1)).toThrow(named("invalid_boundary"));
+    manager.branch(one);
+    expect(() => manager.appendCompaction("s", three, 1)).toThrow(named("invalid_boundary"));
+    manager.branch(result);
+    manager.appendCompaction("s", three, 1);
+    expect(texts(manager)).toEqual(["compactionSummary", "three", "", "done"]);
+  });
+
+  test("a context edit has a message of the path to edit", () => {
+    const { manager, one, two, three } = talked();
+    const level = manager.appendThinkingLevelChange("low");
+    expect(() => manager.appendContextEdit("nobody", null)).toThrow(named("entry_not_found"));
+    expect(() => manager.appendContextEdit(level, null)).toThrow(named("invalid_entry"));
+    expect(() => manager.appendContextEdit(one, { content: 5 } as never)).toThrow(named("invalid_entry"));
+    expect(() => manager.appendContextEdit(one, undefined as never)).toThrow(named("invalid_entry"));
+    manager.appendContextEdit(two, { content: "new" });
+    expect(manager.getLeafEntry()).toMatchObject({ replacement: { content: [{ type: "text", text: "new" }] } });
+    manager.appendContextEdit(one, null);
+    expect(texts(manager)).toEqual(["new", "three"]);
+    manager.branch(one);
+    expect(() => manager.appendContextEdit(three, null)).toThrow(named("invalid_entry"));
+  });
+});
+
+describe("other writers", () => {
+  /** Locks of another process, as far as the system can tell. */
+  const others = () => makeLocks({ disk: realDisk, stateFolder: state, client: "another program", now: () => TIME });
+  const keyOf = (path: string) => realDisk.info(path);
+
+  test("of another process keep us from writing", () => {
+    const path = write(fileText(headerText(), ...chain(2)));
+    const lock = others().take(keyOf(path));
+    const manager = SessionManager.open(path);
+    expect(() => manager.appendMessage(user("mine"))).toThrow(named("session_locked"));
+    expect(manager.getLeafId()).toBe(id(1));
+    if (isLock(lock)) lock.release();
+    expect(() => manager.appendMessage(user("mine"))).not.toThrow();
+    expect(isLock(others().take(keyOf(path)))).toBe(false);
+  });
+
+  test("may write when nothing was appended for a second, and at once after close", () => {
+    const { manager } = talked();
+    const holder = () => others().holder(keyOf(file(manager)));
+    expect(holder()).toMatchObject({ pid: process.pid });
+    vi.advanceTimersByTime(900);
+    manager.appendMessage(user("four"));
+    vi.advanceTimersByTime(900);
+    expect(holder()).not.toBeNull();
+    vi.advanceTimersByTime(100);
+    expect(holder()).toBeNull();
+    manager.appendMessage(user("five"));
+    expect(holder()).not.toBeNull();
+    manager.close();
+    expect(holder()).toBeNull();
+    expect(() => manager.appendMessage(user("six"))).toThrow(named("storage_failed"));
+  });
+
+  test("of this process write to the same file", () => {
+    const { manager, three } = talked();
+    const second = SessionManager.open(file(manager));
+    const mine = manager.appendMessage(user("mine"));
+    const other = second.appendMessage(user("other"));
+    expect(second.getEntry(other)?.parentId).toBe(three);
+    expect(second.getEntry(mine)).toEqual(manager.getEntry(mine));
+    vi.advanceTimersByTime(1);
+    const next = manager.appendMessage(user("next"));
+    expect([manager.getEntry(next)?.parentId, manager.getEntryCount()]).toEqual([mine, 6]);
+    manager.close();
+    expect(() => second.appendMessage(user("last"))).not.toThrow();
+    expect(isLock(others().take(keyOf(file(second))))).toBe(false);
+  });
+
+  test("are taken in before an append, and the leaf stays", () => {
+    const path = write(fileText(headerText(), ...chain(2)));
+    const manager = SessionManager.open(path);
+    appendFileSync(path, `${userText(id(2), id(1))}\n`);
+    const mine = manager.appendMessage(user("mine"));
+    expect(manager.getEntries().map((entry) => entry.id)).toEqual([id(0), id(1), id(2), mine]);
+    expect(manager.getEntry(mine)?.parentId).toBe(id(1));
+    expect(linesOf(path)).toHaveLength(5);
+  });
+
+  test("may write the file anew", () => {
+    const path = write(fileText(headerText(), ...chain(3)));
+    const manager = SessionManager.open(path);
+    manager.branch(id(1));
+    writeFileSync(`${path}.new`, fileText(headerText(), ...chain(2), assistantText(id(7), id(1), "written anew")));
+    renameSync(`${path}.new`, path);
+    const mine = manager.appendMessage(user("mine"));
+    expect(manager.getEntries().map((entry) => entry.id)).toEqual([id(0), id(1), id(7), mine]);
+    expect(manager.getEntry(id(7))).toHaveProperty("message.content.0.text", "written anew");
+    expect(manager.getEntry(mine)?.parentId).toBe(id(1));
+  });
+
+  test("may take the file away", () => {
+    const { manager } = talked();
+    const entries = manager.getEntries();
+    rmSync(file(manager));
+    vi.advanceTimersByTime(1);
+    expect(() => manager.appendMessage(user("four"))).toThrow(named("storage_failed"));
+    expect([manager.getEntries(), existsSync(file(manager))]).toEqual([entries, false]);
+  });
+});
+
+describe("navigation", () => {
+  test("branch moves the leaf and writes nothing", () => {
+    const { manager, one, three } = talked();
+    const text = readFileSync(file(manager), "utf8");
+    manager.branch(one);
+    expect([manager.getLeafId(), texts(manager)]).toEqual([one, ["one"]]);
+    expect(() => manager.branch("nobody")).toThrow("Entry nobody not found");
+    expect(manager.getLeafId()).toBe(one);
+    expect(readFileSync(file(manager), "utf8")).toBe(text);
+    expect(existsSync(join(state, "leaves"))).toBe(false);
+    expect(SessionManager.open(file(manager)).getLeafId()).toBe(three);
+    const other = manager.appendMessage(user("other"));
+    expect(manager.getBranch().map((entry) => entry.id)).toEqual([one, other]);
+    expect(manager.getChildren(one).map((entry) => entry.id)).toEqual([manager.getBranch(three)[1].id, other]);
+  });
+
+  test("resetLeaf begins another root", () => {
+    const { manager, one } = talked();
+    manager.resetLeaf();
+    expect([manager.getLeafId(), manager.getLeafEntry(), manager.getBranch(), texts(manager)]).toEqual([
+      null,
+      undefined,
+      [],
+      [],
+    ]);
+    const other = manager.appendMessage(user("other"));
+    expect(manager.getEntry(other)?.parentId).toBeNull();
+    expect(manager.getTree().map(({ entry }) => entry.id)).toEqual([one, other]);
+  });
+
+  test("branchWithSummary tells of the leaf that was left", () => {
+    const { manager, one, three } = talked();
+    const summary = manager.branchWithSummary(one, "tried this", { files: [] }, false, USAGE);
+    expect(manager.getLeafEntry()).toEqual({
+      type: "branch_summary",
+      id: summary,
+      parentId: one,
+      timestamp: "2026-02-03T10:00:00.000Z",
+      fromId: three,
+      summary: "tried this",
+      details: { files: [] },
+      usage: USAGE,
+      fromHook: false,
+    });
+    expect(manager.buildSessionContext().messages.at(-1)).toEqual({
+      role: "branchSummary",
+      summary: "tried this",
+      fromId: three,
+      timestamp: NOW,
+    });
+    manager.resetLeaf();
+    expect(manager.getEntry(manager.branchWithSummary(null, "all"))).toMatchObject({ parentId: null, fromId: "root" });
+  });
+
+  test("labels are set, changed and cleared", () => {
+    const { manager, one, two } = talked();
+    manager.appendLabelChange(one, "first");
+    vi.advanceTimersByTime(1000);
+    manager.appendLabelChange(one, "renamed");
+    const cleared = manager.appendLabelChange(two, "gone");
+    manager.appendLabelChange(two, undefined);
+    manager.appendLabelChange(cleared, "");
+    expect([manager.getLabel(one), manager.getLabel(two), manager.getLabel("nobody")]).toEqual([
+      "renamed",
+      undefined,
+      undefined,
+    ]);
+    const [root] = manager.getTree();
+    expect(root).toMatchObject({ label: "renamed", labelTimestamp: "2026-02-03T10:00:01.000Z" });
+    expect(manager.getLeafEntry()).toMatchObject({ type: "label", targetId: cleared, label: "" });
+    expect(manager.getEntries().at(-2)).not.toHaveProperty("label");
+  });
+
+  test("a label on another branch is written there, and does not move the conversation at the next opening", () => {
+    const { manager, one, three } = talked();
+    manager.branch(one);
+    const label = manager.appendLabelChange(three, "x");
+    expect([manager.getLeafId(), manager.getEntry(label)?.parentId]).toEqual([label, one]);
+    expect(linesOf(file(manager))).toHaveLength(5);
+    expect(SessionManager.open(file(manager)).getLeafId()).toBe(three);
+  });
+
+  test("the tree has children by time, and entries without their parent as roots", () => {
+    const late = JSON.stringify({ ...JSON.parse(userText(id(5), id(0))), timestamp: "2026-01-25T00:00:00.000Z" });
+    const manager = SessionManager.open(
+      write(fileText(headerText(), userText(id(0), null), late, userText(id(6), id(0)), userText(id(7), "nowhere0"))),
+    );
+    const shape = (nodes: SessionTreeNode[]): unknown =>
+      nodes.map(({ entry, children }) => [entry.id, shape(children)]);
+    expect(shape(manager.getTree())).toEqual([
+      [
+        id(0),
+        [
+          [id(6), []],
+          [id(5), []],
+        ],
+      ],
+      [id(7), []],
+    ]);
+    expect(manager.getTree()[0].entry).toBe(manager.getEntry(id(0)));
+    expect(manager.getChildren(id(0)).map((entry) => entry.id)).toEqual([id(5), id(6)]);
+  });
+
+  test("a hundred thousand children and as deep a chain are no trouble", () => {
+    const wide = SessionManager.inMemory(CWD);
+    const root = wide.appendMessage(user("root"));
+    const deep = SessionManager.inMemory(CWD);
+    for (let n = 0; n < 100_000; n++) {
+      wide.branch(root);
+      wide.appendCustomEntry("x");
+      deep.appendCustomEntry("x");
+    }
+    expect(wide.getTree()[0].children).toHaveLength(100_000);
+    expect(deep.getBranch()).toHaveLength(100_000);
+    let depth = 0;
+    for (let [node] = deep.getTree(); node; [node] = node.children) depth++;
+    expect(depth).toBe(100_000);
+  });
+
+  test("an unknown id leads nowhere", () => {
+    const { manager } = talked();
+    expect([manager.getEntry("nobody"), manager.getBranch("nobody"), manager.getChildren("nobody")]).toEqual([
+      undefined,
+      [],
+      [],
+    ]);
+  });
+
+  test("an entry is the same object at every call", () => {
+    const { manager, one } = talked();
+    expect(manager.getEntry(one)).toBe(manager.getEntries()[0]);
+    expect(manager.getBranch()[0]).toBe(manager.getEntries()[0]);
+    expect(manager.buildSessionContext().messages[0]).toBe((manager.getEntry(one) as { message?: unknown }).message);
+    expect(manager.getEntries()).not.toBe(manager.getEntries());
+  });
+});
+
+describe("sessions made from others", () => {
+  test("createBranchedSession goes on with the path, labels made again", () => {
+    const { manager, one, two, three } = talked();
+    manager.appendLabelChange(one, "start");
+    const four = manager.appendMessage(user("four"));
+    manager.appendLabelChange(three, "off the path");
+    const source = file(manager);
+    const text = readFileSync(source, "utf8");
+    const path = manager.createBranchedSession(four) as string;
+    expect([file(manager), manager.getSessionId()]).toEqual([path, linesOf(path)[0].id]);
+    expect(linesOf(path)[0]).toMatchObject({ parentSession: source, cwd: CWD });
+    expect(manager.getEntries().map((entry) => [entry.type, entry.parentId])).toEqual([
+      ["message", null],
+      ["message", one],
+      ["message", two],
+      ["message", three],
+      ["label", four],
+      ["label", expect.any(String)],
+    ]);
+    expect([manager.getLabel(one), manager.getLabel(three)]).toEqual(["start", "off the path"]);
+    expect(linesOf(path).slice(1)).toEqual(manager.getEntries());
+    expect(readFileSync(source, "utf8")).toBe(text);
+    expect(() => manager.createBranchedSession("nobody")).toThrow("Entry nobody not found");
+    expect(file(manager)).toBe(path);
+  });
+
+  test("without a conversation its file waits, too", () => {
+    const manager = created();
+    const level = manager.appendThinkingLevelChange("low");
+    manager.appendMessage(user("hello"));
+    const path = manager.createBranchedSession(level) as string;
+    expect([existsSync(path), manager.getLeafId()]).toEqual([false, level]);
+    manager.appendMessage(user("other"));
+    expect(linesOf(path)).toHaveLength(3);
+  });
+
+  test("a session that has no file yet is no parent", () => {
+    const manager = created();
+    manager.createBranchedSession(manager.appendThinkingLevelChange("low"));
+    expect(manager.getHeader()).not.toHaveProperty("parentSession");
+  });
+
+  test("forkFrom takes everything into another working directory", () => {
+    const { manager, one } = talked();
+    manager.branch(one);
+    manager.appendLabelChange(one, "start");
+    manager.appendMessage(user("other"));
+    const fork = SessionManager.forkFrom(file(manager), "/other", join(home, "forks"), { id: "fork" });
+    expect(fork.getHeader()).toMatchObject({ id: "fork", cwd: "/other", parentSession: file(manager) });
+    expect(fork.getEntries()).toEqual(manager.getEntries());
+    expect([fork.getLeafId(), fork.getLabel(one)]).toEqual([manager.getLeafId(), "start"]);
+    expect(linesOf(file(fork)).slice(1)).toEqual(linesOf(file(manager)).slice(1));
+  });
+
+  test("forkFrom makes the file at once, and raises old versions in the fork", () => {
+    const empty = SessionManager.forkFrom(write(fileText(headerText())), "/other", folder);
+    expect(linesOf(file(empty))).toEqual([empty.getHeader()]);
+    const text = fileText(headerText({ version: 1 }), said("one"), said("two"));
+    const old = SessionManager.forkFrom(write(text), "/other", folder);
+    expect(texts(SessionManager.open(file(old)))).toEqual(["one", "two"]);
+    expect(readFileSync(join(folder, "session.jsonl"), "utf8")).toBe(text);
+    expect(() => SessionManager.forkFrom(join(home, "none.jsonl"), "/other", folder)).toThrow(
+      named("session_not_found"),
+    );
+    expect(() => SessionManager.forkFrom(write("nonsense"), "/other", folder)).toThrow(named("not_a_session"));
+  });
+
+  test("the leaf of the source is the leaf of its fork", () => {
+    const source = write(fileText(headerText({ leafId: id(0) }), ...chain(3)));
+    expect(SessionManager.open(source).getLeafId()).toBe(id(0));
+    expect(SessionManager.forkFrom(source, "/other", folder).getLeafId()).toBe(id(0));
+  });
+
+  test("what a lost line joined stays joined", () => {
+    const torn = '{"type":"message","id":"a0000001","parentId":"a0000000","ti\n';
+    const lines = chain(4);
+    const path = write(`${fileText(headerText(), lines[0])}${torn}${fileText(lines[2], lines[3])}`);
+    const manager = SessionManager.open(path);
+    expect(texts(manager)).toEqual([`say ${id(0)}`, `say ${id(2)}`, `say ${id(3)}`]);
+    const fork = SessionManager.forkFrom(path, "/other", folder);
+    expect(texts(SessionManager.open(file(fork)))).toEqual(texts(manager));
+    const branched = manager.createBranchedSession(id(3)) as string;
+    expect(texts(SessionManager.open(branched))).toEqual([`say ${id(0)}`, `say ${id(2)}`, `say ${id(3)}`]);
+  });
+});
+
+describe("context", () => {
+  test("has messages, level and model of the path", () => {
+    const { manager, one } = talked();
+    manager.appendModelChange("openai", "gpt");
+    manager.appendThinkingLevelChange("high");
+    expect(manager.buildSessionContext()).toEqual({
+      messages: [user("one"), assistant("two"), user("three")],
+      thinkingLevel: "high",
+      model: { provider: "openai", modelId: "gpt" },
+    });
+    manager.branch(one);
+    expect(manager.buildSessionContext()).toEqual({ messages: [user("one")], thinkingLevel: "off", model: null });
+  });
+
+  test("falls back on the header's model and level", () => {
+    const header = headerText({ provider: "p", modelId: "m", thinkingLevel: "low" });
+    const manager = SessionManager.open(write(fileText(header, ...chain(1))));
+    expect(manager.buildSessionContext()).toMatchObject({
+      thinkingLevel: "low",
+      model: { provider: "p", modelId: "m" },
+    });
+  });
+
+  test("begins with the summary of a compaction, and tells where each message comes from", () => {
+    const { manager, three } = talked();
+    const level = manager.appendThinkingLevelChange("low");
+    const compaction = manager.appendCompaction("sum", three, 9);
+    const four = manager.appendMessage(user("four"));
+    const summary = { role: "compactionSummary", summary: "sum", tokensBefore: 9, timestamp: NOW };
+    const { messages, entries } = manager.buildSessionProjection();
+    expect(messages).toEqual([summary, user("three"), user("four")]);
+    expect(entries.map(({ sourceEntry, messages: own }) => [sourceEntry.id, own])).toEqual([
+      [compaction, [summary]],
+      [three, [user("three")]],
+      [level, []],
+      [four, [user("four")]],
+    ]);
+    expect(manager.buildContextEntries().map((entry) => entry.id)).toEqual([compaction, three, level, four]);
+    manager.appendCompaction("nothing kept", null, 9);
+    expect(texts(manager)).toEqual(["compactionSummary"]);
+  });
+
+  test("keeps the system prompt through a compaction, told in one message", () => {
+    const manager = created();
+    const system = (more: Partial<SystemMessage>): SystemMessage => ({
+      role: "system",
+      content: "",
+      timestamp: 4,
+      ...more,
+    });
+    manager.appendMessage(
+      system({ content: "Be kind.", sections: { cwd: "/a", tools: "bash" }, toolsAdded: [{ name: "bash" }] }),
+    );
+    const one = manager.appendMessage(user("one"));
+    manager.appendMessage(
+      system({
+        content: "Be brief.",
+        sections: { tools: null, cwd: "/b" },
+        toolsAdded: [{ name: "read" }],
+        toolsRemoved: [{ name: "bash" }],
+      }),
+    );
+    manager.appendMessage(assistant("two"));
+    manager.appendCompaction("sum", one, 9);
+    const prompt = {
+      role: "system",
+      content: "Be kind.\n\nBe brief.",
+      sections: { cwd: "/b" },
+      toolsAdded: [{ name: "read" }],
+      timestamp: NOW,
+    };
+    expect(manager.getLeafEntry()).toMatchObject({ systemMessage: prompt });
+    expect(manager.buildSessionContext().messages[0]).toEqual(prompt);
+    expect(texts(manager).slice(1)).toEqual(["compactionSummary", "one", "two"]);
+    manager.appendMessage(system({ sections: { cwd: "/c" } }));
+    manager.appendCompaction("again", null, 9);
+    expect(manager.getLeafEntry()).toMatchObject({ systemMessage: { ...prompt, sections: { cwd: "/c" } } });
+  });
+
+  test("reads past what is damaged", () => {
+    const lines = [...chain(2), entryText("message", id(2), id(1), { message: null }), userText(id(3), id(2))];
+    const manager = SessionManager.open(write(fileText(headerText(), ...lines)));
+    expect(texts(manager)).toEqual([`say ${id(0)}`, `say ${id(1)}`, `say ${id(3)}`]);
+    expect(manager.getEntryCount()).toBe(4);
+  });
+});
+
+describe("functions over entries", () => {
+  test("contexts of entries that the caller holds", () => {
+    const { manager, one, two } = talked();
+    const entries = manager.getEntries();
+    expect(buildSessionContext(entries)).toEqual(manager.buildSessionContext());
+    expect(buildSessionContext(entries, two).messages).toEqual([user("one"), assistant("two")]);
+    expect(buildSessionContext(entries, null)).toEqual({ messages: [], thinkingLevel: "off", model: null });
+    expect(buildSessionContext(entries, "nobody")).toEqual(manager.buildSessionContext());
+    expect(buildSessionContext(entries, one, new Map(entries.map((entry) => [entry.id, entry]))).messages).toEqual([
+      user("one"),
+    ]);
+    expect(buildSessionContext([]).messages).toEqual([]);
+    expect(buildContextEntries(entries, two)).toEqual(entries.slice(0, 2));
+    expect(buildContextEntries(entries)[0]).toBe(entries[0]);
+    expect(buildSessionContext(entries).messages[0]).toBe((entries[0] as { message?: unknown }).message);
+  });
+
+  test("a cycle ends", () => {
+    const entries = [userText(id(0), id(1)), userText(id(1), id(0))].map((line) => JSON.parse(line) as SessionEntry);
+    expect(buildSessionContext(entries).messages).toHaveLength(1);
+  });
+
+  test("the messages of one entry", () => {
+    const { manager, one } = talked();
+    expect(sessionEntryToContextMessages(manager.getEntry(one) as SessionEntry)).toEqual([user("one")]);
+    const compaction = manager.getEntry(manager.appendCompaction("sum", one, 9)) as SessionEntry;
+    expect(sessionEntryToContextMessages(compaction)).toEqual([
+      { role: "compactionSummary", summary: "sum", tokensBefore: 9, timestamp: NOW },
+    ]);
+    expect(sessionEntryToContextMessages(manager.getEntry(manager.appendCustomEntry("x")) as SessionEntry)).toEqual([]);
+    expect(getLatestCompactionEntry(manager.getEntries())).toBe(compaction);
+    expect(getLatestCompactionEntry([])).toBeNull();
+  });
+
+  test("parsing passes over what is no entry", () => {
+    const text = `\ufeff${headerText()}\n\n${userText(id(0), null)}\nnonsense\n5\n[]\nnull\n${userText(id(1), id(0))}`;
+    expect(parseSessionEntries(text).map((entry) => entry.id)).toEqual([SESSION, id(0), id(1)]);
+    expect(loadEntriesFromFile(write(text))).toEqual(parseSessionEntries(text));
+    expect(readFileSync(join(folder, "session.jsonl"), "utf8")).toBe(text);
+    expect(loadEntriesFromFile(join(folder, "none.jsonl"))).toEqual([]);
+    expect(loadEntriesFromFile(write(userText(id(0), null)))).toEqual([]);
+  });
+
+  test("lines longer than a read are read", () => {
+    const long = userText(id(0), null, "x".repeat(3 << 20));
+    const entries = loadEntriesFromFile(write(fileText(headerText(), long, userText(id(1), id(0)))));
+    expect(entries.slice(1)).toEqual([JSON.parse(long), JSON.parse(userText(id(1), id(0)))]);
+  });
+
+  test("migration is in place, with the ids that opening gives", () => {
+    const compaction = JSON.stringify({
+      type: "compaction",
+      timestamp: TIME,
+      summary: "s",
+      firstKeptEntryIndex: 2,
+      tokensBefore: 1,
+    });
+    const hook = JSON.stringify({ type: "message", timestamp: TIME, message: { role: "hookMessage", content: "h" } });
+    const text = fileText(headerText({ version: undefined }), said("one"), hook, compaction);
+    const entries = parseSessionEntries(text);
+    const kept = [...entries];
+    migrateSessionEntries(entries);
+    for (const [n, entry] of entries.entries()) expect(entry).toBe(kept[n]);
+    const manager = SessionManager.open(write(text));
+    expect(entries).toEqual([manager.getHeader(), ...manager.getEntries()]);
+    expect(entries[2]).toMatchObject({ message: { role: "custom" } });
+    expect(entries[3]).toMatchObject({ firstKeptEntryId: entries[2].id });
+    expect(entries[3]).not.toHaveProperty("firstKeptEntryIndex");
+    const again = structuredClone(entries);
+    migrateSessionEntries(again);
+    expect(again).toEqual(entries);
+  });
+});
+
+describe("listing", () => {
+  test("tells of every session, the most recently active first", async () => {
+    const first = created();
+    first.appendMessage({ ...user("older\u2028words"), timestamp: NOW - 5000 });
+    first.appendSessionInfo("Named");
+    const second = SessionManager.create(CWD, folder, { parentSession: "/parent.jsonl" });
+    second.appendMessage({ ...user(""), timestamp: NOW });
+    second.appendMessage({ ...assistant("answer"), timestamp: NOW + 5 });
+    second.appendMessage({
+      role: "user",
+      content: [
+        { type: "text", text: "a" },
+        { type: "text", text: "b" },
+      ],
+      timestamp: NOW,
+    });
+    write("nonsense", "other.jsonl");
+    expect(await SessionManager.list(CWD, folder)).toEqual([
+      {
+        path: file(second),
+        id: second.getSessionId(),
+        cwd: CWD,
+        name: undefined,
+        parentSessionPath: "/parent.jsonl",
+        created: new Date(NOW),
+        modified: new Date(NOW + 5),
+        messageCount: 3,
+        firstMessage: "a b",
+        allMessagesText: "answer a b",
+      },
+      {
+        path: file(first),
+        id: first.getSessionId(),
+        cwd: CWD,
+        name: "Named",
+        parentSessionPath: undefined,
+        created: new Date(NOW),
+        modified: new Date(NOW - 5000),
+        messageCount: 1,
+        firstMessage: "older\u2028words",
+        allMessagesText: "older\u2028words",
+      },
+    ]);
+  });
+
+  test("looks at the working directory", async () => {
+    const [ab, a_b] = ["/a/b", "/a-b"].map((cwd) => talked(SessionManager.create(cwd)).manager);
+    const ids = async (sessions: ReturnType<typeof SessionManager.list>) =>
+      (await sessions).map((session) => session.id);
+    expect(await ids(SessionManager.list("/a/b"))).toEqual([ab.getSessionId()]);
+    expect(await ids(SessionManager.list("/a-b", ab.getSessionDir()))).toEqual([a_b.getSessionId()]);
+    expect(await ids(SessionManager.list("/nowhere"))).toEqual([]);
+    expect((await ids(SessionManager.listAll())).sort()).toEqual([ab.getSessionId(), a_b.getSessionId()].sort());
+    expect(await ids(SessionManager.listAll(join(home, "nowhere")))).toEqual([]);
+    expect(SessionManager.findById("/a/b", ab.getSessionId())).toBe(file(ab));
+    expect(SessionManager.findById("/a/b", a_b.getSessionId())).toBeUndefined();
+    expect(SessionManager.findById("/a/b", ab.getSessionId().slice(0, 8))).toBeUndefined();
+    expect(existsSync(join(home, ".pi/agent/sessions/--nowhere--"))).toBe(false);
+  });
+
+  test("tells how far it is, and can be ended", async () => {
+    for (let n = 0; n < 12; n++) talked();
+    const told: [number, number, number | undefined][] = [];
+    await SessionManager.list(CWD, folder, (loaded, total, partial) => told.push([loaded, total, partial?.length]));
+    expect(told.filter(([, , partial]) => partial !== undefined)).toEqual([
+      [1, 12, 1],
+      [10, 12, 10],
+      [12, 12, 12],
+    ]);
+    expect(told).toHaveLength(12);
+    const controller = new AbortController();
+    const ended = SessionManager.listAll(folder, () => controller.abort(new Error("enough")), controller.signal);
+    await expect(ended).rejects.toThrow("enough");
+    await expect(SessionManager.list(CWD, folder, undefined, AbortSignal.abort())).rejects.toThrow();
+  });
+});
+
+describe("beside the server", () => {
+  test("it opens what the library wrote, and the library goes on with what it wrote", async () => {
+    vi.useRealTimers();
+    const { manager, one } = talked();
+    manager.appendLabelChange(one, "start");
+    manager.appendSessionInfo("Shared");
+    manager.close();
+    const server = serveHere(["--session", file(manager)]);
+    expect(await server.result("get_state")).toMatchObject({
+      sessionId: manager.getSessionId(),
+      sessionName: "Shared",
+    });
+    const { messages } = await server.result("get_messages");
+    expect(messages).toEqual([user("one"), assistant("two"), user("three")]);
+    await server.result("append", { entries: [{ type: "message", message: user("four") }] });
+    await server.result("branch", { entryId: one });
+    const locked = SessionManager.open(file(manager));
+    expect(() => locked.appendMessage(user("not now"))).toThrow(named("session_locked"));
+    await server.finish();
+
+    const again = SessionManager.open(file(manager));
+    expect([again.getLeafId(), again.getSessionName(), again.getLabel(one)]).toEqual([one, "Shared", "start"]);
+    expect(again.getEntries().filter(({ type }) => type === "message")).toHaveLength(4);
+    expect(again.getEntries().some(({ type }) => type === "custom")).toBe(false);
+    const five = again.appendMessage(user("five"));
+    expect(again.getEntry(five)?.parentId).toBe(one);
+    expect(SessionManager.open(file(manager)).getLeafId()).toBe(five);
+    again.close();
+  });
+});
+
+describe("durability", () => {
+  test("sync makes appends durable by flush", async () => {
+    vi.useRealTimers();
+    const manager = SessionManager.create(CWD, folder, { durability: "sync" });
+    manager.appendThinkingLevelChange("low");
+    await manager.flush();
+    expect(existsSync(file(manager))).toBe(false);
+    manager.appendMessage(user("one"));
+    manager.appendMessage(assistant("two"));
+    await manager.flush();
+    expect(linesOf(file(manager))).toHaveLength(4);
+    const again = SessionManager.open(file(manager), undefined, undefined, { durability: "sync" });
+    again.appendMessage(user("three"));
+    await again.flush();
+    expect(texts(SessionManager.open(file(manager)))).toEqual(["one", "two", "three"]);
+  });
+
+  test("a flush that fails takes back what it could not make durable", async () => {
+    vi.useRealTimers();
+    const manager = SessionManager.create(CWD, folder, { durability: "sync" });
+    const one = manager.appendMessage(user("one"));
+    await manager.flush();
+    const sync = vi.spyOn(realDisk, "sync").mockRejectedValue(Object.assign(new Error("no"), { code: "EIO" }));
+    const two = manager.appendMessage(assistant("two"));
+    expect(manager.getEntry(two)).toBeDefined();
+    await expect(manager.flush()).rejects.toThrow(named("storage_failed"));
+    sync.mockRestore();
+    expect([manager.getEntry(two), manager.getLeafId(), linesOf(file(manager)).length]).toEqual([undefined, one, 2]);
+    manager.appendMessage(assistant("three"));
+    await manager.flush();
+    expect(texts(SessionManager.open(file(manager)))).toEqual(["one", "three"]);
+  });
+});

@@ -1,0 +1,123 @@
+/** Several sessions open in one process: each in its own order, none in another's way. */
+
+import { readdirSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { user } from "../support/drafts.ts";
+import { gatedDisk } from "../support/gated_disk.ts";
+import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+
+/** Makes sessions with one message each and answers their paths and ids. */
+async function make(server: Pick<HereServer, "result">, count: number): Promise<{ path: string; id: string }[]> {
+  const made: { path: string; id: string }[] = [];
+  for (let n = 0; n < count; n++) {
+    const { sessionFile, sessionId } = await server.result("new_session");
+    await server.result("append", { entries: [user(`session ${n}`)] });
+    made.push({ path: sessionFile, id: sessionId });
+  }
+  return made;
+}
+
+describe("open_session", () => {
+  test("opens beside the current one, which stays current", async () => {
+    const server = serveHere();
+    const [first, second] = await make(server, 2);
+    const opened = await server.result("open_session", { sessionPath: first.path });
+    expect(opened).toMatchObject({ sessionId: first.id, sessionFile: first.path, readOnly: false });
+    await server.result("append", { sessionId: first.id, entries: [user("more")] });
+    expect((await server.result("get_state", { sessionId: first.id })).entryCount).toBe(2);
+    expect(await server.result("get_state")).toMatchObject({ sessionId: second.id, entryCount: 1 });
+    expect((await server.result("list_open_sessions")).sessions).toMatchObject([
+      { sessionId: second.id, current: true },
+      { sessionId: first.id, current: false },
+    ]);
+    expect(server.events.at(-1)).toMatchObject({ method: "session_append", params: { sessionId: first.id } });
+  });
+
+  test("twice is one session", async () => {
+    const server = serveHere();
+    const [first] = await make(server, 2);
+    await server.result("open_session", { sessionPath: first.path });
+    await server.result("open_session", { sessionId: first.id });
+    expect((await server.result("list_open_sessions")).sessions).toHaveLength(2);
+  });
+
+  test("read-only follows and refuses to write", async () => {
+    const server = serveHere();
+    const [first] = await make(server, 2);
+    expect((await server.result("open_session", { sessionPath: first.path, readOnly: true })).readOnly).toBe(true);
+    const refused = await server.failure("append", { sessionId: first.id, entries: [user("no")] });
+    expect(refused.data.name).toBe("read_only");
+  });
+
+  test("can become the current one, with what is under way in it first", async () => {
+    const server = serveHere();
+    const [first] = await make(server, 2);
+    await server.result("open_session", { sessionPath: first.path });
+    server.send(
+      { jsonrpc: "2.0", id: "a", method: "append", params: { sessionId: first.id, entries: [user("x")] } },
+      { jsonrpc: "2.0", id: "s", method: "switch_session", params: { sessionId: first.id } },
+      { jsonrpc: "2.0", id: "g", method: "get_state" },
+    );
+    await server.reply("a");
+    await server.reply("s");
+    expect((await server.reply("g")).result).toMatchObject({ sessionId: first.id, entryCount: 2 });
+  });
+});
+
+test("close_session closes, and without a current session commands that name none say so", async () => {
+  const server = serveHere();
+  const [first, second] = await make(server, 2);
+  await server.result("open_session", { sessionPath: first.path });
+  expect(await server.result("close_session", { sessionId: first.id })).toBeNull();
+  expect((await server.failure("get_state", { sessionId: first.id })).data.name).toBe("session_not_found");
+  expect(await server.result("close_session", { sessionId: second.id })).toBeNull();
+  expect((await server.failure("get_state")).data.name).toBe("no_session");
+  expect((await server.result("switch_session", { sessionPath: first.path })).sessionId).toBe(first.id);
+});
+
+test("a session that waits for its disk holds no other up", async () => {
+  const { disk, waits } = gatedDisk();
+  const place = temporaryPlace();
+  const plain = serveHere([], { place });
+  const [first, second] = await make(plain, 2);
+  await plain.finish();
+  const server = serveHere(["--session", second.path], { place, disk });
+  await server.result("open_session", { sessionPath: first.path });
+  server.send({ jsonrpc: "2.0", id: "slow", method: "append", params: { entries: [user("slow")] } });
+  const gate = await waits();
+  expect((await server.result("get_state", { sessionId: first.id })).entryCount).toBe(1);
+  gate.pass();
+  expect((await server.reply("slow")).result.entryIds).toHaveLength(1);
+});
+
+test("a hundred sessions with interleaved traffic keep their order, and descriptors stay bounded", async () => {
+  const server = spawnServer(["--durability", "os", "--events", "none"]);
+  const made = await make(server as unknown as HereServer, 100);
+  for (const { path } of made) await server.result("open_session", { sessionPath: path });
+  const calls: Json[] = [];
+  for (let round = 0; round < 10; round++)
+    for (const [index, { id }] of made.entries()) {
+      calls.push({
+        jsonrpc: "2.0",
+        id: `a${index}.${round}`,
+        method: "append",
+        params: { sessionId: id, entries: [user(`${round}`)] },
+      });
+      calls.push({ jsonrpc: "2.0", id: `g${index}.${round}`, method: "get_state", params: { sessionId: id } });
+    }
+  server.send(...calls);
+  const rounds = new Map<string, number>();
+  for (const reply of await server.take(calls.length)) {
+    const [, kind, index, round] = /^([ag])(\d+)\.(\d+)$/.exec(reply.id) as RegExpExecArray;
+    const session = `${kind}${index}`;
+    expect(Number(round), session).toBe(rounds.get(session) ?? 0);
+    rounds.set(session, Number(round) + 1);
+    if (kind === "g") expect(reply.result.entryCount, reply.id).toBe(Number(round) + 2);
+  }
+  expect(rounds.size).toBe(200);
+  // Those beyond the number kept open were closed, and open again when they are named.
+  const descriptors = (): number => readdirSync(`/proc/${server.process.pid}/fd`).length;
+  while (descriptors() > 160) await server.result("list_open_sessions");
+  expect((await server.result("get_state", { sessionId: made[0].id })).entryCount).toBe(11);
+  expect((await server.finish()).status).toBe(0);
+}, 60_000);
