@@ -264,7 +264,7 @@ const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
 const EDITABLE = new Set(["user", "assistant", "toolResult", "custom"]);
 
 function withContent(message: Uint8Array, role: string, edited: Uint8Array | undefined): Uint8Array {
-  if (!edited && !MISSING_CONTENT[role]) return message;
+  if (!edited && (!MISSING_CONTENT[role] || beginsWithContent(message, role))) return message;
   const found = members(message) ?? [];
   const content = memberOf(found, "content");
   if (!edited && content && message[content.start] !== 0x6e) return message;
@@ -274,6 +274,17 @@ function withContent(message: Uint8Array, role: string, edited: Uint8Array | und
   const comma = found.length > 0 ? "," : "";
   return concat([message.subarray(0, brace), bytesOf(`${comma}"content":`), text, message.subarray(brace)]);
 }
+
+/** Whether a message has content, told by its first bytes: in the usual order content follows the role. */
+function beginsWithContent(message: Uint8Array, role: string): boolean {
+  const beginning = BEGINNINGS[role];
+  for (let i = 0; i < beginning.length; i++) if (message[i] !== beginning[i]) return false;
+  return message[beginning.length] !== 0x6e;
+}
+
+const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
+  Object.keys(MISSING_CONTENT).map((role) => [role, bytesOf(`{"role":"${role}","content":`)]),
+);
 
 /** Content that an edit puts in place; a string becomes one text block where the role takes only blocks. */
 function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {

@@ -400,8 +400,8 @@ export class Session implements Bodies {
   /** Leaves the session: a position that the file alone would not give is written into it as a marker. */
   async leave(): Promise<void> {
     if (this.log.readOnly || !this.log.persisted || this.tree.leaf === this.leafFound()) return;
-    // Another process is the writer; where we were is nobody's business but ours.
-    if (this.log.lockedBy) return;
+    // Where another process is the writer now, our place is nobody's business but ours.
+    if (!this.becomeWriter() && this.log.lockedBy) return;
     const first = this.log.nodes.count;
     this.log.append([this.marker(this.leafId)]);
     for (let position = first; position < this.log.nodes.count; position++) this.takeIn(position);

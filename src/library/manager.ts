@@ -4,7 +4,7 @@ import { type Bodies, spanAt } from "../core/context.ts";
 import { type SessionHeader as CoreHeader, type Draft, draftOf, type Entry, SESSION_ID } from "../core/entry.ts";
 import { Failure } from "../core/failure.ts";
 import { planCopy, planFork } from "../core/fork.ts";
-import { bytesOf, concat } from "../core/json.ts";
+import { bytesOf, concat, parse } from "../core/json.ts";
 import { ROOT } from "../core/nodes.ts";
 import { type LeafMemory, Session } from "../core/session.ts";
 import { memoryStore, wholeLines } from "../core/store/memory.ts";
@@ -74,7 +74,7 @@ export class SessionManager {
   /** File that was named, for a manager in memory. */
   private named: string | undefined;
   /** Entries that were asked for, by position: the same object at every call, as callers of Pi expect. */
-  private entries: SessionEntry[] = [];
+  private entries: (SessionEntry | undefined)[] = [];
   private entriesOf: Log | undefined;
   /** When the file was last looked at. */
   private looked = Number.NaN;
@@ -348,12 +348,13 @@ export class SessionManager {
   /** The entries from the root to an entry, by default the leaf; empty for an unknown one. */
   getBranch(fromId?: string): SessionEntry[] {
     const { tree } = this.session;
-    return Array.from(tree.path(fromId === undefined ? tree.leaf : this.find(fromId)), (p) => this.entryAt(p));
+    return this.entriesAt(tree.path(fromId === undefined ? tree.leaf : this.find(fromId)));
   }
 
   /** All entries as trees, children by time. Entries whose parent is unknown are roots. */
   getTree(): SessionTreeNode[] {
     const { session } = this;
+    this.getEntries();
     const roots: SessionTreeNode[] = [];
     const made: SessionTreeNode[] = [];
     for (const position of session.visible()) {
@@ -377,7 +378,7 @@ export class SessionManager {
   /** The entries that continue an entry, in file order. */
   getChildren(parentId: string): SessionEntry[] {
     const position = this.find(parentId);
-    return position < 0 ? [] : Array.from(this.session.tree.children(position), (p) => this.entryAt(p));
+    return position < 0 ? [] : this.entriesAt([...this.session.tree.children(position)]);
   }
 
   getLabel(id: string): string | undefined {
@@ -443,6 +444,7 @@ export class SessionManager {
     const { session } = this;
     session.heedLosses();
     const { tree } = session;
+    this.entriesAt(spanEntries(spanAt(tree, this.bodies, tree.leaf)));
     const model = session.model();
     return {
       ...projection(tree, this.bodies, tree.leaf, (position) => this.entryAt(position)),
@@ -454,12 +456,12 @@ export class SessionManager {
   /** The entries that the context is made of: the latest compaction, what it keeps, what follows. */
   buildContextEntries(): SessionEntry[] {
     const { tree } = this.session;
-    return spanEntries(spanAt(tree, this.bodies, tree.leaf)).map((position) => this.entryAt(position));
+    return this.entriesAt(spanEntries(spanAt(tree, this.bodies, tree.leaf)));
   }
 
   /** All entries in file order. */
   getEntries(): SessionEntry[] {
-    return Array.from(this.session.visible(), (position) => this.entryAt(position));
+    return this.entriesAt([...this.session.visible()]);
   }
 
   getEntryCount(): number {
@@ -514,12 +516,26 @@ export class SessionManager {
   };
 
   private entryAt(position: number): SessionEntry {
-    if (this.entriesOf !== this.session.log) {
-      this.entriesOf = this.session.log;
-      this.entries = [];
+    return this.known()[position] ?? this.entriesAt([position])[0];
+  }
+
+  /** Entries at these positions; those that were not asked for before are read together. */
+  private entriesAt(positions: ArrayLike<number>): SessionEntry[] {
+    const known = this.known();
+    const wanted = Array.from(positions);
+    const unread = wanted.filter((position) => known[position] === undefined);
+    let i = 0;
+    for (const line of this.session.log.readMany(unread)) known[unread[i++]] = parse(line) as SessionEntry;
+    return wanted.map((position) => known[position] as SessionEntry);
+  }
+
+  private known(): (SessionEntry | undefined)[] {
+    const { log } = this.session;
+    if (this.entriesOf !== log) {
+      this.entriesOf = log;
+      this.entries = Array.from({ length: log.nodes.count });
     }
-    this.entries[position] ??= this.session.entry(position) as unknown as SessionEntry;
-    return this.entries[position];
+    return this.entries;
   }
 
   /** Position of an entry, or -1. */

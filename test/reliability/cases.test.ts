@@ -1,10 +1,24 @@
 /** Every row of the reliability table, named after its id; docs/reliability.md lists them. */
 
 import { describe, test } from "vitest";
-import { framing } from "./cases/framing.ts";
 import type { Case } from "../support/cases.ts";
+import { context } from "./cases/context.ts";
+import { fork } from "./cases/fork.ts";
+import { framing } from "./cases/framing.ts";
+import { load } from "./cases/load.ts";
+import { locks } from "./cases/locks.ts";
+import { protocol } from "./cases/protocol.ts";
+import { tree } from "./cases/tree.ts";
 
-const SECTIONS: Readonly<Record<string, readonly Case[]>> = { F: framing };
+const SECTIONS: Readonly<Record<string, readonly Case[]>> = {
+  F: framing,
+  R: protocol,
+  L: load,
+  T: tree,
+  C: context,
+  K: fork,
+  X: locks,
+};
 
 for (const [section, cases] of Object.entries(SECTIONS))
   describe(section, () => {
@@ -12,4 +26,3 @@ for (const [section, cases] of Object.entries(SECTIONS))
       if ("run" in row) test(`${row.id} ${row.fault}`, row.run);
       else test.skip(`${row.id} ${row.fault}: ${row.why}`);
   });
-

@@ -15,7 +15,12 @@ export function call(id: unknown, method: string, params?: object): Json {
 }
 
 /** A session file in the place's working directory with these lines, untouched for a while. */
-export function sessionFile(place: Place, lines: readonly string[], name = "session.jsonl", header = headerText()): string {
+export function sessionFile(
+  place: Place,
+  lines: readonly string[],
+  name = "session.jsonl",
+  header = headerText(),
+): string {
   return fileOf(place, [header, ...lines].map((line) => `${line}\n`).join(""), name);
 }
 

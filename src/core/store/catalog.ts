@@ -61,7 +61,7 @@ const SCHEMA_VERSION = 1;
 /** For a lock of another process; nothing else happens here meanwhile, so it is short, and tried again. */
 const BUSY_MILLISECONDS = 100;
 /** Words with a part beyond which a text that has one of them is found faster by looking. */
-const MOST_WORDS = 500;
+const MOST_WORDS = 200;
 /** Words with all trigrams of a part that are looked at for the part itself. */
 const MOST_CANDIDATES = 5000;
 const REMEMBERED_WORDS = 200_000;
@@ -87,14 +87,18 @@ CREATE VIEW sessions AS
   SELECT path, session AS id, coalesce(cwd, '') AS cwd, coalesce(timestamp, '') AS timestamp,
     messages AS message_count, coalesce(modified, 0) AS last_modified_ms, size AS size_bytes, name
   FROM files;
-CREATE TABLE blocks(
+CREATE TABLE said(
   id INTEGER PRIMARY KEY,
   file INTEGER NOT NULL,
   kind INTEGER NOT NULL,
-  refs TEXT NOT NULL,
+  start INTEGER NOT NULL,
+  length INTEGER NOT NULL,
+  role TEXT NOT NULL,
+  time REAL,
+  entry TEXT,
   sum TEXT NOT NULL
 );
-CREATE INDEX blocks_of_file ON blocks(file, kind, id);
+CREATE INDEX said_in_file ON said(file, kind, start);
 CREATE VIRTUAL TABLE talk_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
 CREATE VIRTUAL TABLE tools_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
 CREATE TABLE words(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
@@ -128,21 +132,42 @@ export interface Indexed {
   readonly tools: string;
 }
 
-/** Where the texts of one row of the index stand. */
-export interface Block {
-  readonly id: number;
-  readonly path: string;
-  readonly refs: Ref[];
+/** Where one entry says something. */
+export interface Place {
+  /** In the session file; the start is -1 where the line does not tell the entry's id. */
+  readonly start: number;
+  readonly length: number;
+  readonly role: string;
+  /** Milliseconds. */
+  readonly time: number | null;
+  /** The entry's id, where the line does not tell it. */
+  readonly entry: string | null;
 }
 
-/** `[start, length, role, milliseconds or null]`, or with an entry id behind where the line does not tell it. */
-export type Ref = [start: number, length: number, role: string, time: number | null, entryId?: string];
+/** The same in the index: the higher the number, the later it came. */
+export interface Numbered extends Place {
+  readonly id: number;
+  readonly path: string;
+}
 
-export interface NewBlock {
+export interface NewText extends Place {
   readonly tokens: string;
   /** Those of the tokens that are also found by their parts. */
   readonly words: readonly string[];
-  readonly refs: readonly Ref[];
+}
+
+/** Which texts are asked for. */
+export interface Asked {
+  readonly kinds: readonly Kind[];
+  /** Of FTS5; undefined: any text. */
+  readonly expression: string | undefined;
+  /** Below this number. */
+  readonly below: number;
+  readonly cwd?: string;
+  readonly role?: string;
+  readonly since?: number;
+  readonly until?: number;
+  readonly count: number;
 }
 
 /** Something in the file is not as it was written. */
@@ -298,7 +323,7 @@ export class CatalogFile {
   drop(path: string): void {
     const row = this.sql("SELECT id FROM files WHERE path = ?").get(path) as { id: number } | undefined;
     if (!row) return;
-    for (const kind of KINDS) this.dropBlocks(row.id, kind, 0);
+    for (const kind of KINDS) this.dropTexts(row.id, kind, -1);
     this.sql("DELETE FROM files WHERE id = ?").run(row.id);
   }
 
@@ -309,27 +334,15 @@ export class CatalogFile {
     return this.sql("SELECT id, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
   }
 
-  /** The last block of a file, to which more may come. */
-  lastBlock(file: number, kind: Kind): Block | undefined {
-    const row = this.sql("SELECT * FROM blocks WHERE file = ? AND kind = ? ORDER BY id DESC LIMIT 1").get(
-      file,
-      KINDS.indexOf(kind),
-    ) as BlockRow | undefined;
-    return row && blockOf(row);
-  }
-
-  /** Puts blocks in the place of those of the file from a number on. */
-  putBlocks(file: number, kind: Kind, from: number, blocks: readonly NewBlock[], state: string): void {
-    this.dropBlocks(file, kind, from);
-    for (const { tokens, words, refs } of blocks) {
+  /** Puts texts in the place of those of the file that stand at an offset or behind it. */
+  putTexts(file: number, kind: Kind, from: number, texts: readonly NewText[], state: string): void {
+    this.dropTexts(file, kind, from);
+    for (const { tokens, words, ...place } of texts) {
       this.addWords(words);
-      const text = JSON.stringify(refs);
-      const { lastInsertRowid: id } = this.sql("INSERT INTO blocks(file, kind, refs, sum) VALUES (?, ?, ?, ?)").run(
-        file,
-        KINDS.indexOf(kind),
-        text,
-        hash(text),
-      );
+      const { start, length, role, time, entry } = place;
+      const { lastInsertRowid: id } = this.sql(
+        "INSERT INTO said(file, kind, start, length, role, time, entry, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      ).run(file, KINDS.indexOf(kind), start, length, role, time, entry, sumOfPlace(place));
       this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokens);
     }
     this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
@@ -363,39 +376,47 @@ export class CatalogFile {
     return words.length > MOST_WORDS ? undefined : words;
   }
 
-  private dropBlocks(file: number, kind: Kind, from: number): void {
-    const rows = this.sql("SELECT id FROM blocks WHERE file = ? AND kind = ? AND id >= ?").all(
+  private dropTexts(file: number, kind: Kind, from: number): void {
+    const rows = this.sql("SELECT id FROM said WHERE file = ? AND kind = ? AND start >= ?").all(
       file,
       KINDS.indexOf(kind),
       from,
     ) as { id: number }[];
     for (const { id } of rows) {
       this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
-      this.sql("DELETE FROM blocks WHERE id = ?").run(id);
+      this.sql("DELETE FROM said WHERE id = ?").run(id);
     }
   }
 
-  /** The blocks below a number that fit an expression (all, without one), newest first. */
-  blocks(
-    kinds: readonly Kind[],
-    expression: string | undefined,
-    below: number,
-    cwd: string | undefined,
-    count: number,
-  ): Block[] {
+  /** Where the texts stand that fit, the latest first. Throws CatalogDamaged. */
+  texts({ kinds, expression, below, cwd, role, since, until, count }: Asked): Numbered[] {
     const found = kinds.flatMap((kind) => {
+      const values: unknown[] = [expression ?? KINDS.indexOf(kind), below];
+      const more = [
+        { condition: "f.cwd = ?", value: cwd },
+        { condition: "s.role = ?", value: role },
+        { condition: "s.time >= ?", value: since },
+        { condition: "s.time <= ?", value: until },
+      ].filter(({ value }) => value !== undefined);
+      values.push(...more.map(({ value }) => value), count);
       // The index leads, so that its order is that of the result and nothing beyond the limit is looked at.
-      const source =
+      const [source, id] =
         expression === undefined
-          ? "blocks b CROSS JOIN files f ON f.id = b.file WHERE b.kind = ? AND b.id < ?"
-          : `${kind}_index t CROSS JOIN blocks b ON b.id = t.rowid CROSS JOIN files f ON f.id = b.file WHERE ${kind}_index MATCH ? AND t.rowid < ?`;
-      const here = cwd === undefined ? "" : " AND f.cwd = ?";
+          ? ["said s CROSS JOIN files f ON f.id = s.file WHERE s.kind = ?", "s.id"]
+          : [
+              `${kind}_index t CROSS JOIN said s ON s.id = t.rowid CROSS JOIN files f ON f.id = s.file WHERE ${kind}_index MATCH ?`,
+              "t.rowid",
+            ];
       return this.sql(
-        `SELECT b.id, b.refs, b.sum, f.path FROM ${source}${here} ORDER BY ${expression === undefined ? "b.id" : "t.rowid"} DESC LIMIT ?`,
-      ).all(expression ?? KINDS.indexOf(kind), below, ...(cwd === undefined ? [] : [cwd]), count) as BlockRow[];
+        `SELECT s.*, f.path FROM ${source} AND ${id} < ?${more.map(({ condition }) => ` AND ${condition}`).join("")}
+          ORDER BY ${id} DESC LIMIT ?`,
+      ).all(...values) as (Numbered & { sum: string })[];
     });
     if (kinds.length > 1) found.sort((a, b) => b.id - a.id);
-    return found.slice(0, count).map(blockOf);
+    const latest = found.slice(0, count);
+    for (const row of latest)
+      if (row.sum !== sumOfPlace(row)) throw new CatalogDamaged("a place is not as it was written");
+    return latest;
   }
 
   // --- transactions --------------------------------------------------------------------------------------------
@@ -437,16 +458,8 @@ function trigramsOf(part: string): string {
   return [...found].join(" AND ");
 }
 
-interface BlockRow {
-  readonly id: number;
-  readonly refs: string;
-  readonly sum: string;
-  readonly path: string;
-}
-
-function blockOf({ id, refs, sum, path }: BlockRow): Block {
-  if (hash(refs) !== sum) throw new CatalogDamaged("a block is not as it was written");
-  return { id, path, refs: JSON.parse(refs) as Ref[] };
+function sumOfPlace({ start, length, role, time, entry }: Place): string {
+  return hash(JSON.stringify([start, length, role, time, entry]));
 }
 
 /** Of a row, so that bytes which changed below SQLite are noticed. */

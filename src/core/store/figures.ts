@@ -189,7 +189,9 @@ class Scanner {
   }
 
   private takeName(line: Uint8Array): void {
-    const name = (parsed(line) as { name?: unknown } | undefined)?.name;
+    const entry = parsed(line) as { name?: unknown } | undefined;
+    if (entry === undefined) return;
+    const { name } = entry;
     this.f.name = typeof name === "string" && name.trim() !== "" ? name.trim() : null;
   }
 

@@ -26,7 +26,6 @@ import {
 import { type LeafMemory, Session } from "../session.ts";
 import { expressionOf, fold, holds, parseQuery, type Query, score, snippet } from "../terms.ts";
 import {
-  type Block,
   CatalogDamaged,
   CatalogFile,
   findSqlite,
@@ -34,8 +33,9 @@ import {
   isPassing,
   type Kept,
   type Kind,
+  type NewText,
+  type Numbered,
   type OpenDatabase,
-  type Ref,
   sumOf,
   writeIndex,
 } from "./catalog.ts";
@@ -44,7 +44,7 @@ import { type Figures, moment, scanFile } from "./figures.ts";
 import { Folders, pause, type Stamp, sameStamp } from "./folders.ts";
 import type { Places } from "./paths.ts";
 import type { Log } from "./store.ts";
-import { BlockMaker, KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts } from "./texts.ts";
+import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts, tokensOf } from "./texts.ts";
 
 export interface FinderOptions {
   readonly disk: Disk;
@@ -477,7 +477,7 @@ class Finder implements Catalog {
           const there = file.indexed(one.path);
           // Another process was faster.
           if (there?.id !== one.known.id || there[kind] !== one.known[kind]) continue;
-          file.putBlocks(one.known.id, kind, one.from, one.blocks, one.state);
+          file.putTexts(one.known.id, kind, one.from, one.texts, one.state);
         }
       });
       for (const { path } of making) {
@@ -504,7 +504,7 @@ class Finder implements Catalog {
         }
         if (known[kind] === stateOf(row)) this.indexed.set(path, known);
         else {
-          const indexing = this.textsOf(file, path, row, kind, known);
+          const indexing = this.textsOf(path, row, kind, known);
           if (indexing) {
             batch.push(indexing);
             size += indexing.size;
@@ -528,40 +528,43 @@ class Finder implements Catalog {
   }
 
   /** The rows of the index that a file needs; undefined when it cannot be read now. */
-  private textsOf(file: CatalogFile, path: string, row: Row, kind: Kind, known: Indexed): Indexing | undefined {
+  private textsOf(path: string, row: Row, kind: Kind, known: Indexed): Indexing | undefined {
     const [life, plain, reach] = known[kind].split(" ");
     const goesOn = row.now.plain && life === row.life && plain === "p";
-    const last = goesOn ? file.lastBlock(known.id, kind) : undefined;
-    const maker = new BlockMaker();
+    const from = goesOn ? Math.min(Number(reach), row.base.reach) : -1;
+    const texts: NewText[] = [];
+    let size = 0;
+    const take = (said: Said): void => {
+      const text = tokensOf(said);
+      texts.push(text);
+      size += text.tokens.length;
+    };
     let state = stateOf(row);
     try {
-      if (row.now.plain) {
-        const start = last ? last.refs[0][0] : goesOn ? Math.min(Number(reach), row.base.reach) : 0;
+      if (row.now.plain)
         scanTexts(
           this.disk,
           path,
-          start,
+          Math.max(0, from),
           row.size,
           (role) => KIND_OF_ROLE[role] === kind,
           (said, lineEnd) => {
-            maker.add(said);
-            if (maker.size < TOKENS_AT_ONCE) return true;
+            take(said);
+            if (size < TOKENS_AT_ONCE) return true;
             // The rest of a very long session is another turn's work.
             state = `${row.life} p ${lineEnd} part`;
             return false;
           },
         );
-      } else
+      else
         this.readLog(path, (log) => {
-          for (const said of logTexts(log, (role) => KIND_OF_ROLE[role] === kind)) maker.add(said);
+          for (const said of logTexts(log, (role) => KIND_OF_ROLE[role] === kind)) take(said);
         });
     } catch {
       // It is gone or may not be read; the next look at the folders finds that out.
       return undefined;
     }
-    maker.finish();
-    const from = last ? last.id : goesOn ? Number.MAX_SAFE_INTEGER : 0;
-    return { path, known, from, blocks: maker.blocks, state, size: maker.size };
+    return { path, known, from, texts, state, size };
   }
 
   readLog<T>(path: string, read: (log: Log) => T): T {
@@ -579,9 +582,9 @@ const BUSY = 5;
 interface Indexing {
   readonly path: string;
   readonly known: Indexed;
-  /** Number of the first block that is replaced. */
+  /** What is indexed from this offset on is replaced. */
   readonly from: number;
-  readonly blocks: BlockMaker["blocks"];
+  readonly texts: readonly NewText[];
   readonly state: string;
   readonly size: number;
 }
@@ -666,15 +669,14 @@ function readRow(path: string, record: string): Row | undefined {
 
 // --- searching -----------------------------------------------------------------------------------------------------
 
-/** Hits among which the best come first; in more of them than this the newest do. */
+/** Hits of whole words among which the best come first; in more of them than this the latest do. */
 const WINDOW = 100;
-/** Rows of the index asked for at a time. */
-const BLOCKS_AT_ONCE = 16;
+/** Texts asked for at a time. */
+const TEXTS_AT_ONCE = 128;
 
 interface Found extends Hit {
   readonly score: number;
-  readonly block: number;
-  readonly nth: number;
+  readonly number: number;
 }
 
 class Search {
@@ -718,7 +720,9 @@ class Search {
     const { limit } = this.wish;
     const hits: Found[] = [];
     while (phase < phases.length) {
-      const { found, end } = await this.window(file, phases[phase], phase, top);
+      // Parts of words are many, and which of them fit best says little.
+      const size = phase === 0 && words !== undefined ? Math.max(limit, WINDOW) : limit;
+      const { found, end } = await this.window(file, phases[phase], phase, top, size);
       for (const hit of found) {
         if (after && compareFound(after, hit) >= 0) continue;
         if (hits.length === limit) return { hits: this.finish(hits), more: true };
@@ -735,100 +739,97 @@ class Search {
 
   private finish(hits: readonly Found[]): Hit[] {
     for (const session of this.sessions.values()) session?.close();
-    return hits.map(({ score: _score, block: _block, nth: _nth, ...hit }) => hit);
+    return hits.map(({ score: _score, number: _number, ...hit }) => hit);
   }
 
-  private place(phases: number): { phase: number; top: number; after?: { score: number; block: number; nth: number } } {
+  private place(phases: number): { phase: number; top: number; after?: { score: number; number: number } } {
     const { cursor } = this.wish;
     if (cursor === undefined) return { phase: 0, top: Number.MAX_SAFE_INTEGER };
-    const [mode, phase, top, score, block, nth] = unpacked(cursor);
-    const numbers = [phase, top, score, block, nth];
+    const [mode, phase, top, score, number] = unpacked(cursor);
+    const numbers = [phase, top, score, number];
     if (mode !== "index" || numbers.some((n) => typeof n !== "number") || (phase as number) >= phases)
       throw expired(cursor);
-    return { phase, top, after: { score, block, nth } } as ReturnType<Search["place"]>;
+    return { phase, top, after: { score, number } } as ReturnType<Search["place"]>;
   }
 
-  /** Hits below a number of a block, best first, and where the next window begins if there is one. */
+  /** Hits below a number, best first, and where the next window begins if there is one. */
   private async window(
     file: CatalogFile,
     expression: string | undefined,
     phase: number,
     top: number,
+    size: number,
   ): Promise<{ found: Found[]; end: number | undefined }> {
+    const { cwd, role, since, until } = this.wish;
     const found: Found[] = [];
     let below = top;
-    let since = performance.now();
+    let sliced = performance.now();
     for (;;) {
-      const blocks = file.blocks(this.kinds, expression, below, this.wish.cwd, BLOCKS_AT_ONCE);
-      for (const block of blocks) {
-        below = block.id;
-        this.take(block, phase, top, found);
-        if (performance.now() - since >= SLICE) {
-          await pause();
-          since = performance.now();
-        }
-        if (found.length >= WINDOW) return { found: found.sort(compareFound), end: below };
-      }
-      if (blocks.length < BLOCKS_AT_ONCE) return { found: found.sort(compareFound), end: undefined };
-    }
-  }
-
-  private take(block: Block, phase: number, top: number, found: Found[]): void {
-    const row = this.finder.row(block.path);
-    if (!row) return;
-    const refs = block.refs.map((ref, nth) => ({ ref, nth })).filter(({ ref }) => this.wants(ref[2], ref[3]));
-    for (const { ref, nth, id, text } of this.texts(block.path, refs)) {
-      const folded = fold(text);
-      if (!holds(folded, this.query)) continue;
-      const active = this.isActive(block.path, row, id);
-      // An entry of a batch that was cut off was never there.
-      if (active === undefined) continue;
-      const points = score(folded, this.query);
-      found.push({
-        path: block.path,
-        sessionId: row.listed.id,
-        entryId: id,
-        role: ref[2],
-        snippet: snippet(text, this.query),
-        onActivePath: active,
-        cursor: packed(["index", phase, top, points, block.id, nth]),
-        score: points,
-        block: block.id,
-        nth,
+      const places = file.texts({
+        kinds: this.kinds,
+        expression,
+        below,
+        cwd,
+        role,
+        since,
+        until,
+        count: TEXTS_AT_ONCE,
       });
+      for (const place of places) {
+        below = place.id;
+        this.take(place, phase, top, found);
+        if (found.length >= size) return { found: found.sort(compareFound), end: below };
+        if (performance.now() - sliced < SLICE) continue;
+        await pause();
+        sliced = performance.now();
+      }
+      if (places.length < TEXTS_AT_ONCE) return { found: found.sort(compareFound), end: undefined };
     }
   }
 
-  /** The texts of a block as they stand in the file now. */
-  private *texts(
-    path: string,
-    refs: readonly { ref: Ref; nth: number }[],
-  ): Generator<{ ref: Ref; nth: number; id: string; text: string }> {
-    if (refs.length === 0) return;
-    if (refs[0].ref[0] < 0) {
-      const session = this.session(path);
-      for (const { ref, nth } of refs) {
-        const id = ref[4] as string;
-        const position = session?.log.nodes.position(id) ?? -1;
-        const said = session && position >= 0 ? saidAt(session.log, position) : undefined;
-        if (said) yield { ref, nth, id, text: said.text };
-      }
-      return;
+  private take(place: Numbered, phase: number, top: number, found: Found[]): void {
+    const row = this.finder.row(place.path);
+    const said = row && this.read(place);
+    if (!row || !said) return;
+    const folded = fold(said.text);
+    if (!holds(folded, this.query)) return;
+    const active = this.isActive(place.path, row, said.id);
+    // An entry of a batch that was cut off was never there.
+    if (active === undefined) return;
+    const points = score(folded, this.query);
+    found.push({
+      path: place.path,
+      sessionId: row.listed.id,
+      entryId: said.id,
+      role: place.role,
+      snippet: snippet(said.text, this.query),
+      onActivePath: active,
+      cursor: packed(["index", phase, top, points, place.id]),
+      score: points,
+      number: place.id,
+    });
+  }
+
+  /** What stands at a place of a file now. */
+  private read(place: Numbered): { id: string; text: string } | undefined {
+    if (place.entry !== null) {
+      const session = this.session(place.path);
+      const position = session?.log.nodes.position(place.entry) ?? -1;
+      const said = session && position >= 0 ? saidAt(session.log, position) : undefined;
+      return said && { id: place.entry, text: said.text };
     }
     const { disk } = this.finder.world;
     let fd: number;
     try {
-      fd = disk.openRead(path);
+      fd = disk.openRead(place.path);
     } catch {
-      return;
+      return undefined;
     }
     try {
-      for (const { ref, nth } of refs) {
-        const said = readSaid(disk, fd, ref);
-        if (said) yield { ref, nth, ...said };
-      }
+      return readSaid(disk, fd, place);
     } catch {
       // The file was cut meanwhile; the next call looks again.
+      return undefined;
     } finally {
       closeQuietly(disk, fd);
     }
@@ -900,21 +901,13 @@ class Search {
     const row = this.finder.row(listed.path);
     const found: Found[] = [];
     if (!row) return found;
-    const look = ({ ref, text }: Said, id: string | undefined): void => {
-      if (!this.wants(ref[2], ref[3]) || !holds(fold(text), this.query)) return;
-      const entryId = id ?? ref[4];
-      const active = entryId === undefined ? undefined : this.isActive(listed.path, row, entryId);
-      if (entryId === undefined || active === undefined) return;
+    const look = ({ role, time, text }: Said, entryId: string | null): void => {
+      if (!this.wants(role, time) || !holds(fold(text), this.query)) return;
+      const active = entryId === null ? undefined : this.isActive(listed.path, row, entryId);
+      if (entryId === null || active === undefined) return;
       const { path, id: sessionId } = listed;
-      const common = {
-        path,
-        sessionId,
-        entryId,
-        role: ref[2],
-        snippet: snippet(text, this.query),
-        onActivePath: active,
-      };
-      found.push({ ...common, cursor: "", score: 0, block: 0, nth: 0 });
+      const shown = { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath: active };
+      found.push({ ...shown, cursor: "", score: 0, number: 0 });
     };
     const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
     try {
@@ -936,13 +929,13 @@ class Search {
         if (held.length === 0) return found;
         const fd = disk.openRead(listed.path);
         try {
-          for (const said of held) look(said, readSaid(disk, fd, said.ref)?.id);
+          for (const said of held) look(said, readSaid(disk, fd, said)?.id ?? null);
         } finally {
           closeQuietly(disk, fd);
         }
       } else
         this.finder.readLog(listed.path, (log) => {
-          for (const said of logTexts(log, wants)) look(said, undefined);
+          for (const said of logTexts(log, wants)) look(said, said.entry);
         });
     } catch {
       // It went away while it was read.
@@ -965,9 +958,6 @@ function rough({ terms }: Query): (b: Uint8Array, at: number, end: number) => bo
   };
 }
 
-function compareFound(
-  a: { score: number; block: number; nth: number },
-  b: { score: number; block: number; nth: number },
-): number {
-  return b.score - a.score || b.block - a.block || b.nth - a.nth;
+function compareFound(a: { score: number; number: number }, b: { score: number; number: number }): number {
+  return b.score - a.score || b.number - a.number;
 }

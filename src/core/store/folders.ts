@@ -93,6 +93,8 @@ export class Folders {
   // --- everything ----------------------------------------------------------------------------------------------
 
   private async lookAtAll(): Promise<Look> {
+    // A watch stays with the folder it was made for, wherever that is moved.
+    if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
     const before = this.folders;
     const there = new Map<string, Stamp>();
     this.told = 0;

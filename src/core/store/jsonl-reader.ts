@@ -99,10 +99,11 @@ export abstract class JsonlReader {
     if (this.seen.kind !== "file") throw notASession(this.file, "it is not a regular file");
     this.scan(0);
     if (!this.header) throw notASession(this.file, this.size === 0 ? "it is empty" : "it has no header line");
-    for (const position of this.nodes.cutCycles())
-      this.report("cycle", position, "parents form a cycle; it is cut here", true);
     this.checkGaps();
     this.bridgeGaps();
+    // After the gaps: with a parent that stands later in the file, a bridge may close a circle, too.
+    for (const position of this.nodes.cutCycles())
+      this.report("cycle", position, "parents form a cycle; it is cut here", true);
     this.dropIncompleteBatch();
     this.checkTail();
   }

@@ -5,7 +5,7 @@ import { HEAD_BYTES, HeadReader } from "../head.ts";
 import { contentText } from "../message.ts";
 import { Nodes, ROLES } from "../nodes.ts";
 import { fold, Tokens } from "../terms.ts";
-import type { Kind, NewBlock, Ref } from "./catalog.ts";
+import type { Kind, NewText, Place } from "./catalog.ts";
 import { type Disk, readAll } from "./disk.ts";
 import { activityOf, messageOf, parsed } from "./figures.ts";
 import { CHUNK, scanLines } from "./lines.ts";
@@ -20,8 +20,7 @@ export const KIND_OF_ROLE: Readonly<Record<string, Kind>> = {
 };
 
 /** What one entry says. */
-export interface Said {
-  readonly ref: Ref;
+export interface Said extends Place {
   readonly text: string;
 }
 
@@ -64,7 +63,10 @@ export function scanTexts(
     const entry = parsed(b.subarray(at, end));
     if (entry === undefined) return;
     const { text } = saidBy(entry);
-    if (text !== "" && !say({ ref: [start, end - at, role, activityOf(entry)], text }, start + end - at + 1))
+    if (
+      text !== "" &&
+      !say({ start, length: end - at, role, time: activityOf(entry), entry: null, text }, start + end - at + 1)
+    )
       throw new Enough();
   };
   const readLong = (start: number, length: number): void => {
@@ -110,11 +112,13 @@ export function saidAt(log: Log, position: number): Said | undefined {
   if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;
   const entry = parsed(log.read(position));
   const { text } = saidBy(entry);
-  return text === "" ? undefined : { ref: [-1, 0, role, activityOf(entry), log.nodes.id(position)], text };
+  return text === ""
+    ? undefined
+    : { start: -1, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
 }
 
 /** What stands at a place of a file; undefined when that is not what was there. */
-export function readSaid(disk: Disk, fd: number, [start, length]: Ref): { id: string; text: string } | undefined {
+export function readSaid(disk: Disk, fd: number, { start, length }: Place): { id: string; text: string } | undefined {
   const line = Buffer.allocUnsafe(length);
   readAll(disk, fd, line, start);
   if (!isUtf8(line)) return undefined;
@@ -122,36 +126,12 @@ export function readSaid(disk: Disk, fd: number, [start, length]: Ref): { id: st
   return typeof entry?.id === "string" ? { id: entry.id, text: saidBy(entry).text } : undefined;
 }
 
-/** Entries that make one row of the index. */
-const BLOCK_ENTRIES = 16;
-/** Characters beyond which a row takes no more. */
-const BLOCK_TEXT = 12_000;
-
-/** It is large, and every row clears it. */
+/** It is cleared for every text. */
 const tokens = new Tokens();
 
-/** Gathers texts into rows of the index; one at a time does. */
-export class BlockMaker {
-  readonly blocks: NewBlock[] = [];
-  /** Characters of the rows' tokens. */
-  size = 0;
-  private refs: Ref[] = [];
-  private text = 0;
-
-  add({ ref, text }: Said): void {
-    if (this.refs.length >= BLOCK_ENTRIES || (this.text > 0 && this.text + text.length > BLOCK_TEXT)) this.finish();
-    if (this.refs.length === 0) tokens.clear();
-    tokens.add(fold(text));
-    this.refs.push(ref);
-    this.text += text.length;
-  }
-
-  finish(): void {
-    if (this.refs.length === 0) return;
-    const found = tokens.text();
-    this.size += found.length;
-    this.blocks.push({ tokens: found, words: [...tokens.words], refs: this.refs });
-    this.refs = [];
-    this.text = 0;
-  }
+/** A text as the index takes it. */
+export function tokensOf({ text, ...place }: Said): NewText {
+  tokens.clear();
+  tokens.add(fold(text));
+  return { ...place, tokens: tokens.text(), words: [...tokens.words] };
 }

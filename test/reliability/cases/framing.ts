@@ -3,7 +3,15 @@
 import { expect } from "vitest";
 import { type Case, call } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
-import { frame, type Framing, type Json, runProgram, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import {
+  type Framing,
+  frame,
+  type Json,
+  runProgram,
+  serveHere,
+  spawnServer,
+  temporaryPlace,
+} from "../../support/server.ts";
 
 const QUIET = ["--no-session", "--events", "none"];
 const FRAMINGS: readonly Framing[] = ["lines", "headers"];
@@ -74,7 +82,9 @@ export const framing: readonly Case[] = [
     fault: "lines that end with CR LF, and blank lines",
     async run() {
       const server = serveHere(QUIET);
-      server.write(`\r\n\n  \r\n${JSON.stringify(call(1, "get_state"))}\r\n\n\r\n${JSON.stringify(call(2, "get_state"))}\r\n`);
+      server.write(
+        `\r\n\n  \r\n${JSON.stringify(call(1, "get_state"))}\r\n\n\r\n${JSON.stringify(call(2, "get_state"))}\r\n`,
+      );
       expect((await server.take(2)).map(({ id, result }) => [id, result.entryCount])).toEqual([
         [1, 0],
         [2, 0],
@@ -182,7 +192,7 @@ export const framing: readonly Case[] = [
         const server = serveHere(QUIET, { framing });
         await server.result("get_state");
         // Fixed from then on: the other framing is no message.
-        server.write(frame(framing === "lines" ? "headers" : "lines", call(9, "get_state")));
+        server.write(`${frame(framing === "lines" ? "headers" : "lines", call(9, "get_state"))}\n`);
         const replies: Json[] = [await server.next()];
         server.send(call("after", "get_state"));
         while (replies.at(-1).id !== "after") replies.push(await server.next());

@@ -1,0 +1,301 @@
+/** X: several processes, several openings. */
+
+import {
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { realDisk } from "../../../src/core/store/disk.ts";
+import { type FileKey, fileLocks, isLock } from "../../../src/core/store/lock.ts";
+import { type Case, call, idsIn, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
+import { user } from "../../support/drafts.ts";
+import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
+import { imprint } from "../../support/proof.ts";
+import {
+  type Json,
+  type Place,
+  runProgram,
+  serveHere,
+  spawnServer,
+  temporaryFolder,
+  temporaryPlace,
+} from "../../support/server.ts";
+
+const QUIET = ["--events", "none"];
+
+function descriptors(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).length;
+}
+
+/** A lock file of somebody, and what we make of it. */
+function lockFile(change: Json): { held: boolean; holder: Json } {
+  const stateFolder = temporaryFolder();
+  const locks = fileLocks({ disk: realDisk, stateFolder, client: "us", now: () => "2026-01-24T16:22:26.831Z" });
+  const key: FileKey = { device: 7, inode: 70 };
+  const lock = locks.take(key);
+  if (!isLock(lock)) throw new Error("nobody has it yet");
+  const path = join(stateFolder, "locks", "7-70.lock");
+  const content = JSON.parse(readFileSync(path, "utf8"));
+  lock.release();
+  expect(readdirSync(join(stateFolder, "locks"))).toEqual([]);
+  writeFileSync(path, typeof change === "string" ? change : JSON.stringify({ ...content, ...change }));
+  const holder = locks.holder(key);
+  const taken = locks.take(key);
+  if (isLock(taken)) taken.release();
+  return { held: !isLock(taken), holder };
+}
+
+async function entries(place: Place, file: string): Promise<string[]> {
+  const server = serveHere(["--session", file, ...QUIET], { place });
+  const ids = await idsIn(server);
+  await server.finish();
+  return ids;
+}
+
+export const locks: readonly Case[] = [
+  {
+    id: "X1",
+    fault: "a second process that wants to write",
+    async run() {
+      const { server, file, place } = serveLines(chain(2), { args: QUIET });
+      await server.result("append", { entries: [user("mine")] });
+      const second = spawnServer(["--session", file], "lines", place);
+      const state = await second.result("get_state");
+      expect(state).toMatchObject({
+        readOnly: true,
+        lockedBy: { pid: process.pid, client: expect.stringContaining("pi-session-server") },
+      });
+      const { code, data } = await second.failure("append", { entries: [user("theirs")] });
+      expect(code).toBe(-32803);
+      expect(data).toMatchObject({ name: "session_locked", retryable: true, holder: { pid: process.pid } });
+      // It follows what the other writes.
+      const { leafId } = await server.result("append", { entries: [user("more")] });
+      let event: Json;
+      do event = await second.next();
+      while (event.method !== "session_append");
+      expect(event.params).toMatchObject({ origin: "foreign", leafId, entryIds: [leafId], entries: [{ id: leafId }] });
+      await server.finish();
+      expect((await second.result("append", { entries: [user("now")] })).leafId).toBeTruthy();
+      expect((await second.result("get_state")).readOnly).toBe(false);
+    },
+  },
+  {
+    id: "X2",
+    fault: "one file under several names: link, hard link, relative path, in one process and in two",
+    async run() {
+      const { server, file, place } = serveLines(chain(2), { args: QUIET });
+      symlinkSync(file, join(place.cwd, "link.jsonl"));
+      linkSync(file, join(place.cwd, "hard.jsonl"));
+      await server.result("append", { entries: [user("mine", { id: "mine" })] });
+      for (const name of ["link.jsonl", "hard.jsonl", "session.jsonl", "./../project/session.jsonl"]) {
+        const second = spawnServer(["--session", name, ...QUIET], "lines", place);
+        expect((await second.failure("append", { entries: [user("x")] })).data.name, name).toBe("session_locked");
+        second.process.kill("SIGKILL");
+        // In this process it is the same session.
+        await server.result("open_session", { sessionPath: name });
+        await server.result("switch_session", { sessionPath: name });
+        expect((await server.result("append", { entries: [user("x")] })).leafId, name).toBeTruthy();
+      }
+      expect((await entries(place, file)).length).toBe(7);
+    },
+  },
+  {
+    id: "X3",
+    fault: "a holder that is killed",
+    async run() {
+      const { server, file, place } = serveLines(chain(2), { args: QUIET });
+      const holder = spawnServer(["--session", file, ...QUIET], "lines", place);
+      await holder.result("append", { entries: [user("held", { id: "held" })] });
+      expect((await server.failure("append", { entries: [user("x")] })).data.holder.pid).toBe(holder.process.pid);
+      holder.process.kill("SIGKILL");
+      await holder.exit;
+      const since = performance.now();
+      const { leafId } = await server.result("append", { entries: [user("x")] });
+      expect(performance.now() - since).toBeLessThan(1000);
+      expect((await server.result("get_entry", { entryId: leafId })).entry.parentId).toBe("held");
+    },
+  },
+  {
+    id: "X4",
+    fault: "locks in files: a reused pid, another host, another boot, a clock that moved",
+    run() {
+      expect(lockFile({}).held).toBe(true);
+      expect(lockFile({ since: "1970-01-01T00:00:00.000Z" }).held).toBe(true);
+      expect(lockFile({ since: "2999-01-01T00:00:00.000Z" }).held).toBe(true);
+      expect(lockFile({ host: "another", pid: 1 })).toMatchObject({ held: true, holder: { pid: 1 } });
+      expect(lockFile({ pid: 2 ** 22 + 1 }).held).toBe(false);
+      if (process.platform === "linux") {
+        const stat = readFileSync("/proc/self/stat", "latin1");
+        const started = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
+        const boot = readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+        expect(lockFile({ started: `${boot} ${started + 1}` }).held).toBe(false);
+        expect(lockFile({ started: `00000000-0000-0000-0000-000000000000 ${started}` }).held).toBe(false);
+        expect(lockFile({ started: `${boot} ${started}` }).held).toBe(true);
+      }
+    },
+  },
+  {
+    id: "X5",
+    fault: "notes of locks that are gone or broken; a state folder that cannot be written",
+    async run() {
+      const { server, file, place } = serveLines(chain(2), { args: QUIET });
+      await server.result("append", { entries: [user("mine")] });
+      const notes = join(place.state, "locks");
+      const [note] = readdirSync(notes);
+      for (const content of ["", "{", "null", "[]", undefined]) {
+        if (content === undefined) rmSync(join(notes, note));
+        else writeFileSync(join(notes, note), content);
+        const second = spawnServer(["--session", file, ...QUIET], "lines", place);
+        const { data, message } = await second.failure("append", { entries: [user("x")] });
+        expect([data.name, message], String(content)).toEqual([
+          "session_locked",
+          expect.stringContaining("another process"),
+        ]);
+        second.process.kill("SIGKILL");
+      }
+      // With a file where the state folder should be, nothing of ours can be kept there.
+      const other = temporaryPlace();
+      writeFileSync(other.state, "");
+      const third = sessionFile(other, chain(2));
+      const writer = spawnServer(["--session", third, ...QUIET], "lines", other);
+      expect((await writer.result("append", { entries: [user("x")] })).leafId).toBeTruthy();
+      const rival = spawnServer(["--session", third, ...QUIET], "lines", other);
+      expect((await rival.failure("append", { entries: [user("y")] })).data.name).toBe("session_locked");
+      expect((await writer.finish()).status).toBe(0);
+      // Locks in files have nowhere to be then: whoever cannot lock does not write.
+      const stateFolder = join(other.home, "project", "session.jsonl");
+      const locks = fileLocks({ disk: { ...realDisk, makeFolder: refuse }, stateFolder, client: "us", now: () => "" });
+      expect(() => locks.take({ device: 7, inode: 71 })).toThrow(/PI_SESSION_SERVER_STATE_DIR/);
+    },
+  },
+  {
+    id: "X7",
+    fault: "another program that rewrites, replaces, cuts or deletes the file",
+    async run() {
+      const changes: [string, (file: string) => void][] = [
+        ["rewritten", (file) => writeFileSync(file, fileText(headerText(), ...chain(2), userText(id(7), id(1))))],
+        [
+          "renamed over",
+          (file) => {
+            writeFileSync(`${file}.new`, fileText(headerText(), ...chain(2), userText(id(7), id(1))));
+            renameSync(`${file}.new`, file);
+          },
+        ],
+        ["cut", (file) => truncateSync(file, fileText(headerText(), ...chain(2)).length)],
+      ];
+      for (const [what, change] of changes) {
+        const { server, file } = serveLines(chain(4));
+        await server.result("append", { entries: [user("mine", { id: "mine" })] });
+        change(file);
+        const { leafId } = await server.result("append", { entries: [user("next")] });
+        const written = linesIn(file)
+          .slice(1)
+          .map((line) => JSON.parse(line));
+        expect(written.at(-1), what).toMatchObject({ id: leafId, parentId: what === "cut" ? id(1) : id(7) });
+        const told = server.events.filter(({ method }) => method === "session_damage");
+        expect(
+          told.flatMap(({ params }) => params.damage.map(({ kind }: Json) => kind)),
+          what,
+        ).toEqual(["lost_entries"]);
+      }
+      const { server, file } = serveLines(chain(4), { args: QUIET });
+      await server.result("append", { entries: [user("mine", { id: "mine" })] });
+      rmSync(file);
+      const { data } = await server.failure("append", { entries: [user("next")] });
+      expect(data).toMatchObject({ name: "storage_failed", retryable: false, errno: "ENOENT" });
+      const cloned = await server.result("clone");
+      expect(linesIn(cloned.sessionFile)).toHaveLength(6);
+    },
+  },
+  {
+    id: "X8",
+    fault: "processes that list at the same time (32 in soak)",
+    async run() {
+      const place = temporaryPlace();
+      const folder = join(place.home, "sessions");
+      mkdirSync(folder);
+      for (let n = 0; n < 40; n++)
+        writeFileSync(
+          join(folder, `s${n}.jsonl`),
+          fileText(headerText({ id: `s${n}` }), userText(id(n), null, `words of ${n}`)),
+        );
+      const args = ["--session-dir", folder, ...QUIET];
+      const list = `${JSON.stringify(call(1, "list_sessions"))}\n`;
+      const runs = await Promise.all(Array.from({ length: 8 }, () => runProgram(list, args, place)));
+      for (const { stdout, stderr, status } of runs) {
+        const { result } = JSON.parse(stdout);
+        expect([
+          result.total,
+          new Set(result.sessions.map(({ sessionId }: Json) => sessionId)).size,
+          stderr,
+          status,
+        ]).toEqual([40, 40, "", 0]);
+      }
+    },
+  },
+  {
+    id: "X9",
+    fault: "deleting, archiving or moving a session that is open",
+    why: "delete_session, archive_session and relocate_session are not offered yet",
+  },
+  {
+    id: "X11",
+    fault: "a hundred sessions in one server",
+    async run() {
+      const place = temporaryPlace();
+      const server = spawnServer(["--session-dir", join(place.home, "sessions"), ...QUIET], "lines", place);
+      const sessions: string[] = [];
+      for (let n = 0; n < 100; n++) {
+        const name = `s${n}`;
+        const sessionPath = sessionFile(place, chain(2), `${name}.jsonl`, headerText({ id: name }));
+        sessions.push((await server.result("open_session", { sessionPath })).sessionId);
+        await server.result("append", { sessionId: name, entries: [user(name, { id: `of-${name}` })] });
+      }
+      for (const sessionId of sessions) {
+        const { leafId } = await server.result("append", { sessionId, entries: [user("again")] });
+        expect((await server.result("get_entry", { sessionId, entryId: leafId })).entry.parentId).toBe(
+          `of-${sessionId}`,
+        );
+      }
+      // What is over the limit is closed when the server looks after itself next, twice a second.
+      if (process.platform === "linux") {
+        const pid = server.process.pid as number;
+        while (descriptors(pid) > 160) await server.result("get_state");
+      }
+      for (const sessionId of sessions) await server.result("close_session", { sessionId });
+      expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(1);
+      for (const name of sessions) expect(linesIn(join(place.cwd, `${name}.jsonl`))).toHaveLength(5);
+    },
+  },
+  {
+    id: "X12",
+    fault: "a process that ends late, when another is the writer already",
+    async run() {
+      const { server, file, place } = serveLines(chain(4), { args: QUIET });
+      const late = spawnServer(["--session", file, ...QUIET], "lines", place);
+      await late.result("get_state");
+      await server.result("append", { entries: [user("mine", { id: "mine" })] });
+      // It stands elsewhere, and would leave a mark of that behind if it were the writer.
+      expect(await late.result("branch", { entryId: id(1) })).toMatchObject({ durable: false });
+      const before = imprint(file);
+      expect((await late.finish()).status).toBe(0);
+      expect(late.stderr).toBe("");
+      expect(imprint(file)).toEqual(before);
+      expect((await server.result("append", { entries: [user("next", { id: "next" })] })).leafId).toBe("next");
+      await server.finish();
+      expect((await entries(place, file)).slice(-2)).toEqual(["mine", "next"]);
+    },
+  },
+];
+
+function refuse(): never {
+  throw Object.assign(new Error("read-only file system"), { code: "EROFS" });
+}

@@ -1,0 +1,236 @@
+/** Session files for the catalog to find, a catalog on them, and what a reader that shares no code with it says. */
+
+import { createHash } from "node:crypto";
+import { lstatSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import type { Env } from "../../src/core/env.ts";
+import type { Catalog, Hit, Listed, SearchWish } from "../../src/core/finding.ts";
+import { realDisk } from "../../src/core/store/disk.ts";
+import { type FinderOptions, makeCatalog } from "../../src/core/store/finder.ts";
+import { jsonlStore } from "../../src/core/store/jsonl.ts";
+import { leafMemory } from "../../src/core/store/leaves.ts";
+import { noLocks } from "../../src/core/store/lock.ts";
+import type { Random } from "./random.ts";
+import { type Json, temporaryFolder } from "./server.ts";
+
+export const realEnv: Env = {
+  now: () => Date.now(),
+  sessionId: () => "unused",
+  entryId: () => "00000000",
+  sha256: (bytes) => createHash("sha256").update(bytes).digest("hex"),
+};
+
+export interface Library {
+  readonly root: string;
+  readonly state: string;
+}
+
+export function temporaryLibrary(): Library {
+  const home = temporaryFolder();
+  return { root: join(home, "sessions"), state: join(home, "state") };
+}
+
+/** A catalog of its own, as another process would have it. */
+export function catalogOn({ root, state }: Library, more: Partial<FinderOptions> = {}): Catalog {
+  const jsonl = jsonlStore({
+    disk: realDisk,
+    env: realEnv,
+    locks: noLocks,
+    quarantine: join(state, "quarantine"),
+    cwd: "/",
+    durability: "os",
+    fileFor: () => "/dev/null/none",
+  });
+  const catalog = makeCatalog({
+    disk: realDisk,
+    env: realEnv,
+    places: { root, state },
+    leaves: leafMemory(realDisk, state, false),
+    openLog: (file) => jsonl.open(file, true),
+    ...more,
+  });
+  onTestFinished(() => catalog.close());
+  return catalog;
+}
+
+export const withoutSqlite = { sqlite: () => undefined };
+
+// --- a second opinion ------------------------------------------------------------------------------------------------
+
+/** The list as JSON.parse and plain loops have it. */
+export function readList(root: string): Partial<Listed>[] {
+  const listed: Partial<Listed>[] = [];
+  for (const file of sessionFiles(root)) {
+    const known = readSession(file);
+    if (known) listed.push(known);
+  }
+  return listed.sort((a, b) => (b.modified as number) - (a.modified as number) || (a.path! < b.path! ? 1 : -1));
+}
+
+export function sessionFiles(root: string): string[] {
+  const files: string[] = [];
+  for (const folder of namesIn(root))
+    for (const name of namesIn(join(root, folder)))
+      if (name.endsWith(".jsonl") && !name.startsWith(".")) files.push(join(root, folder, name));
+  return files.filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true);
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder).sort();
+  } catch {
+    return [];
+  }
+}
+
+export function linesOf(file: string): Json[] {
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .flatMap((line) => {
+      try {
+        const value = JSON.parse(line);
+        return typeof value === "object" && value !== null && !Array.isArray(value) ? [value] : [];
+      } catch {
+        // An entry whose head can be read is one, whatever became of its body.
+        const type = /^\{"type":"(\w+)","id":"[0-9a-f]{8}","parentId":(?:null|"[0-9a-f]{8}"),"timestamp":"[^"]*",.*\}$/.exec(line)?.[1];
+        return type === undefined ? [] : [{ type, damaged: true }];
+      }
+    });
+}
+
+function readSession(file: string): Partial<Listed> | undefined {
+  const [header, ...rest] = linesOf(file);
+  if (header?.type !== "session" || typeof header.id !== "string") return undefined;
+  const entries = rest.filter(({ type }) => typeof type === "string" && type !== "session");
+  let name: string | null = null;
+  let firstMessage: string | null = null;
+  let modified: number | null = null;
+  for (const entry of entries) {
+    if (entry.damaged) continue;
+    if (entry.type === "session_info") name = entry.name?.trim() || null;
+    if (entry.type !== "message") continue;
+    const { role, timestamp } = entry.message ?? {};
+    if (role !== "user" && role !== "assistant") continue;
+    if (role === "user") firstMessage ??= textOf(entry.message.content).trim().slice(0, 1000) || null;
+    const time = typeof timestamp === "number" ? timestamp : Date.parse(entry.timestamp);
+    if (!Number.isNaN(time)) modified = time;
+  }
+  return {
+    path: file,
+    id: header.id,
+    cwd: header.cwd ?? null,
+    name,
+    parentSession: header.parentSession ?? header.branchedFrom ?? null,
+    created: Date.parse(header.timestamp),
+    modified: modified ?? Date.parse(header.timestamp),
+    messageCount: entries.filter(({ type }) => type === "message").length,
+    firstMessage,
+    sizeBytes: statSync(file).size,
+    headerOnly: entries.length === 0,
+    archived: false,
+  };
+}
+
+export function textOf(content: Json): string {
+  if (typeof content === "string") return content;
+  return (content ?? [])
+    .filter(({ type }: Json) => type === "text")
+    .map(({ text }: Json) => text)
+    .join("");
+}
+
+/** Entries whose message holds all of the words, as `path entry`. */
+export function readHits(root: string, words: readonly string[], roles = ["user", "assistant"]): string[] {
+  const hits: string[] = [];
+  for (const file of sessionFiles(root))
+    for (const { type, id, message } of linesOf(file)) {
+      if (type !== "message" || !roles.includes(message?.role)) continue;
+      const text = textOf(message.content).normalize("NFC").toLowerCase();
+      if (words.every((word) => text.includes(word.normalize("NFC").toLowerCase()))) hits.push(`${file} ${id}`);
+    }
+  return hits.sort();
+}
+
+/** Bytes and times of every file, by path. */
+export function fingerprints(root: string): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const name of readdirSync(root, { recursive: true, encoding: "utf8" })) {
+    const path = join(root, name);
+    const { mtimeMs, ctimeMs, size, ino } = lstatSync(path);
+    const content = statSync(path, { throwIfNoEntry: false })?.isFile() ? realEnv.sha256(readFileSync(path)) : "";
+    found[name] = [mtimeMs, ctimeMs, size, ino, content].join(" ");
+  }
+  return found;
+}
+
+// --- asking ----------------------------------------------------------------------------------------------------------
+
+export async function listed(catalog: Catalog): Promise<Listed[]> {
+  return (await catalog.list({ headerOnly: true })).found;
+}
+
+export const ANYWHERE = { limit: 1_000_000, isActive: () => undefined };
+
+/** All hits of a search, page by page. */
+export async function allHits(catalog: Catalog, wish: Partial<SearchWish> & { query: string }): Promise<Hit[]> {
+  const hits: Hit[] = [];
+  for (;;) {
+    const page = await catalog.search({ ...ANYWHERE, cursor: hits.at(-1)?.cursor, ...wish });
+    hits.push(...page.hits);
+    if (!page.more) return hits;
+  }
+}
+
+export function places(hits: readonly Hit[]): string[] {
+  return hits.map(({ path, entryId }) => `${path} ${entryId}`).sort();
+}
+
+// --- sessions ----------------------------------------------------------------------------------------------------------
+
+const WORDS =
+  "auth refactor token cache session getUserName parse_header läuft Ärger 会议记录 検索 поиск error failed build 中 xy zebra".split(" ");
+
+export function randomText(random: Random): string {
+  return Array.from({ length: 1 + random.int(12) }, () => random.pick(WORDS)).join(random.pick([" ", " ", "\n", ""]));
+}
+
+/** The line of a random entry, with its line feed. */
+export function randomLine(random: Random, id: string, parentId: string | null, time: number): string {
+  const base = { id, parentId, timestamp: new Date(time).toISOString() };
+  const text = randomText(random);
+  const own = random.chance(0.7) ? { timestamp: time + random.int(1000) } : {};
+  const entry = random.pick<() => Json>([
+    () => ({ type: "message", ...base, message: { role: "user", content: text, ...own } }),
+    () => ({ type: "message", ...base, message: { role: "assistant", content: [{ type: "text", text }], ...own } }),
+    () => ({ type: "message", ...base, message: { role: "toolResult", content: [{ type: "text", text }], ...own } }),
+    () => ({ ...base, type: "message", message: { content: text, role: "user" } }),
+    () => ({ type: "session_info", ...base, name: random.pick(["One", "Two", "", `Name ${text.slice(0, 5)}`]) }),
+    () => ({ type: "custom", ...base, customType: "other", data: { text } }),
+    () => ({ type: "label", ...base, targetId: id, label: "x" }),
+  ])();
+  return `${JSON.stringify(entry)}\n`;
+}
+
+export interface RandomSession {
+  readonly id: string;
+  readonly text: string;
+  /** Id of the last entry. */
+  readonly last: string | null;
+}
+
+/** A session of random entries, one chain or a tree. */
+export function randomSession(random: Random, cwd: string, more: object = {}): RandomSession {
+  const id = `01991f6e-${random.hex(4)}-7${random.hex(3)}-8${random.hex(3)}-${random.hex(12)}`;
+  const begun = Date.UTC(2026, 0, 1) + random.int(1e9);
+  let text = `${JSON.stringify({ type: "session", version: 3, id, timestamp: new Date(begun).toISOString(), cwd, ...more })}\n`;
+  const ids: string[] = [];
+  const branches = random.chance(0.3);
+  for (let n = random.int(12); n > 0; n--) {
+    const entryId = random.hex(8);
+    const parentId = branches && ids.length > 0 && random.chance(0.3) ? random.pick(ids) : (ids.at(-1) ?? null);
+    text += randomLine(random, entryId, parentId, begun + random.int(1e8));
+    ids.push(entryId);
+  }
+  return { id, text, last: ids.at(-1) ?? null };
+}
