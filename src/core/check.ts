@@ -38,6 +38,7 @@ const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
   ambiguous_leaf: undefined,
   dangling_tool_call: undefined,
   lost_entries: undefined,
+  missing_blob: "linesReadable",
 };
 
 /** Reads every entry. Throws storage_failed when the disk refuses. */

@@ -15,7 +15,8 @@ export interface Damage {
     | "ambiguous_leaf"
     | "dangling_tool_call"
     | "newer_version"
-    | "lost_entries";
+    | "lost_entries"
+    | "missing_blob";
   /** 1-based; 0 when it is not about one line. */
   readonly line: number;
   readonly byteOffset: number;

@@ -1,5 +1,6 @@
 /** A session: a tree joined to its log. Everything a command does to one conversation goes through here. */
 
+import { withAttachments } from "./attachments.ts";
 import { boundaryFault } from "./compaction.ts";
 import {
   type Bodies,
@@ -168,7 +169,7 @@ export class Session implements Bodies {
   *messageTexts(items: Context["items"]): Generator<Uint8Array> {
     for (const item of items) {
       const text = messageText(this.tree, this, item);
-      if (text) yield text;
+      if (text) yield withAttachments(text, (sha256, size) => this.log.attachment(item.position, sha256, size));
     }
   }
 

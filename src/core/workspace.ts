@@ -3,8 +3,8 @@
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "./entry.ts";
 import { type Env, timestamp } from "./env.ts";
 import { Failure } from "./failure.ts";
-import { type ForkPlan, patchLine, planFork } from "./fork.ts";
 import type { Catalog } from "./finding.ts";
+import { type ForkPlan, patchLine, planFork } from "./fork.ts";
 import { bytesOf, concat, parse } from "./json.ts";
 import { type LeafMemory, Session } from "./session.ts";
 import type { Beginning, Log, Store } from "./store/store.ts";
@@ -214,7 +214,8 @@ export class Workspace {
       cwd: source.cwd,
       ...(source.log.persisted ? { parentSession: source.file as string } : {}),
     });
-    const log = await this.stores.forNew.publish(beginning, forkContent(source, plan));
+    const attachmentsOf = source.file ?? undefined;
+    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkContent(source, plan));
     return this.sessionOn(log);
   }
 

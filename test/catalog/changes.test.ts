@@ -137,11 +137,9 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
       if (readdirSync(library.root).length === 0) mkdirSync(join(library.root, FOLDERS[0]));
       CHANGES[name](random, library, files.length > 0 ? random.pick(files) : "");
       done.push(name);
-      if (process.env.PI_DEBUG) console.log(step, name);
     }
     const before = existsSync(library.root) ? fingerprints(library.root) : {};
     const found = await listed(catalog);
-    if (process.env.PI_DEBUG) console.log(sessionFiles(library.root).map((f) => f.slice(-50)));
     const scanned = await listed(catalogOn({ ...library, state: `${library.state}-none` }, withoutSqlite));
     expect(found, done.slice(-6).join(", ")).toEqual(scanned);
     // What the second opinion does not know: a session whose header is damaged is listed all the same.

@@ -3,6 +3,8 @@
 import { describe, test } from "vitest";
 import type { Case } from "../support/cases.ts";
 import { context } from "./cases/context.ts";
+import { crash } from "./cases/crash.ts";
+import { disk } from "./cases/disk.ts";
 import { fork } from "./cases/fork.ts";
 import { framing } from "./cases/framing.ts";
 import { load } from "./cases/load.ts";
@@ -18,6 +20,8 @@ const SECTIONS: Readonly<Record<string, readonly Case[]>> = {
   C: context,
   K: fork,
   X: locks,
+  S: crash,
+  D: disk,
 };
 
 for (const [section, cases] of Object.entries(SECTIONS))

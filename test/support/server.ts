@@ -257,6 +257,8 @@ export interface HereOptions {
   readonly framing?: Framing;
   readonly place?: Place;
   readonly disk?: Disk;
+  /** Parts of the world to take the place of the counted ones. */
+  readonly env?: Partial<Env>;
 }
 
 export class HereServer extends Wire {
@@ -292,7 +294,7 @@ export function serveHere(args: string[] = [], options: HereOptions = {}): HereS
   const service = serve(parseArguments(args), {
     input,
     output,
-    env: countingEnv(),
+    env: { ...countingEnv(), ...options.env },
     disk,
     variables: place.variables,
     cwd: place.cwd,

@@ -213,15 +213,16 @@ export class Folders {
   private lookAtTold(): Look | undefined {
     if (this.rootDirty || this.told > MOST_TOLD || this.now() - this.lookedAtAll > LOOK_AT_ALL_AFTER) return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
-    const there = new Map<string, Stamp>();
-    const gone: string[] = [];
     for (const folder of this.folders.values()) {
       const info = infoOf(this.disk, folder.path);
       if (info?.kind !== "folder" || info.inode !== folder.inode || info.device !== folder.device) return undefined;
       if (folder.dirty === null) return undefined;
-      if (folder.dirty.size === 0 && folder.elsewhere.size === 0) continue;
-      const names = new Set([...folder.dirty, ...folder.elsewhere]);
-      folder.dirty.clear();
+    }
+    const there = new Map<string, Stamp>();
+    const gone: string[] = [];
+    for (const folder of this.folders.values()) {
+      const names = new Set([...(folder.dirty ?? []), ...folder.elsewhere]);
+      folder.dirty?.clear();
       for (const name of names) {
         const path = join(folder.path, name);
         const known = folder.files.has(name);

@@ -4,6 +4,7 @@
  */
 
 import { isUtf8 } from "node:buffer";
+import { join } from "node:path";
 import type { Damage } from "../damage.ts";
 import { type Batch, CURRENT_VERSION, patchMembers, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
@@ -12,7 +13,7 @@ import { HEAD_BYTES, HeadReader } from "../head.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../json.ts";
 import { idOfLine, legacyIdOf, migrateHeader, migrateV1, migrateV2 } from "../migrate.ts";
 import { Column, KNOWN_TYPES, Nodes, unpackId } from "../nodes.ts";
-import { type Disk, type FileInfo, readAll, storageFailure } from "./disk.ts";
+import { type Disk, type FileInfo, readAll, readWhole, storageFailure } from "./disk.ts";
 import { CHUNK, scanLines } from "./lines.ts";
 
 /** What a reader needs beside the path. */
@@ -35,6 +36,11 @@ const OBJECT_BEGINS = Buffer.from('{"');
 /** How many times the length of a damaged line may be read in the search for entries in it; short ones are no matter. */
 const SALVAGE_PASSES = 16;
 const SALVAGE_LEAST = 1 << 22;
+
+/** Where pi_agent_rust keeps the attachments of a session file. */
+export function attachmentFolder(file: string): string {
+  return `${file}.blobs`;
+}
 
 export abstract class JsonlReader {
   readonly file: string;
@@ -586,6 +592,24 @@ export abstract class JsonlReader {
       }
       yield { first, past, start, length: end - start };
       first = past;
+    }
+  }
+
+  attachment(position: number, sha256: string, sizeBytes: number): string | null {
+    const bytes = this.attachmentBytes(sha256, sizeBytes);
+    if (bytes) return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+    const entryId = this.nodes.id(position);
+    if (!this.damage.some((found) => found.kind === "missing_blob" && found.entryId === entryId))
+      this.report("missing_blob", position, `the attachment ${sha256} is missing or damaged`, false);
+    return null;
+  }
+
+  private attachmentBytes(sha256: string, sizeBytes: number): Uint8Array | null {
+    try {
+      const bytes = readWhole(this.disk, join(attachmentFolder(this.file), sha256));
+      return bytes.length === sizeBytes && this.env.sha256(bytes) === sha256 ? bytes : null;
+    } catch {
+      return null;
     }
   }
 

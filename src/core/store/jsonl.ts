@@ -12,6 +12,7 @@ import { bytesOf, concat, parse, sameBytes } from "../json.ts";
 import { MISSING } from "../nodes.ts";
 import {
   closeQuietly,
+  type Disk,
   exists,
   type FileInfo,
   publishNew,
@@ -22,7 +23,7 @@ import {
   temporaryName,
   writeAll,
 } from "./disk.ts";
-import { JsonlReader, LF, notASession, type ReaderOptions, withMember } from "./jsonl-reader.ts";
+import { attachmentFolder, JsonlReader, LF, notASession, type ReaderOptions, withMember } from "./jsonl-reader.ts";
 import { isLock, type Lock, type Locks } from "./lock.ts";
 import { addHead } from "./memory.ts";
 import type { Beginning, Change, FileStamp, Holder, Log, Store } from "./store.ts";
@@ -582,6 +583,17 @@ function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
   return bytes;
 }
 
+/** Gives a new session the attachments of the one it comes from: second names of the same files, which never change. */
+function shareAttachments(disk: Disk, from: string, to: string): void {
+  const source = attachmentFolder(from);
+  if (!exists(disk, source)) return;
+  const target = attachmentFolder(to);
+  disk.makeFolder(target);
+  for (const name of disk.names(source))
+    if (/^[0-9a-f]{64}$/.test(name) && !exists(disk, join(target, name)))
+      disk.link(join(source, name), join(target, name));
+}
+
 export function jsonlStore(options: JsonlOptions): Store {
   return {
     name: "jsonl",
@@ -592,6 +604,7 @@ export function jsonlStore(options: JsonlOptions): Store {
       let named = false;
       try {
         disk.makeFolder(dirname(file));
+        if (beginning.attachmentsOf !== undefined) shareAttachments(disk, beginning.attachmentsOf, file);
         const temporary = temporaryName(file);
         const fd = disk.create(temporary);
         try {

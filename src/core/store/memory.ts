@@ -78,6 +78,10 @@ class MemoryLog implements Log {
     return this;
   }
 
+  attachment(): null {
+    return null;
+  }
+
   readonly mendable = [];
 
   repair(): null {

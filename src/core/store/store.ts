@@ -73,6 +73,12 @@ export interface Log {
   /** The bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy. */
   copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
 
+  /**
+   * The base64 text of a file that is kept beside the session for an entry (session-format reference, section 8.6), or
+   * null when it is not there or not the one that is meant; then it stands in `damage`.
+   */
+  attachment(position: number, sha256: string, sizeBytes: number): string | null;
+
   /** Whether a line whose head looked right was found damaged: it may hold entries that only `reopen` finds. */
   readonly mayHideEntries: boolean;
 
@@ -128,6 +134,8 @@ export interface Beginning {
   readonly header: SessionHeader;
   /** Where to create it; by default the store chooses. */
   readonly file?: string;
+  /** The session whose attachments the new one gets too. */
+  readonly attachmentsOf?: string;
 }
 
 /** A place that holds logs. */
