@@ -7,7 +7,7 @@ import type { Entry } from "./entry.ts";
 import { patchMembers } from "./entry.ts";
 import { bytesOf, concat, type Member, memberOf, members, parse } from "./json.ts";
 import { ROOT } from "./nodes.ts";
-import type { Tree } from "./tree.ts";
+import type { Boundary, Tree } from "./tree.ts";
 
 /** Bodies by position, read when asked for. */
 export interface Bodies {
@@ -87,7 +87,15 @@ export function walkUp(tree: Tree, from: number, end: number): number[] {
  * keeps nothing. When the named entry is not there, everything since the previous compaction is kept: a reader
  * that gets too much is served better than one that silently gets too little (reliability case C2).
  */
-export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): { first: number; misplaced: boolean } {
+export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): Boundary {
+  const known = tree.boundaries.get(compaction);
+  if (known) return known;
+  const boundary = findBoundary(tree, bodies, compaction);
+  tree.boundaries.set(compaction, boundary);
+  return boundary;
+}
+
+function findBoundary(tree: Tree, bodies: Bodies, compaction: number): Boundary {
   const { nodes } = tree;
   const named = bodies.entry(compaction).firstKeptEntryId;
   if (named === nodes.id(compaction)) return { first: compaction, misplaced: false };

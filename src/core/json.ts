@@ -278,3 +278,37 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
   return true;
 }
+
+/** The JSON text of a parsed value; of one that is nested deeper than JSON.stringify goes, too. */
+export function jsonText(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? "";
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+  }
+  let text = "";
+  const open: { rest: Iterator<[string | null, unknown]>; close: string; first: boolean }[] = [];
+  for (let next: unknown = value; ; ) {
+    if (Array.isArray(next)) {
+      text += "[";
+      open.push({ rest: next.map((item): [null, unknown] => [null, item]).values(), close: "]", first: true });
+    } else if (typeof next === "object" && next !== null) {
+      text += "{";
+      open.push({ rest: Object.entries(next).values(), close: "}", first: true });
+    } else text += JSON.stringify(next) ?? "null";
+    for (;;) {
+      const top = open.at(-1);
+      if (!top) return text;
+      const { done, value: member } = top.rest.next();
+      if (!done) {
+        const [name, item] = member;
+        text += `${top.first ? "" : ","}${name === null ? "" : `${JSON.stringify(name)}:`}`;
+        top.first = false;
+        next = item;
+        break;
+      }
+      text += top.close;
+      open.pop();
+    }
+  }
+}

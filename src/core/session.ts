@@ -88,6 +88,9 @@ export class Session implements Bodies {
   private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
   /** Entries that were there when the session was opened; what comes later may belong to a turn that still goes on. */
   private openedWith = 0;
+  /** What the last question for it found; a path never changes, so it holds for as long as the tree does. */
+  private counted: { tree: Tree; leaf: number; messages: number } | undefined;
+  private named: { tree: Tree; by: number; model: Model | null } | undefined;
   private dangling: { leaf: number; calls: readonly DanglingCall[] } | undefined;
 
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
@@ -175,7 +178,10 @@ export class Session implements Bodies {
 
   messageCount(): number {
     this.heedLosses();
-    return contextCount(this.tree, this, this.tree.leaf);
+    const { leaf } = this.tree;
+    if (this.counted?.tree !== this.tree || this.counted.leaf !== leaf)
+      this.counted = { tree: this.tree, leaf, messages: contextCount(this.tree, this, leaf) };
+    return this.counted.messages;
   }
 
   /** Takes account of messages that turned out to be unreadable; answers whether there were any. */
@@ -219,7 +225,10 @@ export class Session implements Bodies {
   model(at: number = this.tree.leaf): Model | null {
     const { provider, modelId } = this.log.header;
     const first = provider !== undefined && modelId !== undefined ? { provider, id: modelId } : null;
-    return modelAt(this.tree, this, at) ?? first;
+    const namedBy = this.tree.lastModel(at);
+    if (this.named?.tree !== this.tree || this.named.by !== namedBy)
+      this.named = { tree: this.tree, by: namedBy, model: modelAt(this.tree, this, at) };
+    return this.named.model ?? first;
   }
 
   thinkingLevel(at: number = this.tree.leaf): string {

@@ -1,5 +1,6 @@
 /** What a summariser gets of a conversation: its text, and the files that its tool calls read and changed. */
 
+import { jsonText } from "./json.ts";
 import { contentText, toolCalls } from "./message.ts";
 
 /** Characters of a tool's output that a summariser gets; the beginning says what it was about. */
@@ -71,7 +72,7 @@ export function paragraphs(message: Message): string[] {
       // Thoughts stay out: they are long, and what came of them is said and done.
       say("Assistant", contentText(message.content));
       for (const { name, arguments: args } of toolCalls(message.content))
-        say("Tool call", `${name} ${JSON.stringify(args) ?? ""}`);
+        say("Tool call", `${name} ${jsonText(args)}`);
       break;
     case "toolResult":
       say(

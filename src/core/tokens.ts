@@ -1,5 +1,7 @@
 /** How many tokens messages take: what the model said where it did, else Pi's estimate of four characters to a token. */
 
+import { jsonText } from "./json.ts";
+
 const CHARACTERS_PER_TOKEN = 4;
 /** What an image counts for, in characters. */
 const IMAGE = 4800;
@@ -53,7 +55,7 @@ function lengthOf(text: unknown): number {
 }
 
 function jsonLength(value: unknown): number {
-  return value === undefined ? 0 : JSON.stringify(value).length;
+  return value === undefined ? 0 : jsonText(value).length;
 }
 
 /**

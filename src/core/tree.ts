@@ -8,6 +8,13 @@ export interface Label {
   readonly setBy: number;
 }
 
+export interface Boundary {
+  /** The first entry that is kept; the compaction itself when nothing is. */
+  readonly first: number;
+  /** The entry that the compaction names is not where it has to be. */
+  readonly misplaced: boolean;
+}
+
 /** What the tree must know of bodies; everything else it reads from the nodes. */
 export interface TreeFacts {
   /** A compaction that does not count, because it has no summary to show. */
@@ -21,6 +28,8 @@ export class Tree {
   readonly labels = new Map<number, Label>();
   /** Entries with more than one child. */
   branchCount = 0;
+  /** Where compactions keep from, worked out once for each: what is on a path never changes. */
+  readonly boundaries = new Map<number, Boundary>();
   /** Whether any entry changes what others yield, so that counts need a walk. */
   hasEdits = false;
 

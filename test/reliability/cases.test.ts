@@ -10,6 +10,7 @@ import { framing } from "./cases/framing.ts";
 import { load } from "./cases/load.ts";
 import { locks } from "./cases/locks.ts";
 import { protocol } from "./cases/protocol.ts";
+import { security } from "./cases/security.ts";
 import { tree } from "./cases/tree.ts";
 
 const SECTIONS: Readonly<Record<string, readonly Case[]>> = {
@@ -22,6 +23,7 @@ const SECTIONS: Readonly<Record<string, readonly Case[]>> = {
   X: locks,
   S: crash,
   D: disk,
+  P: security,
 };
 
 for (const [section, cases] of Object.entries(SECTIONS))

@@ -92,9 +92,7 @@ export function linesOf(file: string): Json[] {
         const value = JSON.parse(line);
         return typeof value === "object" && value !== null && !Array.isArray(value) ? [value] : [];
       } catch {
-        // An entry whose head can be read is one, whatever became of its body.
-        const type = /^\{"type":"(\w+)","id":"[0-9a-f]{8}","parentId":(?:null|"[0-9a-f]{8}"),"timestamp":"[^"]*",.*\}$/.exec(line)?.[1];
-        return type === undefined ? [] : [{ type, damaged: true }];
+        return [];
       }
     });
 }
@@ -107,7 +105,6 @@ function readSession(file: string): Partial<Listed> | undefined {
   let firstMessage: string | null = null;
   let modified: number | null = null;
   for (const entry of entries) {
-    if (entry.damaged) continue;
     if (entry.type === "session_info") name = entry.name?.trim() || null;
     if (entry.type !== "message") continue;
     const { role, timestamp } = entry.message ?? {};

@@ -84,7 +84,10 @@ function wholeLines(file: string): { lines: Json[]; broken: number } {
   return { lines, broken };
 }
 
-/** Sends requests in a few writes and kills at the n-th answer; answers how many were answered. */
+/**
+ * Sends requests faster than they are answered and kills at the n-th answer, right behind another write; answers how
+ * many were answered.
+ */
 async function sendAndKill(
   wire: Wire,
   lives: SpawnedLives,
@@ -93,18 +96,22 @@ async function sendAndKill(
   killAfter: number,
 ): Promise<number> {
   const messages = requests.map(({ method, params }, id) => ({ jsonrpc: "2.0", id: `r${id}`, method, params }));
-  for (let at = 0; at < messages.length; ) {
-    const count = 1 + random.int(messages.length);
-    wire.send(...messages.slice(at, at + count));
-    at += count;
-  }
+  const send = (count: number): void => {
+    const next = messages.splice(0, count);
+    if (next.length > 0) wire.send(...next);
+  };
+  send(1 + random.int(messages.length - killAfter));
   let answered = 0;
   const take = (message: Json): void => {
     if (message.id !== `r${answered}`) return;
     expect(message.error, `${requests[answered].method} ${JSON.stringify(requests[answered].params)}`).toBeUndefined();
     answered++;
   };
-  while (answered < killAfter) take(await wire.next());
+  while (answered < killAfter) {
+    take(await wire.next());
+    send(1 + random.int(3));
+  }
+  send(messages.length);
   await lives.kill();
   // What had left the server before it died is an answer, too.
   for (;;) {

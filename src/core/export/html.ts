@@ -1,5 +1,6 @@
 /** A session as one plain page. Nothing in it can run or reach out: text is escaped, and there is no script. */
 
+import { jsonText } from "../json.ts";
 import { contentText, toolCalls } from "../message.ts";
 
 export interface HtmlSession {
@@ -78,9 +79,18 @@ function messageArticle(message: unknown, timestamp: unknown): string {
   const parts: string[] = [];
   if (typeof content === "string") parts.push(pre(content));
   else if (Array.isArray(content)) for (const block of content) parts.push(blockHtml(block));
-  for (const call of toolCalls(content)) parts.push(pre(`${call.name}(${JSON.stringify(call.arguments, null, 2)})`));
+  for (const call of toolCalls(content)) parts.push(pre(`${call.name}(${argumentsText(call.arguments)})`));
   const title = name === "toolResult" && typeof toolName === "string" ? `${name} ${toolName}` : name;
   return article(/^[A-Za-z]+$/.test(name) ? name : "message", title, timestamp, parts.join(""));
+}
+
+function argumentsText(value: unknown): string {
+  try {
+    return JSON.stringify(value, null, 2);
+  } catch {
+    // Nested deeper than that goes.
+    return jsonText(value);
+  }
 }
 
 function blockHtml(block: unknown): string {

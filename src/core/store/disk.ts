@@ -281,7 +281,9 @@ export function closeQuietly(disk: Disk, fd: number): void {
 /** What an errno error of a write or read means to a caller. */
 export function storageFailure(error: unknown, doing: string): Failure {
   if (error instanceof Failure) return error;
-  const code = (error as NodeJS.ErrnoException)?.code ?? "EIO";
+  const { code } = error as NodeJS.ErrnoException;
+  // Not the disk's doing: a bug of ours.
+  if (code === undefined) throw error;
   if (code === "ENOSPC" || code === "EDQUOT")
     return new Failure(
       "storage_full",

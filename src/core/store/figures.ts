@@ -93,6 +93,7 @@ class Scanner {
   private readonly file: string;
   private f: { -readonly [K in keyof Figures]: Figures[K] };
   private hasHeader: boolean;
+  private headerMade = false;
   /** Where lines of user and assistant messages stand: start and length in turn. */
   private said: number[] = [];
 
@@ -135,7 +136,9 @@ class Scanner {
     );
     this.f.reach = tail;
     this.settle();
-    const base = { ...this.f, mark: this.hasHeader ? markOf(this.disk, this.fd, tail) : "" };
+    // Whether a file without a header is a session is asked anew each time.
+    const goesOn = this.hasHeader && !this.headerMade;
+    const base = { ...this.f, mark: goesOn ? markOf(this.disk, this.fd, tail) : "" };
     if (tail < size) this.takeTail(tail, size - tail);
     if (!this.hasHeader) throw new NotASession();
     this.settle();
@@ -225,6 +228,7 @@ class Scanner {
     const named = /_([^_]+)\.jsonl$/.exec(this.file)?.[1];
     this.f.id = named ?? (this.file.split(/[/\\]/).pop() as string).replace(/\.jsonl$/, "");
     this.f.plain = false;
+    this.headerMade = true;
   }
 
   private hasEntriesNearby(): boolean {

@@ -92,7 +92,11 @@ export const crash: readonly Case[] = [
       const replies = [first, ...(await server.rest())];
       expect(replies.map(({ result }) => result.leafId)).toEqual(texts);
       expect([await server.exit, server.stderr]).toEqual([0, ""]);
-      expect(linesIn(sessionFile).slice(2).map((line) => JSON.parse(line).id)).toEqual(texts);
+      expect(
+        linesIn(sessionFile)
+          .slice(2)
+          .map((line) => JSON.parse(line).id),
+      ).toEqual(texts);
 
       const stalled = spawnServer(["--no-session", ...QUIET]);
       await stalled.result("append", { entries: [user("x".repeat(1 << 20))] });
@@ -111,7 +115,9 @@ export const crash: readonly Case[] = [
       const { server, place, file } = fileAndServer();
       await server.result("get_state");
       server.output.destroy();
-      server.send(...Array.from({ length: 50 }, (_, n) => call(n, "append", { entries: [user(`n${n}`, { id: `n${n}` })] })));
+      server.send(
+        ...Array.from({ length: 50 }, (_, n) => call(n, "append", { entries: [user(`n${n}`, { id: `n${n}` })] })),
+      );
       const status = await new Promise((resolve) => server.process.once("exit", resolve));
       expect(status).toBe(1);
       expect(server.stderr).not.toMatch(/\n +at /);

@@ -80,7 +80,9 @@ export const disk: readonly Case[] = [
         failing.fault = undefined;
         await server.result("append", { entries: [user("x")] });
       }
-      const written = linesIn(sessionFile).slice(1).map((line) => JSON.parse(line));
+      const written = linesIn(sessionFile)
+        .slice(1)
+        .map((line) => JSON.parse(line));
       expect(written.map(({ parentId }) => parentId)).toEqual([null, written[0].id, written[1].id]);
     },
   },
@@ -109,7 +111,10 @@ export const disk: readonly Case[] = [
       }
       const { server } = serveLines(chain(1), { args: QUIET });
       const long = `/${"n".repeat(300)}.jsonl`;
-      expect((await server.failure("switch_session", { sessionPath: long })).data).toMatchObject({ name: "storage_failed", retryable: false });
+      expect((await server.failure("switch_session", { sessionPath: long })).data).toMatchObject({
+        name: "storage_failed",
+        retryable: false,
+      });
       // A write that takes a part of the bytes at a time is a write.
       const slow: Disk = { ...realDisk, write: (fd, bytes) => realDisk.write(fd, bytes.subarray(0, 7)) };
       const piecewise = serveLines(chain(2), { disk: slow, args: QUIET });
@@ -126,7 +131,10 @@ export const disk: readonly Case[] = [
       const before = readFileSync(file, "latin1");
       failing.fault = { code: "EIO", after: 0, at: "sync" };
       for (let n = 0; n < 3; n++) {
-        expect((await server.failure("append", { entries: [user("x")] })).data).toMatchObject({ name: "storage_failed", errno: "EIO" });
+        expect((await server.failure("append", { entries: [user("x")] })).data).toMatchObject({
+          name: "storage_failed",
+          errno: "EIO",
+        });
         expect(await idsIn(server)).toEqual([id(0), id(1), id(2)]);
         expect(readFileSync(file, "latin1")).toBe(before);
       }
@@ -162,7 +170,15 @@ export const disk: readonly Case[] = [
       const folder = join(place.home, "sessions");
       mkdirSync(folder);
       const text = fileText(headerText({ id: "real" }), ...chain(2));
-      for (const name of ["a.jsonl", ".a.jsonl.12-1.tmp", "a.jsonl.v2.bak", "a.jsonl.damaged.bak", ".hidden.jsonl", "a.jsonl.icloud", "a.json"])
+      for (const name of [
+        "a.jsonl",
+        ".a.jsonl.12-1.tmp",
+        "a.jsonl.v2.bak",
+        "a.jsonl.damaged.bak",
+        ".hidden.jsonl",
+        "a.jsonl.icloud",
+        "a.json",
+      ])
         writeFileSync(join(folder, name), text);
       writeFileSync(join(folder, "placeholder.jsonl"), "");
       const server = serveHere(["--session-dir", folder, ...QUIET], { place });
