@@ -1,6 +1,6 @@
 // Builds the program as one file and the library as modules with declarations.
 import { execFileSync } from "node:child_process";
-import { chmodSync, renameSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, renameSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -33,8 +33,8 @@ try {
     },
   );
 
-  rmSync("dist", { recursive: true, force: true });
+  if (existsSync("dist")) renameSync("dist", `${fresh}.old`);
   renameSync(fresh, "dist");
 } finally {
-  rmSync(fresh, { recursive: true, force: true });
+  for (const left of [fresh, `${fresh}.old`]) rmSync(left, { recursive: true, force: true });
 }

@@ -169,6 +169,13 @@ export function parseArguments(args: readonly string[]): Settings {
   };
 }
 
+/** Whether an option, ours or one of Pi's, is given as two arguments. */
+export function valueFollows(arg: string): boolean {
+  const [name, inline] = splitOption(arg);
+  const option = OPTIONS.find(({ names }) => names.includes(name));
+  return inline === undefined && (option ? option.value !== undefined : IGNORED[name] === true);
+}
+
 function splitOption(arg: string): [string, string | undefined] {
   const equals = arg.startsWith("--") ? arg.indexOf("=") : -1;
   return equals < 0 ? [arg, undefined] : [arg.slice(0, equals), arg.slice(equals + 1)];
@@ -186,11 +193,16 @@ function positive(name: string, value: string | undefined, otherwise: number): n
   return number;
 }
 
-export function helpText(): string {
+/** `verbs` are the lines that tell of what can be asked for instead of serving. */
+export function helpText(verbs: readonly string[] = []): string {
   const lines = OPTIONS.map(({ names, value, meaning }) => {
     const left = `${names.join(", ")}${value === undefined ? "" : ` <${value}>`}`;
     return `  ${left.padEnd(34)} ${meaning}`;
   });
+  const once =
+    verbs.length === 0
+      ? ""
+      : `\nTo be run once, with exit status 0, 1 (failure), 2 (usage) or 3 (damage):\n\n${verbs.join("\n")}\n`;
   return `pi-session-server [options]
 
 Serves the history of coding agents on stdin and stdout: JSON-RPC 2.0 or Pi's line
@@ -199,5 +211,5 @@ dialect, over session files in Pi's JSONL format. protocol.md lists the commands
 ${lines.join("\n")}
 
 Pi's options that mean nothing here are accepted and ignored.
-`;
+${once}`;
 }

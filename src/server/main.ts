@@ -7,7 +7,7 @@ import { parse } from "../core/json.ts";
 import { type Disk, readAll, realDisk } from "../core/store/disk.ts";
 import { realEnv } from "../core/store/env.ts";
 import { helpText, parseArguments, type Settings, UsageError } from "./cli.ts";
-import { serve } from "./serve.ts";
+import { serve, type World } from "./serve.ts";
 import { VERSION } from "./version.ts";
 
 /**
@@ -46,7 +46,23 @@ function readSettings(path: string): unknown {
   }
 }
 
+/** All that is not a stream. */
+const WORLD: Omit<World, "input" | "output"> = {
+  env: realEnv,
+  disk: realDisk,
+  variables: process.env,
+  cwd: process.cwd(),
+  version: VERSION,
+  say: (sentence) => process.stderr.write(`pi-session-server: ${sentence}\n`),
+  settingsFile: readSettings,
+};
+
 async function main(): Promise<number> {
+  const [verb, ...rest] = process.argv.slice(2);
+  if (verb !== undefined && !verb.startsWith("-")) {
+    const { isVerb, runVerb } = await import("./verbs.ts");
+    if (isVerb(verb)) return runVerb(verb, rest, { ...WORLD, print: (text) => process.stdout.write(text) });
+  }
   let settings: Settings;
   try {
     settings = parseArguments(process.argv.slice(2));
@@ -56,21 +72,12 @@ async function main(): Promise<number> {
     return 2;
   }
   if (settings.action !== "serve") {
-    process.stdout.write(settings.action === "help" ? helpText() : `${VERSION}\n`);
+    const verbs = settings.action === "help" ? (await import("./verbs.ts")).verbLines() : [];
+    process.stdout.write(settings.action === "help" ? helpText(verbs) : `${VERSION}\n`);
     return 0;
   }
   const output = standardOutput(realDisk);
-  const service = serve(settings, {
-    input: process.stdin,
-    output,
-    env: realEnv,
-    disk: realDisk,
-    variables: process.env,
-    cwd: process.cwd(),
-    version: VERSION,
-    say: (sentence) => process.stderr.write(`pi-session-server: ${sentence}\n`),
-    settingsFile: readSettings,
-  });
+  const service = serve(settings, { ...WORLD, input: process.stdin, output });
   let signals = 0;
   for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const)
     process.on(signal, () => {

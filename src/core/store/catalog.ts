@@ -58,8 +58,8 @@ function quietly<T>(load: () => T): T {
 
 /** Of the tables below. A file of a newer version is left alone. */
 const SCHEMA_VERSION = 1;
-/** For a lock of another process; nothing else happens here meanwhile, so it is short, and tried again. */
-const BUSY_MILLISECONDS = 100;
+/** For a lock of another process; nothing else happens here meanwhile, so it is short, and asked for again. */
+const BUSY_MILLISECONDS = 20;
 /** Words with a part beyond which a text that has one of them is found faster by looking. */
 const MOST_WORDS = 200;
 /** Words with all trigrams of a part that are looked at for the part itself. */

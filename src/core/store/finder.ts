@@ -89,8 +89,8 @@ const FILES_AT_ONCE = 100;
 const MOST_DAMAGE = 3;
 /** Milliseconds after which a catalog that could not be opened is tried again. */
 const TRY_AGAIN_AFTER = 5000;
-/** Times a transaction is tried while other processes write. */
-const TRIES = 100;
+/** Milliseconds for which a transaction waits for other processes: for what can be written later, and for what cannot. */
+const PATIENCE = { rows: 300, texts: 10_000 };
 
 export function makeCatalog(options: FinderOptions): Catalog {
   return new Finder(options);
@@ -360,7 +360,6 @@ class Finder implements Catalog {
       }
       return await run(this.file);
     } catch (error) {
-      if (process.env.PI_DEBUG) console.error(error);
       if (!isStorageError(error)) throw error;
       const file = this.file;
       this.leaveFile();
@@ -407,7 +406,7 @@ class Finder implements Catalog {
     const differing = [...among].filter((path) => this.rows.get(path)?.sum !== this.indexed.get(path)?.sum);
     for (let i = 0; i < differing.length; i += ROWS_AT_ONCE) {
       const paths = differing.slice(i, i + ROWS_AT_ONCE);
-      await this.write(file, () => {
+      await this.write(file, PATIENCE.rows, () => {
         for (const path of paths) this.saveOne(file, path);
       });
       for (const path of paths) {
@@ -443,15 +442,17 @@ class Finder implements Catalog {
   }
 
   /** A transaction that waits for its turn among processes without holding this one up. */
-  private async write(file: CatalogFile, run: () => void): Promise<void> {
+  private async write(file: CatalogFile, patience: number, run: () => void): Promise<void> {
+    const until = performance.now() + patience;
     for (let tries = 1; ; tries++)
       try {
         file.write(run);
         return;
       } catch (error) {
         const { errcode } = error as { errcode?: number };
-        if ((errcode ?? 0) % 256 !== BUSY || tries >= TRIES) throw error;
-        await pause();
+        if ((errcode ?? 0) % 256 !== BUSY || performance.now() >= until) throw error;
+        // Not in step with the others that wait.
+        await new Promise((resolve) => setTimeout(resolve, 1 + ((tries * process.pid) % 17)));
       }
   }
 
@@ -472,7 +473,7 @@ class Finder implements Catalog {
       if (batch.length === 0) return;
       const making = batch;
       batch = [];
-      await this.write(file, () => {
+      await this.write(file, PATIENCE.texts, () => {
         for (const one of making) {
           const there = file.indexed(one.path);
           // Another process was faster.
@@ -496,7 +497,7 @@ class Finder implements Catalog {
         const known = file.indexed(path);
         if (!known) {
           // The row itself is not written yet, which another process has to do with; then it is looked for again.
-          if (++rounds > total + TRIES) return false;
+          if (++rounds > total + FILES_AT_ONCE) return false;
           this.changed?.add(path);
           await this.save(file);
           if (file.indexed(path)) todo.push(path);

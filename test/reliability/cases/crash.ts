@@ -12,7 +12,7 @@ import { chain, fileText, headerText, id } from "../../support/lines.ts";
 import { killRuns } from "../../support/proof-kill.ts";
 import { Random } from "../../support/random.ts";
 import { type Json, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
-import { diskWith, FILE, idsOf, openOn } from "../../support/sessions.ts";
+import { diskWith, idsOf, openOn } from "../../support/sessions.ts";
 
 const QUIET = ["--events", "none"];
 

@@ -1,0 +1,190 @@
+/** The catalog's file may be spoiled, gone, newer or closed to us: the list is that of the session files all the same. */
+
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { findSqlite } from "../../src/core/store/catalog.ts";
+import {
+  allHits,
+  catalogOn,
+  fingerprints,
+  type Library,
+  listed,
+  places,
+  randomSession,
+  readHits,
+  readList,
+  temporaryLibrary,
+} from "../support/catalog.ts";
+import { forSeedsAsync, type Random } from "../support/random.ts";
+
+const sqlite = findSqlite();
+
+function fill(random: Random, count = 25): Library {
+  const library = temporaryLibrary();
+  for (let n = 0; n < count; n++) {
+    const folder = join(library.root, `--home-me-${n % 3}--`);
+    mkdirSync(folder, { recursive: true });
+    const session = randomSession(random, `/home/me/${n % 3}`);
+    writeFileSync(join(folder, `2026-01-24T16-22-26-831Z_${session.id}.jsonl`), session.text);
+  }
+  return library;
+}
+
+function databases({ state }: Library): string[] {
+  const folder = join(state, "catalog");
+  return existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : [];
+}
+
+async function isRight(library: Library, search = true): Promise<void> {
+  const before = fingerprints(library.root);
+  const catalog = catalogOn(library);
+  for (let n = 0; n < 2; n++) {
+    expect(await listed(catalog)).toEqual(readList(library.root));
+    if (search) expect(places(await allHits(catalog, { query: "token" }))).toEqual(readHits(library.root, ["token"]));
+  }
+  expect(fingerprints(library.root)).toEqual(before);
+  catalog.close();
+}
+
+test("SQLite is there for these tests", () => expect(sqlite).toBeDefined());
+
+test("its files and folder are for their owner only, and nothing else is written", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = fill(random);
+    const catalog = catalogOn(library);
+    await listed(catalog);
+    await allHits(catalog, { query: "token" });
+    expect(statSync(join(library.state, "catalog")).mode & 0o777).toBe(0o700);
+    expect(databases(library).length).toBeGreaterThan(0);
+    for (const path of databases(library)) expect(statSync(path).mode & 0o777, path).toBe(0o600);
+  });
+});
+
+test("it has the columns of pi_agent_rust's index as a view", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = fill(random);
+    const catalog = catalogOn(library);
+    const list = await listed(catalog);
+    const out = join(library.state, "index.sqlite");
+    await catalog.exportIndex(out);
+    await expect(catalog.exportIndex(out)).rejects.toMatchObject({ name: "already_exists" });
+    catalog.close();
+    for (const path of [databases(library).find((name) => name.endsWith(".sqlite")) as string, out]) {
+      const db = sqlite!(path);
+      const rows = db.prepare("SELECT * FROM sessions ORDER BY last_modified_ms DESC").all() as Record<string, unknown>[];
+      db.close();
+      expect(Object.keys(rows[0])).toEqual(
+        "path id cwd timestamp message_count last_modified_ms size_bytes name".split(" "),
+      );
+      expect(rows.map(({ path, id, message_count, name }) => ({ path, id, messageCount: message_count, name }))).toEqual(
+        list.map(({ path, id, messageCount, name }) => ({ path, id, messageCount, name })),
+      );
+    }
+  });
+});
+
+test("bytes of it are changed at random, while it is closed and while it is open", async () => {
+  await forSeedsAsync(12, async (random) => {
+    const library = fill(random, 40);
+    await isRight(library);
+    const open = catalogOn(library);
+    await listed(open);
+    for (let round = 0; round < 3; round++) {
+      for (const path of databases(library)) {
+        const bytes = readFileSync(path);
+        if (bytes.length === 0 || path.endsWith("-shm")) continue;
+        for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] = random.int(256);
+        if (random.chance(0.2)) writeFileSync(path, bytes.subarray(0, random.int(bytes.length)));
+        else writeFileSync(path, bytes);
+      }
+      // What is missing in a damaged index of texts may stay unnoticed; the list may not.
+      await isRight(library, false);
+      expect(await listed(open)).toEqual(readList(library.root));
+    }
+  });
+});
+
+test("it is removed, or a folder stands in its place", async () => {
+  await forSeedsAsync(2, async (random) => {
+    const library = fill(random);
+    const open = catalogOn(library);
+    await listed(open);
+    for (const path of databases(library)) rmSync(path);
+    expect(await listed(open)).toEqual(readList(library.root));
+    await isRight(library);
+    expect(databases(library).length).toBeGreaterThan(0);
+    rmSync(library.state, { recursive: true });
+    expect(await listed(open)).toEqual(readList(library.root));
+    await isRight(library);
+    open.close();
+    rmSync(library.state, { recursive: true });
+    writeFileSync(library.state, "no folder");
+    await isRight(library);
+  });
+});
+
+test("it is of a newer version: that stays as it is, and one of our own is made beside it", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = fill(random);
+    await isRight(library);
+    const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
+    const db = sqlite!(path);
+    db.exec("DROP VIEW sessions; DROP TABLE files; PRAGMA user_version = 2");
+    db.close();
+    const newer = readFileSync(path);
+    await isRight(library);
+    await isRight(library);
+    expect(readFileSync(path).equals(newer)).toBe(true);
+    expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(2);
+  });
+});
+
+test("it is locked by another program for all the time", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = fill(random);
+    await isRight(library);
+    const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
+    const db = sqlite!(path);
+    db.exec("BEGIN EXCLUSIVE");
+    const session = randomSession(random, "/home/me/1");
+    writeFileSync(join(library.root, "--home-me-1--", `2026_${session.id}.jsonl`), session.text);
+    await isRight(library);
+    db.exec("ROLLBACK");
+    db.close();
+    await isRight(library);
+  });
+});
+
+test("every operation on it fails in turn", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = fill(random, 6);
+    let failed = 1;
+    for (let k = 0; failed > 0; k += 1 + random.int(6)) {
+      failed = 0;
+      let calls = 0;
+      const fails = <T extends object>(real: T): T =>
+        new Proxy(real, {
+          get: (target, name) => {
+            const value = Reflect.get(target, name);
+            if (typeof value !== "function") return value;
+            if (name === "close") return value.bind(target);
+            return (...values: unknown[]) => {
+              if (calls++ === k) {
+                failed++;
+                throw Object.assign(new Error("no"), { errcode: random.pick([1, 5, 8, 10, 11, 13, 14, 26, 267, 522]) });
+              }
+              const result = value.apply(target, values);
+              return name === "prepare" ? fails(result) : result;
+            };
+          },
+        });
+      const state = join(library.state, String(k));
+      const catalog = catalogOn({ ...library, state }, { sqlite: () => (path) => fails(sqlite!(path)) });
+      expect(await listed(catalog), `operation ${k}`).toEqual(readList(library.root));
+      const hits = await allHits(catalog, { query: "token" });
+      expect(places(hits), `operation ${k}`).toEqual(readHits(library.root, ["token"]));
+      catalog.close();
+    }
+  });
+});
