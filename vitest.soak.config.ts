@@ -2,5 +2,10 @@ import { defineConfig } from "vitest/config";
 
 /** Long runs of the same properties: `npm run soak`. */
 export default defineConfig({
-  test: { include: ["test/soak/**/*.test.ts"], testTimeout: 3_600_000, pool: "forks" },
+  test: {
+    include: ["test/soak/**/*.test.ts"],
+    globalSetup: ["test/support/build.ts"],
+    testTimeout: 3_600_000,
+    pool: "forks",
+  },
 });

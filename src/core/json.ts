@@ -254,7 +254,7 @@ export function oneLine(bytes: Uint8Array): Uint8Array {
   for (let i = 0; i < bytes.length; i++) {
     // A raw line break cannot stand inside a string of well-formed JSON, so it is always between tokens.
     if (bytes[i] !== 0x0a && bytes[i] !== 0x0d) continue;
-    copy ??= bytes.slice();
+    copy ??= Uint8Array.from(bytes);
     copy[i] = 0x20;
   }
   return copy ?? bytes;

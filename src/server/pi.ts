@@ -24,6 +24,8 @@ export const pi: Dialect = {
         reply: failed("unknown", idText, "A command is an object whose type is a string.", "invalid_request"),
       };
     if (type === "hook_response") return { kind: "response", message: hookResponse(value as Record<string, unknown>) };
+    // Answers a question of an extension. None is ever asked here, and Pi sends no reply.
+    if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
     const command = findCommand(type);
     if (!command)
       return {

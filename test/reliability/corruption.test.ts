@@ -109,3 +109,16 @@ test("a large line that is nothing but beginnings is given up in linear time", (
   // The search from each of its beginnings to its end would take hours.
   expect((user + system) / 1e6).toBeLessThan(15);
 });
+
+test.each([
+  ["a torn tail", (file: string) => `${file}{"type":"mess`],
+  ["more than is read at a time", (file: string) => `${file}${userText(id(8), id(1), "x".repeat(3 << 20))}\n}{\n`],
+])("repairing keeps the header as it is behind %s", async (_what, damage) => {
+  const header = headerText({ extra: 1.5 });
+  const disk = diskWith(damage(fileText(header, ...chain(2), "}{")));
+  const session = openOn(disk);
+  expect(session.repair(false).backupPath).not.toBeNull();
+  const text = Buffer.from(disk.content(FILE) as Uint8Array).toString();
+  expect(text.slice(0, text.indexOf("\n"))).toBe(header);
+  expect(verify(openOn(disk.after())).ok).toBe(true);
+});

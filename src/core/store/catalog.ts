@@ -197,8 +197,10 @@ export class CatalogFile {
       if (!mayBeOurs(disk, path)) continue;
       try {
         const file = new CatalogFile(open, disk, path);
-        for (const older of numbers.slice(i + 1))
-          if (mayBeOurs(disk, pathOf(folder, name, older))) removeDatabase(disk, pathOf(folder, name, older));
+        for (const older of numbers.slice(i + 1)) {
+          const left = pathOf(folder, name, older);
+          if (mayBeOurs(disk, left) && isOutdated(open, left)) removeDatabase(disk, left);
+        }
         return file;
       } catch (error) {
         // In use for long, or no room: that will pass, and is no reason to begin anew.
@@ -537,6 +539,20 @@ function mayBeOurs(disk: Disk, path: string): boolean {
     return false;
   } finally {
     disk.close(fd);
+  }
+}
+
+/** A file that another one of ours has replaced, or that is damaged; not one that a newer server made or is using. */
+function isOutdated(open: OpenDatabase, path: string): boolean {
+  try {
+    const db = open(path);
+    try {
+      return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version <= SCHEMA_VERSION;
+    } finally {
+      db.close();
+    }
+  } catch (error) {
+    return !isPassing(error);
   }
 }
 

@@ -76,6 +76,7 @@ interface Row {
 
 /** Milliseconds within which a file can change twice under one time stamp. */
 const TICK = 50;
+const CLOCKS_APART = 60_000;
 /** A file up to this size is read again when that may have happened. */
 const CHEAP = 4 << 20;
 /** Milliseconds without a pause. */
@@ -308,7 +309,9 @@ class Finder implements Catalog {
   private scanOne(path: string, stamp: Stamp): void {
     const before = this.rows.get(path);
     const { now } = this.options.env;
-    const sure = now() - stamp.changed >= TICK;
+    const age = now() - stamp.changed;
+    // Where the file's clock is far ahead of ours, they say nothing about each other.
+    const sure = age >= TICK || age < -CLOCKS_APART;
     const same = before !== undefined && before.stamp.inode === stamp.inode && before.stamp.device === stamp.device;
     const grown =
       same && (stamp.size > before.size || (sameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));

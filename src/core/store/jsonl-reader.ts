@@ -336,7 +336,8 @@ export abstract class JsonlReader {
 
   private takeHeader(number: number, start: number, bytes: Uint8Array): void {
     const bom = start === 0 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
-    const line = bytes.slice(bom);
+    // A copy: what it was read into is read into again, and slices of a Buffer are none.
+    const line = Uint8Array.from(bytes.subarray(bom));
     if (isBlank(line)) return;
     let header: unknown;
     try {

@@ -1,0 +1,341 @@
+/** Transcripts as the real clients of Pi's RPC mode send them, and what the clients together demand (Pi reference, 9). */
+
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, isAbsolute, join } from "node:path";
+import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
+import { setImmediate } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { assistant, user } from "../support/drafts.ts";
+import { sessionText } from "../support/example.ts";
+import {
+  type Json,
+  type Place,
+  runProgram,
+  type SpawnedServer,
+  spawnServer,
+  temporaryPlace,
+} from "../support/server.ts";
+
+const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
+
+/** A session of four messages under the place's home. */
+function storedSession(place: Place, name = "old.jsonl"): string {
+  const file = join(place.home, name);
+  const entries = [
+    user("Hello", { id: "a1b2c3d4", parentId: null }),
+    assistant("Hi there.", { id: "b2c3d4e5", parentId: "a1b2c3d4" }),
+    user("Refactor auth.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
+    assistant("Done.", { id: "d4e5f6a7", parentId: "c3d4e5f6" }),
+  ];
+  writeFileSync(file, sessionText({ id: ID, cwd: place.cwd }, entries));
+  return file;
+}
+
+/** Sends commands in one write and takes as many replies: each answers its own, in order, and succeeds. */
+async function succeed(server: SpawnedServer, ...commands: Json[]): Promise<Json[]> {
+  server.send(...commands);
+  const replies = await server.take(commands.length);
+  const told = replies.map(({ id, type, command, success }) => ({ id, type, command, success }));
+  expect(told).toEqual(commands.map(({ id, type }) => ({ id, type: "response", command: type, success: true })));
+  return replies.map(({ data }) => data);
+}
+
+/** Ends the input: nothing more is said, neither to the client nor to a person. */
+async function endInSilence(server: SpawnedServer): Promise<void> {
+  const { messages, status } = await server.finish();
+  expect({ messages, events: server.events, status, stderr: server.stderr }).toEqual({
+    messages: [],
+    events: [],
+    status: 0,
+    stderr: "",
+  });
+}
+
+/** Every member that Pi's types demand of a state, with its type. */
+const STATE = {
+  thinkingLevel: expect.any(String),
+  isStreaming: false,
+  isCompacting: false,
+  steeringMode: expect.stringMatching(/^(all|one-at-a-time)$/),
+  followUpMode: expect.stringMatching(/^(all|one-at-a-time)$/),
+  sessionId: expect.stringMatching(/./),
+  autoCompactionEnabled: expect.any(Boolean),
+  messageCount: expect.any(Number),
+  pendingMessageCount: 0,
+};
+
+const entryLines = (file: string): string[] => readFileSync(file, "utf8").trimEnd().split("\n");
+
+describe("the client", () => {
+  test("of Emacs switches, then asks for state and messages at once, and forks", async () => {
+    const place = temporaryPlace();
+    const sessionPath = storedSession(place);
+    const server = spawnServer(["--mode", "rpc", "--approve"], "lines", place);
+    await succeed(server, { id: "req_1", type: "get_state" }, { id: "req_2", type: "get_commands" });
+    const [switched] = await succeed(server, { id: "req_3", type: "switch_session", sessionPath });
+    expect(switched.cancelled).toBe(false);
+    const [state, { messages }, { messages: forkable }] = await succeed(
+      server,
+      { id: "req_4", type: "get_state" },
+      { id: "req_5", type: "get_messages" },
+      { id: "req_6", type: "get_fork_messages" },
+    );
+    expect(state).toMatchObject({ ...STATE, sessionId: ID, sessionFile: sessionPath, messageCount: 4 });
+    expect(messages.map(({ role }: Json) => role)).toEqual(["user", "assistant", "user", "assistant"]);
+    expect(forkable).toEqual([
+      { entryId: "a1b2c3d4", text: "Hello" },
+      { entryId: "c3d4e5f6", text: "Refactor auth." },
+    ]);
+    const [forked, after, { messages: kept }] = await succeed(
+      server,
+      { id: "req_7", type: "fork", entryId: "c3d4e5f6" },
+      { id: "req_8", type: "get_state" },
+      { id: "req_9", type: "get_messages" },
+    );
+    expect(forked).toMatchObject({ text: "Refactor auth.", cancelled: false });
+    expect(after.sessionId).not.toBe(ID);
+    expect(kept).toEqual(messages.slice(0, 2));
+    server.send({ type: "extension_ui_response", id: "ui_1", cancelled: true });
+    await endInSilence(server);
+  });
+
+  test("of Neovim aborts and begins anew, with colons in its ids", async () => {
+    const place = temporaryPlace();
+    const sessionPath = storedSession(place);
+    const server = spawnServer(["--mode", "rpc"], "lines", place);
+    const [, state, { messages }, { commands }] = await succeed(
+      server,
+      { type: "switch_session", sessionPath, id: "3:12" },
+      { type: "get_state", id: "3:13" },
+      { type: "get_messages", id: "3:14" },
+      { type: "get_commands", id: "3:15" },
+    );
+    expect({ session: state.sessionId, count: messages.length, commands }).toEqual({
+      session: ID,
+      count: 4,
+      commands: [],
+    });
+    await succeed(server, { type: "abort", id: "3:16" });
+    const [begun, fresh] = await succeed(
+      server,
+      { type: "new_session", id: "3:17" },
+      { type: "get_state", id: "3:18" },
+    );
+    expect(begun.cancelled).toBe(false);
+    expect(fresh).toMatchObject({ ...STATE, messageCount: 0 });
+    expect(fresh.sessionId).not.toBe(ID);
+    // It looks into the folder itself.
+    const encoded = `--${place.cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
+    expect(dirname(fresh.sessionFile)).toBe(join(place.home, ".pi/agent/sessions", encoded));
+    await endInSilence(server);
+  });
+
+  test("for ACP opens a session by its path and reads with readline", async () => {
+    const place = temporaryPlace();
+    const sessionPath = storedSession(place);
+    const ids = ["4be0643f-1d98-4573-97cd-ca98a65347dd", "00000000-0000-4000-8000-000000000000"];
+    const { stdout, stderr, status } = await runProgram(
+      `${JSON.stringify({ type: "get_state", id: ids[0] })}\n${JSON.stringify({ type: "get_messages", id: ids[1] })}\n`,
+      ["--mode", "rpc", "--no-themes", "--session", sessionPath],
+      place,
+    );
+    const replies: Json[] = [];
+    for await (const line of createInterface({ input: Readable.from([stdout]) })) replies.push(JSON.parse(line));
+    expect(replies).toMatchObject([
+      { id: ids[0], command: "get_state", data: { sessionFile: sessionPath } },
+      { id: ids[1], command: "get_messages", success: true },
+    ]);
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+  });
+
+  test("in Rust asks for the version, and holds every reply to a closed schema", async () => {
+    const { stdout, stderr, status } = await runProgram("", ["--version"]);
+    expect({ version: stdout.trim(), stderr, status }).toEqual({
+      version: expect.stringMatching(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/),
+      stderr: "",
+      status: 0,
+    });
+    const server = spawnServer(["--mode", "rpc"]);
+    const [state, ...none] = await succeed(
+      server,
+      { id: "1", type: "get_state" },
+      { id: "2", type: "set_session_name", name: "n" },
+      { id: "3", type: "set_thinking_level", level: "high" },
+      { id: "4", type: "set_steering_mode", mode: "all" },
+      { id: "5", type: "set_follow_up_mode", mode: "all" },
+      { id: "6", type: "set_auto_compaction", enabled: true },
+      { id: "7", type: "set_auto_retry", enabled: true },
+      { id: "8", type: "abort" },
+      { id: "9", type: "abort_bash" },
+      { id: "10", type: "abort_retry" },
+    );
+    expect(state).toMatchObject(STATE);
+    expect(none).toEqual(none.map(() => undefined));
+    const [after] = await succeed(server, { id: "11", type: "get_state" });
+    expect(after).toMatchObject({ thinkingLevel: "high", steeringMode: "all", followUpMode: "all" });
+    expect(after).toMatchObject({ autoCompactionEnabled: true, sessionName: "n" });
+    await endInSilence(server);
+  });
+
+  test.each([["--no-session"], ["--session"]])("in Go gives a model and needs its window, with %s", async (option) => {
+    const place = temporaryPlace();
+    const where = option === "--session" ? [option, join(place.home, "new.jsonl")] : [option];
+    const model = ["--provider", "anthropic", "--model", "claude-sonnet-4-5", "--thinking", "high"];
+    const prompt = ["--no-skills", "--system-prompt", "x"];
+    const server = spawnServer(["--mode", "rpc", ...model, ...where, ...prompt], "lines", place);
+    const [state] = await succeed(server, { id: "1", type: "get_state" });
+    expect(state).toMatchObject({ ...STATE, thinkingLevel: "high", model: { provider: "anthropic" } });
+    expect(state.model.contextWindow).toBeGreaterThan(0);
+    await endInSilence(server);
+  });
+
+  test("of VS Code keeps nothing, and is told at once that there is no agent", async () => {
+    const place = temporaryPlace();
+    const server = spawnServer(["--mode", "rpc", "--no-session"], "lines", place);
+    server.send({ id: "prompt-1", type: "prompt", message: "Hello" });
+    expect(await server.next()).toMatchObject({
+      id: "prompt-1",
+      type: "response",
+      command: "prompt",
+      success: false,
+      error: expect.stringContaining("append"),
+      code: "unsupported_command",
+    });
+    await endInSilence(server);
+    expect(existsSync(join(place.home, ".pi"))).toBe(false);
+  });
+});
+
+describe("together the clients demand", () => {
+  test("a window for a model that nobody knows, too", async () => {
+    const server = spawnServer(["--mode", "rpc", "--no-session", "--provider", "own", "--model", "nobody-knows"]);
+    const [{ model }] = await succeed(server, { id: 1, type: "get_state" });
+    expect(model).toMatchObject({ provider: "own", id: "nobody-knows", contextWindow: expect.any(Number) });
+    expect(model.contextWindow).toBeGreaterThan(0);
+  });
+
+  test("program order: each state is that of the session before it", async () => {
+    const server = spawnServer(["--mode", "rpc"]);
+    const ask = [{ type: "new_session" }, { type: "get_state" }, { type: "set_thinking_level", level: "low" }];
+    const round = [...ask, { type: "get_state" }];
+    const commands = [...round, ...round, ...round].map((command, id) => ({ id, ...command }));
+    const said = await succeed(server, ...commands);
+    for (let at = 0; at < said.length; at += 4) {
+      expect(said[at].cancelled).toBe(false);
+      expect(said[at + 1]).toMatchObject({ sessionId: said[at].sessionId, thinkingLevel: "off" });
+      expect(said[at + 3]).toMatchObject({ sessionId: said[at].sessionId, thinkingLevel: "low" });
+    }
+    await endInSilence(server);
+  });
+
+  test("a folder for each session file from the moment its path is told", async () => {
+    const place = temporaryPlace();
+    const sessionPath = storedSession(place);
+    const server = spawnServer(["--mode", "rpc", "--session", sessionPath], "lines", place);
+    for (const command of [{ type: "fork", entryId: "a1b2c3d4" }, { type: "new_session" }, { type: "get_state" }]) {
+      const [{ sessionFile }] = await succeed(server, { id: "1", ...command });
+      expect(readdirSync(dirname(sessionFile))).toBeInstanceOf(Array);
+    }
+  });
+
+  test("lines that begin with their type, under a header with an absolute folder", async () => {
+    const server = spawnServer(["--mode", "rpc"]);
+    const [, , , , { sessionFile }] = await succeed(
+      server,
+      { id: 1, type: "set_model", provider: "openai", modelId: "gpt-4o" },
+      { id: 2, type: "append", entries: [{ message: user("x").message, id: "x", type: "message" }, assistant("y")] },
+      { id: 3, type: "compact_append", summary: "So far.", firstKeptEntryId: "x", tokensBefore: 9 },
+      { id: 4, type: "set_session_name", name: "Named" },
+      { id: 5, type: "get_state" },
+    );
+    const lines = entryLines(sessionFile);
+    expect(lines.map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1])).toEqual([
+      "session",
+      "model_change",
+      "message",
+      "message",
+      "compaction",
+      "session_info",
+    ]);
+    const { cwd } = JSON.parse(lines[0]);
+    expect({ absolute: isAbsolute(cwd), there: existsSync(cwd) }).toEqual({ absolute: true, there: true });
+    expect(JSON.parse(lines[5])).toMatchObject({ type: "session_info", name: "Named" });
+    const [, { sessionFile: copy }] = await succeed(server, { id: 6, type: "clone" }, { id: 7, type: "get_state" });
+    for (const line of entryLines(copy)) expect(line).toMatch(/^\{"type":"/);
+  });
+
+  test("line separators of Unicode as escapes, in what was stored by others too", async () => {
+    const place = temporaryPlace();
+    const file = join(place.home, "odd.jsonl");
+    const text = "a\u2028b\u2029c";
+    writeFileSync(file, sessionText({ id: ID, cwd: place.cwd }, [user(text, { id: "a1b2c3d4", parentId: null })]));
+    const types = ["get_messages", "get_fork_messages", "get_entries", "get_tree"];
+    const input = types.map((type) => `${JSON.stringify({ id: text, type })}\n`).join("");
+    const { stdout } = await runProgram(input, ["--mode", "rpc", "--session", file], place);
+    expect(stdout).not.toMatch(/[\u2028\u2029]/);
+    const replies = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(replies).toMatchObject(types.map((command) => ({ id: text, command, success: true })));
+    expect(replies[0].data.messages[0].content).toBe(text);
+  });
+
+  test("an end within a second of the input's, with everything kept", async () => {
+    const server = spawnServer(["--mode", "rpc"]);
+    const [{ sessionFile }] = await succeed(server, { id: "1", type: "get_state" });
+    const ended = performance.now();
+    server.send({ id: "2", type: "append", entries: [user("last words")] });
+    const { messages, status } = await server.finish();
+    expect(performance.now() - ended).toBeLessThan(1000);
+    expect(messages).toMatchObject([{ id: "2", success: true }]);
+    expect({ status, stderr: server.stderr }).toEqual({ status: 0, stderr: "" });
+    expect(readFileSync(sessionFile, "utf8")).toContain("last words");
+  });
+
+  test("a life after nonsense, ten megabytes of it too", async () => {
+    const server = spawnServer(["--mode", "rpc", "--no-session"]);
+    server.send("null", "[]", "{}", '{"type":5}', '{"id":{}}');
+    for (const reply of await server.take(5)) expect(reply).toMatchObject({ type: "response", success: false });
+    await succeed(server, { id: "1", type: "get_state" });
+    server.write(Buffer.alloc(10_000_000, "x"));
+    server.write("\n");
+    expect(await server.next()).toMatchObject({ type: "response", command: "parse", success: false });
+    await succeed(server, { id: "2", type: "get_state" });
+    await endInSilence(server);
+  });
+
+  test("files that are whole whenever they are read, while an old one is migrated", async () => {
+    const place = temporaryPlace();
+    const file = join(place.home, "v1.jsonl");
+    const count = 5000;
+    const header = { type: "session", id: ID, timestamp: "2025-10-14T09:20:00.000Z", cwd: place.cwd };
+    const messages = Array.from({ length: count }, (_, i) => ({ ...user(`${i}`), timestamp: header.timestamp }));
+    const old = [header, ...messages].map((line) => `${JSON.stringify(line)}\n`).join("");
+    writeFileSync(file, old);
+    const server = spawnServer(["--mode", "rpc", "--session", file], "lines", place);
+    await succeed(server, { id: "1", type: "get_state" });
+    expect(readFileSync(file, "utf8")).toBe(old);
+
+    const appended = succeed(server, { id: "2", type: "append", entries: [user("new")] });
+    const seen = new Set<string>();
+    let over = false;
+    const done = appended.finally(() => {
+      over = true;
+    });
+    while (!over) {
+      seen.add(readFileSync(file, "utf8"));
+      await setImmediate();
+    }
+    await done;
+    const migrated = readFileSync(file, "utf8");
+    expect(entryLines(file)).toHaveLength(1 + count + 1);
+    expect(JSON.parse(entryLines(file)[0]).version).toBe(3);
+    for (const text of seen) {
+      if (text === old) continue;
+      expect(migrated.startsWith(text)).toBe(true);
+      expect(text.split("\n").length).toBeGreaterThan(1 + count);
+    }
+  });
+});
