@@ -71,8 +71,7 @@ export function paragraphs(message: Message): string[] {
     case "assistant":
       // Thoughts stay out: they are long, and what came of them is said and done.
       say("Assistant", contentText(message.content));
-      for (const { name, arguments: args } of toolCalls(message.content))
-        say("Tool call", `${name} ${jsonText(args)}`);
+      for (const { name, arguments: args } of toolCalls(message.content)) say("Tool call", `${name} ${jsonText(args)}`);
       break;
     case "toolResult":
       say(

@@ -620,6 +620,11 @@ export class Dispatcher {
       } else if (slot.call.command.effect === "read" && !("error" in slot.outcome)) {
         try {
           const result = slot.call.command.run(this.contextFor(lane, slot.call, []), slot.call.params as never);
+          if (result instanceof Promise) {
+            // It has read files rather than the session, and what it found is what it answers.
+            result.catch(() => {});
+            continue;
+          }
           slot.outcome = this.shaped(slot.call, { result });
         } catch (again) {
           slot.outcome = { error: again };

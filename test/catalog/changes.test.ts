@@ -19,6 +19,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { Listed } from "../../src/core/finding.ts";
 import {
   allHits,
   catalogOn,
@@ -35,7 +36,6 @@ import {
   temporaryLibrary,
   withoutSqlite,
 } from "../support/catalog.ts";
-import type { Listed } from "../../src/core/finding.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 
 const FOLDERS = ["--home-me-a--", "--home-me-b--", "--home-me-c--"];
@@ -60,7 +60,8 @@ const CHANGES: Record<string, (random: Random, library: Library, file: string) =
   truncate: (random, _library, file) => truncateSync(file, random.int(statSync(file).size + 1)),
   "truncate and append": (random, _library, file) => {
     truncateSync(file, random.int(statSync(file).size + 1));
-    for (let n = random.int(9); n > 0; n--) appendFileSync(file, `\n${randomLine(random, random.hex(8), null, 1.77e12)}`);
+    for (let n = random.int(9); n > 0; n--)
+      appendFileSync(file, `\n${randomLine(random, random.hex(8), null, 1.77e12)}`);
   },
   "write anew in place": (random, _library, file) => writeFileSync(file, randomSession(random, "/home/me/a").text),
   replace: (random, _library, file) => {
@@ -97,7 +98,10 @@ const CHANGES: Record<string, (random: Random, library: Library, file: string) =
   },
   "make something that is no session": (random, { root }, file) => {
     const path = join(root, random.pick(readdirSync(root)), `other-${random.hex(4)}.jsonl`);
-    writeFileSync(path, random.pick(["", "{}\n", "hello\n\n", '{"type":"message"}\n', readFileSync(file, "utf8").slice(9)]));
+    writeFileSync(
+      path,
+      random.pick(["", "{}\n", "hello\n\n", '{"type":"message"}\n', readFileSync(file, "utf8").slice(9)]),
+    );
   },
   "link to a file elsewhere and write to that": (random, { root }) => {
     const outside = join(root, "..", `outside-${random.hex(4)}.jsonl`);
@@ -114,7 +118,9 @@ const CHANGES: Record<string, (random: Random, library: Library, file: string) =
 };
 
 function hasDamage(file: string): boolean {
-  return readFileSync(file, "utf8").split("\n").some((line) => line.trim() !== "" && !isJson(line));
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .some((line) => line.trim() !== "" && !isJson(line));
 }
 
 function isJson(line: string): boolean {
@@ -154,7 +160,10 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
       // Where lines are damaged, more is found than JSON.parse finds: whole entries in them are salvaged.
       const more = places(hits).filter((place) => !plain.includes(place) && !hasDamage(place.split(" ")[0]));
       expect(more, word).toEqual([]);
-      expect(plain.filter((place) => !places(hits).includes(place)), `${word} after ${done.slice(-6).join(", ")}`).toEqual([]);
+      expect(
+        plain.filter((place) => !places(hits).includes(place)),
+        `${word} after ${done.slice(-6).join(", ")}`,
+      ).toEqual([]);
     }
     expect(existsSync(library.root) ? fingerprints(library.root) : {}).toEqual(before);
   }

@@ -72,14 +72,17 @@ test("it has the columns of pi_agent_rust's index as a view", async () => {
     catalog.close();
     for (const path of [databases(library).find((name) => name.endsWith(".sqlite")) as string, out]) {
       const db = sqlite!(path);
-      const rows = db.prepare("SELECT * FROM sessions ORDER BY last_modified_ms DESC").all() as Record<string, unknown>[];
+      const rows = db.prepare("SELECT * FROM sessions ORDER BY last_modified_ms DESC").all() as Record<
+        string,
+        unknown
+      >[];
       db.close();
       expect(Object.keys(rows[0])).toEqual(
         "path id cwd timestamp message_count last_modified_ms size_bytes name".split(" "),
       );
-      expect(rows.map(({ path, id, message_count, name }) => ({ path, id, messageCount: message_count, name }))).toEqual(
-        list.map(({ path, id, messageCount, name }) => ({ path, id, messageCount, name })),
-      );
+      expect(
+        rows.map(({ path, id, message_count, name }) => ({ path, id, messageCount: message_count, name })),
+      ).toEqual(list.map(({ path, id, messageCount, name }) => ({ path, id, messageCount, name })));
     }
   });
 });

@@ -1,6 +1,15 @@
 /** list_sessions at the wire: what it tells, in which order, and what it leaves out. */
 
-import { appendFileSync, chmodSync, copyFileSync, mkdirSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  symlinkSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
@@ -19,7 +28,11 @@ interface Made {
 const minute = (n: number): number => Date.UTC(2026, 0, 24, 16, n);
 
 function said(n: number, text: string, more: object = {}): Json {
-  return { ...user(text, { id: `0000000${n % 10}`, parentId: null }), ...more, message: { role: "user", content: text, timestamp: minute(n) } };
+  return {
+    ...user(text, { id: `0000000${n % 10}`, parentId: null }),
+    ...more,
+    message: { role: "user", content: text, timestamp: minute(n) },
+  };
 }
 
 function put(place: Place, made: Made): string {
@@ -72,9 +85,18 @@ test("the order is that of what was said last, in file order, not that of the fi
   for (const [i, file] of files.entries()) utimesSync(file, 1e9 - i, 1e9 - i);
   // A later header, a label and a model change are no conversation; neither is a time that is none.
   put(place, { id: "header", entries: [], header: { timestamp: "2027-01-01T00:00:00Z" } });
-  put(place, { id: "label", entries: [said(5, "x"), { type: "label", id: "l", parentId: null, timestamp: "2028-01-01T00:00:00Z" }] });
+  put(place, {
+    id: "label",
+    entries: [said(5, "x"), { type: "label", id: "l", parentId: null, timestamp: "2028-01-01T00:00:00Z" }],
+  });
   put(place, { id: "noTime", header: { timestamp: undefined }, entries: [{ ...user("x"), timestamp: "yesterday" }] });
-  put(place, { id: "odd", entries: [said(40, "x"), { type: "message", id: "m", parentId: null, timestamp: 7, message: { role: "user", timestamp: "8" } }] });
+  put(place, {
+    id: "odd",
+    entries: [
+      said(40, "x"),
+      { type: "message", id: "m", parentId: null, timestamp: 7, message: { role: "user", timestamp: "8" } },
+    ],
+  });
   expect(ids(await list(place))).toEqual(["odd", "at30", "at20", "at10", "label", "noTime"]);
   expect(ids(await list(place, { headerOnly: true }))[0]).toBe("header");
   expect(ids(await list(place, { since: "2026-01-24T16:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
@@ -83,7 +105,12 @@ test("the order is that of what was said last, in file order, not that of the fi
 test("working directories whose folders are the same are told apart", async () => {
   const place = temporaryPlace();
   for (const cwd of ["/a/b-c", "/a-b/c", "/a/b/c", "/项目/数", "C:\\work", "c:\\work", null])
-    put(place, { id: `in-${Buffer.from(cwd ?? "none").toString("hex")}`, cwd, folder: "--a-b-c--", entries: [said(1, "x")] });
+    put(place, {
+      id: `in-${Buffer.from(cwd ?? "none").toString("hex")}`,
+      cwd,
+      folder: "--a-b-c--",
+      entries: [said(1, "x")],
+    });
   for (const cwd of ["/a/b-c", "/a-b/c", "/a/b/c", "/项目/数", "C:\\work", "c:\\work"])
     expect((await list(place, { cwd })).sessions.map((session: Json) => session.cwd)).toEqual([cwd]);
   for (const cwd of ["/a", "/a/b/c/", "/A/B/C", ""]) expect((await list(place, { cwd })).total).toBe(0);
@@ -93,9 +120,21 @@ test("working directories whose folders are the same are told apart", async () =
 test("filters by name, words, parent and activity; sorts by creation and name", async () => {
   const place = temporaryPlace();
   const name = (text: string): Json => ({ type: "session_info", id: "n", parentId: null, name: text });
-  const parent = put(place, { id: "parent", header: { timestamp: "2026-01-03T00:00:00Z" }, entries: [said(1, "Fix the LOGIN page"), name("Beta")] });
-  put(place, { id: "child", header: { timestamp: "2026-01-02T00:00:00Z", parentSession: parent }, entries: [said(3, "läuft"), name("alpha")] });
-  put(place, { id: "rust", header: { timestamp: "2026-01-01T00:00:00Z", branchedFrom: "/moved/2026-01-24T16-22-26-831Z_parent.jsonl" }, entries: [said(2, "会议记录")] });
+  const parent = put(place, {
+    id: "parent",
+    header: { timestamp: "2026-01-03T00:00:00Z" },
+    entries: [said(1, "Fix the LOGIN page"), name("Beta")],
+  });
+  put(place, {
+    id: "child",
+    header: { timestamp: "2026-01-02T00:00:00Z", parentSession: parent },
+    entries: [said(3, "läuft"), name("alpha")],
+  });
+  put(place, {
+    id: "rust",
+    header: { timestamp: "2026-01-01T00:00:00Z", branchedFrom: "/moved/2026-01-24T16-22-26-831Z_parent.jsonl" },
+    entries: [said(2, "会议记录")],
+  });
   expect(ids(await list(place, { name: "BET" }))).toEqual(["parent"]);
   expect(ids(await list(place, { query: "login fix" }))).toEqual(["parent"]);
   expect(ids(await list(place, { query: "LÄUFT" }))).toEqual(["child"]);
@@ -165,9 +204,9 @@ test("what is no session, cannot be read or is damaged does not stand in the way
   appendFileSync(torn, '{"type":"message","id":"0000');
   const damaged = put(place, { id: "damaged", entries: [said(4, "first")] });
   appendFileSync(damaged, `\0\0\0\n[]\n1\n{"type":"message","message":null}\n${JSON.stringify(said(5, "last"))}`);
-  copyFileSync(fileURLToPath(new URL("../../examples/sessions/version-1.jsonl", import.meta.url)), join(folder, "v1.jsonl"));
+  copyFileSync(fileURLToPath(new URL("../../examples/old-v1.jsonl", import.meta.url)), join(folder, "v1.jsonl"));
   const reply = await list(place);
-  expect(ids(reply).slice(-3)).toEqual(["damaged", "torn", "good"]);
+  expect(ids(reply).filter((id) => !/-/.test(id))).toEqual(["damaged", "torn", "good"]);
   expect(reply.sessions.find(({ sessionId }: Json) => sessionId === "damaged")).toMatchObject({ messageCount: 3 });
   expect(reply.total).toBe(4);
 });
@@ -179,7 +218,9 @@ test("sees what this server has just appended, and a flat folder", async () => {
   expect((await server.result("list_sessions")).total).toBe(0);
   for (let n = 1; n < 5; n++) {
     server.send({ jsonrpc: "2.0", id: `a${n}`, method: "append", params: { entries: [user(`needle${n}`)] } });
-    expect((await server.result("list_sessions")).sessions).toMatchObject([{ messageCount: n, firstMessage: "needle1", cwd: place.cwd }]);
+    expect((await server.result("list_sessions")).sessions).toMatchObject([
+      { messageCount: n, firstMessage: "needle1", cwd: place.cwd },
+    ]);
     expect((await server.result("search_sessions", { query: `needle${n}` })).hits).toHaveLength(1);
   }
 });
@@ -212,7 +253,10 @@ test("a list does not hold up the session", async () => {
   const place = temporaryPlace();
   for (let n = 0; n < 300; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x".repeat(20_000))] });
   const server = serveHere(["--no-session", "--events", "none"], { place });
-  server.send({ jsonrpc: "2.0", id: "list", method: "list_sessions" }, { jsonrpc: "2.0", id: "state", method: "get_state" });
+  server.send(
+    { jsonrpc: "2.0", id: "list", method: "list_sessions" },
+    { jsonrpc: "2.0", id: "state", method: "get_state" },
+  );
   expect((await server.next()).id).toBe("state");
   expect((await server.next()).id).toBe("list");
 });
@@ -220,7 +264,14 @@ test("a list does not hold up the session", async () => {
 test("--continue opens the session of the folder in which something was said last", async () => {
   const place = temporaryPlace();
   const folder = `--${place.cwd.slice(1).replaceAll("/", "-")}--`;
-  const files = [30, 50, 40].map((n) => put(place, { id: `at${n}`, cwd: place.cwd, folder, entries: [said(n, "x"), { type: "custom", id: "c", parentId: null, customType: "x", data: "y".repeat(n * 3000) }] }));
+  const files = [30, 50, 40].map((n) =>
+    put(place, {
+      id: `at${n}`,
+      cwd: place.cwd,
+      folder,
+      entries: [said(n, "x"), { type: "custom", id: "c", parentId: null, customType: "x", data: "y".repeat(n * 3000) }],
+    }),
+  );
   put(place, { id: "other", cwd: `${place.cwd}-other`, folder, entries: [said(59, "x")] });
   utimesSync(files[1], 1, 1);
   const server = serveHere(["--continue", "--events", "none"], { place });
@@ -244,7 +295,12 @@ test("the program says nothing on stderr, and answers the same where there is no
   const variables = { ...place.variables, PI_SESSION_SERVER_STATE_DIR: join(place.home, "file") };
   const without = await runProgram(input, args, { ...place, variables });
   expect([without.stderr, without.status]).toEqual(["", 0]);
-  const replies = [stdout, without.stdout].map((text) => text.trim().split("\n").map((line) => JSON.parse(line)));
+  const replies = [stdout, without.stdout].map((text) =>
+    text
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line)),
+  );
   expect(replies[1][0]).toEqual(replies[0][0]);
   const entries = replies.map(([, { result }]) => result.hits.map(({ sessionId }: Json) => sessionId).sort());
   expect(entries[1]).toEqual(entries[0]);

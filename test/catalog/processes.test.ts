@@ -18,7 +18,9 @@ test("8 processes index and list at once: no row is lost, nobody sees an error",
       const { id, text } = randomSession(random, `/p${n % 7}`);
       writeFileSync(join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`), text);
     }
-    const servers = Array.from({ length: 8 }, () => spawnServer(["--no-session", "--events", "none"], "lines", withRoot));
+    const servers = Array.from({ length: 8 }, () =>
+      spawnServer(["--no-session", "--events", "none"], "lines", withRoot),
+    );
     const list = { headerOnly: true };
     const check = async (): Promise<void> => {
       const paths = readList(root).map(({ path }) => path);

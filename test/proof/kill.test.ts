@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { killRuns } from "../support/proof-kill.ts";
 import { forSeedsAsync } from "../support/random.ts";
 
-test("every answered entry and position is there after kill -9", async () => {
+test("every answered entry and position is there after kill -9, and what is sent again is there once", async () => {
   await forSeedsAsync(1, async (random) => {
     const runs = await killRuns(random, 15);
     // A run in which all was answered before the kill shows nothing.

@@ -8,7 +8,13 @@ import { type HereOptions, type HereServer, type Json, type Place, serveHere, te
 /** A row: its id, the fault in a few words, and what is promised, as a test or as the reason why there is none. */
 export type Case =
   | { readonly id: string; readonly fault: string; readonly run: () => Promise<void> | void }
-  | { readonly id: string; readonly fault: string; readonly why: string };
+  | {
+      readonly id: string;
+      readonly fault: string;
+      readonly why: string;
+      /** The command that the row waits for. */
+      readonly awaits?: string;
+    };
 
 export function call(id: unknown, method: string, params?: object): Json {
   return { jsonrpc: "2.0", id, method, ...(params ? { params } : {}) };

@@ -186,7 +186,9 @@ export function places(hits: readonly Hit[]): string[] {
 // --- sessions ----------------------------------------------------------------------------------------------------------
 
 const WORDS =
-  "auth refactor token cache session getUserName parse_header läuft Ärger 会议记录 検索 поиск error failed build 中 xy zebra".split(" ");
+  "auth refactor token cache session getUserName parse_header läuft Ärger 会议记录 検索 поиск error failed build 中 xy zebra".split(
+    " ",
+  );
 
 export function randomText(random: Random): string {
   return Array.from({ length: 1 + random.int(12) }, () => random.pick(WORDS)).join(random.pick([" ", " ", "\n", ""]));

@@ -65,11 +65,36 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
       ids,
       `the file, ${what}`,
     );
-    now = states[recovered];
+    now = await retry(wire, requests.slice(answered), states[recovered], what);
     told.push({ sent: requests.length, answered, recovered, torn });
   }
   await lives.end();
   return told;
+}
+
+/** What had a key and no answer is sent again: it is there once, whether it had reached the file or not. */
+async function retry(
+  wire: Wire,
+  unanswered: readonly { method: string; params: Json }[],
+  { ids, leaf }: Position,
+  what: string,
+): Promise<Position> {
+  const expected: Position = { ids: [...ids], leaf };
+  for (const { method, params } of unanswered) {
+    if (params.idempotencyKey === undefined) continue;
+    const own = params.entries.map(({ id }: Json) => id);
+    const { result, error } = await wire.request(method, params);
+    if (error) {
+      // It continues an entry that was never written.
+      expect(error.data.name, what).toBe("entry_not_found");
+      continue;
+    }
+    same(result, { entryIds: own, leafId: own.at(-1) }, `a retry, ${what}`);
+    if (!expected.ids.includes(own[0])) Object.assign(expected, { ids: [...expected.ids, ...own], leaf: own.at(-1) });
+  }
+  const { entries, leafId } = await wire.result("get_entries");
+  same({ ids: entries.map(({ id }: Json) => id), leaf: leafId }, expected, `after the retries, ${what}`);
+  return expected;
 }
 
 function wholeLines(file: string): { lines: Json[]; broken: number } {

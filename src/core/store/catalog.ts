@@ -283,16 +283,16 @@ export class CatalogFile {
   }
 
   /** The record of a file, if it is as it was written. */
-  record(path: string): string | undefined {
+  record(path: string): { record: string; sum: string } | undefined {
     const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (Kept & { sum: string }) | undefined;
-    return row && row.sum === sumOf(row) ? row.record : undefined;
+    return row && row.sum === sumOf(row) ? row : undefined;
   }
 
   /** The records of all files. Throws CatalogDamaged. */
-  *records(): Generator<{ path: string; record: string }> {
+  *records(): Generator<{ path: string; record: string; sum: string }> {
     for (const row of this.sql("SELECT * FROM files").all() as (Kept & { sum: string })[]) {
       if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
-      yield { path: row.path, record: row.record };
+      yield row;
     }
   }
 
@@ -388,6 +388,11 @@ export class CatalogFile {
       this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
       this.sql("DELETE FROM said WHERE id = ?").run(id);
     }
+  }
+
+  /** A number above that of every text. */
+  ceiling(): number {
+    return (this.sql("SELECT coalesce(max(id), 0) + 1 AS ceiling FROM said").get() as { ceiling: number }).ceiling;
   }
 
   /** Where the texts stand that fit, the latest first. Throws CatalogDamaged. */

@@ -10,41 +10,37 @@ import {
   type Catalog,
   chosen,
   comparing,
-  expired,
   familyOf,
   type Hit,
   type Listed,
   type ListWish,
   type Order,
   type Progress,
-  packed,
   parentsOf,
   type Relative,
   type SearchWish,
-  unpacked,
 } from "../finding.ts";
-import { type LeafMemory, Session } from "../session.ts";
-import { expressionOf, fold, holds, parseQuery, type Query, score, snippet } from "../terms.ts";
+import type { LeafMemory } from "../session.ts";
+import { parseQuery } from "../terms.ts";
 import {
   CatalogDamaged,
   CatalogFile,
   findSqlite,
   type Indexed,
   isPassing,
-  type Kept,
   type Kind,
   type NewText,
-  type Numbered,
   type OpenDatabase,
-  sumOf,
   writeIndex,
 } from "./catalog.ts";
-import { closeQuietly, type Disk, storageFailure } from "./disk.ts";
-import { type Figures, moment, scanFile } from "./figures.ts";
+import { type Disk, storageFailure } from "./disk.ts";
+import { scanFile } from "./figures.ts";
 import { Folders, pause, type Stamp, sameStamp } from "./folders.ts";
 import type { Places } from "./paths.ts";
+import { keptOf, type Row, readRow, rowOf, stateOf } from "./rows.ts";
+import { Search } from "./search.ts";
 import type { Log } from "./store.ts";
-import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts, tokensOf } from "./texts.ts";
+import { KIND_OF_ROLE, logTexts, type Said, scanTexts, tokensOf } from "./texts.ts";
 
 export interface FinderOptions {
   readonly disk: Disk;
@@ -59,21 +55,6 @@ export interface FinderOptions {
   readonly watchFrom?: number;
 }
 
-/** A session file as we know it. */
-interface Row {
-  readonly stamp: Stamp;
-  readonly base: Figures;
-  readonly now: Figures;
-  readonly size: number;
-  /** Another one when the file was written anew: what is indexed of it counts no more. */
-  readonly life: string;
-  /** Nothing can have changed it since without changing its stamp. */
-  readonly sure: boolean;
-  readonly listed: Listed;
-  readonly kept: Kept;
-  readonly sum: string;
-}
-
 /** Milliseconds within which a file can change twice under one time stamp. */
 const TICK = 50;
 const CLOCKS_APART = 60_000;
@@ -86,6 +67,8 @@ const ROWS_AT_ONCE = 200;
 /** Characters of tokens written in one transaction, and files whose texts are. */
 const TOKENS_AT_ONCE = 1 << 20;
 const FILES_AT_ONCE = 100;
+/** Turns beyond one for each file. */
+const MOST_AGAIN = 100_000;
 /** How often a catalog that turns out damaged is begun anew before this process goes without. */
 const MOST_DAMAGE = 3;
 /** Milliseconds after which a catalog that could not be opened is tried again. */
@@ -119,6 +102,8 @@ class Finder implements Catalog {
   /** Paths whose rows are to be written, moved or dropped; undefined: compare all. */
   private changed: Set<string> | undefined;
   private moved = new Map<string, string>();
+  /** Paths whose texts may not be indexed as they are; a kind that is missing: all. */
+  private stale = new Map<Kind, Set<string>>();
 
   constructor(options: FinderOptions) {
     this.options = options;
@@ -137,7 +122,7 @@ class Finder implements Catalog {
     return this.inTurn(async () => {
       const query = parseQuery(wish.query);
       if (!query) return { hits: [], more: false };
-      const search = new Search(this, wish, query);
+      const search = new Search({ ...this.options, rows: this.rows }, wish, query);
       await this.refresh(progress);
       const kinds = search.kinds;
       const found = await this.withFile(async (file) => {
@@ -197,12 +182,7 @@ class Finder implements Catalog {
           { retryable: false },
         );
       try {
-        writeIndex(
-          this.sqlite,
-          this.disk,
-          file,
-          [...this.rows.values()].map(({ kept }) => kept),
-        );
+        writeIndex(this.sqlite, this.disk, file, [...this.rows.values()].map(keptOf));
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw storageFailure(error, "writing the index");
         throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, { path: file });
@@ -214,14 +194,6 @@ class Finder implements Catalog {
     this.folders.close();
     this.file?.close();
     this.file = undefined;
-  }
-
-  row(path: string): Row | undefined {
-    return this.rows.get(path);
-  }
-
-  get world(): FinderOptions {
-    return this.options;
   }
 
   private inTurn<T>(run: () => Promise<T>): Promise<T> {
@@ -293,7 +265,7 @@ class Finder implements Catalog {
     for (const [i, [path, stamp]] of changed.entries()) {
       const moved = vanished.get(keyOf(stamp));
       if (moved?.sure) {
-        this.put(path, rowOf(path, stamp, moved.base, moved.now, moved.size, moved.life, true));
+        this.put(path, rowOf(path, { ...moved, stamp }));
         this.moved.set(path, moved.listed.path);
       } else this.scanOne(path, stamp);
       if (progress && changed.length > 1 && ((i + 1) % step === 0 || i + 1 === changed.length))
@@ -330,7 +302,7 @@ class Finder implements Catalog {
     }
     this.others.delete(path);
     const life = scan.grown && before ? before.life : `${stamp.device}.${stamp.inode}.${stamp.changed}`;
-    this.put(path, rowOf(path, stamp, scan.base, scan.now, scan.size, life, sure));
+    this.put(path, rowOf(path, { stamp, base: scan.base, now: scan.now, size: scan.size, life, sure }));
   }
 
   private put(path: string, row: Row | undefined): void {
@@ -338,6 +310,7 @@ class Finder implements Catalog {
     else if (!this.rows.delete(path)) return;
     this.ordered.clear();
     this.changed?.add(path);
+    for (const paths of this.stale.values()) paths.add(path);
     if (!row) this.moved.delete(path);
   }
 
@@ -380,31 +353,33 @@ class Finder implements Catalog {
     this.file = undefined;
     this.changed = undefined;
     this.indexed.clear();
+    this.stale.clear();
   }
 
   /** Takes in what the catalog holds, at the first call and where another process wrote. */
   private async load(file: CatalogFile): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
-    this.indexed.clear();
-    for (const { path, ...indexed } of file.files()) this.indexed.set(path, indexed);
-    this.changed = undefined;
+    this.readIndexed(file);
     if (this.looked) return;
     let count = 0;
-    for (const { path, record } of file.records()) {
-      const row = readRow(path, record);
+    for (const { path, record, sum } of file.records()) {
+      const row = readRow(path, record, sum);
       if (row && !this.rows.has(path)) this.rows.set(path, row);
       if (++count % ROWS_AT_ONCE === 0) await pause();
     }
     this.ordered.clear();
   }
 
+  private readIndexed(file: CatalogFile): void {
+    this.indexed.clear();
+    for (const { path, ...indexed } of file.files()) this.indexed.set(path, indexed);
+    this.changed = undefined;
+    this.stale.clear();
+  }
+
   /** Writes what the catalog does not hold yet. */
   private async save(file: CatalogFile): Promise<void> {
-    if (file.changedElsewhere()) {
-      this.indexed.clear();
-      for (const { path, ...indexed } of file.files()) this.indexed.set(path, indexed);
-      this.changed = undefined;
-    }
+    if (file.changedElsewhere()) this.readIndexed(file);
     const among = this.changed ?? new Set([...this.rows.keys(), ...this.indexed.keys()]);
     const differing = [...among].filter((path) => this.rows.get(path)?.sum !== this.indexed.get(path)?.sum);
     for (let i = 0; i < differing.length; i += ROWS_AT_ONCE) {
@@ -432,16 +407,15 @@ class Finder implements Catalog {
     const there = file.record(path);
     if (there !== undefined) {
       // Another process found out the same in its own way: both are right, and one of them is kept.
-      const theirs = readRow(path, there);
+      const theirs = readRow(path, there.record, there.sum);
       if (theirs && row.sure && theirs.size === row.size && sameStamp(theirs.stamp, row.stamp)) {
-        this.rows.set(path, theirs);
-        this.ordered.clear();
+        this.put(path, theirs);
         return;
       }
     }
     const from = this.moved.get(path);
     if (from !== undefined && !this.rows.has(from)) file.move(from, path);
-    file.keep(row.kept);
+    file.keep(keptOf(row));
   }
 
   /** A transaction that waits for its turn among processes without holding this one up. */
@@ -464,7 +438,10 @@ class Finder implements Catalog {
   /** Brings the index of texts up to the rows. False when others keep writing to the catalog. */
   private async index(file: CatalogFile, kind: Kind, progress: Progress | undefined): Promise<boolean> {
     const todo: string[] = [];
-    for (const [path, row] of this.rows) if (this.indexed.get(path)?.[kind] !== stateOf(row)) todo.push(path);
+    for (const path of this.stale.get(kind) ?? this.rows.keys()) {
+      const row = this.rows.get(path);
+      if (row && this.indexed.get(path)?.[kind] !== stateOf(row)) todo.push(path);
+    }
     // Processes that do this at the same time begin in different places and so share the work.
     if (todo.length > FILES_AT_ONCE) todo.push(...todo.splice(0, (process.pid * 7919) % todo.length));
     const total = todo.length;
@@ -488,11 +465,14 @@ class Finder implements Catalog {
         const now = file.indexed(path);
         if (now) this.indexed.set(path, now);
         const row = this.rows.get(path);
-        if (row && now && now[kind] !== stateOf(row)) todo.push(path);
+        if (row && now && now[kind] !== stateOf(row)) {
+          todo.push(path);
+          again++;
+        }
       }
     };
     let size = 0;
-    let rounds = 0;
+    let again = 0;
     while (todo.length > 0 || batch.length > 0) {
       const path = todo.shift();
       const row = path === undefined ? undefined : this.rows.get(path);
@@ -500,7 +480,7 @@ class Finder implements Catalog {
         const known = file.indexed(path);
         if (!known) {
           // The row itself is not written yet, which another process has to do with; then it is looked for again.
-          if (++rounds > total + FILES_AT_ONCE) return false;
+          if (++again > total + MOST_AGAIN) return false;
           this.changed?.add(path);
           await this.save(file);
           if (file.indexed(path)) todo.push(path);
@@ -519,6 +499,8 @@ class Finder implements Catalog {
         await flush();
         size = 0;
       }
+      // Very long sessions take many turns; what takes more is a quarrel between processes.
+      if (again > total + MOST_AGAIN) return false;
       done = Math.max(done, total - todo.length);
       if (progress && total > 1 && done - told >= Math.max(1, total / 100)) {
         told = done;
@@ -528,6 +510,7 @@ class Finder implements Catalog {
       await pause();
       since = performance.now();
     }
+    this.stale.set(kind, new Set());
     return true;
   }
 
@@ -571,7 +554,7 @@ class Finder implements Catalog {
     return { path, known, from, texts, state, size };
   }
 
-  readLog<T>(path: string, read: (log: Log) => T): T {
+  private readLog<T>(path: string, read: (log: Log) => T): T {
     const log = this.options.openLog(path);
     try {
       return read(log);
@@ -593,11 +576,6 @@ interface Indexing {
   readonly size: number;
 }
 
-/** How the index of a row's texts is called when it is complete. */
-function stateOf({ life, now, base, size }: Row): string {
-  return `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
-}
-
 function isStorageError(error: unknown): boolean {
   const { code, errcode } = error as { code?: unknown; errcode?: unknown };
   return (
@@ -611,357 +589,4 @@ function isStorageError(error: unknown): boolean {
 
 function keyOf({ device, inode, size, modified, changed }: Stamp): string {
   return `${device} ${inode} ${size} ${modified} ${changed}`;
-}
-
-function rowOf(
-  path: string,
-  stamp: Stamp,
-  base: Figures,
-  now: Figures,
-  size: number,
-  life: string,
-  sure: boolean,
-): Row {
-  const created = moment(now.timestamp);
-  const listed: Listed = {
-    path,
-    id: now.id,
-    cwd: now.cwd,
-    name: now.name,
-    parentSession: now.parentSession,
-    created,
-    modified: now.activity ?? created,
-    messageCount: now.messages,
-    firstMessage: now.first,
-    sizeBytes: size,
-    headerOnly: now.entries === 0,
-    archived: false,
-  };
-  const kept: Kept = {
-    path,
-    session: now.id,
-    cwd: now.cwd,
-    timestamp: now.timestamp,
-    messages: now.messages,
-    modified: listed.modified === null ? null : Math.round(listed.modified),
-    size,
-    name: now.name,
-    // What may have changed under the same stamp is not kept as if it were sure.
-    record: JSON.stringify({
-      stamp: sure ? stamp : { ...stamp, changed: -1 },
-      base,
-      now: same(base, now) ? undefined : now,
-      size,
-      life,
-    }),
-  };
-  return { stamp, base, now, size, life, sure, listed, kept, sum: sumOf(kept) };
-}
-
-function same(a: Figures, b: Figures): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
-}
-
-function readRow(path: string, record: string): Row | undefined {
-  try {
-    const { stamp, base, now, size, life } = JSON.parse(record);
-    return rowOf(path, stamp, base, now ?? base, size, life, true);
-  } catch {
-    return undefined;
-  }
-}
-
-// --- searching -----------------------------------------------------------------------------------------------------
-
-/** Hits of whole words among which the best come first; in more of them than this the latest do. */
-const WINDOW = 100;
-/** Texts asked for at a time. */
-const TEXTS_AT_ONCE = 128;
-
-interface Found extends Hit {
-  readonly score: number;
-  readonly number: number;
-}
-
-class Search {
-  private readonly finder: Finder;
-  private readonly wish: SearchWish;
-  private readonly query: Query;
-  private readonly sessions = new Map<string, Session | null>();
-  private leafRecords: Set<string> | undefined;
-
-  constructor(finder: Finder, wish: SearchWish, query: Query) {
-    this.finder = finder;
-    this.wish = wish;
-    this.query = query;
-  }
-
-  get kinds(): readonly Kind[] {
-    const { role, toolResults } = this.wish;
-    if (role !== undefined) return [KIND_OF_ROLE[role] ?? "talk"];
-    return toolResults ? ["talk", "tools"] : ["talk"];
-  }
-
-  private wants(role: string, time: number | null): boolean {
-    const { since, until } = this.wish;
-    if (this.wish.role !== undefined && role !== this.wish.role) return false;
-    if (since !== undefined && !((time ?? Number.NaN) >= since)) return false;
-    return until === undefined || (time ?? Number.NaN) <= until;
-  }
-
-  // --- by the index --------------------------------------------------------------------------------------------
-
-  /**
-   * Whole words first, then parts of words; newest first in windows, and the best first inside each. A cursor names
-   * the window and the place in it, so that pages stay together when something is added.
-   */
-  async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
-    const { words, parts } = expressionOf(this.query, (part) => file.wordsWith(part));
-    const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
-    // Without parts every text may hold the terms, and those with the words are among them.
-    const phases = words === undefined || parts === undefined ? [rest] : [words, rest];
-    let { phase, top, after } = this.place(phases.length);
-    const { limit } = this.wish;
-    const hits: Found[] = [];
-    while (phase < phases.length) {
-      // Parts of words are many, and which of them fit best says little.
-      const size = phase === 0 && words !== undefined ? Math.max(limit, WINDOW) : limit;
-      const { found, end } = await this.window(file, phases[phase], phase, top, size);
-      for (const hit of found) {
-        if (after && compareFound(after, hit) >= 0) continue;
-        if (hits.length === limit) return { hits: this.finish(hits), more: true };
-        hits.push(hit);
-      }
-      after = undefined;
-      if (end === undefined) {
-        phase++;
-        top = Number.MAX_SAFE_INTEGER;
-      } else top = end;
-    }
-    return { hits: this.finish(hits), more: false };
-  }
-
-  private finish(hits: readonly Found[]): Hit[] {
-    for (const session of this.sessions.values()) session?.close();
-    return hits.map(({ score: _score, number: _number, ...hit }) => hit);
-  }
-
-  private place(phases: number): { phase: number; top: number; after?: { score: number; number: number } } {
-    const { cursor } = this.wish;
-    if (cursor === undefined) return { phase: 0, top: Number.MAX_SAFE_INTEGER };
-    const [mode, phase, top, score, number] = unpacked(cursor);
-    const numbers = [phase, top, score, number];
-    if (mode !== "index" || numbers.some((n) => typeof n !== "number") || (phase as number) >= phases)
-      throw expired(cursor);
-    return { phase, top, after: { score, number } } as ReturnType<Search["place"]>;
-  }
-
-  /** Hits below a number, best first, and where the next window begins if there is one. */
-  private async window(
-    file: CatalogFile,
-    expression: string | undefined,
-    phase: number,
-    top: number,
-    size: number,
-  ): Promise<{ found: Found[]; end: number | undefined }> {
-    const { cwd, role, since, until } = this.wish;
-    const found: Found[] = [];
-    let below = top;
-    let sliced = performance.now();
-    for (;;) {
-      const places = file.texts({
-        kinds: this.kinds,
-        expression,
-        below,
-        cwd,
-        role,
-        since,
-        until,
-        count: TEXTS_AT_ONCE,
-      });
-      for (const place of places) {
-        below = place.id;
-        this.take(place, phase, top, found);
-        if (found.length >= size) return { found: found.sort(compareFound), end: below };
-        if (performance.now() - sliced < SLICE) continue;
-        await pause();
-        sliced = performance.now();
-      }
-      if (places.length < TEXTS_AT_ONCE) return { found: found.sort(compareFound), end: undefined };
-    }
-  }
-
-  private take(place: Numbered, phase: number, top: number, found: Found[]): void {
-    const row = this.finder.row(place.path);
-    const said = row && this.read(place);
-    if (!row || !said) return;
-    const folded = fold(said.text);
-    if (!holds(folded, this.query)) return;
-    const active = this.isActive(place.path, row, said.id);
-    // An entry of a batch that was cut off was never there.
-    if (active === undefined) return;
-    const points = score(folded, this.query);
-    found.push({
-      path: place.path,
-      sessionId: row.listed.id,
-      entryId: said.id,
-      role: place.role,
-      snippet: snippet(said.text, this.query),
-      onActivePath: active,
-      cursor: packed(["index", phase, top, points, place.id]),
-      score: points,
-      number: place.id,
-    });
-  }
-
-  /** What stands at a place of a file now. */
-  private read(place: Numbered): { id: string; text: string } | undefined {
-    if (place.entry !== null) {
-      const session = this.session(place.path);
-      const position = session?.log.nodes.position(place.entry) ?? -1;
-      const said = session && position >= 0 ? saidAt(session.log, position) : undefined;
-      return said && { id: place.entry, text: said.text };
-    }
-    const { disk } = this.finder.world;
-    let fd: number;
-    try {
-      fd = disk.openRead(place.path);
-    } catch {
-      return undefined;
-    }
-    try {
-      return readSaid(disk, fd, place);
-    } catch {
-      // The file was cut meanwhile; the next call looks again.
-      return undefined;
-    } finally {
-      closeQuietly(disk, fd);
-    }
-  }
-
-  /** Whether an entry is on the path to its session's leaf; undefined when the session does not have it. */
-  private isActive(path: string, row: Row, id: string): boolean | undefined {
-    const open = this.wish.isActive(path, id);
-    if (open !== undefined) return open;
-    if (row.now.plain && !row.now.batch && !this.hasLeafRecord(row.stamp)) return true;
-    const session = this.session(path);
-    const position = session?.log.nodes.position(id) ?? -1;
-    if (!session || position < 0) return undefined;
-    return session.tree.isAncestor(position, session.tree.leaf);
-  }
-
-  private hasLeafRecord({ device, inode }: Stamp): boolean {
-    if (!this.leafRecords) {
-      const { disk, places } = this.finder.world;
-      try {
-        this.leafRecords = new Set(disk.names(join(places.state, "leaves")));
-      } catch {
-        this.leafRecords = new Set();
-      }
-    }
-    return this.leafRecords.has(`${device}-${inode}.json`);
-  }
-
-  private session(path: string): Session | null {
-    let session = this.sessions.get(path);
-    if (session === undefined) {
-      const { openLog, env, leaves } = this.finder.world;
-      try {
-        session = new Session(openLog(path), env, leaves);
-      } catch {
-        session = null;
-      }
-      this.sessions.set(path, session);
-    }
-    return session;
-  }
-
-  // --- without one ---------------------------------------------------------------------------------------------
-
-  /** The same hits by reading every file: the session that was active last first, and in it the last entry first. */
-  async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
-    const { limit, cursor, cwd } = this.wish;
-    const hits: Found[] = [];
-    const after = cursor === undefined ? undefined : unpacked(cursor);
-    if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
-      throw expired(cursor as string);
-    const compare = comparing("modified");
-    for (const listed of sessions) {
-      if (cwd !== undefined && listed.cwd !== cwd) continue;
-      const place = after ? compare({ modified: after[1], path: after[2] } as Listed, listed) : -1;
-      if (place > 0) continue;
-      const found = this.scanOne(listed);
-      for (let nth = found.length - 1; nth >= 0; nth--) {
-        if (place === 0 && nth >= (after?.[3] as number)) continue;
-        if (hits.length === limit) return { hits: this.finish(hits), more: true };
-        hits.push({ ...found[nth], cursor: packed(["scan", listed.modified, listed.path, nth]) });
-      }
-      await pause();
-    }
-    return { hits: this.finish(hits), more: false };
-  }
-
-  private scanOne(listed: Listed): Found[] {
-    const row = this.finder.row(listed.path);
-    const found: Found[] = [];
-    if (!row) return found;
-    const look = ({ role, time, text }: Said, entryId: string | null): void => {
-      if (!this.wants(role, time) || !holds(fold(text), this.query)) return;
-      const active = entryId === null ? undefined : this.isActive(listed.path, row, entryId);
-      if (entryId === null || active === undefined) return;
-      const { path, id: sessionId } = listed;
-      const shown = { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath: active };
-      found.push({ ...shown, cursor: "", score: 0, number: 0 });
-    };
-    const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
-    try {
-      if (row.now.plain) {
-        const { disk } = this.finder.world;
-        const possible = rough(this.query);
-        const held: Said[] = [];
-        scanTexts(
-          disk,
-          listed.path,
-          0,
-          row.size,
-          (role, b, at, end) => wants(role) && possible(b, at, end),
-          (said) => {
-            if (holds(fold(said.text), this.query)) held.push(said);
-            return true;
-          },
-        );
-        if (held.length === 0) return found;
-        const fd = disk.openRead(listed.path);
-        try {
-          for (const said of held) look(said, readSaid(disk, fd, said)?.id ?? null);
-        } finally {
-          closeQuietly(disk, fd);
-        }
-      } else
-        this.finder.readLog(listed.path, (log) => {
-          for (const said of logTexts(log, wants)) look(said, said.entry);
-        });
-    } catch {
-      // It went away while it was read.
-    }
-    return found;
-  }
-}
-
-/** A quick look at a line's bytes that never says no where the terms are there. */
-function rough({ terms }: Query): (b: Uint8Array, at: number, end: number) => boolean {
-  // What JSON may write in another way is not looked for.
-  const sought = terms.map(({ text }) => text).filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
-  if (sought.length === 0) return () => true;
-  return (b, at, end) => {
-    const line = Buffer.from(b.buffer, b.byteOffset + at, end - at).toString("latin1");
-    // Escaped characters, and the two whose small letters are ASCII.
-    if (line.includes("\\u") || line.includes("\xe2\x84\xaa") || line.includes("\xc4\xb0")) return true;
-    const lower = line.toLowerCase();
-    return sought.every((text) => lower.includes(text));
-  };
-}
-
-function compareFound(a: { score: number; number: number }, b: { score: number; number: number }): number {
-  return b.score - a.score || b.number - a.number;
 }

@@ -213,7 +213,13 @@ class JsonlLog extends JsonlReader implements Log {
 
   takeLock(): boolean {
     if (this.lock || !this.persisted || !this.seen) return false;
-    const taken = this.options.locks.take(this.seen);
+    this.lock = this.lockOf(this.seen);
+    this.holder = null;
+    return true;
+  }
+
+  private lockOf(file: FileInfo): Lock {
+    const taken = this.options.locks.take(file);
     if (!isLock(taken)) {
       this.holder = taken;
       throw new Failure(
@@ -222,9 +228,7 @@ class JsonlLog extends JsonlReader implements Log {
         { holder: taken },
       );
     }
-    this.lock = taken;
-    this.holder = null;
-    return true;
+    return taken;
   }
 
   unlock(): void {
@@ -321,14 +325,23 @@ class JsonlLog extends JsonlReader implements Log {
     const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
     this.disk.makeFolder(dirname(this.file));
     let seen: FileInfo | undefined;
-    this.fd = publishNew(this.disk, this.file, (fd) => {
-      writeAll(this.disk, fd, bytes);
-      this.syncBeforeNaming(fd);
-      seen = this.disk.infoOf(fd);
-    });
+    let lock: Lock | undefined;
+    try {
+      this.fd = publishNew(this.disk, this.file, (fd) => {
+        writeAll(this.disk, fd, bytes);
+        this.syncBeforeNaming(fd);
+        seen = this.disk.infoOf(fd);
+        // While it has no name yet, nobody else can be its writer.
+        lock = this.lockOf(seen);
+      });
+    } catch (error) {
+      lock?.release();
+      throw error;
+    }
     this.writable = true;
     this.seen = seen;
-    this.takeLock();
+    this.lock = lock;
+    this.holder = null;
     this.looseFolders = [dirname(this.file)];
     this.created = held;
     this.overrides.clear();

@@ -7,7 +7,7 @@ import { createServer, type Server } from "node:net";
 import { hostname, tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { Failure } from "../failure.ts";
-import { bytesOf, parse } from "../json.ts";
+import { bytesOf, parse, sameBytes } from "../json.ts";
 import { type Disk, publishNew, readWhole, removeQuietly, temporaryName, writeAll } from "./disk.ts";
 import type { Holder } from "./store.ts";
 
@@ -195,17 +195,29 @@ interface LockFile extends Holder {
 export function fileLocks(options: LockOptions): Locks {
   const { disk } = options;
   const pathIn = (folder: string, file: FileKey): string => join(folder, `${keyOf(file).replace(":", "-")}.lock`);
-  const find = (file: FileKey): { path: string; lock: LockFile } | null => {
+  const find = (file: FileKey): { path: string; bytes: Uint8Array; lock: LockFile } | null => {
     for (const folder of lockFolders(options)) {
       const path = pathIn(folder, file);
       try {
-        const lock = parse(readWhole(disk, path));
-        if (typeof lock === "object" && lock !== null) return { path, lock: lock as LockFile };
+        const bytes = readWhole(disk, path);
+        const lock = parse(bytes);
+        if (typeof lock === "object" && lock !== null) return { path, bytes, lock: lock as LockFile };
       } catch {
         // Not here.
       }
     }
     return null;
+  };
+  /** Takes a lock file away if it is still the one that was read; whoever was quicker keeps what stands there now. */
+  const clear = (path: string, bytes: Uint8Array): void => {
+    const aside = temporaryName(path);
+    try {
+      disk.rename(path, aside);
+      if (!sameBytes(readWhole(disk, aside), bytes)) disk.link(aside, path);
+    } catch {
+      // It is gone already, or another one stands there.
+    }
+    removeQuietly(disk, aside);
   };
   const holderOf = (file: FileKey): Holder | null => {
     const found = find(file);
@@ -216,8 +228,9 @@ export function fileLocks(options: LockOptions): Locks {
   return {
     holder: holderOf,
     take(file) {
-      const stale = find(file);
-      if (stale && isStale(disk, stale.lock)) removeQuietly(disk, stale.path);
+      const found = find(file);
+      if (found && !isStale(disk, found.lock)) return holderOf(file) ?? UNKNOWN;
+      if (found) clear(found.path, found.bytes);
       const lock: LockFile = {
         client: options.client,
         pid: process.pid,
@@ -225,12 +238,13 @@ export function fileLocks(options: LockOptions): Locks {
         host: hostname(),
         started: startOf(disk, process.pid),
       };
+      const bytes = bytesOf(JSON.stringify(lock));
       for (const folder of lockFolders(options)) {
         const path = pathIn(folder, file);
         try {
           disk.makeFolder(folder);
-          disk.close(publishNew(disk, path, (fd) => writeAll(disk, fd, bytesOf(JSON.stringify(lock)))));
-          return { release: () => removeQuietly(disk, path) };
+          disk.close(publishNew(disk, path, (fd) => writeAll(disk, fd, bytes)));
+          return { release: () => clear(path, bytes) };
         } catch (error) {
           if ((error as NodeJS.ErrnoException).code === "EEXIST") return holderOf(file) ?? UNKNOWN;
         }

@@ -1,13 +1,14 @@
 /** S: kills, ends, loss of power. */
 
 import { spawn } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync } from "node:fs";
+import { copyFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { PROGRAM } from "../../support/build.ts";
 import { type Case, call, idsIn, linesIn, sessionFile } from "../../support/cases.ts";
 import { POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
+import { expectGone } from "../../support/ends.ts";
 import { chain, fileText, headerText, id } from "../../support/lines.ts";
 import { killRuns } from "../../support/proof-kill.ts";
 import { Random } from "../../support/random.ts";
@@ -147,11 +148,7 @@ export const crash: readonly Case[] = [
       );
       const pid = Number(await new Promise((resolve) => host.stdout.once("data", resolve)));
       host.kill("SIGKILL");
-      const since = performance.now();
-      while (isAlive(pid)) {
-        expect(performance.now() - since).toBeLessThan(3000);
-        await new Promise((resolve) => setImmediate(resolve));
-      }
+      await expectGone(pid, "the death of its host");
       expect(JSON.parse(linesIn(file).at(-1) as string).id).toBe("last");
     },
   },
@@ -182,15 +179,4 @@ function fileAndServer(): { server: ReturnType<typeof spawnServer>; file: string
   const place = temporaryPlace();
   const file = sessionFile(place, chain(2));
   return { server: spawnServer(["--session", file, ...QUIET], "lines", place), file, place };
-}
-
-/** A process that has ended and is not yet collected by its parent counts as gone. */
-export function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-  const stat = `/proc/${pid}/stat`;
-  return !existsSync(stat) || !/\) Z /.test(readFileSync(stat, "latin1"));
 }

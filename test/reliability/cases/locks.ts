@@ -245,6 +245,7 @@ export const locks: readonly Case[] = [
     id: "X9",
     fault: "deleting, archiving or moving a session that is open",
     why: "delete_session, archive_session and relocate_session are not offered yet",
+    awaits: "delete_session",
   },
   {
     id: "X11",

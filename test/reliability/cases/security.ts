@@ -194,6 +194,7 @@ export const security: readonly Case[] = [
     id: "P4",
     fault: "deleting by a beginning of an id or a pattern",
     why: "delete_session is not offered yet",
+    awaits: "delete_session",
   },
   {
     id: "P6",
@@ -243,6 +244,7 @@ export const security: readonly Case[] = [
     id: "P7",
     fault: "secrets in exports for others",
     why: "export_session, with its redaction, is not offered yet",
+    awaits: "export_session",
   },
   {
     id: "P8",

@@ -1,0 +1,70 @@
+/** A disk that is really full: a small file system in memory, where the machine lets us mount one. */
+
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { idsIn } from "../support/cases.ts";
+import { user } from "../support/drafts.ts";
+import { type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
+
+/** Why nothing can be mounted here, or null. */
+function mountProblem(): string | null {
+  const place = mkdtempSync(join(tmpdir(), "pi-session-server-"));
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "none", place], { stdio: "pipe" });
+    execFileSync("umount", [place], { stdio: "pipe" });
+    return null;
+  } catch (error) {
+    return String((error as { stderr?: Buffer }).stderr ?? error).trim();
+  } finally {
+    rmSync(place, { recursive: true, force: true });
+  }
+}
+
+const problem = mountProblem();
+if (problem !== null) console.info(`no file system can be mounted here: ${problem}`);
+
+test.skipIf(problem !== null)("what does not fit is refused whole, and fits when there is room again", async () => {
+  const place = temporaryPlace();
+  const folder = join(place.home, "small");
+  mkdirSync(folder);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=96k", "none", folder]);
+  onTestFinished(() => {
+    execFileSync("umount", ["-l", folder]);
+  });
+  const ballast = join(folder, "ballast");
+  writeFileSync(ballast, Buffer.alloc(16_384));
+  const server = spawnServer(["--session-dir", folder, "--events", "none"], "lines", place);
+  const { sessionFile } = await server.result("get_state");
+  const acknowledged: string[] = [];
+  await fill(server, acknowledged);
+  expect(acknowledged.length).toBeGreaterThan(5);
+  const full = readFileSync(sessionFile, "latin1");
+  expect(full.endsWith("\n")).toBe(true);
+  expect(await idsIn(server)).toEqual(acknowledged);
+  // A fork has no room either, and leaves nothing behind.
+  expect((await server.failure("clone")).data.name).toBe("storage_full");
+  expect((await server.result("get_state")).sessionFile).toBe(sessionFile);
+  rmSync(ballast);
+  await fill(server, acknowledged);
+  server.process.kill("SIGKILL");
+  await server.exit;
+  const next = spawnServer(["--session", sessionFile, "--events", "none"], "lines", place);
+  expect(await idsIn(next)).toEqual(acknowledged);
+  expect((await next.result("verify_session")).ok).toBe(true);
+});
+
+/** Appends until the disk is full; each refusal is a failure that says so. */
+async function fill(server: SpawnedServer, acknowledged: string[]): Promise<void> {
+  let size = 5000;
+  while (size > 100) {
+    const { result, error } = await server.request("append", { entries: [user("x".repeat(size))] });
+    if (result) acknowledged.push(...result.entryIds);
+    else {
+      expect(error).toMatchObject({ code: -32803, data: { name: "storage_full", retryable: true } });
+      size = Math.floor(size / 2);
+    }
+  }
+}

@@ -1,0 +1,92 @@
+/** The life of the process: how it ends, what it takes while nothing happens, and that it does not grow. */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { setTimeout as pass } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import { realDisk } from "../../src/core/store/disk.ts";
+import { parseArguments } from "../../src/server/cli.ts";
+import { serve } from "../../src/server/serve.ts";
+import { linesIn, sessionFile } from "../support/cases.ts";
+import { user } from "../support/drafts.ts";
+import { startAndEnd, WAYS } from "../support/ends.ts";
+import { chain, id } from "../support/lines.ts";
+import { isMarker } from "../support/proof.ts";
+import { Random } from "../support/random.ts";
+import { countingEnv, spawnServer, temporaryPlace, Wire } from "../support/server.ts";
+import { simulatedWeeks } from "../support/weeks.ts";
+
+test.each(WAYS)("nothing is left of a server three seconds after %s", async (way) => {
+  await startAndEnd(new Random(WAYS.indexOf(way) + 1), way, temporaryPlace());
+});
+
+/** Hundredths of a second that a process has computed. */
+function cpuTime(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /, "")
+    .split(" ");
+  return Number(fields[11]) + Number(fields[12]);
+}
+
+test.runIf(process.platform === "linux")("a server that nobody asks does next to nothing", async () => {
+  const place = temporaryPlace();
+  const server = spawnServer(["--session", sessionFile(place, chain(1000))], "lines", place);
+  await server.result("get_state");
+  const pid = server.process.pid as number;
+  // What start-up left to do is done when it has computed nothing for a moment.
+  for (let before = -1; before !== cpuTime(pid); await pass(100)) before = cpuTime(pid);
+  const before = cpuTime(pid);
+  // Time itself is what is looked at here.
+  await pass(1500);
+  expect(cpuTime(pid) - before).toBeLessThan(15);
+});
+
+test("after five minutes without a command others may write, and the next change takes the lock again", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(3));
+  let skipped = 0;
+  const env = countingEnv();
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const service = serve(parseArguments(["--session", file, "--events", "none"]), {
+    input,
+    output,
+    env: { ...env, now: () => env.now() + skipped },
+    disk: realDisk,
+    variables: place.variables,
+    cwd: place.cwd,
+    version: "0.0.0-test",
+    say: () => {},
+    settingsFile: () => undefined,
+  });
+  onTestFinished(async () => {
+    input.end();
+    await service.done;
+  });
+  const wire = new Wire(input, output, "lines");
+  await wire.result("append", { entries: [user("mine", { id: "mine" })] });
+  await wire.result("branch", { entryId: id(1) });
+  const other = spawnServer(["--session", file, "--events", "none"], "lines", place);
+  const append = (name: string) => other.request("append", { entries: [user(name, { id: name })] });
+  expect((await append("early")).error.data.name).toBe("session_locked");
+  const before = linesIn(file).length;
+  skipped = 5 * 60_000;
+  // It looks after itself twice a second.
+  let reply = await append("theirs");
+  while (reply.error) reply = await append("theirs");
+  expect(reply.result.leafId).toBe("theirs");
+  // Where it stood is written down before it lets go, and that is what the other one continues.
+  const written = linesIn(file)
+    .slice(before)
+    .map((line) => JSON.parse(line));
+  expect(written.map(isMarker)).toEqual([true, false]);
+  expect((await wire.failure("append", { entries: [user("x")] })).data.name).toBe("session_locked");
+  expect((await other.finish()).status).toBe(0);
+  const { leafId } = await wire.result("append", { entries: [user("again", { id: "again" })] });
+  expect(leafId).toBe("again");
+  expect(readdirSync(join(place.state, "locks"))).toHaveLength(1);
+});
+
+test("two simulated weeks leave handles and memory as they were (long form in soak)", async () => {
+  await simulatedWeeks(new Random(14), 1200);
+});

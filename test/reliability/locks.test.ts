@@ -1,0 +1,77 @@
+/** Locks in files, where the system has nothing better: what two that look at the same moment do. */
+
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { type Disk, realDisk } from "../../src/core/store/disk.ts";
+import { fileLocks, isLock, type Lock, type LockOptions } from "../../src/core/store/lock.ts";
+import type { Holder } from "../../src/core/store/store.ts";
+import { temporaryFolder } from "../support/server.ts";
+
+const KEY = { device: 3, inode: 33 };
+const NAME = "3-33.lock";
+
+function options(stateFolder: string, client: string, disk: Disk = realDisk): LockOptions {
+  return { disk, stateFolder, client, now: () => "2026-01-24T16:22:26.831Z" };
+}
+
+/** A folder with the lock of a process that is gone. */
+function staleFolder(): string {
+  const folder = temporaryFolder();
+  const lock = fileLocks(options(folder, "gone")).take(KEY);
+  if (!isLock(lock)) throw new Error("nobody has it yet");
+  const path = join(folder, "locks", NAME);
+  const content = JSON.parse(readFileSync(path, "utf8"));
+  lock.release();
+  writeFileSync(path, JSON.stringify({ ...content, pid: 2 ** 22 + 1 }));
+  return folder;
+}
+
+test("of two that find the lock of a dead process, one gets it, whoever is quicker at whichever step", () => {
+  const operations: (keyof Disk)[] = ["openRead", "rename", "create", "link"];
+  for (const operation of operations) {
+    const folder = staleFolder();
+    const quick = fileLocks(options(folder, "quick"));
+    let taken: Lock | Holder | undefined;
+    const slowDisk: Disk = {
+      ...realDisk,
+      [operation]: (path: string, ...rest: unknown[]) => {
+        const first = path.includes(NAME) && taken === undefined;
+        // The quick one comes right before this, or where something is read, right after it.
+        if (first && operation !== "openRead") taken = quick.take(KEY);
+        const result = (realDisk[operation] as (...args: unknown[]) => unknown)(path, ...rest);
+        if (first && operation === "openRead") taken = quick.take(KEY);
+        return result;
+      },
+    };
+    const slow = fileLocks(options(folder, "slow", slowDisk)).take(KEY);
+    const winners = [taken, slow].filter((lock) => lock !== undefined && isLock(lock)) as Lock[];
+    expect(winners, `at ${operation}`).toHaveLength(1);
+    expect(isLock(fileLocks(options(folder, "third")).take(KEY))).toBe(false);
+    winners[0].release();
+    expect(readdirSync(join(folder, "locks")), `after ${operation}`).toEqual([]);
+  }
+});
+
+test("a lock that could only be kept elsewhere is found there", () => {
+  const folder = temporaryFolder();
+  const refuse = (path: string): string[] => {
+    if (path.startsWith(folder)) throw Object.assign(new Error("read-only"), { code: "EROFS" });
+    return realDisk.makeFolder(path);
+  };
+  const elsewhere = fileLocks(options(folder, "elsewhere", { ...realDisk, makeFolder: refuse })).take(KEY) as Lock;
+  const here = fileLocks(options(folder, "here"));
+  expect(here.take(KEY)).toMatchObject({ client: "elsewhere" });
+  elsewhere.release();
+  (here.take(KEY) as Lock).release();
+});
+
+test("a lock that was lost is not another's to release", () => {
+  const folder = temporaryFolder();
+  const mine = fileLocks(options(folder, "mine")).take(KEY) as Lock;
+  const path = join(folder, "locks", NAME);
+  const theirs = JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), client: "theirs" });
+  writeFileSync(path, theirs);
+  mine.release();
+  expect(readFileSync(path, "utf8")).toBe(theirs);
+});

@@ -1,0 +1,84 @@
+/** Ways in which the life of a server ends, and a look whether anything of it is left. */
+
+import { existsSync, readFileSync } from "node:fs";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { expect } from "vitest";
+import type { Random } from "./random.ts";
+import { type Place, type SpawnedServer, spawnServer } from "./server.ts";
+
+/** A process that has ended and was not collected by its parent yet counts as gone. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  const stat = `/proc/${pid}/stat`;
+  return !existsSync(stat) || !/\) Z /.test(readFileSync(stat, "latin1"));
+}
+
+/** Waits until a process is gone; fails when it takes longer than three seconds. */
+export async function expectGone(pid: number, how: string): Promise<void> {
+  const since = performance.now();
+  while (isAlive(pid)) {
+    expect(performance.now() - since, `milliseconds after ${how}`).toBeLessThan(3000);
+    await nextTurn();
+  }
+}
+
+const ENDS: Readonly<Record<string, (server: SpawnedServer) => void>> = {
+  "the end of input": (server) => server.end(),
+  "the end of input inside a frame": (server) => server.input.end('{"jsonrpc":"2.0","id":1,"me'),
+  "the end of input inside a header": (server) => server.input.end("Content-Length: 100\r\n\r\n{"),
+  "the host's death": (server) => {
+    server.process.stdin.destroy();
+    server.process.stdout.destroy();
+    server.process.stderr.destroy();
+  },
+  "a reader that goes": (server) => {
+    server.process.stdout.destroy();
+    server.send({ jsonrpc: "2.0", id: 1, method: "get_state" });
+  },
+  SIGTERM: (server) => void server.process.kill("SIGTERM"),
+  SIGHUP: (server) => void server.process.kill("SIGHUP"),
+  SIGINT: (server) => void server.process.kill("SIGINT"),
+  "two signals": (server) => {
+    server.process.kill("SIGTERM");
+    server.process.kill("SIGTERM");
+  },
+  SIGKILL: (server) => void server.process.kill("SIGKILL"),
+  shutdown: (server) =>
+    server.send(
+      isPi(server) ? { id: 1, type: "shutdown" } : { jsonrpc: "2.0", id: 1, method: "shutdown" },
+      isPi(server) ? { type: "exit" } : { jsonrpc: "2.0", method: "exit" },
+    ),
+};
+
+export const WAYS = Object.keys(ENDS);
+
+/** Starts a server, lets it do something or nothing, and ends it; nothing of it is there three seconds later. */
+export async function startAndEnd(random: Random, way: string, place: Place): Promise<void> {
+  const server = spawnServer(random.chance(0.5) ? [] : ["--mode", "rpc"], "lines", place);
+  const pid = server.process.pid as number;
+  if (random.chance(0.7)) {
+    const id = "first";
+    const entries = [
+      { type: "message", message: { role: "user", content: random.hex(random.chance(0.2) ? 200_000 : 10) } },
+    ];
+    const pi = isPi(server);
+    for (let n = random.int(20); n >= 0; n--)
+      server.send(
+        pi
+          ? { id, type: "append", entries }
+          : { jsonrpc: "2.0", id: `${id}${n}`, method: "append", params: { entries } },
+      );
+    // With or without hearing from it first.
+    if (random.chance(0.5)) await server.next().catch(() => undefined);
+  }
+  ENDS[way](server);
+  await expectGone(pid, way);
+}
+
+function isPi(server: SpawnedServer): boolean {
+  return server.process.spawnargs.includes("rpc");
+}
