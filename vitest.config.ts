@@ -5,7 +5,7 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     exclude: ["test/soak/**"],
     globalSetup: ["test/support/build.ts"],
-    testTimeout: 30_000,
+    testTimeout: 90_000,
     pool: "forks",
   },
 });

@@ -7,5 +7,7 @@ export default defineConfig({
     globalSetup: ["test/support/build.ts"],
     testTimeout: 3_600_000,
     pool: "forks",
+    // Some of them look at how long something takes.
+    fileParallelism: false,
   },
 });

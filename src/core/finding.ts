@@ -88,8 +88,11 @@ export interface Catalog {
     of: { id: string; beside?: Relative },
     progress?: Progress,
   ): Promise<{ root: string | null; nodes: Relative[] }>;
-  /** Writes the index that scripts of pi_agent_rust read (seed 002) to a new SQLite file. */
-  exportIndex(file: string): Promise<void>;
+  /**
+   * Writes the index that scripts of pi_agent_rust read (seed 002) to a new SQLite file; answers how many sessions it
+   * has. Throws already_exists, storage_failed.
+   */
+  exportIndex(file: string): Promise<number>;
   close(): void;
 }
 

@@ -4,6 +4,7 @@ import type { Readable, Writable } from "node:stream";
 import { draftOf } from "../core/entry.ts";
 import { type Env, timestamp } from "../core/env.ts";
 import { Failure } from "../core/failure.ts";
+import type { Catalog } from "../core/finding.ts";
 import type { Session } from "../core/session.ts";
 import type { Disk } from "../core/store/disk.ts";
 import { type Locks, makeLocks } from "../core/store/lock.ts";
@@ -37,6 +38,8 @@ export interface Service {
   readonly done: Promise<number>;
   /** Ends in order: what was received is answered and made durable. */
   stop(): void;
+  /** What is found without the wire. */
+  readonly catalog: Catalog;
 }
 
 /** How long the host may take to close its end after `shutdown` was answered. */
@@ -84,7 +87,7 @@ export function serve(settings: Settings, world: World): Service {
     maxMessageBytes: settings.maxMessageBytes,
     hookTimeout: settings.hookTimeout,
   });
-  return { done: live(connection, workspace, settings, world), stop: () => connection.stop() };
+  return { done: live(connection, workspace, settings, world), stop: () => connection.stop(), catalog: stores.catalog };
 }
 
 async function live(connection: Connection, workspace: Workspace, settings: Settings, world: World): Promise<number> {

@@ -4,8 +4,10 @@
  */
 
 import { PassThrough } from "node:stream";
+import { Failure } from "../core/failure.ts";
+import { absolute } from "../core/store/paths.ts";
 import { parseArguments, UsageError, valueFollows } from "./cli.ts";
-import { serve, type World } from "./serve.ts";
+import { type Service, serve, type World } from "./serve.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
 type Result = any;
@@ -30,6 +32,8 @@ interface Verb {
   readonly flags: Readonly<Record<string, boolean>>;
   /** What it asks, one after the other; the last result is what it prints. */
   requests(given: Given): readonly Request[];
+  /** What it does beside the wire; then its result is that of this. Throws UsageError or Failure. */
+  act?(service: Service, given: Given, cwd: string): Promise<Result>;
   /** The lines a person reads. */
   print(result: Result, given: Given): string[];
   /** Exit status; 0 by default. */
@@ -85,6 +89,20 @@ const VERBS: Readonly<Record<string, Verb>> = {
     status: ({ repaired, answered }, { flags }) =>
       flags.has("--dry-run") && repaired.length + answered.length > 0 ? DAMAGE : OK,
   },
+  index: {
+    usage: "--out <file> [--json]",
+    meaning: "write the table of all sessions to a new SQLite file, for scripts that read pi_agent_rust's index",
+    operands: { least: 0, most: 0 },
+    flags: { "--out": true },
+    requests: () => [],
+    async act({ catalog }, { flags }, cwd) {
+      const out = flags.get("--out");
+      if (out === undefined) throw new UsageError("index takes --out and the path of a file that does not exist yet.");
+      const path = absolute(out, cwd);
+      return { path, sessionCount: await catalog.exportIndex(path) };
+    },
+    print: ({ path, sessionCount }) => [`${count(sessionCount, "session", "sessions")} in ${inert(path)}.`],
+  },
 };
 
 /** Whether the command line asks for a verb. */
@@ -134,6 +152,17 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
         return FAILURE;
       }
       result = reply.result;
+    }
+    if (verb.act) {
+      try {
+        result = await verb.act(service, given, world.cwd);
+      } catch (error) {
+        if (!(error instanceof UsageError || error instanceof Failure)) throw error;
+        const { message } = error;
+        if (error instanceof UsageError || !asJson) world.say(inert(message));
+        else world.print(`${JSON.stringify({ error: { code: error.code, message, data: { name: error.name } } })}\n`);
+        return error instanceof UsageError ? USAGE : FAILURE;
+      }
     }
     world.print(asJson ? `${JSON.stringify(result)}\n` : `${verb.print(result, given).join("\n")}\n`);
     return verb.status?.(result, given) ?? OK;

@@ -17,6 +17,7 @@ import {
   temporaryLibrary,
 } from "../support/catalog.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
+import { runProgram, temporaryPlace } from "../support/server.ts";
 
 const sqlite = findSqlite();
 
@@ -84,6 +85,30 @@ test("it has the columns of pi_agent_rust's index as a view", async () => {
         rows.map(({ path, id, message_count, name }) => ({ path, id, messageCount: message_count, name })),
       ).toEqual(list.map(({ path, id, messageCount, name }) => ({ path, id, messageCount, name })));
     }
+  });
+});
+
+test("the verb index writes that table, and never over a file", async () => {
+  const place = temporaryPlace();
+  const folder = join(place.home, ".pi/agent/sessions/--p--");
+  mkdirSync(folder, { recursive: true });
+  await forSeedsAsync(1, async (random) => {
+    for (let n = 0; n < 3; n++) {
+      const { id, text } = randomSession(random, "/p");
+      writeFileSync(join(folder, `2026_${id}.jsonl`), text);
+    }
+    const out = join(place.cwd, "index.sqlite");
+    const [first, again, without] = [
+      await runProgram("", ["index", "--out", "index.sqlite", "--json"], place),
+      await runProgram("", ["index", "--out", out], place),
+      await runProgram("", ["index"], place),
+    ];
+    expect([first.status, first.stderr]).toEqual([0, ""]);
+    expect(JSON.parse(first.stdout)).toEqual({ path: out, sessionCount: 3 });
+    expect([again.status, again.stdout, without.status]).toEqual([1, "", 2]);
+    const db = sqlite!(out);
+    expect(db.prepare("SELECT count(*) AS count FROM sessions").get()).toEqual({ count: 3 });
+    db.close();
   });
 });
 

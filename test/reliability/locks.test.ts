@@ -3,10 +3,17 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
+import { bytesOf } from "../../src/core/json.ts";
 import { type Disk, realDisk } from "../../src/core/store/disk.ts";
-import { fileLocks, isLock, type Lock, type LockOptions } from "../../src/core/store/lock.ts";
+import { jsonlStore } from "../../src/core/store/jsonl.ts";
+import { fileLocks, isLock, type Lock, type LockOptions, type Locks } from "../../src/core/store/lock.ts";
 import type { Holder } from "../../src/core/store/store.ts";
+import { FaultDisk } from "../support/disk.ts";
+import { testEnv } from "../support/env.ts";
+import { id, userText } from "../support/lines.ts";
 import { temporaryFolder } from "../support/server.ts";
+import { beginning, QUARANTINE } from "../support/sessions.ts";
 
 const KEY = { device: 3, inode: 33 };
 const NAME = "3-33.lock";
@@ -64,6 +71,28 @@ test("a lock that could only be kept elsewhere is found there", () => {
   expect(here.take(KEY)).toMatchObject({ client: "elsewhere" });
   elsewhere.release();
   (here.take(KEY) as Lock).release();
+});
+
+test("where no lock can be kept, the first append leaves no file behind", () => {
+  const disk = new FaultDisk();
+  const locks: Locks = {
+    take() {
+      throw new Failure("read_only");
+    },
+    holder: () => null,
+  };
+  const store = jsonlStore({
+    disk,
+    env: testEnv(),
+    locks,
+    quarantine: QUARANTINE,
+    cwd: "/",
+    durability: "sync",
+    fileFor: () => "/sessions/new.jsonl",
+  });
+  const log = store.create(beginning());
+  expect(() => log.append([bytesOf(userText(id(0), null))])).toThrow(Failure);
+  expect([log.persisted, log.nodes.count, disk.paths(), disk.openCount]).toEqual([false, 0, [], 0]);
 });
 
 test("a lock that was lost is not another's to release", () => {

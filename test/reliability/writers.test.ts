@@ -1,7 +1,17 @@
 /** Several writers on one file, with kills in between (short form; 1,000 entries each in soak). */
 
-import { expect, test } from "vitest";
+import { appendFileSync } from "node:fs";
+import { PassThrough } from "node:stream";
+import { expect, onTestFinished, test } from "vitest";
+import { realDisk } from "../../src/core/store/disk.ts";
+import type { Locks } from "../../src/core/store/lock.ts";
+import { parseArguments } from "../../src/server/cli.ts";
+import { serve } from "../../src/server/serve.ts";
+import { linesIn, sessionFile } from "../support/cases.ts";
+import { user } from "../support/drafts.ts";
+import { chain, id, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
+import { countingEnv, kinds, temporaryPlace, Wire } from "../support/server.ts";
 import { twoServers, withForeignWriter } from "../support/writers.ts";
 
 test("two servers make one chain, and nothing acknowledged is lost", async () => {
@@ -18,4 +28,54 @@ test("a program that knows no lock loses nothing and hides nothing", async () =>
     expect(kills).toBeGreaterThan(0);
     expect(foreign).toBeGreaterThan(20);
   });
+});
+
+test.each([
+  ["is what the next entry continues", undefined],
+  ["makes an expected leaf another", id(2)],
+])("what another server wrote until it gave up the lock %s", async (_what, expectedLeafId) => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(3));
+  // The other one writes and ends between our look at the file and our taking the lock.
+  const locks: Locks = {
+    take() {
+      appendFileSync(file, `${userText(id(3), id(2))}\n`);
+      return { release() {} };
+    },
+    holder: () => null,
+  };
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const service = serve(parseArguments(["--session", file]), {
+    input,
+    output,
+    env: countingEnv(),
+    disk: realDisk,
+    variables: place.variables,
+    cwd: place.cwd,
+    version: "0.0.0-test",
+    say: () => {},
+    settingsFile: () => undefined,
+    locks,
+  });
+  onTestFinished(async () => {
+    input.end();
+    output.resume();
+    await service.done;
+  });
+  const wire = new Wire(input, output, "lines");
+  wire.send({
+    jsonrpc: "2.0",
+    id: 1,
+    method: "append",
+    params: { entries: [user("mine", { id: "mine" })], expectedLeafId },
+  });
+  const messages = await wire.take(3);
+  expect(kinds(messages)).toEqual(["session_start", "session_append", "#1"]);
+  expect(messages[1].params).toMatchObject({ origin: "foreign", entryIds: [id(3)], leafId: id(3) });
+  const last = JSON.parse(linesIn(file).at(-1) as string);
+  if (expectedLeafId === undefined) expect(last).toMatchObject({ id: "mine", parentId: id(3) });
+  else {
+    expect(messages[2].error.data).toMatchObject({ name: "content_modified", leafId: id(3) });
+    expect(last.id).toBe(id(3));
+  }
 });

@@ -96,7 +96,8 @@ CREATE TABLE said(
   role TEXT NOT NULL,
   time REAL,
   entry TEXT,
-  sum TEXT NOT NULL
+  sum TEXT NOT NULL,
+  text TEXT NOT NULL
 );
 CREATE INDEX said_in_file ON said(file, kind, start);
 CREATE VIRTUAL TABLE talk_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
@@ -325,7 +326,7 @@ export class CatalogFile {
   drop(path: string): void {
     const row = this.sql("SELECT id FROM files WHERE path = ?").get(path) as { id: number } | undefined;
     if (!row) return;
-    for (const kind of KINDS) this.dropTexts(row.id, kind, -1);
+    for (const kind of KINDS) for (const { id } of this.textsFrom(row.id, kind, -1)) this.dropText(kind, id);
     this.sql("DELETE FROM files WHERE id = ?").run(row.id);
   }
 
@@ -338,16 +339,33 @@ export class CatalogFile {
 
   /** Puts texts in the place of those of the file that stand at an offset or behind it. */
   putTexts(file: number, kind: Kind, from: number, texts: readonly NewText[], state: string): void {
-    this.dropTexts(file, kind, from);
+    // What stays as it is keeps its number, so that who is paging through hits misses none.
+    const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
+    const added: (() => void)[] = [];
     for (const { tokens, words, ...place } of texts) {
-      this.addWords(words);
-      const { start, length, role, time, entry } = place;
-      const { lastInsertRowid: id } = this.sql(
-        "INSERT INTO said(file, kind, start, length, role, time, entry, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-      ).run(file, KINDS.indexOf(kind), start, length, role, time, entry, sumOfPlace(place));
-      this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokens);
+      const sum = sumOfPlace(place);
+      const text = hash(tokens);
+      if (!there.delete(sum + text)) added.push(() => this.addText(file, kind, place, sum, text, tokens, words));
     }
+    for (const id of there.values()) this.dropText(kind, id);
+    for (const add of added) add();
     this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
+  }
+
+  private addText(
+    file: number,
+    kind: Kind,
+    { start, length, role, time, entry }: Place,
+    sum: string,
+    text: string,
+    tokens: string,
+    words: readonly string[],
+  ): void {
+    this.addWords(words);
+    const { lastInsertRowid: id } = this.sql(
+      "INSERT INTO said(file, kind, start, length, role, time, entry, sum, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    ).run(file, KINDS.indexOf(kind), start, length, role, time, entry, sum, text);
+    this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokens);
   }
 
   private addWords(words: readonly string[]): void {
@@ -378,16 +396,17 @@ export class CatalogFile {
     return words.length > MOST_WORDS ? undefined : words;
   }
 
-  private dropTexts(file: number, kind: Kind, from: number): void {
-    const rows = this.sql("SELECT id FROM said WHERE file = ? AND kind = ? AND start >= ?").all(
+  private textsFrom(file: number, kind: Kind, from: number): { id: number; sum: string; text: string }[] {
+    return this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?").all(
       file,
       KINDS.indexOf(kind),
       from,
-    ) as { id: number }[];
-    for (const { id } of rows) {
-      this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
-      this.sql("DELETE FROM said WHERE id = ?").run(id);
-    }
+    ) as { id: number; sum: string; text: string }[];
+  }
+
+  private dropText(kind: Kind, id: number): void {
+    this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
+    this.sql("DELETE FROM said WHERE id = ?").run(id);
   }
 
   /** A number above that of every text. */
@@ -448,6 +467,17 @@ export class CatalogFile {
     }
   }
 
+  /** What is read in it belongs together, whatever others write meanwhile. */
+  async reading<T>(run: () => Promise<T>): Promise<T> {
+    this.db.exec("BEGIN");
+    try {
+      this.sql("SELECT 1 FROM files LIMIT 1").get();
+      return await run();
+    } finally {
+      this.db.exec("COMMIT");
+    }
+  }
+
   private sql(text: string): Statement {
     let statement = this.statements.get(text);
     if (!statement) {
@@ -491,8 +521,9 @@ export function isPassing(error: unknown): boolean {
 /** The seed's table (seed 002) as a new file for scripts. */
 export function writeIndex(open: OpenDatabase, disk: Disk, file: string, rows: Iterable<Kept>): void {
   disk.close(disk.create(file));
-  const db = open(file);
+  let db: Database | undefined;
   try {
+    db = open(file);
     db.exec(`CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
       message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
       CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL); BEGIN`);
@@ -500,8 +531,11 @@ export function writeIndex(open: OpenDatabase, disk: Disk, file: string, rows: I
     for (const { path, session, cwd, timestamp, messages, modified, size, name } of rows)
       insert.run(path, session, cwd ?? "", timestamp ?? "", messages, modified ?? 0, size, name);
     db.exec("COMMIT");
+  } catch (error) {
+    removeQuietly(disk, file);
+    throw error;
   } finally {
-    db.close();
+    db?.close();
   }
 }
 

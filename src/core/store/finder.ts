@@ -67,6 +67,8 @@ const ROWS_AT_ONCE = 200;
 /** Characters of tokens written in one transaction, and files whose texts are. */
 const TOKENS_AT_ONCE = 1 << 20;
 const FILES_AT_ONCE = 100;
+/** Times a search looks for a moment in which the index is complete. */
+const TRIES = 20;
 /** Turns beyond one for each file. */
 const MOST_AGAIN = 100_000;
 /** How often a catalog that turns out damaged is begun anew before this process goes without. */
@@ -126,8 +128,15 @@ class Finder implements Catalog {
       await this.refresh(progress);
       const kinds = search.kinds;
       const found = await this.withFile(async (file) => {
-        for (const kind of kinds) if (!(await this.index(file, kind, progress))) return undefined;
-        return search.indexed(file);
+        for (let tries = 0; tries < TRIES; tries++) {
+          for (const kind of kinds) if (!(await this.index(file, kind, progress))) return undefined;
+          const found = await file.reading(async () => {
+            if (file.changedElsewhere()) this.readIndexed(file);
+            return kinds.some((kind) => this.unindexed(kind).length > 0) ? undefined : search.indexed(file);
+          });
+          if (found) return found;
+        }
+        return undefined;
       });
       return found ?? search.scanned(this.order("modified"));
     });
@@ -170,7 +179,7 @@ class Finder implements Catalog {
     });
   }
 
-  exportIndex(file: string): Promise<void> {
+  exportIndex(file: string): Promise<number> {
     return this.inTurn(async () => {
       await this.refresh();
       this.sqlite ??= (this.options.sqlite ?? findSqlite)() ?? null;
@@ -183,6 +192,7 @@ class Finder implements Catalog {
         );
       try {
         writeIndex(this.sqlite, this.disk, file, [...this.rows.values()].map(keptOf));
+        return this.rows.size;
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw storageFailure(error, "writing the index");
         throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, { path: file });
@@ -435,13 +445,18 @@ class Finder implements Catalog {
 
   // --- what is indexed -----------------------------------------------------------------------------------------
 
-  /** Brings the index of texts up to the rows. False when others keep writing to the catalog. */
-  private async index(file: CatalogFile, kind: Kind, progress: Progress | undefined): Promise<boolean> {
-    const todo: string[] = [];
+  private unindexed(kind: Kind): string[] {
+    const paths: string[] = [];
     for (const path of this.stale.get(kind) ?? this.rows.keys()) {
       const row = this.rows.get(path);
-      if (row && this.indexed.get(path)?.[kind] !== stateOf(row)) todo.push(path);
+      if (row && this.indexed.get(path)?.[kind] !== stateOf(row)) paths.push(path);
     }
+    return paths;
+  }
+
+  /** Brings the index of texts up to the rows. False when others keep writing to the catalog. */
+  private async index(file: CatalogFile, kind: Kind, progress: Progress | undefined): Promise<boolean> {
+    const todo = this.unindexed(kind);
     // Processes that do this at the same time begin in different places and so share the work.
     if (todo.length > FILES_AT_ONCE) todo.push(...todo.splice(0, (process.pid * 7919) % todo.length));
     const total = todo.length;

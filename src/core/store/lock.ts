@@ -92,7 +92,8 @@ function socketLocks(options: LockOptions): Locks {
   const note = holderNote(options);
   return {
     take(file) {
-      const server = bind(file);
+      // Whoever only looks who the holder is has it for a moment.
+      const server = bind(file) ?? bind(file);
       if (!server) return note.read(file) ?? UNKNOWN;
       note.write(file);
       return {

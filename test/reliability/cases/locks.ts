@@ -2,7 +2,6 @@
 
 import {
   linkSync,
-  mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -15,14 +14,14 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { realDisk } from "../../../src/core/store/disk.ts";
 import { type FileKey, fileLocks, isLock } from "../../../src/core/store/lock.ts";
-import { type Case, call, idsIn, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
+import { type Case, idsIn, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
+import { listTogether } from "../../support/listing.ts";
 import { imprint } from "../../support/proof.ts";
 import {
   type Json,
   type Place,
-  runProgram,
   serveHere,
   spawnServer,
   temporaryFolder,
@@ -218,28 +217,7 @@ export const locks: readonly Case[] = [
   {
     id: "X8",
     fault: "processes that list at the same time (32 in soak)",
-    async run() {
-      const place = temporaryPlace();
-      const folder = join(place.home, "sessions");
-      mkdirSync(folder);
-      for (let n = 0; n < 40; n++)
-        writeFileSync(
-          join(folder, `s${n}.jsonl`),
-          fileText(headerText({ id: `s${n}` }), userText(id(n), null, `words of ${n}`)),
-        );
-      const args = ["--session-dir", folder, ...QUIET];
-      const list = `${JSON.stringify(call(1, "list_sessions"))}\n`;
-      const runs = await Promise.all(Array.from({ length: 8 }, () => runProgram(list, args, place)));
-      for (const { stdout, stderr, status } of runs) {
-        const { result } = JSON.parse(stdout);
-        expect([
-          result.total,
-          new Set(result.sessions.map(({ sessionId }: Json) => sessionId)).size,
-          stderr,
-          status,
-        ]).toEqual([40, 40, "", 0]);
-      }
-    },
+    run: () => listTogether(8, 40),
   },
   {
     id: "X9",

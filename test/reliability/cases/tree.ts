@@ -14,17 +14,17 @@ const QUIET = ["--events", "none"];
 export const tree: readonly Case[] = [
   {
     id: "T1",
-    fault: "a chain of 200,000 (a million in soak)",
+    fault: "a chain of 100,000 (a million in soak)",
     async run() {
-      const { server } = serveLines(chain(200_000), { args: QUIET });
+      const { server } = serveLines(chain(100_000), { args: QUIET });
       const state = await server.result("get_state");
-      expect([state.entryCount, state.messageCount, state.leafId]).toEqual([200_000, 200_000, id(199_999)]);
-      expect((await server.result("get_path", { entryId: id(150_000) })).entries).toHaveLength(150_001);
+      expect([state.entryCount, state.messageCount, state.leafId]).toEqual([100_000, 100_000, id(99_999)]);
+      expect((await server.result("get_path", { entryId: id(75_000) })).entries).toHaveLength(75_001);
       expect((await server.result("get_messages", { limit: 5 })).messages).toHaveLength(5);
       expect((await server.result("get_tree", { limit: 5 })).nodes).toHaveLength(5);
-      await server.result("branch", { entryId: id(100_000) });
-      await server.result("fork", { entryId: id(100_000) });
-      expect((await server.result("get_state")).entryCount).toBe(100_000);
+      await server.result("branch", { entryId: id(50_000) });
+      await server.result("fork", { entryId: id(50_000) });
+      expect((await server.result("get_state")).entryCount).toBe(50_000);
     },
   },
   {
