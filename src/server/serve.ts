@@ -66,6 +66,7 @@ export function serve(settings: Settings, world: World): Service {
     allowed: settings.allowedPaths,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
+  let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
     version: world.version,
@@ -74,7 +75,10 @@ export function serve(settings: Settings, world: World): Service {
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
     piSettings: (cwd) => settingsFiles(world.variables, cwd).map(world.settingsFile),
-    discover: async () => (await import("./openrpc.ts")).openRpcDocument(declarations, world.version),
+    discover() {
+      document ??= import("./openrpc.ts").then(({ openRpcDocument }) => openRpcDocument(declarations, world.version));
+      return document;
+    },
   };
   const connection = new Connection({
     input: world.input,

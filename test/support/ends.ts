@@ -58,7 +58,8 @@ export const WAYS = Object.keys(ENDS);
 
 /** Starts a server, lets it do something or nothing, and ends it; nothing of it is there three seconds later. */
 export async function startAndEnd(random: Random, way: string, place: Place): Promise<void> {
-  const server = spawnServer(random.chance(0.5) ? [] : ["--mode", "rpc"], "lines", place);
+  const framing = way.includes("header") ? "headers" : "lines";
+  const server = spawnServer(framing === "headers" || random.chance(0.5) ? [] : ["--mode", "rpc"], framing, place);
   const pid = server.process.pid as number;
   if (random.chance(0.7)) {
     const id = "first";
