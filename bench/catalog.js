@@ -4,9 +4,9 @@
 //
 // Prints the cold build, the 95th percentile of a page of 50 and of a search for two words, and memory.
 import { spawn } from "node:child_process";
-import { appendFileSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
@@ -102,8 +102,8 @@ for (let i = 0; i < options.sessions; i++) {
 let program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
 if (options["no-sqlite"]) {
   // Away from the installed packages, and on a Node without SQLite, there is none.
-  copyFileSync(program, join(home, "program.mjs"));
-  program = join(home, "program.mjs");
+  cpSync(dirname(program), join(home, "bin"), { recursive: true });
+  program = join(home, "bin", basename(program));
 }
 
 class Server {

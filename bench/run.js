@@ -1,239 +1,495 @@
-// `npm run bench`: our figures as ratios against what the machine does at best, in one run, medians of several.
-import { spawn } from "node:child_process";
-import { closeSync, fdatasyncSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+// `npm run bench`: what we take, as ratios to what the machine does at best, in one run; medians of several.
+//
+//   --quick                 small sizes, one run: shows that it works, not how fast
+//   --runs <n>              runs of each measurement (5)
+//   --rows <text>           only rows whose name contains it
+//   --million               also sessions of a million entries
+//   --json                  figures with their spread, as JSON
+//   --pi                    also Pi, on the same files: installs 0.73.1, and 1.5.2 where Node is 22.19 or newer
+//   --node <program>        the Node that runs Pi 1.5.2
+//   --pi073, --pi15 <dir>   packages of Pi that are there already
+//   --growth                instead: the time of every command as sessions grow, and the exponent
+//   --compare <a> <b>       instead: two files that --json wrote, or two commits, which are built and measured
+//   --program, --library    another build to measure: its dist/bin/pi-session-server.js and dist/lib/index.js
+import { execFileSync } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  unlinkSync,
+} from "node:fs";
+import { cpus, loadavg, tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { writeSession } from "./generate.js";
+import { parseArgs } from "node:util";
+import { idOf, writeSession } from "./generate.js";
+import { growth } from "./growth.js";
+import { Child, figure, fresh, request, shown, table } from "./measure.js";
+import { findPis, piRequest, serving } from "./pi.js";
 
-const server = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
-const quick = process.argv.includes("--quick");
-const asJson = process.argv.includes("--json");
-const runs = quick ? 1 : 5;
+const root = fileURLToPath(new URL("..", import.meta.url));
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    quick: { type: "boolean", default: false },
+    runs: { type: "string" },
+    rows: { type: "string", default: "" },
+    million: { type: "boolean", default: false },
+    json: { type: "boolean", default: false },
+    pi: { type: "boolean", default: false },
+    node: { type: "string" },
+    pi073: { type: "string" },
+    pi15: { type: "string" },
+    growth: { type: "boolean", default: false },
+    compare: { type: "boolean", default: false },
+    program: { type: "string", default: join(root, "dist/bin/pi-session-server.js") },
+    library: { type: "string", default: join(root, "dist/lib/index.js") },
+  },
+});
+const { quick, million } = options;
+const runs = Number(options.runs ?? (quick ? 1 : 5));
+/** Pi takes seconds where we take milliseconds. */
+const piRuns = Math.min(runs, 3);
+const node = process.execPath;
+const program = resolve(options.program);
+const library = resolve(options.library);
+const worker = fileURLToPath(new URL("worker.js", import.meta.url));
+
 const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
-const env = { ...process.env, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
-delete env.PI_CODING_AGENT_SESSION_DIR;
+const env = {
+  ...process.env,
+  HOME: home,
+  XDG_CACHE_HOME: join(home, "cache"),
+  PI_SESSION_SERVER_STATE_DIR: join(home, "state"),
+  NODE_OPTIONS: "",
+};
+for (const name of ["PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "PI_SESSIONS_DIR"]) delete env[name];
 
-const ECHO = `process.stdin.setEncoding("utf8");let rest="";process.stdin.on("data",(chunk)=>{rest+=chunk;let out="";for(let end;(end=rest.indexOf("\\n"))>=0;rest=rest.slice(end+1)){const m=JSON.parse(rest.slice(0,end));out+=JSON.stringify({jsonrpc:"2.0",id:m.id,result:{}})+"\\n"}process.stdout.write(out)})`;
+// --- what is asked ---------------------------------------------------------------------------------------------------
 
-/** A child that is sent lines and answers lines; `ask` resolves with the text of as many lines as it sent. */
-function start(args) {
-  const began = performance.now();
-  const child = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
-  let wanted = 0;
-  let resolveNow = () => {};
-  let bytes = 0;
-  child.stdout.on("data", (chunk) => {
-    bytes += chunk.length;
-    for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) wanted--;
-    if (wanted <= 0) resolveNow(bytes);
+const ECHO = `process.stdin.setEncoding("utf8");let rest="";process.stdin.on("data",(chunk)=>{rest+=chunk;let out="";let from=0;for(let end;(end=rest.indexOf("\\n",from))>=0;from=end+1){const m=JSON.parse(rest.slice(from,end));out+=JSON.stringify({jsonrpc:"2.0",id:m.id,result:{}})+"\\n"}rest=rest.slice(from);process.stdout.write(out)})`;
+
+const ours = (...args) => new Child(node, [program, "--events", "none", ...args], env);
+const echo = () => new Child(node, ["-e", ECHO], env);
+const theirs = (pi, ...args) => new Child(pi.node, serving(pi, ...args), env);
+const state = (id) => request(id, "get_state");
+const piState = (id) => piRequest(id, "get_state");
+
+let names = 0;
+const newFile = () => join(home, `made-${++names}.jsonl`);
+
+async function using(child, measure) {
+  try {
+    return await measure(child);
+  } finally {
+    await child.end();
+  }
+}
+
+const firstReply = (child, line) =>
+  using(child, async () => {
+    await child.ask([line]);
+    return performance.now() - child.began;
   });
-  return {
-    began,
-    ask(lines) {
-      wanted = lines.length;
-      bytes = 0;
-      return new Promise((resolve) => {
-        resolveNow = resolve;
-        child.stdin.write(`${lines.join("\n")}\n`);
-      });
-    },
-    end: () =>
-      new Promise((resolve) => {
-        child.on("exit", resolve);
-        child.stdin.end();
+
+const roundTrip = (child, line) =>
+  using(child, async () => {
+    const times = [];
+    await child.ask([line("warm")]);
+    const count = quick ? 200 : 2000;
+    for (let n = 0; n < count; n++) times.push(await child.ask([line(n)]));
+    return figure(times.slice(count / 4)).median * 1000;
+  });
+
+const pipelined = (child, line) =>
+  using(child, async () => {
+    await child.ask([line("warm")]);
+    const total = quick ? 5000 : 200_000;
+    return total / (await child.keepAsking(total, 1000, line));
+  });
+
+/** One request after the first, in a fresh process. */
+const once = (child, first, line, what = (took) => took) =>
+  using(child, async () => {
+    await child.ask([first]);
+    return what(await child.ask([line]), child);
+  });
+
+/** Megabytes after the first reply. */
+const memoryOf = (child, line, what) =>
+  using(child, async () => {
+    await child.ask([line]);
+    return child.memory(what);
+  });
+
+const onSession = (file, method, params, what) =>
+  once(ours("--session", file, "--read-only"), state(0), request(1, method, params), what);
+
+const switchTo = (file, what) =>
+  once(ours("--no-session"), state(0), request(1, "switch_session", { sessionPath: file }), what);
+
+const piSwitchTo = (pi, file, what) =>
+  once(theirs(pi, "--no-session"), piState(0), piRequest(1, "switch_session", { sessionPath: file }), what);
+
+const piOnSession = (pi, file, type, params) =>
+  once(theirs(pi, "--session", file), piState(0), piRequest(1, type, params));
+
+const run = async (task, file, member, from = library, runner = node) =>
+  (await fresh(runner, ["--max-old-space-size=8192", worker, task, file, from], env))?.[member];
+
+/** What is known of sessions from before is thrown away. */
+function forget() {
+  rmSync(join(home, "state", "spines"), { recursive: true, force: true });
+}
+
+const parseAll = (file) => ["full JSON.parse", () => run("parse", file, "ms")];
+async function copy(file) {
+  const ms = await run("copy", file, "ms");
+  for (const name of readdirSync(home)) if (name.includes(".copy-")) unlinkSync(join(home, name));
+  return ms;
+}
+
+const message = { type: "message", message: { role: "user", content: "x".repeat(700) } };
+const appendRequest = (id) => request(id, "append", { entries: [message] });
+
+// --- rows ------------------------------------------------------------------------------------------------------------
+
+const size = (file) => `${Math.round(statSync(file).size / 1e6)} MB`;
+const files = new Map();
+function session(shape, count) {
+  const key = `${shape}-${count}`;
+  if (!files.has(key)) {
+    const file = join(home, `${key}.jsonl`);
+    writeSession(file, count, shape);
+    files.set(key, file);
+  }
+  return files.get(key);
+}
+
+const number = new Intl.NumberFormat("en");
+
+/** Each row: its name and unit, and how ours, the machine and Pi are measured. `more` is better where it says so. */
+function* rows() {
+  yield {
+    what: "spawn to first reply",
+    unit: "ms",
+    ours: () => firstReply(ours("--no-session"), state(0)),
+    against: ["bare echo", () => firstReply(echo(), state(0))],
+    pi: (pi) => firstReply(theirs(pi, "--no-session"), piState(0)),
+  };
+  yield {
+    what: "get_state, round trip p50",
+    unit: "us",
+    ours: () => roundTrip(ours("--no-session"), state),
+    against: ["bare echo", () => roundTrip(echo(), state)],
+    pi: (pi) => roundTrip(theirs(pi, "--no-session"), piState),
+  };
+  const large = quick ? 2000 : 100_000;
+  const realistic = session("realistic", large);
+  yield {
+    what: `get_state, round trip p50, ${number.format(large)} entries`,
+    unit: "us",
+    ours: () => roundTrip(ours("--session", realistic, "--read-only"), state),
+    against: ["bare echo", () => roundTrip(echo(), state)],
+    pi: (pi) => roundTrip(theirs(pi, "--session", realistic), piState),
+  };
+  yield {
+    what: "get_state, 1,000 outstanding",
+    unit: "k/s",
+    more: true,
+    ours: () => pipelined(ours("--no-session"), state),
+    against: ["bare echo", () => pipelined(echo(), state)],
+    pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
+  };
+  const opened = [session("realistic", 1000), realistic];
+  if (million) opened.push(session("lean", 1_000_000));
+  for (const file of opened) {
+    const entries = /-(\d+)\.jsonl/.exec(file)[1];
+    const name = `switch_session, ${number.format(entries)} entries, ${size(file)}`;
+    let peak = [];
+    yield {
+      what: name,
+      unit: "ms",
+      ours() {
+        forget();
+        return switchTo(file, (took, child) => {
+          peak.push(child.memory("VmHWM"));
+          return took;
+        });
+      },
+      against: parseAll(file),
+      pi: (pi) => piSwitchTo(pi, file),
+    };
+    const measured = peak;
+    peak = [];
+    yield {
+      what: `- its memory at most`,
+      unit: "MB",
+      ours: async () => figure(measured).median,
+      against: ["an idle echo", () => memoryOf(echo(), state(0), "VmHWM")],
+      pi: (pi) => run("open", file, "mb", pi.library, pi.node),
+    };
+    if (statSync(file).size > 8e6)
+      yield {
+        what: `- again, with its side index`,
+        unit: "ms",
+        prepare: () => switchTo(file),
+        ours: () => switchTo(file),
+        against: parseAll(file),
+      };
+    yield {
+      what: `- its first context`,
+      unit: "ms",
+      ours: () => onSession(file, "get_messages"),
+      against: ["round trip", () => once(echo(), state(0), state(1))],
+      pi: (pi) => run("context", file, "ms", pi.library, pi.node),
+    };
+  }
+  const whole = session("whole", quick ? 500 : 10_000);
+  yield {
+    what: `get_messages, ${size(whole)}`,
+    unit: "ms",
+    ours: () => onSession(whole, "get_messages"),
+    against: parseAll(whole),
+    pi: (pi) => piOnSession(pi, whole, "get_messages"),
+  };
+  yield {
+    what: `get_entries, ${size(whole)}`,
+    unit: "ms",
+    ours: () => onSession(whole, "get_entries"),
+    against: parseAll(whole),
+    pi: (pi) => (pi.name.includes("1.5") ? piOnSession(pi, whole, "get_entries") : undefined),
+  };
+  yield {
+    what: `get_tree nested, ${size(whole)}`,
+    unit: "ms",
+    ours: () => onSession(whole, "get_tree", { format: "nested" }),
+    against: parseAll(whole),
+    pi: (pi) => (pi.name.includes("1.5") ? piOnSession(pi, whole, "get_tree") : undefined),
+  };
+  yield {
+    what: "get_tree, a flat page of 1,000",
+    unit: "ms",
+    ours: () =>
+      using(ours("--session", whole, "--read-only"), async (child) => {
+        for (let n = 0; n < 3; n++) await child.ask([request(n, "get_tree", { limit: 1000 })]);
+        return child.ask([request(9, "get_tree", { limit: 1000 })]);
       }),
+    against: ["round trip", () => once(echo(), state(0), state(1))],
+  };
+  const last = idOf(large - 4 - ((large - 4) % 4));
+  yield {
+    what: `fork at the last message, ${size(realistic)}, durable`,
+    unit: "ms",
+    ours: () => once(ours("--session", realistic), state(0), request(1, "fork", { entryId: last, position: "at" })),
+    against: ["file copy, fdatasync", () => copy(realistic)],
+    pi: (pi) => piOnSession(pi, realistic, "fork", { entryId: last }),
+  };
+  yield {
+    what: "append, library, not durable",
+    unit: "k/s",
+    more: true,
+    ours: () => appending(0),
+    against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    pi: (pi) => appending(0, pi.library, pi.node),
+  };
+  yield {
+    what: `- at ${number.format(large)} entries`,
+    unit: "k/s",
+    more: true,
+    ours: () => appending(large),
+    against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    pi: (pi) => appending(large, pi.library, pi.node),
+  };
+  yield {
+    what: "durable append over the wire, p50",
+    unit: "us",
+    ours: () =>
+      using(ours("--session", newFile()), async (child) => {
+        const times = [];
+        for (let n = 0; n < (quick ? 20 : 400); n++) times.push(await child.ask([appendRequest(n)]));
+        return figure(times).median * 1000;
+      }),
+    against: ["write, fdatasync", () => run("sync", newFile(), "us")],
+  };
+  yield {
+    what: "durable appends, pipelined",
+    unit: "k/s",
+    more: true,
+    ours: () =>
+      using(ours("--session", newFile()), async (child) => {
+        await child.ask([appendRequest("warm")]);
+        const total = quick ? 500 : 20_000;
+        return total / (await child.keepAsking(total, 1000, appendRequest));
+      }),
+    against: ["one fdatasync each", async () => 1000 / (await run("sync", newFile(), "us"))],
+  };
+  yield {
+    what: "bytes on disk, realistic entries",
+    unit: "MB",
+    ours: () => written(session("realistic", 1000)),
+    against: ["payload", async () => statSync(session("realistic", 1000)).size / 1e6],
+  };
+  yield {
+    what: "memory of an idle server",
+    unit: "MB",
+    ours: () => memoryOf(ours("--no-session"), state(0), "VmRSS"),
+    against: ["bare echo", () => memoryOf(echo(), state(0), "VmRSS")],
+    pi: (pi) => memoryOf(theirs(pi, "--no-session"), piState(0), "VmRSS"),
   };
 }
 
-const request = (id, method, params) => JSON.stringify({ jsonrpc: "2.0", id, method, params });
-const ours = (...args) => start([server, "--events", "none", ...args]);
-const echo = () => start(["-e", ECHO]);
-
-function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)];
+async function appending(entries, from, runner) {
+  const file = newFile();
+  writeSession(file, Math.max(8, entries), "lean");
+  const rate = await run("append", file, "ks", from, runner);
+  rmSync(file, { force: true });
+  return rate;
 }
 
-/** Takes two measurements in turn, so that a drift of the machine meets both. */
-async function pair(a, b) {
-  const first = [];
-  const second = [];
-  for (let run = 0; run < runs; run++) {
-    first.push(await a());
-    second.push(await b());
-  }
-  return [median(first), median(second)];
-}
-
-const rows = [];
-function row(what, own, against, anchor, unit) {
-  rows.push({ what, ours: own, against, anchor, unit, ratio: own / anchor });
-}
-
-async function timed(work) {
-  const began = performance.now();
-  await work();
-  return performance.now() - began;
-}
-
-async function firstReply(child) {
-  await child.ask([request(0, "get_state")]);
-  const took = performance.now() - child.began;
-  await child.end();
-  return took;
-}
-
-async function roundTrip(child) {
-  const times = [];
-  for (let n = 0; n < 2000; n++) times.push(await timed(() => child.ask([request(n, "get_state")])));
-  await child.end();
-  return median(times) * 1000;
-}
-
-async function pipelined(child) {
-  const lines = Array.from({ length: 50_000 }, (_, n) => request(n, "get_state"));
-  const took = await timed(() => child.ask(lines));
-  await child.end();
-  return lines.length / took;
-}
-
-async function onSession(file, method, params) {
-  const child = ours("--session", file, "--read-only");
-  await child.ask([request(0, "get_state")]);
-  const took = await timed(() => child.ask([request(1, method, params)]));
-  await child.end();
-  return took;
-}
-
-async function open(file) {
-  const child = ours("--no-session");
-  await child.ask([request(0, "get_state")]);
-  const took = await timed(() => child.ask([request(1, "switch_session", { sessionPath: file })]));
-  await child.end();
-  return took;
-}
-
-/** What it costs to parse every line, in a fresh process as the server is one. */
-function parseAll(file) {
-  const code = `const{readFileSync}=require("fs");const t=performance.now();for(const l of readFileSync(${JSON.stringify(file)},"utf8").split("\\n"))if(l)JSON.parse(l);console.log(performance.now()-t)`;
-  return new Promise((resolve) => {
-    const child = spawn(process.execPath, ["--max-old-space-size=8192", "-e", code]);
-    let out = "";
-    child.stdout.on("data", (chunk) => (out += chunk));
-    child.on("exit", () => resolve(Number(out)));
+/** A session written entry by entry; answers the megabytes that came to be. */
+async function written(from) {
+  const file = newFile();
+  const lines = readFileSync(from, "utf8").split("\n").slice(1, -1);
+  const requests = lines.map((line, n) => {
+    const { id, parentId, timestamp, ...entry } = JSON.parse(line);
+    return request(n, "append", { entries: [entry.type === "compaction" ? message : entry] });
   });
+  await using(ours("--session", file), (child) => child.ask(requests));
+  return statSync(file).size / 1e6;
 }
 
-async function durableAppend() {
-  const child = ours("--session", join(home, `append-${Math.random()}.jsonl`));
-  const entry = { type: "message", message: { role: "user", content: "x".repeat(700) } };
-  const times = [];
-  for (let n = 0; n < 300; n++) times.push(await timed(() => child.ask([request(n, "append", { entries: [entry] })])));
-  await child.end();
-  return median(times) * 1000;
+/** The finder has a bench of its own. */
+async function listing() {
+  if (options.rows !== "" && !"list search".includes(options.rows)) return [];
+  const sessions = quick ? 20 : 1000;
+  const script = fileURLToPath(new URL("catalog.js", import.meta.url));
+  const args = [script, "--sessions", String(sessions), "--kilobytes", "50", "--rounds", quick ? "5" : "100", "--json"];
+  const found = await fresh(node, args, env);
+  if (!found) return [];
+  const one = (what, unit, value) => ({ what, unit, ours: figure([value]) });
+  return [
+    one(
+      `list ${number.format(sessions)} sessions, ${found.megabytes} MB, first time`,
+      "ms",
+      found.coldListSeconds * 1000,
+    ),
+    one("- page of 50, p95", "ms", found.listP95),
+    one("- search for two words, p95", "ms", found.searchP95),
+  ];
 }
 
-async function groupCommit() {
-  const child = ours("--session", join(home, `group-${Math.random()}.jsonl`));
-  const entry = { type: "message", message: { role: "user", content: "x".repeat(700) } };
-  const lines = Array.from({ length: 10_000 }, (_, n) => request(n, "append", { entries: [entry] }));
-  const took = await timed(() => child.ask(lines));
-  await child.end();
-  return lines.length / took;
-}
-
-function rawSync() {
-  const fd = openSync(join(home, `raw-${Math.random()}`), "a");
-  const line = Buffer.alloc(800, 120);
-  const times = [];
-  for (let n = 0; n < 300; n++) {
-    const began = performance.now();
-    writeSync(fd, line);
-    fdatasyncSync(fd);
-    times.push(performance.now() - began);
+async function measure(pis) {
+  const measured = [];
+  for (const row of rows()) {
+    if (!row.what.includes(options.rows)) continue;
+    if (!options.json) process.stderr.write(`${row.what} ...\n`);
+    const values = { ours: [], against: [], pis: pis.map(() => []) };
+    await row.prepare?.();
+    // In turn, so that a drift of the machine meets all of them.
+    for (let n = 0; n < runs; n++) {
+      values.ours.push(await row.ours());
+      if (row.against) values.against.push(await row.against[1]());
+      if (n < piRuns)
+        for (const [index, pi] of pis.entries())
+          values.pis[index].push(await Promise.resolve(row.pi?.(pi)).catch(() => undefined));
+    }
+    const known = (list) => (list.some((value) => value === undefined) || list.length === 0 ? undefined : figure(list));
+    measured.push({
+      what: row.what,
+      unit: row.unit,
+      more: row.more ?? false,
+      ours: figure(values.ours),
+      against: row.against && { what: row.against[0], ...known(values.against) },
+      pis: Object.fromEntries(pis.map(({ name }, index) => [name, known(values.pis[index])])),
+    });
   }
-  closeSync(fd);
-  return median(times) * 1000;
+  return [...measured, ...(await listing())];
 }
 
-function copyFile(file) {
-  const began = performance.now();
-  const fd = openSync(join(home, `copy-${Math.random()}`), "w");
-  writeSync(fd, readFileSync(file));
-  fdatasyncSync(fd);
-  closeSync(fd);
-  return performance.now() - began;
+function print(measured, pis) {
+  const spread = ({ low, high }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
+  const head = ["what", "ours", "against", "ratio", ...pis.flatMap(({ name }) => [name, "ratio"])];
+  const lines = measured.map(({ what, unit, ours: own, against, pis: theirs = {} }) => [
+    what,
+    `${shown(own.median)} ${unit}${spread(own)}`,
+    against ? `${against.what} ${shown(against.median)} ${unit}` : "",
+    against?.median === undefined ? "" : shown(own.median / against.median),
+    ...pis.flatMap(({ name }) => {
+      const pi = theirs[name];
+      return pi ? [`${shown(pi.median)} ${unit}`, shown(own.median / pi.median)] : ["", ""];
+    }),
+  ]);
+  console.log(
+    `Node ${process.version}, ${cpus().length} processors, load ${loadavg()[0].toFixed(1)}, median of ${runs} (lowest-highest)\n`,
+  );
+  console.log(table(head, lines));
 }
 
-async function main() {
-  const size = quick ? 2_000 : 100_000;
-  const file = join(home, "realistic.jsonl");
-  writeSession(file, size, "realistic");
-  const small = join(home, "small.jsonl");
-  writeSession(small, quick ? 500 : 10_000, "realistic");
+// --- comparing -------------------------------------------------------------------------------------------------------
 
-  let [own, anchor] = await pair(
-    () => firstReply(ours("--no-session")),
-    () => firstReply(echo()),
-  );
-  row("spawn to first reply", own, "bare echo server", anchor, "ms");
-  [own, anchor] = await pair(
-    () => roundTrip(ours("--no-session")),
-    () => roundTrip(echo()),
-  );
-  row("round trip get_state, p50", own, "bare echo server", anchor, "us");
-  [own, anchor] = await pair(
-    () => pipelined(ours("--no-session")),
-    () => pipelined(echo()),
-  );
-  row("pipelined get_state (more is better)", own, "bare echo server", anchor, "k/s");
-  [own, anchor] = await pair(
-    () => open(file),
-    () => parseAll(file),
-  );
-  row(
-    `switch_session, ${size} entries, ${Math.round(statSync(file).size / 1e6)} MB`,
-    own,
-    "full JSON.parse",
-    anchor,
-    "ms",
-  );
-  [own, anchor] = await pair(
-    () => onSession(file, "get_messages"),
-    () => parseAll(file),
-  );
-  row(`get_messages of it (after the compaction)`, own, "full JSON.parse", anchor, "ms");
-  [own, anchor] = await pair(
-    () => onSession(small, "get_entries"),
-    () => parseAll(small),
-  );
-  row(`get_entries, ${Math.round(statSync(small).size / 1e6)} MB`, own, "full JSON.parse", anchor, "ms");
-  [own, anchor] = await pair(
-    () => onSession(file, "clone"),
-    () => copyFile(file),
-  );
-  row("clone of it over the wire, durable", own, "file copy and fdatasync", anchor, "ms");
-  [own, anchor] = await pair(durableAppend, async () => rawSync());
-  row("durable append over the wire, p50", own, "write and fdatasync", anchor, "us");
-  [own, anchor] = await pair(groupCommit, async () => 1000 / rawSync());
-  row("pipelined durable appends (more is better)", own, "one fdatasync each", anchor, "k/s");
+/** The figures in a file, or those of a commit, which is built beside this one. */
+function figuresOf(given) {
+  if (existsSync(given)) return JSON.parse(readFileSync(given, "utf8"));
+  const folder = join(home, given.replace(/\W/g, "-"));
+  mkdirSync(folder);
+  const archive = execFileSync("git", ["archive", given], { cwd: root, maxBuffer: 1 << 30 });
+  execFileSync("tar", ["-x", "-C", folder], { input: archive });
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+  execFileSync(node, ["scripts/build.js"], { cwd: folder, stdio: "ignore" });
+  const built = [
+    "--program",
+    join(folder, "dist/bin/pi-session-server.js"),
+    "--library",
+    join(folder, "dist/lib/index.js"),
+  ];
+  const more = [...(quick ? ["--quick"] : []), "--runs", String(runs), "--rows", options.rows];
+  const args = [fileURLToPath(import.meta.url), "--json", ...more, ...built];
+  return JSON.parse(execFileSync(node, args, { encoding: "utf8", maxBuffer: 1 << 28 }));
+}
 
-  if (asJson) process.stdout.write(`${JSON.stringify({ node: process.version, runs, rows }, null, 2)}\n`);
-  else {
-    const round = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2));
-    process.stdout.write(
-      `Node ${process.version}, median of ${runs}\n\n| what | ours | against | that | ours / that |\n| --- | --- | --- | --- | --- |\n`,
-    );
-    for (const { what, ours: value, against, anchor: that, unit, ratio } of rows)
-      process.stdout.write(
-        `| ${what} | ${round(value)} ${unit} | ${against} | ${round(that)} ${unit} | ${ratio.toFixed(2)} |\n`,
-      );
+function compare(before, after) {
+  const rowsOf = ({ rows: list }) => new Map(list.map((row) => [row.what, row]));
+  const old = rowsOf(before);
+  const lines = [];
+  for (const [what, row] of rowsOf(after)) {
+    const other = old.get(what);
+    if (!other) continue;
+    const ratio = row.ours.median / other.ours.median;
+    const better = row.more ? ratio > 1 : ratio < 1;
+    // Within what either of them varies by itself there is nothing to say.
+    const apart = row.ours.low > other.ours.high || row.ours.high < other.ours.low;
+    lines.push([
+      what,
+      `${shown(other.ours.median)} ${row.unit}`,
+      `${shown(row.ours.median)} ${row.unit}`,
+      shown(ratio),
+      apart ? (better ? "better" : "worse") : "",
+    ]);
   }
+  console.log(table(["what", "before", "after", "ratio", ""], lines));
 }
 
 try {
-  await main();
+  if (options.compare) {
+    if (positionals.length !== 2) throw new Error("--compare takes two files or commits.");
+    compare(figuresOf(positionals[0]), figuresOf(positionals[1]));
+  } else {
+    // The first start of a build keeps its code; what is measured is those after it.
+    await using(ours("--no-session"), (child) => child.ask([state(0)]));
+    if (options.growth) await growth({ ours, home, quick, million, json: options.json, runs });
+    else {
+      const pis = options.pi ? findPis({ node: options.node, pi: options.pi073, pi15: options.pi15 }, home) : [];
+      const measured = await measure(pis);
+      if (options.json) console.log(JSON.stringify({ node: process.version, runs, rows: measured }, null, 2));
+      else print(measured, pis);
+    }
+  }
 } finally {
   rmSync(home, { recursive: true, force: true });
 }

@@ -1,6 +1,7 @@
-// Builds the program as one file and the library as modules with declarations.
+// Builds the program as one file with a small one that starts it, and the library as modules with declarations.
 import { execFileSync } from "node:child_process";
-import { chmodSync, existsSync, renameSync, rmSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -10,18 +11,38 @@ process.chdir(root);
 const fresh = `dist.${process.pid}.tmp`;
 
 try {
-  await build({
-    entryPoints: { "pi-session-server": "src/server/main.ts" },
-    outdir: `${fresh}/bin`,
+  const options = {
     bundle: true,
     platform: "node",
-    format: "esm",
+    // Loading it takes 4 ms less than an ES module does.
+    format: "cjs",
     target: "node20.19",
     minifySyntax: true,
     minifyWhitespace: true,
     legalComments: "none",
     external: ["vscode-jsonrpc", "vscode-jsonrpc/*"],
     logLevel: "warning",
+  };
+  const { outputFiles } = await build({
+    ...options,
+    entryPoints: ["src/server/main.ts"],
+    // It is run by start.ts, which says where it stands.
+    define: { "import.meta.url": "PROGRAM_URL" },
+    write: false,
+  });
+  const program = outputFiles[0].text.replace(/^#!.*\n/, "");
+  mkdirSync(`${fresh}/bin`, { recursive: true });
+  writeFileSync(`${fresh}/bin/program.js`, program);
+  writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
+  await build({
+    ...options,
+    entryPoints: { "pi-session-server": "src/server/start.ts" },
+    outdir: `${fresh}/bin`,
+    define: {
+      "import.meta.url": "START_URL",
+      BUILD: JSON.stringify(createHash("sha256").update(program).digest("hex").slice(0, 16)),
+    },
+    banner: { js: '"use strict";const START_URL=require("node:url").pathToFileURL(__filename).href;' },
   });
   chmodSync(`${fresh}/bin/pi-session-server.js`, 0o755);
 

@@ -1,7 +1,10 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { helpText } from "../src/server/cli.ts";
-import { spawnServer } from "./support/server.ts";
+import { verbs } from "../src/server/verbs/table.ts";
+import { spawnServer, temporaryPlace } from "./support/server.ts";
+import { runHere } from "./support/verbs.ts";
 
 const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
@@ -25,6 +28,22 @@ test("every option stands in the README, and no other", () => {
   const [table] = /\| option \|[\s\S]*?\n\n/.exec(readme) ?? [];
   const listed = helpText().match(/^ {2}-.*? {2}/gm);
   expect(options(` ${table}`)).toEqual(options(` ${listed?.join("\n")} `));
+});
+
+test("every verb stands in the README, and no other", () => {
+  const [table] = /\| verb \|[\s\S]*?\n\n/.exec(readme) ?? [""];
+  const first = [...table.matchAll(/^\| (`.*?`) \|/gm)].map(([, cell]) => cell);
+  const named = first.flatMap((cell) => [...cell.matchAll(/`(\w+)[^`]*`/g)].map(([, name]) => name));
+  expect(named.sort()).toEqual(verbs.map(({ name }) => name).sort());
+});
+
+test("the lines of a tree are those that are drawn", async () => {
+  const [, command, lines] = /<!-- lines of: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/.exec(readme) ?? [];
+  const [verb, file] = command.split(" ");
+  const path = fileURLToPath(new URL(`../${file}`, import.meta.url));
+  const { stdout, status } = await runHere(temporaryPlace(), [verb, path]);
+  expect(status).toBe(0);
+  expect(stdout).toContain(lines);
 });
 
 test("links lead to files", () => {

@@ -39,6 +39,7 @@ const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
   dangling_tool_call: undefined,
   lost_entries: undefined,
   missing_blob: "linesReadable",
+  bad_index: undefined,
 };
 
 /** Reads every entry. Throws storage_failed when the disk refuses. */

@@ -5,7 +5,7 @@
 
 import type { Entry } from "./entry.ts";
 import { patchMembers } from "./entry.ts";
-import { bytesOf, concat, type Member, memberOf, members, parse } from "./json.ts";
+import { bytesOf, concat, type Member, memberOf, members, parse, stringEnd } from "./json.ts";
 import { ROOT } from "./nodes.ts";
 import type { Boundary, Tree } from "./tree.ts";
 
@@ -283,12 +283,30 @@ function withContent(message: Uint8Array, role: string, edited: Uint8Array | und
   return concat([message.subarray(0, brace), bytesOf(`${comma}"content":`), text, message.subarray(brace)]);
 }
 
-/** Whether a message has content, told by its first bytes: in the usual order content follows the role. */
+/** Whether a message has content, told by its first bytes: in the usual order content follows the role, and in results the call. */
 function beginsWithContent(message: Uint8Array, role: string): boolean {
+  if (role === "toolResult") {
+    const afterId = pastMember(message, 0, RESULT_ID);
+    const afterName = afterId < 0 ? -1 : pastMember(message, afterId, RESULT_NAME);
+    return afterName > 0 && beginsAt(message, afterName, CONTENT) && message[afterName + CONTENT.length] !== 0x6e;
+  }
   const beginning = BEGINNINGS[role];
-  for (let i = 0; i < beginning.length; i++) if (message[i] !== beginning[i]) return false;
-  return message[beginning.length] !== 0x6e;
+  return beginsAt(message, 0, beginning) && message[beginning.length] !== 0x6e;
 }
+
+function beginsAt(bytes: Uint8Array, at: number, beginning: Uint8Array): boolean {
+  for (let i = 0; i < beginning.length; i++) if (bytes[at + i] !== beginning[i]) return false;
+  return true;
+}
+
+/** Just past a string whose member begins like that, or -1. */
+function pastMember(bytes: Uint8Array, at: number, beginning: Uint8Array): number {
+  return beginsAt(bytes, at, beginning) ? stringEnd(bytes, at + beginning.length - 1, bytes.length) : -1;
+}
+
+const RESULT_ID = bytesOf('{"role":"toolResult","toolCallId":"');
+const RESULT_NAME = bytesOf(',"toolName":"');
+const CONTENT = bytesOf(',"content":');
 
 const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
   Object.keys(MISSING_CONTENT).map((role) => [role, bytesOf(`{"role":"${role}","content":`)]),

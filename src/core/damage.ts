@@ -16,7 +16,8 @@ export interface Damage {
     | "dangling_tool_call"
     | "newer_version"
     | "lost_entries"
-    | "missing_blob";
+    | "missing_blob"
+    | "bad_index";
   /** 1-based; 0 when it is not about one line. */
   readonly line: number;
   readonly byteOffset: number;

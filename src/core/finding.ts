@@ -23,7 +23,7 @@ export interface Listed {
   readonly sizeBytes: number;
   /** Nothing but a header stands in the file. */
   readonly headerOnly: boolean;
-  /** Sessions cannot be archived yet. */
+  /** It lies in the archive. */
   readonly archived: boolean;
 }
 
@@ -44,6 +44,9 @@ export interface ListWish {
 
 /** Called with how much of how much is done. */
 export type Progress = (done: number, total: number) => void;
+
+/** The same, with the sessions that fit among those that were read since the last call. */
+export type ListProgress = (done: number, total: number, found: readonly Listed[]) => void;
 
 export interface SearchWish {
   readonly query: string;
@@ -80,7 +83,7 @@ export interface Relative {
 /** Everything that is found without opening a session. Nothing of it is kept but by files: it can be lost any time. */
 export interface Catalog {
   /** All sessions that fit, behind the cursor; `total` counts those before it too. Throws cursor_expired. */
-  list(wish: ListWish, progress?: Progress): Promise<{ found: Listed[]; total: number }>;
+  list(wish: ListWish, progress?: ListProgress): Promise<{ found: Listed[]; total: number }>;
   /** Throws cursor_expired. */
   search(wish: SearchWish, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
   /** The family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
@@ -130,7 +133,8 @@ export function chosen(ordered: readonly Listed[], wish: ListWish): { found: Lis
   return { found, total };
 }
 
-function filterOf(wish: ListWish): (listed: Listed) => boolean {
+/** Whether a session fits a wish. */
+export function filterOf(wish: ListWish): (listed: Listed) => boolean {
   const words =
     wish.query === undefined
       ? []
@@ -202,18 +206,23 @@ export function momentText(moment: number | null): string | null {
 
 // --- families ----------------------------------------------------------------------------------------------------
 
-/** The id that the name of a session file ends with; a name without one stands for itself. */
+/** The id that the name of a session file or container ends with; a name without one stands for itself. */
 export function idInPath(path: string): string {
-  const name = path.split(/[/\\]/).pop() ?? "";
-  const stem = name.endsWith(".jsonl") ? name.slice(0, -6) : name;
+  const name = nameOf(path);
+  const stem = name.replace(/\.(?:jsonl|v2)$/, "");
   return /^\d{4}-\d\d-\d\dT[^_]*_(.+)$/.exec(stem)?.[1] ?? stem.slice(stem.lastIndexOf("_") + 1);
 }
 
-/** Which session is whose parent, where the parent's file is known: by its path, or moved, by the id in the path. */
+function nameOf(path: string): string {
+  return path.split(/[/\\]/).pop() ?? "";
+}
+
+/** Which session is whose parent, where the parent's file is known: by its path, or moved, by the id or name in it. */
 export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative> {
   const byPath = new Map<string, Relative>();
   const byId = new Map<string, Relative[]>();
   const byBeginning = new Map<string, Relative[]>();
+  const byName = new Map<string, Relative[]>();
   const put = (map: Map<string, Relative[]>, key: string, session: Relative): void => {
     const there = map.get(key);
     if (there) there.push(session);
@@ -224,6 +233,7 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
     put(byId, session.id, session);
     // pi_agent_rust names files by the first eight characters.
     put(byBeginning, session.id.slice(0, 8), session);
+    put(byName, nameOf(session.path), session);
   }
   const only = (found: Relative[] | undefined): Relative | undefined => (found?.length === 1 ? found[0] : undefined);
   const parents = new Map<Relative, Relative>();
@@ -232,7 +242,10 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
     if (parentSession === null || parentSession === "") continue;
     const id = idInPath(parentSession);
     const parent =
-      byPath.get(parentSession) ?? only(byId.get(id)) ?? (id.length === 8 ? only(byBeginning.get(id)) : undefined);
+      byPath.get(parentSession) ??
+      only(byId.get(id)) ??
+      (id.length === 8 ? only(byBeginning.get(id)) : undefined) ??
+      only(byName.get(nameOf(parentSession)));
     if (parent && parent !== session) parents.set(session, parent);
   }
   return parents;

@@ -96,22 +96,48 @@ export class Column<T extends Uint8Array | Uint16Array | Uint32Array | Int32Arra
   }
 }
 
+/** What nodes are beside their columns of numbers: small, unless ids are not of eight hex digits. */
+export interface NodesRest {
+  readonly types: readonly string[];
+  readonly aliases: number;
+  readonly losses: number;
+  readonly tabled: number;
+  readonly oddPositions: readonly number[];
+  readonly oddIds: readonly string[];
+  readonly awaited: readonly (readonly [string, readonly number[]])[];
+  readonly forward: readonly number[];
+  readonly missingParent: readonly (readonly [number, string])[];
+  readonly bridged: readonly number[];
+}
+
+/** All that nodes are, for keeping them outside of the process. The columns may be longer than `count`. */
+export interface NodesImage {
+  readonly count: number;
+  readonly ids: Uint32Array;
+  readonly parents: Int32Array;
+  readonly types: Uint16Array;
+  readonly roles: Uint8Array;
+  readonly flags: Uint8Array;
+  readonly table: Uint32Array;
+  readonly rest: NodesRest;
+}
+
 export class Nodes {
   count = 0;
   /** How many ids were taken when their entry came, and became aliases. */
   aliases = 0;
-  private ids = new Column(new Uint32Array(16));
-  private parents = new Column(new Int32Array(16));
-  private types = new Column(new Uint16Array(16));
-  private roles = new Column(new Uint8Array(16));
-  private flags = new Column(new Uint8Array(16));
+  private ids: Column<Uint32Array> = new Column(new Uint32Array(16));
+  private parents: Column<Int32Array> = new Column(new Int32Array(16));
+  private types: Column<Uint16Array> = new Column(new Uint16Array(16));
+  private roles: Column<Uint8Array> = new Column(new Uint8Array(16));
+  private flags: Column<Uint8Array> = new Column(new Uint8Array(16));
 
   private readonly typeNames: string[] = [...KNOWN_TYPES];
   private readonly typeCodes = new Map<string, number>(KNOWN_TYPES.map((name, code) => [name, code]));
   private readonly oddIds = new Map<number, string>();
   private readonly oddPositions = new Map<string, number>();
   /** Open addressing over the packed ids: position + 1, 0 is free. */
-  private table = new Uint32Array(64);
+  private table: Uint32Array = new Uint32Array(64);
   private tabled = 0;
 
   /** Children that were read before their parent, by the parent's id. */
@@ -253,6 +279,11 @@ export class Nodes {
     return this.typeNames[this.types.values[position]];
   }
 
+  /** The code of the type: for those of the format their index in {@link KNOWN_TYPES}. */
+  code(position: number): number {
+    return this.types.values[position];
+  }
+
   isType(position: number, type: KnownType): boolean {
     return this.types.values[position] === KNOWN_TYPES.indexOf(type);
   }
@@ -302,6 +333,71 @@ export class Nodes {
     }
     this.count = count;
     if (packed) this.retable(this.table.length);
+  }
+
+  /** Views of what whoever goes through all nodes needs: codes of {@link KNOWN_TYPES} and {@link ROLES}, HEAD flags. */
+  columns(): Pick<NodesImage, "parents" | "types" | "roles" | "flags"> {
+    const { count } = this;
+    return {
+      parents: this.parents.values.subarray(0, count),
+      types: this.types.values.subarray(0, count),
+      roles: this.roles.values.subarray(0, count),
+      flags: this.flags.values.subarray(0, count),
+    };
+  }
+
+  /** A view of all that the nodes are now. */
+  image(): NodesImage {
+    const { count } = this;
+    return {
+      count,
+      ...this.columns(),
+      ids: this.ids.values.subarray(0, count),
+      table: this.table,
+      rest: {
+        types: this.typeNames,
+        aliases: this.aliases,
+        losses: this.losses,
+        tabled: this.tabled,
+        oddPositions: [...this.oddIds.keys()],
+        oddIds: [...this.oddIds.values()],
+        awaited: [...this.awaited],
+        forward: [...this.forward],
+        missingParent: [...this.missingParent],
+        bridged: [...this.bridged],
+      },
+    };
+  }
+
+  /**
+   * Makes an image the content of these nodes, which are empty; its columns are theirs from then on. False when it was
+   * made where other types were known.
+   */
+  adopt(image: NodesImage): boolean {
+    const { rest } = image;
+    if (KNOWN_TYPES.some((name, code) => rest.types[code] !== name)) return false;
+    this.count = image.count;
+    this.ids = new Column(image.ids);
+    this.parents = new Column(image.parents);
+    this.types = new Column(image.types);
+    this.roles = new Column(image.roles);
+    this.flags = new Column(image.flags);
+    this.table = image.table;
+    this.tabled = rest.tabled;
+    for (const name of rest.types.slice(KNOWN_TYPES.length)) this.typeCode(name);
+    this.aliases = rest.aliases;
+    this.losses = rest.losses;
+    for (const [index, position] of rest.oddPositions.entries()) {
+      this.oddIds.set(position, rest.oddIds[index]);
+      this.oddPositions.set(rest.oddIds[index], position);
+    }
+    for (const [id, waiting] of rest.awaited) this.awaited.set(id, [...waiting]);
+    for (const position of rest.forward) this.forward.add(position);
+    for (const [position, id] of rest.missingParent) this.missingParent.set(position, id);
+    for (const position of rest.bridged) this.bridged.add(position);
+    // An image may come without its table.
+    if (image.table.length === 0) this.retable(2 ** Math.ceil(Math.log2(Math.max(64, 2 * (image.count + 1)))));
+    return true;
   }
 
   typeCode(type: string): number {

@@ -60,21 +60,36 @@ export interface DanglingCall extends ToolCall {
   readonly position: number;
 }
 
+/** The calls of an assistant message that nothing answers on the path to a leaf below it. */
+export interface Dangling {
+  readonly leaf: number;
+  readonly speaker: number;
+  /** Positions of the results that stand between them, oldest first. */
+  readonly results: readonly number[];
+  readonly calls: readonly DanglingCall[];
+}
+
 /**
  * The calls of the last assistant message on the path to `leaf` that nothing answers; a result that is appended can
- * still answer them, and no others. Reads what stands behind that message, not what is before it.
+ * still answer them, and no others. What was found `before` for a leaf above spares the way from there on.
  */
-export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, from: number): DanglingCall[] {
-  const tail: number[] = [];
+export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker: number, before?: Dangling): Dangling {
+  const { nodes } = tree;
+  const asked = toolCalls(messageOf(bodies, speaker).content);
+  // Most answers ask for nothing, and then it does not matter how much stands behind them.
+  if (asked.length === 0) return { leaf, speaker, results: [], calls: [] };
+  const known = before?.speaker === speaker ? before : undefined;
+  const more: number[] = [];
   let at = leaf;
-  for (; at >= 0 && !speaks(tree, at); at = tree.nodes.parent(at)) {
-    if (at === from) return [];
-    tail.push(at);
-  }
-  if (at < 0) return [];
-  tail.push(at);
-  const { calls, answers } = exchangeAt(tree, bodies, tail.reverse(), 0);
-  return calls.filter((_, index) => !answers.includes(index)).map((call) => ({ ...call, position: at }));
+  for (; at !== speaker && at !== known?.leaf; at = nodes.parent(at))
+    if (nodes.role(at) === "toolResult" && !nodes.lacksMessage(at)) more.push(at);
+  const results = [...(at === speaker ? [] : (known?.results ?? [])), ...more.reverse()];
+  const answers = pairUp(
+    asked,
+    results.map((position) => idOf(messageOf(bodies, position).toolCallId)),
+  );
+  const calls = asked.filter((_, index) => !answers.includes(index)).map((call) => ({ ...call, position: speaker }));
+  return { leaf, speaker, results, calls };
 }
 
 /** What `diagnostics` says of such a call. */

@@ -62,7 +62,7 @@ export function plain<T>(result: T): T {
  */
 export function* textPieces(result: unknown): Generator<string | Uint8Array> {
   if (result instanceof Raw) yield* result.pieces();
-  else if (!holdsRaw(result)) yield JSON.stringify(result ?? null);
+  else if (!holdsRaw(result)) yield textOfPlain(result);
   else {
     let text = "{";
     let comma = "";
@@ -78,6 +78,21 @@ export function* textPieces(result: unknown): Generator<string | Uint8Array> {
     }
     yield `${text}}`;
   }
+}
+
+/** Texts of results that are answered again as long as nothing changes. */
+const lastingTexts = new WeakMap<object, string>();
+
+/** The same result, which nobody changes any more: its text is made once, however often it is answered. */
+export function lasting<T extends object>(result: T): T {
+  if (!lastingTexts.has(result)) lastingTexts.set(result, JSON.stringify(result));
+  return result;
+}
+
+/** The JSON text of a value that is no {@link Raw} and holds none. */
+export function textOfPlain(value: unknown): string {
+  const known = typeof value === "object" && value !== null ? lastingTexts.get(value) : undefined;
+  return known ?? JSON.stringify(value ?? null);
 }
 
 export function holdsRaw(result: unknown): boolean {

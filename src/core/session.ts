@@ -20,8 +20,8 @@ import { type Env, timestamp } from "./env.ts";
 import { Failure } from "./failure.ts";
 import { LEAF_MARKER } from "./head.ts";
 import { parse } from "./json.ts";
-import { ROOT } from "./nodes.ts";
-import { type DanglingCall, danglingCalls } from "./pairing.ts";
+import { KNOWN_TYPES, type Nodes, ROOT } from "./nodes.ts";
+import { type Dangling, type DanglingCall, danglingCalls } from "./pairing.ts";
 import type { Log } from "./store/store.ts";
 import { foldSystemMessages, type SystemMessage } from "./system.ts";
 import { Tree } from "./tree.ts";
@@ -91,7 +91,8 @@ export class Session implements Bodies {
   /** What the last question for it found; a path never changes, so it holds for as long as the tree does. */
   private counted: { tree: Tree; leaf: number; messages: number } | undefined;
   private named: { tree: Tree; by: number; model: Model | null } | undefined;
-  private dangling: { leaf: number; calls: readonly DanglingCall[] } | undefined;
+  private levelled: { tree: Tree; by: number; level: string | undefined } | undefined;
+  private dangling: Dangling | undefined;
 
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
     this.logNow = log;
@@ -213,11 +214,12 @@ export class Session implements Bodies {
     while (speaker >= 0 && this.log.nodes.role(speaker) !== "assistant")
       speaker = this.tree.lastModel(this.log.nodes.parent(speaker));
     if (speaker < 0 || speaker >= this.openedWith) return [];
-    if (this.dangling?.leaf !== leaf) {
-      const compaction = this.tree.lastCompaction(leaf);
-      const from = compaction === ROOT ? ROOT : keptFrom(this.tree, this, compaction).first;
-      this.dangling = { leaf, calls: danglingCalls(this.tree, this, leaf, from) };
-    }
+    const compaction = this.tree.lastCompaction(leaf);
+    const from = compaction === ROOT ? ROOT : keptFrom(this.tree, this, compaction).first;
+    // What a compaction has cut away is shown to nobody.
+    if (from >= 0 && this.tree.depth(from) > this.tree.depth(speaker)) return [];
+    if (this.dangling?.leaf !== leaf || this.dangling.speaker !== speaker)
+      this.dangling = danglingCalls(this.tree, this, leaf, speaker, this.dangling);
     return this.dangling.calls;
   }
 
@@ -232,7 +234,10 @@ export class Session implements Bodies {
   }
 
   thinkingLevel(at: number = this.tree.leaf): string {
-    return levelAt(this.tree, this, at) ?? this.log.header.thinkingLevel ?? "off";
+    const namedBy = this.tree.lastLevel(at);
+    if (this.levelled?.tree !== this.tree || this.levelled.by !== namedBy)
+      this.levelled = { tree: this.tree, by: namedBy, level: levelAt(this.tree, this, at) };
+    return this.levelled.level ?? this.log.header.thinkingLevel ?? "off";
   }
 
   /** The visible entries in file order, from a position on. */
@@ -276,7 +281,7 @@ export class Session implements Bodies {
     for (const [index, draft] of drafts.entries()) {
       const id = this.idFor(draft, ids);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        if (draft.parentId !== null && nodes.position(draft.parentId) < 0 && !ids.includes(draft.parentId))
+        if (draft.parentId !== null && !this.isKnown(draft.parentId) && !ids.includes(draft.parentId))
           throw new Failure(
             "entry_not_found",
             `The parent ${draft.parentId} is no entry of this session. Leave parentId out to continue the leaf.`,
@@ -527,8 +532,13 @@ export class Session implements Bodies {
     if (this.tree.leaf === leaf && leaf !== this.leafOfFile()) this.leafMoved = true;
   }
 
+  /** Goes on with another log of the same session, which took the place of this one. The old one is closed. */
+  become(next: Log): Foreign {
+    return this.rebase(next);
+  }
+
   /** Another file stands where ours was: its entries count, and the leaf stays if it is among them. */
-  private rebase(): Foreign {
+  private rebase(successor?: Log): Foreign {
     if (!this.settled)
       throw new Failure(
         "content_modified",
@@ -539,7 +549,7 @@ export class Session implements Bodies {
       );
     const before = this.log;
     const { leafId } = this;
-    const next = before.reopen();
+    const next = successor ?? before.reopen();
     this.logNow = next;
     this.found.length = 0;
     this.readTree();
@@ -590,8 +600,7 @@ export class Session implements Bodies {
     this.voids = new Set();
     this.fileLeaf = undefined;
     this.dangling = undefined;
-    const telling: number[] = [];
-    for (let p = 0; p < nodes.count; p++) if (tells(nodes.type(p))) telling.push(p);
+    const telling = positionsOf(nodes, TELLING);
     const bodies: [number, Entry][] = [];
     let i = 0;
     for (const line of this.log.readMany(telling)) {
@@ -713,6 +722,12 @@ export class Session implements Bodies {
     return draft.id;
   }
 
+  /** Whether an id is that of an entry which the host can see. */
+  private isKnown(id: string): boolean {
+    const position = this.log.nodes.position(id);
+    return position >= 0 && this.tree.isVisible(position);
+  }
+
   private isTaken(id: string): boolean {
     return this.log.nodes.position(id) >= 0 || this.log.nodes.isAwaited(id);
   }
@@ -775,8 +790,21 @@ export class Session implements Bodies {
 }
 
 /** Entry types whose bodies the tree needs from the start; all of them are small and few. */
+const TELLING = ["session_info", "label", "branch_summary", "compaction"] as const;
+
 function tells(type: string): boolean {
-  return type === "session_info" || type === "label" || type === "branch_summary" || type === "compaction";
+  return TELLING.includes(type as (typeof TELLING)[number]);
+}
+
+/** The entries of some types, in file order. A search for each is faster by ten times than a look at each entry. */
+function positionsOf(nodes: Nodes, wanted: readonly (typeof KNOWN_TYPES)[number][]): number[] {
+  const { types } = nodes.columns();
+  const found: number[] = [];
+  for (const type of wanted) {
+    const code = KNOWN_TYPES.indexOf(type);
+    for (let p = types.indexOf(code); p >= 0; p = types.indexOf(code, p + 1)) found.push(p);
+  }
+  return found.sort((a, b) => a - b);
 }
 
 /** Entries that say something about the conversation and are none of it. */

@@ -39,39 +39,146 @@ export function holds(folded: string, query: Query): boolean {
 }
 
 // --- tokens of the index -----------------------------------------------------------------------------------------
+//
+// An ASCII run is a word, which is found by its parts through a list of all words. Any other script gives its
+// characters and pairs of them, as many put no space between words.
 
 /** What the index takes for one piece: ASCII letters, digits and underscores; or what is neither ASCII nor punctuation. */
 const RUN = /[a-z0-9_]+|[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
 /** Longer words are cut into pieces that overlap by half, so that all parts up to half of it are in one of them. */
 const LONGEST_WORD = 64;
 
-/**
- * The tokens of folded texts, each once. An ASCII run is a word, which is found by its parts through a list of all
- * words. Any other script gives its characters and pairs of them, as many put no space between words.
- */
-export class Tokens {
-  readonly words = new Set<string>();
-  private readonly parts = new Set<string>();
+const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
+const NOT_ASCII = /[\u0080-\uffff]/;
+const NO_ASCII = /[\u0080-\uffff]+/g;
+const LONG_RUN = /[a-z0-9_]{65,}/g;
+
+/** A folded text so that the index, which splits at ASCII punctuation only, finds its tokens in it. */
+export function tokensOf(folded: string, longestRun: number): string {
+  // Some libraries end a text where a NUL stands.
+  let words = folded.includes("\0") ? folded.replaceAll("\0", " ") : folded;
+  let parts = "";
+  if (NOT_ASCII.test(folded)) {
+    const found = new Set<string>();
+    for (const run of folded.match(OTHER_SCRIPT) ?? []) for (const part of partsOf(run)) found.add(part);
+    parts = ` ${[...found].join(" ")}`;
+    words = words.replace(NO_ASCII, " ");
+  }
+  if (longestRun > LONGEST_WORD) words = words.replace(LONG_RUN, (run) => [...piecesOf(run)].join(" "));
+  return words + parts;
+}
+
+function* piecesOf(run: string): Generator<string> {
+  for (let i = 0; i < run.length - LONGEST_WORD / 2; i += LONGEST_WORD / 2) yield run.slice(i, i + LONGEST_WORD);
+}
+
+/** What a {@link Lexicon} found in a text. */
+export interface Reading {
+  /** Words that it had not seen before. */
+  readonly unseen: readonly string[];
+  /** Characters of the longest ASCII run. */
+  readonly longestRun: number;
+  /** The same for texts with the same runs, and hardly ever for others. */
+  readonly sum: string;
+}
+
+/** The words that were seen, letter by letter: a text is read in one pass, without a string for each of its words. */
+export class Lexicon {
+  /** Where a word stands in the letters, by its hash; 0: free. */
+  private slots = new Int32Array(1 << 12);
+  /** Each word behind its length. */
+  private letters = new Uint8Array(1 << 15);
+  private used = 1;
+  /** Words seen. */
+  count = 0;
 
   clear(): void {
-    this.words.clear();
-    this.parts.clear();
+    this.slots.fill(0);
+    this.used = 1;
+    this.count = 0;
   }
 
-  add(folded: string): void {
-    for (const run of folded.match(RUN) ?? []) {
-      if (run.charCodeAt(0) >= 128) for (const part of partsOf(run)) this.parts.add(part);
-      else if (run.length <= LONGEST_WORD) this.words.add(run);
-      else
-        for (let i = 0; i < run.length - LONGEST_WORD / 2; i += LONGEST_WORD / 2)
-          this.words.add(run.slice(i, i + LONGEST_WORD));
+  read(folded: string): Reading {
+    const unseen: string[] = [];
+    let longestRun = 0;
+    let a = 0x9e3779b9;
+    let b = 0x85ebca6b;
+    const { length } = folded;
+    for (let i = 0; i <= length; i++) {
+      const start = i;
+      let hash = 0x811c9dc5;
+      let c = 0;
+      for (; i < length; i++) {
+        c = folded.charCodeAt(i);
+        if (!((c >= 0x61 && c <= 0x7a) || (c >= 0x30 && c <= 0x39) || c === 0x5f)) break;
+        hash = Math.imul(hash ^ c, 0x01000193);
+      }
+      const run = i - start;
+      if (run > 0) {
+        if (run > longestRun) longestRun = run;
+        a = Math.imul(a ^ hash, 0x85ebca77);
+        b = Math.imul((b << 5) ^ (b >>> 27) ^ hash, 0xc2b2ae3d);
+        if (run <= LONGEST_WORD) {
+          if (!this.has(folded, start, run, hash)) unseen.push(folded.slice(start, i));
+        } else
+          for (const piece of piecesOf(folded.slice(start, i)))
+            if (!this.has(piece, 0, piece.length, hashOf(piece))) unseen.push(piece);
+      }
+      if (i < length && c >= 0x80) {
+        a = Math.imul(a ^ c, 0x85ebca77);
+        b = Math.imul((b << 5) ^ (b >>> 27) ^ c, 0xc2b2ae3d);
+      }
     }
+    return { unseen, longestRun, sum: `${(a >>> 0).toString(36)}.${(b >>> 0).toString(36)}` };
   }
 
-  /** Separated by spaces. */
-  text(): string {
-    return [...this.words, ...this.parts].join(" ");
+  /** Whether a word was seen; from now on it was. */
+  private has(text: string, start: number, length: number, hash: number): boolean {
+    const { letters, slots } = this;
+    const mask = slots.length - 1;
+    let slot = spread(hash) & mask;
+    for (let at = slots[slot]; at !== 0; at = slots[slot]) {
+      if (letters[at] === length) {
+        let i = 0;
+        while (i < length && letters[at + 1 + i] === text.charCodeAt(start + i)) i++;
+        if (i === length) return true;
+      }
+      slot = (slot + 1) & mask;
+    }
+    if (this.used + length + 1 > letters.length) {
+      this.letters = new Uint8Array(letters.length * 2);
+      this.letters.set(letters);
+    }
+    slots[slot] = this.used;
+    this.letters[this.used++] = length;
+    for (let i = 0; i < length; i++) this.letters[this.used++] = text.charCodeAt(start + i);
+    if (++this.count * 2 > slots.length) this.grow();
+    return false;
   }
+
+  private grow(): void {
+    const slots = new Int32Array(this.slots.length * 4);
+    const mask = slots.length - 1;
+    for (let at = 1; at < this.used; at += this.letters[at] + 1) {
+      let hash = 0x811c9dc5;
+      for (let i = 1; i <= this.letters[at]; i++) hash = Math.imul(hash ^ this.letters[at + i], 0x01000193);
+      let slot = spread(hash) & mask;
+      while (slots[slot] !== 0) slot = (slot + 1) & mask;
+      slots[slot] = at;
+    }
+    this.slots = slots;
+  }
+}
+
+/** FNV-1a. */
+function hashOf(word: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < word.length; i++) hash = Math.imul(hash ^ word.charCodeAt(i), 0x01000193);
+  return hash;
+}
+
+function spread(hash: number): number {
+  return hash ^ (hash >>> 15);
 }
 
 /** The characters of a run, and its pairs. */

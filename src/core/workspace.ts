@@ -6,6 +6,8 @@ import { Failure } from "./failure.ts";
 import type { Catalog } from "./finding.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
 import { bytesOf, concat, parse } from "./json.ts";
+import type { LifeCycle } from "./lifecycle.ts";
+import type { Migrations } from "./migrations.ts";
 import { type LeafMemory, Session } from "./session.ts";
 import type { Beginning, Log, Store } from "./store/store.ts";
 
@@ -26,15 +28,27 @@ export interface Stores {
   prepareFolder(file: string): void;
   /**
    * Writes a file for a person, whole or not at all, and answers its path. When the name is taken: refuses
-   * (already_exists), takes a name beside it, or replaces what is there.
+   * (already_exists), takes a name beside it, or replaces what is there. With the session file whose attachments it
+   * refers to, it gets them too.
    */
-  writeOutput(file: string, pieces: Iterable<string>, taken: "refuse" | "rename" | "replace"): string;
+  writeOutput(
+    file: string,
+    pieces: Iterable<string | Uint8Array>,
+    taken: "refuse" | "rename" | "replace",
+    attachmentsOf?: string,
+  ): Promise<string>;
+  /** The bytes of a session as it is stored, damage and all, in pieces. */
+  bytesOf(log: Log): Iterable<Uint8Array>;
   /** The working directory's session that was active last. */
   latest(cwd: string): string | undefined;
   /** The session of a working directory that was made lately by a request with an idempotency key. */
   made(key: string, cwd: string): string | undefined;
   /** What is found without opening sessions. */
   readonly catalog: Catalog;
+  /** What happens to sessions that are not open. */
+  readonly lifeCycle: LifeCycle;
+  /** The way between a JSONL file and Session Store V2. */
+  readonly migrations: Migrations;
 }
 
 export interface NewSession {
@@ -57,6 +71,8 @@ export class Workspace {
   private readonly beside = new Map<string, Session>();
   /** Files of sessions that were closed to make room and open again when they are named. */
   private readonly resting = new Map<string, string>();
+  /** Sessions that were published for a request that is not answered yet. */
+  private readonly unheard = new WeakSet<Session>();
   /** Why there is no current session. */
   private absence = new Failure("no_session");
   /** Called with every new session, before anyone else sees it. */
@@ -99,6 +115,20 @@ export class Workspace {
   /** Whether a session is open or was only closed to make room. */
   knows(id: string): boolean {
     return id === this.currentSession?.id || this.beside.has(id) || this.resting.has(id);
+  }
+
+  /** The open session with a file, by any name of it. Throws path_outside_root. */
+  openAt(sessionPath: string): Session | undefined {
+    const file = this.stores.absolute(sessionPath);
+    return this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+  }
+
+  /** The id of the session that is open with a file, or was only closed to make room. */
+  holding(file: string): string | undefined {
+    const open = this.openAt(file);
+    if (open) return open.id;
+    for (const [id, resting] of this.resting) if (this.stores.isSame(file, resting)) return id;
+    return undefined;
   }
 
   /** Keeps a session open beside the current one. */
@@ -194,13 +224,22 @@ export class Workspace {
     }
   }
 
-  private sessionOn(log: Log): Session {
+  private sessionOn(log: Log, unheard = false): Session {
     try {
-      return new Session(log, this.env, this.stores.leaves);
+      const session = new Session(log, this.env, this.stores.leaves);
+      if (unheard) this.unheard.add(session);
+      return session;
     } catch (error) {
-      log.close();
+      if (unheard && log.discard) log.discard();
+      else log.close();
       throw error;
     }
+  }
+
+  /** Closes a session that cannot become the current one; one that was made for that goes away. */
+  private giveUp(session: Session): void {
+    if (this.unheard.has(session) && session.log.discard) session.log.discard();
+    else session.close();
   }
 
   /**
@@ -216,7 +255,7 @@ export class Workspace {
     });
     const attachmentsOf = source.file ?? undefined;
     const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkContent(source, plan));
-    return this.sessionOn(log);
+    return this.sessionOn(log, true);
   }
 
   /** Makes a session the current one; the one before is left in order and closed. Answers it. */
@@ -226,9 +265,10 @@ export class Workspace {
     try {
       await before?.leave();
     } catch (error) {
-      next.close();
+      this.giveUp(next);
       throw error;
     }
+    this.unheard.delete(next);
     this.currentSession = next;
     this.resting.delete(next.id);
     if (before && !this.beside.has(before.id)) before.close();

@@ -3,11 +3,13 @@
 import * as z from "zod";
 import type { Env } from "../core/env.ts";
 import type { FailureName } from "../core/failure.ts";
-import type { Progress } from "../core/finding.ts";
 import type { Session } from "../core/session.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
 import type { HookAnswer, HookName, HookRegistration } from "./hooks.ts";
+
+/** Tells how much of how much is done, with members of its own for what is there already. */
+export type Report = (done: number, total: number, more?: object) => void;
 
 /** What a command may use while it runs. */
 export interface Context {
@@ -34,7 +36,7 @@ export interface Context {
   /** Asks the host, if it wants to be; later commands of the session wait meanwhile. Throws cancelled. */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
   /** Tells how far the command is, if the request asked for that with a progress token. */
-  readonly progress: Progress | undefined;
+  readonly progress: Report | undefined;
   /** Makes another session the current one and tells so. */
   replace(next: Session, replacement: Replacement): Promise<void>;
   /** Ends the process in order once the reply is out; unless `atOnce`, the host may close its end first. */
@@ -81,6 +83,11 @@ export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    * `control` is about the connection and keeps the order too, `server` touches no session and holds none up.
    */
   readonly effect: Effect;
+  /**
+   * Whether its `sessionPath` may name any session: an open one, in whose order it runs, or one that is not, and then it
+   * runs like `server` and makes durable itself what it writes.
+   */
+  readonly ofAny?: boolean;
   readonly params: S;
   readonly result: R;
   readonly failures: readonly FailureName[];
@@ -106,6 +113,7 @@ export interface Command {
   readonly alias?: string;
   readonly summary: string;
   readonly effect: Effect;
+  readonly ofAny?: boolean;
   /** Strict: unknown members are refused. `_meta` is always allowed. */
   readonly params: z.ZodObject;
   /** The same for Pi's dialect, where unknown members are ignored. */

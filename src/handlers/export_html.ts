@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
-import type { Session } from "../core/session.ts";
+import { pageOf } from "../core/export/page.ts";
 import { command } from "./command.ts";
 
 export default command({
@@ -18,28 +18,13 @@ export default command({
   result: z.object({ path: z.string() }),
   failures: ["already_exists", "storage_full", "storage_failed"],
   example: { params: { outputPath: "session.html" }, result: { path: "/home/me/app/session.html" } },
-  run(context, { outputPath, overwrite }) {
+  async run(context, { outputPath, overwrite }) {
     const { session, workspace } = context;
-    const { log } = session;
-    const path = session.tree.path();
-    const pieces = htmlPieces({
-      title: session.name ?? `Session ${session.id}`,
-      facts: [
-        ["Session", session.id],
-        ["Working directory", session.cwd],
-        ["Begun", log.header.timestamp ?? ""],
-      ],
-      entries: entriesOf(session, path),
-    });
-    const written = workspace.stores.writeOutput(
+    const path = await workspace.stores.writeOutput(
       outputPath ?? `pi-session-${session.id}.html`,
-      pieces,
+      htmlPieces(pageOf(session, false)),
       outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse",
     );
-    return { path: written };
+    return { path };
   },
 });
-
-function* entriesOf(session: Session, path: Int32Array): Generator<Record<string, unknown>> {
-  for (const position of path) yield session.entry(position);
-}

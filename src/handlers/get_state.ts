@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { contextWindowOf } from "../core/models.ts";
 import { danglingDamage } from "../core/pairing.ts";
+import { lasting } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import { type Context, command } from "./command.ts";
 import { piModel, withoutNulls } from "./pi_shapes.ts";
@@ -63,6 +64,50 @@ export function stateOf(session: Session, context: Pick<Context, "settings">): z
   };
 }
 
+interface KnownState {
+  readonly facts: readonly unknown[];
+  readonly state: z.input<typeof stateResult>;
+}
+
+const knownStates = new WeakMap<Session, KnownState>();
+
+/**
+ * The state as it was answered before, its text with it, while all it is made of is the same. Making it anew and into
+ * text takes a third of the time of a `get_state`: 230 thousand a second become 360 thousand. Undefined where damage
+ * has to be told.
+ */
+function unchangedState(session: Session, context: Pick<Context, "settings">): z.input<typeof stateResult> | undefined {
+  const { log, tree } = session;
+  if (session.diagnostics.length > 0) return undefined;
+  const { settings } = context;
+  const facts = [
+    session.messageCount(),
+    log,
+    log.header,
+    tree,
+    tree.leaf,
+    tree.entryCount,
+    tree.branchCount,
+    session.name,
+    session.model(),
+    session.thinkingLevel(),
+    session.danglingCalls().length,
+    log.persisted,
+    log.readOnly,
+    log.lockedBy?.pid,
+    log.version,
+    settings.steeringMode,
+    settings.followUpMode,
+    settings.autoCompactionEnabled,
+  ];
+  const known = knownStates.get(session);
+  if (known && facts.every((fact, index) => fact === known.facts[index])) return known.state;
+  if (session.danglingCalls().length > 0) return undefined;
+  const state = lasting(stateOf(session, context));
+  knownStates.set(session, { facts, state });
+  return state;
+}
+
 function danglingOf(session: Session): z.input<typeof stateResult>["diagnostics"] {
   return session.danglingCalls().map((call) => danglingDamage(call, session.log.nodes.id(call.position)));
 }
@@ -108,7 +153,7 @@ export default command({
   result: stateResult,
   failures: [],
   example: { params: {}, result: stateExample },
-  run: (context) => stateOf(context.session, context),
+  run: (context) => unchangedState(context.session, context) ?? stateOf(context.session, context),
   pi(context, state) {
     context.workspace.prepareFolder(context.session);
     return { ...withoutNulls(state), ...(state.model ? { model: piModel(state.model) } : {}) };

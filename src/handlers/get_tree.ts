@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { bytesOf, parse } from "../core/json.ts";
-import { contentText, preview } from "../core/message.ts";
+import { bytesOf, parse, parseAbridged } from "../core/json.ts";
+import { contentText, preview, toolCalls } from "../core/message.ts";
 import { ROOT } from "../core/nodes.ts";
 import { Raw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
@@ -15,7 +15,7 @@ const flatNode = z.object({
   type: z.string(),
   timestamp: z.string().optional(),
   role: z.string().optional(),
-  preview: z.string().optional().describe("the beginning of its text"),
+  preview: z.string().optional().describe("the beginning of its text; in brackets the tools it calls, if it has none"),
   label: z.string().optional(),
   childCount: z.number().int(),
 });
@@ -86,13 +86,17 @@ export default command({
   },
 });
 
+/** Of a longer entry only the beginnings of its texts are looked at: a preview shows no more of them. */
+const LONG = 1 << 14;
+const SEEN = 4096;
+
 function* flatNodes(session: Session, positions: number[]): Generator<z.input<typeof flatNode>> {
   const { tree } = session;
   const { nodes } = session.log;
   let i = 0;
   for (const line of session.log.readMany(positions)) {
     const position = positions[i++];
-    const body = parse(line) as Record<string, unknown>;
+    const body = (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Record<string, unknown>;
     const text = previewOf(body);
     yield {
       id: nodes.id(position),
@@ -113,10 +117,16 @@ function previewOf(body: Record<string, unknown>): string {
   const text =
     contentText(message?.content) ||
     contentText(body.content) ||
+    callsText(message?.content) ||
     [message?.command, body.summary, body.name, body.label, body.modelId, body.thinkingLevel, body.customType].find(
       (value) => typeof value === "string",
     );
   return typeof text === "string" ? preview(text) : "";
+}
+
+function callsText(content: unknown): string {
+  const names = toolCalls(content).map(({ name }) => name);
+  return names.length === 0 ? "" : `[${names.join(", ")}]`;
 }
 
 /** Nodes inside nodes, the first `count` of the file, written without recursion so that any depth is served. */

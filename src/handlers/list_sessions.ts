@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { cursorAfter, type Listed, momentOf, momentText } from "../core/finding.ts";
+import { cursorAfter, type Listed, type ListProgress, momentOf, momentText } from "../core/finding.ts";
 import { bytesOf } from "../core/json.ts";
-import { command } from "./command.ts";
+import { type Context, command } from "./command.ts";
 import { take } from "./page.ts";
 import { cursor, limit, nextCursor } from "./shapes.ts";
 
@@ -19,12 +19,18 @@ export default command({
     name: z.string().optional().describe("only sessions whose name has this in it, whatever its case"),
     parent: z.string().optional().describe("only forks of this session, by its path or id"),
     since: z.string().optional().describe("only sessions in which something was said at this time or later, ISO 8601"),
-    archived: z.boolean().optional().describe("archived sessions instead of the others; there are none yet"),
+    archived: z.boolean().optional().describe("archived sessions instead of the others"),
     headerOnly: z.boolean().optional().describe("also sessions without any entry, which are left out by default"),
     sort: z
       .enum(["modified", "created", "name"])
       .optional()
       .describe("modified (default) and created: newest first; name: from A on"),
+    stream: z
+      .boolean()
+      .optional()
+      .describe(
+        "with a progress token: each report has `sessions`, those that fit among the ones just read, unordered",
+      ),
     cursor,
     limit,
   },
@@ -74,11 +80,11 @@ export default command({
     },
   },
   async run(context, params) {
-    const { since, limit, ...wish } = params;
+    const { since, limit, stream, ...wish } = params;
     const order = params.sort ?? "modified";
     const { found, total } = await context.workspace.stores.catalog.list(
       { ...wish, since: moment("since", since) },
-      context.progress,
+      progressOf(context, stream === true),
     );
     const sessions = found.slice(0, limit).map(told);
     const past = take(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
@@ -89,6 +95,21 @@ export default command({
     };
   },
 });
+
+/** Reports with sessions never are larger than a reply may be: more of them say the same number. */
+function progressOf(context: Context, stream: boolean): ListProgress | undefined {
+  const { progress } = context;
+  if (!progress || !stream) return progress && ((done, total) => progress(done, total));
+  return (done, total, found) => {
+    const sessions = found.map(told);
+    let from = 0;
+    do {
+      const past = take(context, undefined, sessions.length, from, (i) => bytesOf(JSON.stringify(sessions[i])));
+      progress(done, total, { sessions: sessions.slice(from, past) });
+      from = past;
+    } while (from < sessions.length);
+  };
+}
 
 function told(listed: Listed) {
   const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes } = listed;

@@ -1,25 +1,33 @@
 import * as z from "zod";
-import { draftOf } from "../core/entry.ts";
+import { type Draft, draftOf } from "../core/entry.ts";
 import { sessionName } from "../core/workspace.ts";
 import { appendEntries, demandTypes } from "./appending.ts";
-import { command } from "./command.ts";
+import { type Context, command } from "./command.ts";
 
 export default command({
   name: "set_session_name",
-  summary: "Gives the session a display name.",
+  summary: "Gives the session, or one that need not be open, a display name.",
   effect: "write",
+  ofAny: true,
   params: {
     name: z
       .string()
       .refine((name) => sessionName(name) !== "", "a name says something")
       .describe("line breaks become spaces"),
+    sessionPath: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("of a session that need not be open; the current one by default"),
   },
   result: z.object({ entryId: z.string() }),
-  failures: [],
+  failures: ["not_a_session", "path_outside_root", "session_locked"],
   example: { params: { name: "Refactor auth" }, result: { entryId: "a1b2c3d4" } },
-  run(context, params) {
-    const name = sessionName(params.name);
-    const [entryId] = appendEntries(context, [draftOf("session_info", { name })]).ids;
+  run(context, { name, sessionPath, ...params }) {
+    const draft = draftOf("session_info", { name: sessionName(name) });
+    if (sessionPath !== undefined && !context.workspace.openAt(sessionPath))
+      return rename(context, sessionPath, draft, (params as { expectedLeafId?: string | null }).expectedLeafId);
+    const [entryId] = appendEntries(context, [draft]).ids;
     context.tell("session_info_changed", { name: context.session.name });
     return { entryId };
   },
@@ -30,3 +38,28 @@ export default command({
     return { entryId: entryIds[0] };
   },
 });
+
+/** Names a session that nobody has open here; whoever opens it finds the leaf where it was. */
+async function rename(
+  { workspace, key }: Context,
+  sessionPath: string,
+  draft: Draft,
+  expectedLeafId: string | null | undefined,
+): Promise<{ entryId: string }> {
+  const session = workspace.look({ sessionPath });
+  try {
+    const before = key === undefined ? undefined : session.repeated(key);
+    if (before) return { entryId: before.ids[0] };
+    session.guard(undefined);
+    // Nobody else writes from here on, and what others wrote until now is known.
+    session.log.takeLock();
+    session.refresh();
+    session.guard(expectedLeafId);
+    const [entryId] = session.append([draft], key, false).ids;
+    await session.commit();
+    await session.leave();
+    return { entryId };
+  } finally {
+    session.close();
+  }
+}

@@ -1,16 +1,22 @@
 import * as z from "zod";
 import { verify } from "../core/check.ts";
-import { command } from "./command.ts";
+import type { Damage } from "../core/damage.ts";
+import type { StoreFinding } from "../core/migrations.ts";
+import type { Session } from "../core/session.ts";
+import { type Context, command } from "./command.ts";
 import { damage } from "./shapes.ts";
 
 export default command({
   name: "verify_session",
   summary: "Reads every byte of a session and says what is damaged. Changes nothing.",
   effect: "read",
+  ofAny: true,
   params: { sessionPath: z.string().min(1).optional().describe("the current session by default") },
   result: z.object({
     damage: z.array(damage),
-    invariants: z.record(z.string(), z.boolean()).describe("what holds for the stored session"),
+    invariants: z
+      .record(z.string(), z.boolean())
+      .describe("what holds for the stored session; of Session Store V2 INV-001 to INV-007, too"),
     unreadableForRust: z
       .array(z.object({ entryId: z.string(), reason: z.string() }))
       .describe("entries that pi_agent_rust skips; it opens such a session for reading only"),
@@ -21,7 +27,7 @@ export default command({
     params: {},
     result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true },
   },
-  run(context, { sessionPath }) {
+  async run(context, { sessionPath }) {
     const { workspace } = context;
     const session = sessionPath === undefined ? context.session : workspace.look({ sessionPath });
     const isOpen = workspace.sessions.includes(session);
@@ -29,14 +35,45 @@ export default command({
       let verdict = verify(session);
       // An open session tells by an event of entries that were hidden; of this one nobody else knows.
       if (!isOpen && session.refresh()) verdict = verify(session);
+      const store = await auditOf(context, session);
+      const more = (store?.findings ?? []).map(damageOf).filter((found) => !isTold(verdict.damage, found));
       return {
-        damage: verdict.damage.map((found) => ({ ...found })),
-        invariants: { ...verdict.invariants },
+        damage: [...verdict.damage, ...more].map((found) => ({ ...found })),
+        invariants: { ...verdict.invariants, ...store?.invariants },
         unreadableForRust: [...verdict.unreadableForRust],
-        ok: verdict.ok,
+        ok: verdict.ok && (store?.ok ?? true),
       };
     } finally {
       if (!isOpen) session.close();
     }
   },
 });
+
+/** The audit of a session's container, when it has one. */
+async function auditOf({ workspace, progress }: Context, session: Session) {
+  const { file, log } = session;
+  if (log.store !== "v2" || file === null || !log.persisted) return undefined;
+  // What is not durable yet has no index rows.
+  if (log.readOnly === null) await session.commit();
+  return workspace.stores.migrations.audit(file, progress);
+}
+
+function damageOf({ invariant, file, byteOffset, length, entryId, reason, recoverable }: StoreFinding): Damage {
+  return {
+    kind: file.startsWith("segments/") ? "bad_body" : "bad_index",
+    line: 0,
+    byteOffset,
+    length,
+    ...(entryId === undefined ? {} : { entryId }),
+    reason: `${reason} (${invariant === null ? file : `${file}, ${invariant}`})`,
+    salvaged: recoverable,
+  };
+}
+
+/** Whether reading the session met the same bytes. */
+function isTold(told: readonly Damage[], { kind, entryId, byteOffset }: Damage): boolean {
+  return (
+    kind === "bad_body" &&
+    told.some((found) => found.byteOffset === byteOffset && (found.entryId ?? entryId) === entryId && found.length > 0)
+  );
+}

@@ -12,7 +12,7 @@ export interface Settings {
   readonly name?: string;
   readonly sessionDir?: string;
   readonly inMemory: boolean;
-  readonly store: string;
+  readonly store: "jsonl" | "v2";
   readonly durability: "sync" | "os";
   readonly framing: FramingName | "auto";
   readonly dialect: DialectName | "auto";
@@ -34,14 +34,14 @@ export interface Settings {
 /** A wrong command line; the message says what to change. */
 export class UsageError extends Error {}
 
-interface Option {
+export interface Option {
   readonly names: readonly string[];
   readonly value?: string;
   readonly meaning: string;
 }
 
 /** The options we act on, as `--help` shows them. */
-const OPTIONS: readonly Option[] = [
+export const OPTIONS: readonly Option[] = [
   {
     names: ["--session"],
     value: "path or id",
@@ -53,7 +53,11 @@ const OPTIONS: readonly Option[] = [
   { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
   { names: ["--session-dir"], value: "dir", meaning: "one flat folder of sessions" },
   { names: ["--no-session"], meaning: "in memory, nothing on disk" },
-  { names: ["--store"], value: "jsonl", meaning: "backend of new sessions" },
+  {
+    names: ["--store"],
+    value: "jsonl|v2",
+    meaning: "backend of new sessions: one file, or a Session Store V2 container",
+  },
   {
     names: ["--durability"],
     value: "sync|os",
@@ -126,7 +130,8 @@ export function parseArguments(args: readonly string[]): Settings {
     const takesValue = option ? option.value !== undefined : IGNORED[name];
     if (takesValue === undefined) {
       if (asPi) continue;
-      throw new UsageError(`Unknown option ${args[i]}. --help lists the options.`);
+      const kind = args[i].startsWith("-") ? "option" : "verb";
+      throw new UsageError(`Unknown ${kind} ${args[i]}. --help lists the ${kind}s.`);
     }
     let value = inline ?? "";
     if (takesValue && inline === undefined) {
@@ -151,7 +156,7 @@ export function parseArguments(args: readonly string[]): Settings {
     name: given.get("--name"),
     sessionDir: given.get("--session-dir"),
     inMemory: given.has("--no-session"),
-    store: oneOf("--store", ["jsonl"], "jsonl"),
+    store: oneOf("--store", ["jsonl", "v2"], "jsonl"),
     durability: oneOf("--durability", ["sync", "os"], "sync"),
     framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
     dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi"], asPi ? "pi" : "auto"),
@@ -202,8 +207,9 @@ export function helpText(verbs: readonly string[] = []): string {
   const once =
     verbs.length === 0
       ? ""
-      : `\nTo be run once, with exit status 0, 1 (failure), 2 (usage) or 3 (damage):\n\n${verbs.join("\n")}\n`;
+      : `\nVerbs run once and do not serve. Exit status: 0, 1 (failure), 2 (usage), 3 (damage).\n\n${verbs.join("\n")}\n`;
   return `pi-session-server [options]
+pi-session-server <verb> [options]    (<verb> --help tells more)
 
 Serves the history of coding agents on stdin and stdout: JSON-RPC 2.0 or Pi's line
 dialect, over session files in Pi's JSONL format. protocol.md lists the commands.

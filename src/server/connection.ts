@@ -8,11 +8,11 @@ import type { Introduction, ServerFacts } from "../handlers/command.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./call.ts";
 import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
 import { type BatchItem, Dispatcher } from "./dispatch.ts";
-import { AutoDecoder, type Cut, type Decoder, encoders, type FramingName } from "./framing.ts";
+import { AutoDecoder, byteLength, type Cut, type Decoder, type FramingName, frames } from "./framing.ts";
 import { Hooks } from "./hooks.ts";
 import { Host } from "./host.ts";
 import { jsonrpc } from "./jsonrpc.ts";
-import { Output } from "./output.ts";
+import { Large, Output } from "./output.ts";
 import { pi } from "./pi.ts";
 
 export interface ConnectionOptions {
@@ -26,10 +26,15 @@ export interface ConnectionOptions {
   readonly maxMessageBytes: number;
   /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
   readonly hookTimeout: number | undefined;
+  /** Bytes beyond which a reply is not held in memory. */
+  readonly heldReplyBytes?: number;
 }
 
 /** How often an idle session is looked at for what other programs wrote, in milliseconds. */
 const FOLLOW_EVERY = 500;
+
+/** A larger reply is not held in memory, but read twice: as far as that, reading once is faster. */
+const HELD_REPLY_BYTES = 64 << 20;
 
 /** Calls that are being worked on beyond which no more input is taken. */
 const MOST_PENDING = 10_000;
@@ -57,7 +62,7 @@ export class Connection {
     this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
     const { framing, maxMessageBytes } = options;
     this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
-    if (framing !== "auto") this.output.frameWith(encoders[framing]);
+    if (framing !== "auto") this.output.frameWith(frames[framing]);
     this.hooks = new Hooks(
       (pieces) => {
         this.output.send(pieces);
@@ -99,7 +104,7 @@ export class Connection {
           let size = 2;
           for (const { call, outcome } of replies)
             if (call.idText !== undefined) {
-              const part = this.replyTo(call, outcome, size);
+              const part = this.replyTo(call, outcome, size) as Pieces;
               size += this.output.sizeOf(part) + 1;
               parts.push(part);
             }
@@ -109,13 +114,14 @@ export class Connection {
           const message = this.host.message(this.current, event);
           if (message) this.output.send(message);
         },
-        progress: (token, done, total) =>
+        progress: (token, done, total, more) =>
           this.output.send(
             this.speaks("pi")
-              ? this.current.event("progress", { token, done, total })
-              : this.current.event("$/progress", { token, value: { kind: "report", done, total } }),
+              ? this.current.event("progress", { token, done, total, ...more })
+              : this.current.event("$/progress", { token, value: { kind: "report", done, total, ...more } }),
           ),
         flush: () => this.output.flush(),
+        hold: () => this.output.hold(),
       },
     });
   }
@@ -178,7 +184,7 @@ export class Connection {
 
   private fixFraming(decoder: Decoder): void {
     this.decoder = decoder;
-    this.output.frameWith(encoders[decoder.name]);
+    this.output.frameWith(frames[decoder.name]);
   }
 
   /** Works through what has arrived, as long as the host reads what it gets for it. */
@@ -307,12 +313,18 @@ export class Connection {
     this.dispatcher.refuse(this.current.refuse(refusal, idText));
   }
 
-  /** A reply is put together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. */
-  private replyTo(call: Call, outcome: Outcome, taken = 0): Pieces {
+  /**
+   * A reply is put together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. One
+   * that is too large for that is made once for this and its size, and again while it is read. A reply for which some
+   * of a message is `taken` already is a part of that, and comes whole.
+   */
+  private replyTo(call: Call, outcome: Outcome, taken?: number): Pieces | Large {
     try {
-      const pieces = this.current.reply(call, outcome);
+      const make = () => this.current.reply(call, outcome);
+      const pieces = taken === undefined ? this.gathered(make) : [...make()];
       const limit = this.maxReplyBytes;
-      const size = limit === undefined ? 0 : this.output.sizeOf(pieces) + taken;
+      const size =
+        limit === undefined ? 0 : this.output.sizeOf(pieces instanceof Large ? make() : pieces) + (taken ?? 0);
       if (limit !== undefined && size > limit)
         throw new Failure(
           "message_too_large",
@@ -321,8 +333,28 @@ export class Connection {
         );
       return pieces;
     } catch (error) {
-      return this.current.reply(call, { error });
+      return [...this.current.reply(call, { error })];
     }
+  }
+
+  /** The pieces, or what makes them anew when they are too many to be held. */
+  private gathered(make: () => Iterable<string | Uint8Array>): Pieces | Large {
+    const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
+    const pieces: Pieces = [];
+    let held = 0;
+    let bytes: number | undefined;
+    for (const piece of make()) {
+      if (bytes !== undefined) {
+        bytes += byteLength([piece]);
+        continue;
+      }
+      pieces.push(piece);
+      held += piece.length;
+      if (held <= heldReplyBytes) continue;
+      bytes = byteLength(pieces);
+      pieces.length = 0;
+    }
+    return bytes === undefined ? pieces : new Large(bytes, make);
   }
 
   private introduce(wishes: Introduction): void {

@@ -1,7 +1,7 @@
 /** What the two dialects have in common: a payload becomes calls, an outcome becomes a reply, an event a message. */
 
 import { BadParams, Failure, InvalidRequest } from "../core/failure.ts";
-import { textPieces } from "../core/raw.ts";
+import { holdsRaw, textOfPlain, textPieces } from "../core/raw.ts";
 import type { Call, Outcome } from "./call.ts";
 
 export type DialectName = "jsonrpc" | "pi";
@@ -35,7 +35,8 @@ export interface Dialect {
   decode(value: unknown, bytes: Buffer): Decoded;
   /** A message that could not be cut or parsed. `idText` is the JSON text of its id where that could be read. */
   refuse(refusal: Refusal, idText?: string): Pieces;
-  reply(call: Call, outcome: Outcome): Pieces;
+  /** Made again each time it is gone through. */
+  reply(call: Call, outcome: Outcome): Iterable<string | Uint8Array>;
   /** A message about a hook, which is JSON-RPC on our side. */
   hook(message: HookMessage): Pieces;
   event(name: string, payload: Readonly<Record<string, unknown>>): Pieces;
@@ -103,15 +104,19 @@ export function tellError(error: unknown): Told {
 }
 
 /** The pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */
-export function withMember(head: string, member: string, value: unknown): Pieces {
-  const pieces: Pieces = [`${head},"${member}":`];
+export function withMember(head: string, member: string, value: unknown): Iterable<string | Uint8Array> {
+  return holdsRaw(value) ? lazily(head, member, value) : [`${head},"${member}":${textOfPlain(value)}}`];
+}
+
+function* lazily(head: string, member: string, value: unknown): Generator<string | Uint8Array> {
+  let text = `${head},"${member}":`;
   for (const piece of textPieces(value)) {
-    const last = pieces.length - 1;
-    if (typeof piece === "string" && typeof pieces[last] === "string") pieces[last] += piece;
-    else pieces.push(piece);
+    if (typeof piece === "string") text += piece;
+    else {
+      if (text !== "") yield text;
+      text = "";
+      yield piece;
+    }
   }
-  const last = pieces.length - 1;
-  if (typeof pieces[last] === "string") pieces[last] += "}";
-  else pieces.push("}");
-  return pieces;
+  yield `${text}}`;
 }

@@ -5,12 +5,11 @@
 
 import type { Env } from "../core/env.ts";
 import { Failure, InvalidRequest } from "../core/failure.ts";
-import type { Progress } from "../core/finding.ts";
 import { Raw, textPieces } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import type { Workspace } from "../core/workspace.ts";
 import { foreignPayload } from "../handlers/appending.ts";
-import type { Context, Introduction, ServerFacts, Settings } from "../handlers/command.ts";
+import type { Context, Introduction, Report, ServerFacts, Settings } from "../handlers/command.ts";
 import type { EventName, EventPayload, Replacement } from "../handlers/events.ts";
 import type { HookAnswer, HookName } from "../handlers/hooks.ts";
 import { type Call, type Outcome, textOfParam } from "./call.ts";
@@ -27,8 +26,10 @@ export interface Sink {
   batch(replies: readonly { call: Call; outcome: Outcome }[], refusals: readonly Pieces[]): void;
   event(event: ToldEvent): void;
   /** How far a command is, at once; of no use to a host that does not keep up. */
-  progress(token: string | number, done: number, total: number): void;
+  progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;
+  /** Makes all of a reply that is being read, before what it comes from goes. */
+  hold?(): void;
 }
 
 export interface DispatchOptions {
@@ -45,6 +46,9 @@ export interface DispatchOptions {
 
 /** Commands that decide themselves what a read-only session allows. */
 const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set(["branch", "repair_session"]);
+
+/** Commands beside the reads whose results tell of sessions; to run them again changes nothing. */
+const TELLS_OF_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
 
 /** Sessions open at a time, the current one included. */
 const MOST_OPEN = 64;
@@ -171,8 +175,9 @@ export class Dispatcher {
 
   private laneOf(call: Call): Lane {
     const { command, params } = call;
-    if (command.effect === "server") return this.aside;
-    const { sessionId } = (params ?? {}) as { sessionId?: string };
+    const named = this.sessionAt(call);
+    if (named === null || (named === undefined && command.effect === "server")) return this.aside;
+    const { sessionId } = named ? { sessionId: named.id } : ((params ?? {}) as { sessionId?: string });
     if (sessionId === undefined || command.effect === "replace" || sessionId === this.workspace.current?.id)
       return this.main;
     const lane = this.beside.get(sessionId);
@@ -180,6 +185,25 @@ export class Dispatcher {
     const made = new Lane(sessionId);
     this.beside.set(sessionId, made);
     return made;
+  }
+
+  /**
+   * The open session that a call of a command on any session names; null when that is not open here, undefined when it
+   * names none.
+   */
+  sessionAt({ command, params }: Call): Session | null | undefined {
+    const { sessionPath, sessionId } = (params ?? {}) as { sessionPath?: unknown; sessionId?: unknown };
+    if (!command.ofAny) return undefined;
+    if (typeof sessionPath !== "string") {
+      if (command.effect !== "server" || typeof sessionId !== "string") return undefined;
+      return this.workspace.sessions.find(({ id }) => id === sessionId) ?? null;
+    }
+    try {
+      return this.workspace.openAt(sessionPath) ?? null;
+    } catch {
+      // It may not be looked at, which the command says itself.
+      return null;
+    }
   }
 
   /** Whether a call with this id is being worked on. */
@@ -276,6 +300,11 @@ export class Dispatcher {
   }
 
   private run(lane: Lane, call: Call, batch?: Batch): void {
+    if (lane === this.aside && this.sessionAt(call)) {
+      // The session was opened since, and what changes it keeps its order.
+      this.enqueue(call, batch);
+      return;
+    }
     const events: ToldEvent[] = [];
     let result: unknown;
     try {
@@ -348,7 +377,8 @@ export class Dispatcher {
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it comes once.");
     const context = this.contextFor(lane, call, events);
-    if (command.effect === "read" || command.effect === "server" || command.effect === "control")
+    const elsewhere = this.sessionAt(call) === null;
+    if (elsewhere || command.effect === "read" || command.effect === "server" || command.effect === "control")
       return command.run(context, call.params as never);
     if (command.effect === "close") return this.whenDurable(lane, () => command.run(context, call.params as never));
     const { expectedLeafId, idempotencyKey } = call.params as {
@@ -401,7 +431,8 @@ export class Dispatcher {
 
   /** Looks for entries of other programs while nothing else is going on. */
   follow(): void {
-    if (this.ending) return;
+    // A reply that is being read still names bytes of a file as it is.
+    if (this.ending || !this.sink.hasRoom) return;
     for (const session of this.workspace.sessions) {
       const lane = this.laneFor(session);
       if (!lane.idle) continue;
@@ -427,6 +458,7 @@ export class Dispatcher {
    * recently used are closed until they are named again.
    */
   tidy(): void {
+    if (!this.sink.hasRoom) return;
     const now = this.workspace.env.now();
     const { sessions } = this.workspace;
     for (const [id, lane] of this.beside) if (lane.idle && !this.workspace.knows(id)) this.beside.delete(id);
@@ -475,6 +507,7 @@ export class Dispatcher {
 
   /** Replies that wait for their reader still name bytes of the session that is about to be closed. */
   private renderWaiting(lane: Lane): void {
+    this.sink.hold?.();
     for (const slot of lane.slots) slot.outcome = rendered(slot.outcome);
   }
 
@@ -617,7 +650,10 @@ export class Dispatcher {
         if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
         slot.outcome = { error };
         this.forget(slot.call);
-      } else if (slot.call.command.effect === "read" && !("error" in slot.outcome)) {
+      } else if (
+        (slot.call.command.effect === "read" || TELLS_OF_SESSIONS.has(slot.call.command.name)) &&
+        !("error" in slot.outcome)
+      ) {
         try {
           const result = slot.call.command.run(this.contextFor(lane, slot.call, []), slot.call.params as never);
           if (result instanceof Promise) {
@@ -751,6 +787,8 @@ class CallContext implements Context {
   get session(): Session {
     // Where a session is to be switched to, its id names the new one.
     const { sessionId } = this.call.params as { sessionId?: string };
+    const named = this.dispatcher.sessionAt(this.call);
+    if (named) return named;
     return this.workspace.session(this.call.command.name === "switch_session" ? undefined : sessionId);
   }
 
@@ -798,15 +836,15 @@ class CallContext implements Context {
     return this.dispatcher.replace(next, replacement, this.events);
   }
 
-  get progress(): Progress | undefined {
+  get progress(): Report | undefined {
     const { _meta } = this.call.params as { _meta?: { progressToken?: string | number } };
     const token = _meta?.progressToken;
     if (token === undefined) return undefined;
     const { sink } = this.options;
-    return (done, total) => {
+    return (done, total, more) => {
       if (!sink.hasRoom) return;
       this.dispatcher.start();
-      sink.progress(token, done, total);
+      sink.progress(token, done, total, more);
       sink.flush();
     };
   }

@@ -61,7 +61,7 @@ async function main(): Promise<number> {
   const [verb, ...rest] = process.argv.slice(2);
   if (verb !== undefined && !verb.startsWith("-")) {
     const { isVerb, runVerb } = await import("./verbs.ts");
-    if (isVerb(verb)) return runVerb(verb, rest, { ...WORLD, print: (text) => process.stdout.write(text) });
+    if (isVerb(verb)) return runVerb(verb, rest, { ...WORLD, ...(await import("./terminal.ts")).realTerminal() });
   }
   let settings: Settings;
   try {

@@ -6,6 +6,7 @@ import { type Env, timestamp } from "../core/env.ts";
 import { Failure } from "../core/failure.ts";
 import type { Catalog } from "../core/finding.ts";
 import type { Session } from "../core/session.ts";
+import { desktopTrash } from "../core/store/desktop-trash.ts";
 import type { Disk } from "../core/store/disk.ts";
 import { type Locks, makeLocks } from "../core/store/lock.ts";
 import { findPlaces, settingsFiles, type Variables } from "../core/store/paths.ts";
@@ -61,8 +62,9 @@ export function serve(settings: Settings, world: World): Service {
         now: () => timestamp(world.env),
       }),
     cwd: world.cwd,
-    kind: settings.inMemory ? "memory" : "jsonl",
+    kind: settings.inMemory ? "memory" : settings.store,
     readOnly: settings.readOnly,
+    desktopTrash: desktopTrash(world.disk, world.variables),
     allowed: settings.allowedPaths,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
@@ -152,8 +154,7 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
 
 /** What looks like a path is one; anything else is an id. */
 function where(workspace: Workspace, given: string): { sessionPath?: string; sessionId?: string } {
-  const path =
-    /[/\\]/.test(given) || given.endsWith(".jsonl") || workspace.stores.exists(workspace.stores.absolute(given));
+  const path = /[/\\]|\.(jsonl|v2)$/.test(given) || workspace.stores.exists(workspace.stores.absolute(given));
   return path ? { sessionPath: given } : { sessionId: given };
 }
 

@@ -133,6 +133,47 @@ test("bytes of it are changed at random, while it is closed and while it is open
   });
 });
 
+test("bytes of it are changed at random while nobody has it open: searches find everything as well", async () => {
+  await forSeedsAsync(6, async (random) => {
+    const library = fill(random);
+    await isRight(library);
+    for (let round = 0; round < 3; round++) {
+      const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
+      const bytes = readFileSync(path);
+      for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] ^= 1 + random.int(255);
+      writeFileSync(path, bytes);
+      await isRight(library);
+    }
+  });
+});
+
+test("text that SQLite does not keep as it is does no harm", async () => {
+  const library = temporaryLibrary();
+  const folder = join(library.root, "--odd--");
+  mkdirSync(folder, { recursive: true });
+  const odd = "a\u0000b\ud800";
+  const lines = [
+    { type: "session", version: 3, id: `i${odd}`, timestamp: `2026-01-01${odd}`, cwd: `/c${odd}` },
+    { type: "session_info", id: "1", parentId: null, timestamp: "2026-01-01T00:00:00Z", name: `n${odd}` },
+    { type: "message", id: `m${odd}`, parentId: "1", message: { role: "user", content: `first${odd}` } },
+    { type: "message", id: "4", parentId: `m${odd}`, message: { role: "user", content: "x\u0000needle thread" } },
+  ];
+  const file = join(folder, "odd.jsonl");
+  writeFileSync(file, `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`);
+  for (let n = 0; n < 2; n++) {
+    const catalog = catalogOn(library);
+    expect(await listed(catalog)).toMatchObject([
+      { id: `i${odd}`, cwd: `/c${odd}`, name: `n${odd}`, firstMessage: `first${odd}` },
+    ]);
+    expect(places(await allHits(catalog, { query: "eedle rea" }))).toEqual([`${file} 4`]);
+    expect(places(await allHits(catalog, { query: "first" }))).toEqual([`${file} m${odd}`]);
+    catalog.close();
+    // None was given up as damaged.
+    expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(1);
+    expect(databases(library)[0]).not.toMatch(/\.1\.sqlite/);
+  }
+});
+
 test("it is removed, or a folder stands in its place", async () => {
   await forSeedsAsync(2, async (random) => {
     const library = fill(random);

@@ -225,6 +225,26 @@ test("sees what this server has just appended, and a flat folder", async () => {
   }
 });
 
+test("streams the sessions of a cold build that fit, as they are read", async () => {
+  const place = temporaryPlace();
+  for (let n = 0; n < 250; n++)
+    put(place, { id: `s${n}`, cwd: `/home/me/${n % 2}`, entries: [said(n % 60, "x".repeat(900))] });
+  const server = serveHere(["--no-session", "--events", "none"], { place });
+  await server.result("initialize", { maxReplyBytes: 4096 });
+  const { total } = await server.result("list_sessions", {
+    _meta: { progressToken: 1 },
+    cwd: "/home/me/1",
+    stream: true,
+    limit: 1,
+  });
+  const told = server.events.filter(({ method }) => method === "$/progress");
+  const streamed = told.flatMap(({ params }) => params.value.sessions);
+  expect(new Set(ids({ sessions: streamed })).size).toBe(125);
+  expect([streamed.length, total]).toEqual([125, 125]);
+  expect(streamed[0]).toMatchObject({ cwd: "/home/me/1", messageCount: 1 });
+  for (const event of told) expect(JSON.stringify(event).length).toBeLessThanOrEqual(4096);
+});
+
 test("tells how far a cold build is, to those who ask, in either dialect", async () => {
   const place = temporaryPlace();
   for (let n = 0; n < 250; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x")] });

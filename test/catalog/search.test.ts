@@ -4,17 +4,21 @@ import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { realDisk } from "../../src/core/store/disk.ts";
 import {
   allHits,
   catalogOn,
+  listed,
   places,
   randomSession,
   readHits,
+  realEnv,
   temporaryLibrary,
   withoutSqlite,
 } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
+import { fileText, headerText, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
@@ -323,4 +327,34 @@ test("the index and reading give the same hits", async () => {
       );
     }
   });
+});
+
+test("what was said is indexed after a list, before anybody searches", async () => {
+  const library = temporaryLibrary();
+  const folder = join(library.root, "--home-me-app--");
+  mkdirSync(folder, { recursive: true });
+  const files = Array.from({ length: 30 }, (_, n) => join(folder, `2026_s${n}.jsonl`));
+  for (const [n, file] of files.entries())
+    writeFileSync(file, fileText(headerText({ id: `s${n}` }), userText("0000000a", null, `word${n} of many`)));
+  let opened: string[] = [];
+  let allRead = (): void => {};
+  const disk = {
+    ...realDisk,
+    openRead(path: string) {
+      opened.push(path);
+      if (files.every((file) => opened.includes(file))) allRead();
+      return realDisk.openRead(path);
+    },
+  };
+  // What changed just now is read again, so it is later here.
+  const env = { ...realEnv, now: () => Date.now() + 1000 };
+  const catalog = catalogOn(library, { disk, env, indexAhead: true });
+  expect((await listed(catalog)).length).toBe(30);
+  opened = [];
+  await new Promise<void>((resolve) => {
+    allRead = resolve;
+  });
+  opened = [];
+  expect(places(await allHits(catalog, { query: "word7" }))).toEqual([`${files[7]} 0000000a`]);
+  expect(opened.filter((path) => path.endsWith(".jsonl"))).toEqual([files[7]]);
 });

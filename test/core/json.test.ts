@@ -10,6 +10,7 @@ import {
   members,
   oneLine,
   parse,
+  parseAbridged,
   sameBytes,
   stringAt,
   stringEnd,
@@ -268,5 +269,33 @@ describe("texts", () => {
     expect(sameBytes(bytesOf("ab"), bytesOf("abc"))).toBe(false);
     expect(textOf(concat([bytesOf("a"), bytesOf(""), bytesOf("bc")]))).toBe("abc");
     expect(concat([])).toHaveLength(0);
+  });
+});
+
+describe("a look at what is large", () => {
+  /** Whether a value is the other one with long strings cut. */
+  function isCut(cut: unknown, whole: unknown, longest: number): boolean {
+    if (typeof whole === "string" && typeof cut === "string") {
+      if (bytesOf(JSON.stringify(whole)).length <= longest) return cut === whole;
+      return whole.startsWith(cut) && JSON.stringify(cut).length > longest / 8;
+    }
+    if (typeof whole !== "object" || whole === null) return Object.is(cut, whole);
+    const names = Object.keys(whole);
+    return (
+      Object.keys(cut as object).join() === names.join() &&
+      names.every((name) => isCut((cut as never)[name], whole[name as never], longest))
+    );
+  }
+
+  test("gives the value with the beginnings of its long strings", () => {
+    forSeeds(300, (random) => {
+      const longest = 64 + random.int(64);
+      const long = (): string =>
+        Array.from({ length: random.int(300) }, () =>
+          random.pick(["a", '"', "\\", "\n", "é", "漢", "😀", "\u0001"]),
+        ).join("");
+      const value = { a: long(), b: [long(), 1, null, { c: long() }], d: long(), e: "short" };
+      expect(isCut(parseAbridged(bytesOf(JSON.stringify(value)), longest), value, longest)).toBe(true);
+    });
   });
 });

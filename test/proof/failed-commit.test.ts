@@ -68,6 +68,62 @@ function request(id: number, method: string, params: Json = {}): Json {
   return { jsonrpc: "2.0", id, method, params };
 }
 
+test("what tells of sessions without being a read sees the durable state, too", async () => {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk);
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const { sessionId, ...before } = await wire.result("get_state");
+  disk.failNextSync();
+  wire.send(
+    request(101, "append", { entries: [user("lost", { id: "lost" })] }),
+    request(102, "initialize", { capabilities: { events: [] } }),
+    request(103, "list_open_sessions"),
+    request(104, "open_session", { sessionId }),
+  );
+  const replies = await wire.take(4);
+  const [lost, introduced, listed, opened] = replies;
+  expect(lost.error.data.name).toBe("storage_failed");
+  expect(introduced.result.state).toEqual({ sessionId, ...before });
+  expect(listed.result.sessions.map(({ leafId }: Json) => leafId)).toEqual(["one"]);
+  expect(opened.result.leafId).toBe("one");
+  await lives.kill();
+});
+
+describe.each([
+  ["fork", { entryId: "two", position: "at" }],
+  ["clone", {}],
+  ["new_session", {}],
+])("%s", (method, params) => {
+  test.each(["fail", "short"] as const)("that fails at any operation (%s) leaves no session behind", async (kind) => {
+    for (let at = 1, struck = true; struck; at++) {
+      const disk = new FaultDisk();
+      const { lives, wire } = await started(disk);
+      await wire.result("append", { entries: [user("one", { id: "one" }), user("two", { id: "two" })] });
+      // So that it has something to write when it is left.
+      await wire.result("branch", { entryId: "one" });
+      const file = await fileOf(wire);
+      disk.set({ kind, at, errno: "EIO" });
+      const { error } = await wire.request(method, params);
+      const operations = disk.operations.join(" ");
+      struck = disk.struck || (kind === "short" && at < 40);
+      const removal = disk.operations[at - 1] === "remove";
+      disk.set(undefined);
+      if (error) {
+        expect(error.data.name, operations).toBe("storage_failed");
+        if (!removal)
+          expect(
+            disk.paths().filter((path) => path.startsWith(FOLDER)),
+            operations,
+          ).toEqual([file]);
+        expect(await wire.result("get_state"), operations).toMatchObject({ sessionFile: file, leafId: "one" });
+        const { sessionId } = await wire.result(method, params);
+        expect((await wire.result("get_state")).sessionId, operations).toBe(sessionId);
+      }
+      await lives.kill();
+    }
+  });
+});
+
 test("mutations that waited fail, reads behind them see the durable state, replies stay in order", async () => {
   const disk = new SyncFailingDisk();
   const { lives, wire } = await started(disk);

@@ -18,7 +18,10 @@ import { beginning, QUARANTINE } from "../support/sessions.ts";
 const KEY = { device: 3, inode: 33 };
 const NAME = "3-33.lock";
 
-function options(stateFolder: string, client: string, disk: Disk = realDisk): LockOptions {
+/** Nobody pulls the plug here. */
+const quickDisk: Disk = { ...realDisk, syncNow: () => {} };
+
+function options(stateFolder: string, client: string, disk: Disk = quickDisk): LockOptions {
   return { disk, stateFolder, client, now: () => "2026-01-24T16:22:26.831Z" };
 }
 
@@ -58,6 +61,60 @@ test("of two that find the lock of a dead process, one gets it, whoever is quick
     winners[0].release();
     expect(readdirSync(join(folder, "locks")), `after ${operation}`).toEqual([]);
   }
+});
+
+/** Every operation of the slow one in turn, with what the others do right before it. */
+function slowDown(at: ReadonlyMap<number, () => void>): { disk: Disk; steps: () => number } {
+  let step = 0;
+  const names: (keyof Disk)[] = ["openRead", "create", "write", "link", "rename", "remove", "names", "info"];
+  const disk: Disk = { ...quickDisk };
+  for (const name of names)
+    Object.assign(disk, {
+      [name]: (...args: unknown[]) => {
+        at.get(step++)?.();
+        return (realDisk[name] as (...args: unknown[]) => unknown)(...args);
+      },
+    });
+  return { disk, steps: () => step };
+}
+
+test("of three that find the lock of a dead process, one gets it, whoever comes between which steps", () => {
+  let steps = 0;
+  for (let first = 0; first === 0 || first < steps; first++)
+    for (let second = first; second === first || second < steps; second += 1 + (first % 4)) {
+      const folder = staleFolder();
+      const taken: (Lock | Holder)[] = [];
+      const come = (client: string) => () => {
+        taken.push(fileLocks(options(folder, client)).take(KEY));
+      };
+      const both = (): void => {
+        come("second")();
+        come("third")();
+      };
+      const slow = slowDown(
+        first === second
+          ? new Map([[first, both]])
+          : new Map([
+              [first, come("second")],
+              [second, come("third")],
+            ]),
+      );
+      taken.push(fileLocks(options(folder, "first", slow.disk)).take(KEY));
+      steps = Math.max(steps, slow.steps());
+      const winners = taken.filter(isLock);
+      expect(winners.length, `at ${first} and ${second} of ${steps}`).toBe(1);
+      winners[0].release();
+      expect(readdirSync(join(folder, "locks"))).toEqual([]);
+    }
+  expect(steps).toBeGreaterThan(10);
+});
+
+test("who died while it removed a stale lock is in nobody's way", () => {
+  const folder = staleFolder();
+  const lock = readFileSync(join(folder, "locks", NAME), "utf8");
+  writeFileSync(join(folder, "locks", `${NAME}.4194305-1-1.claim`), lock);
+  (fileLocks(options(folder, "next")).take(KEY) as Lock).release();
+  expect(readdirSync(join(folder, "locks"))).toEqual([]);
 });
 
 test("a lock that could only be kept elsewhere is found there", () => {

@@ -1,8 +1,11 @@
 /** Verbs of the command line: what they print, for people and for programs, and how they end. */
 
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { verbs } from "../../src/server/verbs/table.ts";
+import { PROGRAM } from "../support/build.ts";
 import { fileOf, linesIn, sessionFile } from "../support/cases.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { imprint } from "../support/proof.ts";
@@ -146,8 +149,32 @@ describe("what cannot be done", () => {
 test("the help tells of them", async () => {
   const place = temporaryPlace();
   const { stdout } = await run(place, "--help");
-  for (const line of ["  verify <path or id> [--json]", "  repair <path or id> [--dry-run] [--json]"])
-    expect(stdout).toContain(`${line}\n`);
+  for (const { name, operands } of verbs)
+    expect(stdout).toMatch(new RegExp(`^  ${[name, ...operands].join(" ").replace(/[[\].|]/g, "\\$&")} +\\S`, "m"));
   const own = await run(place, "repair", "--help");
-  expect(own).toEqual({ stdout: expect.stringContaining("repair <path or id> [--dry-run]"), stderr: "", status: 0 });
+  expect(own).toEqual({ stdout: expect.stringContaining("repair <session> [options]"), stderr: "", status: 0 });
+  expect(own.stdout).toContain("--dry-run");
+  const unknown = await run(place, "lst");
+  expect(unknown).toEqual({
+    stdout: "",
+    stderr: "pi-session-server: Unknown verb lst. --help lists the verbs.\n",
+    status: 2,
+  });
+});
+
+test("a reader that stops early, as head does, is no failure and no noise", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(20_000), "long.jsonl");
+  const child = spawn(process.execPath, [PROGRAM, "tree", file], {
+    cwd: place.cwd,
+    env: { PATH: process.env.PATH, ...place.variables },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  child.stdout.once("data", () => child.stdout.destroy());
+  let stderr = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const status = await new Promise((resolve) => child.on("close", resolve));
+  expect([status, stderr]).toEqual([0, ""]);
 });

@@ -11,6 +11,8 @@ import { type FinderOptions, makeCatalog } from "../../src/core/store/finder.ts"
 import { jsonlStore } from "../../src/core/store/jsonl.ts";
 import { leafMemory } from "../../src/core/store/leaves.ts";
 import { noLocks } from "../../src/core/store/lock.ts";
+import { segmentedStore } from "../../src/core/store/segmented/store.ts";
+import type { Store } from "../../src/core/store/store.ts";
 import type { Random } from "./random.ts";
 import { type Json, temporaryFolder } from "./server.ts";
 
@@ -42,16 +44,30 @@ export function catalogOn({ root, state }: Library, more: Partial<FinderOptions>
     durability: "os",
     fileFor: () => "/dev/null/none",
   });
+  const v2 = containersIn({ root, state });
   const catalog = makeCatalog({
     disk: realDisk,
     env: realEnv,
     places: { root, state },
     leaves: leafMemory(realDisk, state, false),
-    openLog: (file) => jsonl.open(file, true),
+    openLog: (file) => (file.endsWith(".v2") ? v2 : jsonl).open(file, true),
     ...more,
   });
   onTestFinished(() => catalog.close());
   return catalog;
+}
+
+/** The store of Session Store V2 containers, as another process would have it. */
+export function containersIn({ root, state }: Library): Store {
+  return segmentedStore({
+    disk: realDisk,
+    env: realEnv,
+    locks: noLocks,
+    quarantine: join(state, "quarantine"),
+    durability: "os",
+    containerFor: ({ id }) => join(root, `${id}.v2`),
+    segmentBytes: 4096,
+  });
 }
 
 export const withoutSqlite = { sqlite: () => undefined };

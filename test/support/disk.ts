@@ -37,6 +37,17 @@ interface Inode {
   mode: number;
 }
 
+interface Folder {
+  readonly number: number;
+  readonly names: Map<string, Inode | Folder>;
+  /** Names that survive a power cut. */
+  synced: Map<string, Inode | Folder>;
+}
+
+function isFolder(node: Inode | Folder | undefined): node is Folder {
+  return node !== undefined && "names" in node;
+}
+
 const DEVICE = 1;
 const NOTHING = new Uint8Array(0);
 
@@ -53,10 +64,7 @@ export class FaultDisk implements Disk {
   private inodes = 0;
   private ticks = 0;
   private nextDescriptor = 3;
-  private readonly files = new Map<string, Inode>();
-  private readonly syncedFiles = new Map<string, Inode>();
-  private readonly folders = new Set<string>(["/"]);
-  private readonly syncedFolders = new Set<string>(["/"]);
+  private readonly root: Folder = { number: 0, names: new Map(), synced: new Map() };
   private readonly descriptors = new Map<number, { inode: Inode | null; path: string; append: boolean }>();
 
   // --- what tests do to it -------------------------------------------------------------------------------------
@@ -70,23 +78,29 @@ export class FaultDisk implements Disk {
 
   /** A file that stands there durably. */
   put(path: string, bytes: Uint8Array, mode = 0o600): void {
-    for (let at = dirname(path); !this.folders.has(at); at = dirname(at)) {
-      this.folders.add(at);
-      this.syncedFolders.add(at);
-    }
+    const folder = this.addFolder(dirname(path));
     const copy = Uint8Array.from(bytes);
     const inode = { number: ++this.inodes, bytes: copy, synced: copy, modified: this.tick(), mode };
-    this.files.set(path, inode);
-    this.syncedFiles.set(path, inode);
+    folder.names.set(basename(path), inode);
+    folder.synced.set(basename(path), inode);
   }
 
   /** The present content of a file, or undefined. */
   content(path: string): Uint8Array | undefined {
-    return this.files.get(path)?.bytes;
+    const node = this.nodeAt(path);
+    return node && !isFolder(node) ? node.bytes : undefined;
   }
 
+  /** Paths of all files. */
   paths(): string[] {
-    return [...this.files.keys()].sort();
+    const found: string[] = [];
+    const walk = (path: string, folder: Folder): void => {
+      for (const [name, node] of folder.names)
+        if (isFolder(node)) walk(`${path}/${name}`, node);
+        else found.push(`${path}/${name}`);
+    };
+    walk("", this.root);
+    return found.sort();
   }
 
   get openCount(): number {
@@ -108,43 +122,68 @@ export class FaultDisk implements Disk {
       }
       return copy;
     };
-    const folders = [...(cut.names === "all" ? this.folders : this.syncedFolders)];
-    for (const folder of folders.sort((a, b) => a.length - b.length)) next.addFolder(folder);
-    for (const [path, inode] of cut.names === "all" ? this.files : this.syncedFiles)
-      if (next.folders.has(dirname(path))) {
-        next.files.set(path, copyOf(inode));
-        next.syncedFiles.set(path, copyOf(inode));
+    const fill = (from: Folder, to: Folder): void => {
+      for (const [name, node] of cut.names === "all" ? from.names : from.synced) {
+        let copy: Inode | Folder;
+        if (isFolder(node)) {
+          copy = { number: node.number, names: new Map(), synced: new Map() };
+          fill(node, copy);
+        } else copy = copyOf(node);
+        to.names.set(name, copy);
+        to.synced.set(name, copy);
       }
+    };
+    fill(this.root, next.root);
     return next;
   }
 
-  private addFolder(folder: string): void {
-    // A folder is lost with the folder above it.
-    if (folder !== "/" && !this.folders.has(dirname(folder))) return;
-    this.folders.add(folder);
-    this.syncedFolders.add(folder);
+  /** A folder that stands there durably, with those above it. */
+  private addFolder(path: string): Folder {
+    let at = this.root;
+    for (const name of path.split("/").filter((part) => part !== "")) {
+      let next = at.names.get(name);
+      if (next === undefined) {
+        next = { number: ++this.inodes, names: new Map(), synced: new Map() };
+        at.names.set(name, next);
+        at.synced.set(name, next);
+      }
+      if (!isFolder(next)) throw errno("ENOTDIR");
+      at = next;
+    }
+    return at;
+  }
+
+  private nodeAt(path: string): Inode | Folder | undefined {
+    let at: Inode | Folder | undefined = this.root;
+    for (const name of path.split("/")) {
+      if (name === "" || name === ".") continue;
+      if (!isFolder(at)) return undefined;
+      at = at.names.get(name);
+    }
+    return at;
   }
 
   // --- the operations ------------------------------------------------------------------------------------------
 
   openRead(path: string): number {
     this.step("openRead");
-    if (this.folders.has(path)) return this.describe(null, path, false);
-    return this.describe(this.inodeOf(path), path, false);
+    const node = this.demand(path);
+    return this.describe(isFolder(node) ? null : node, path, false);
   }
 
   openAppend(path: string): number {
     this.step("openAppend");
-    if (this.folders.has(path)) throw errno("EISDIR");
-    return this.describe(this.inodeOf(path), path, true);
+    const node = this.demand(path);
+    if (isFolder(node)) throw errno("EISDIR");
+    return this.describe(node, path, true);
   }
 
   create(path: string): number {
     this.step("create");
-    this.demandFolder(path);
-    if (this.files.has(path) || this.folders.has(path)) throw errno("EEXIST");
+    const folder = this.folderOf(path);
+    if (folder.names.has(basename(path))) throw errno("EEXIST");
     const inode = { number: ++this.inodes, bytes: NOTHING, synced: NOTHING, modified: this.tick(), mode: 0o600 };
-    this.files.set(path, inode);
+    folder.names.set(basename(path), inode);
     return this.describe(inode, path, true);
   }
 
@@ -201,12 +240,13 @@ export class FaultDisk implements Disk {
     this.step("infoOf");
     const opened = this.descriptors.get(fd);
     if (!opened) throw errno("EBADF");
-    return opened.inode ? infoOf(opened.inode) : FOLDER;
+    return opened.inode ? infoOf(opened.inode) : folderInfo(this.demand(opened.path));
   }
 
   info(path: string): FileInfo {
     this.step("info");
-    return this.folders.has(path) ? FOLDER : infoOf(this.inodeOf(path));
+    const node = this.demand(path);
+    return isFolder(node) ? folderInfo(node) : infoOf(node);
   }
 
   truncate(fd: number, size: number): void {
@@ -226,64 +266,71 @@ export class FaultDisk implements Disk {
   }
 
   async syncFolder(path: string): Promise<void> {
+    this.syncFolderNow(path);
+  }
+
+  syncFolderNow(path: string): void {
     this.step("syncFolder");
-    if (!this.folders.has(path)) throw errno("ENOENT");
-    for (const name of [...this.syncedFiles.keys()]) if (dirname(name) === path) this.syncedFiles.delete(name);
-    for (const [name, inode] of this.files) if (dirname(name) === path) this.syncedFiles.set(name, inode);
-    for (const folder of this.folders) if (dirname(folder) === path) this.syncedFolders.add(folder);
+    const folder = this.nodeAt(path);
+    if (!isFolder(folder)) throw errno("ENOENT");
+    folder.synced = new Map(folder.names);
   }
 
   link(path: string, name: string): void {
     this.step("link");
-    this.demandFolder(name);
-    if (this.files.has(name)) throw errno("EEXIST");
-    this.files.set(name, this.inodeOf(path));
+    const folder = this.folderOf(name);
+    if (folder.names.has(basename(name))) throw errno("EEXIST");
+    folder.names.set(basename(name), this.fileAt(path));
   }
 
   rename(path: string, name: string): void {
     this.step("rename");
-    this.demandFolder(name);
-    const inode = this.inodeOf(path);
-    this.files.delete(path);
-    this.files.set(name, inode);
+    const folder = this.folderOf(name);
+    const node = this.demand(path);
+    const taken = folder.names.get(basename(name));
+    if (isFolder(taken) && taken.names.size > 0) throw errno("ENOTEMPTY");
+    if (taken !== undefined && isFolder(taken) !== isFolder(node)) throw errno(isFolder(node) ? "ENOTDIR" : "EISDIR");
+    this.folderOf(path).names.delete(basename(path));
+    folder.names.set(basename(name), node);
   }
 
   remove(path: string): void {
     this.step("remove");
-    this.inodeOf(path);
-    this.files.delete(path);
+    this.fileAt(path);
+    this.folderOf(path).names.delete(basename(path));
+  }
+
+  removeFolder(path: string): void {
+    this.step("removeFolder");
+    const node = this.demand(path);
+    if (!isFolder(node)) throw errno("ENOTDIR");
+    if (node.names.size > 0) throw errno("ENOTEMPTY");
+    this.folderOf(path).names.delete(basename(path));
   }
 
   makeFolder(path: string): string[] {
     this.step("makeFolder");
     const missing: string[] = [];
-    for (let at = path; !this.folders.has(at); at = dirname(at)) {
-      if (this.files.has(at)) throw errno("ENOTDIR");
-      missing.unshift(at);
-    }
-    for (const folder of missing) {
-      this.folders.add(folder);
-      this.syncedFolders.add(folder);
-    }
+    for (let at = path; this.nodeAt(at) === undefined; at = dirname(at)) missing.unshift(at);
+    this.addFolder(path);
     return missing;
   }
 
   names(folder: string): string[] {
     this.step("names");
-    return [...this.files.keys(), ...this.folders]
-      .filter((path) => path !== "/" && dirname(path) === folder)
-      .map((path) => basename(path));
+    const node = this.nodeAt(folder);
+    return isFolder(node) ? [...node.names.keys()] : [];
   }
 
   realPath(path: string): string {
     this.step("realPath");
-    if (!this.folders.has(path)) this.inodeOf(path);
+    this.demand(path);
     return path;
   }
 
   copyMode(from: string, to: number): void {
     this.step("copyMode");
-    this.inodeAt(to).mode = this.inodeOf(from).mode;
+    this.inodeAt(to).mode = this.fileAt(from).mode;
   }
 
   private tick(): number {
@@ -306,14 +353,23 @@ export class FaultDisk implements Disk {
     return this.nextDescriptor++;
   }
 
-  private demandFolder(path: string): void {
-    if (!this.folders.has(dirname(path))) throw errno("ENOENT");
+  /** The folder in which a path is a name. */
+  private folderOf(path: string): Folder {
+    const folder = this.nodeAt(dirname(path));
+    if (!isFolder(folder)) throw errno("ENOENT");
+    return folder;
   }
 
-  private inodeOf(path: string): Inode {
-    const inode = this.files.get(path);
-    if (!inode) throw errno("ENOENT");
-    return inode;
+  private demand(path: string): Inode | Folder {
+    const node = this.nodeAt(path);
+    if (node === undefined) throw errno("ENOENT");
+    return node;
+  }
+
+  private fileAt(path: string): Inode {
+    const node = this.demand(path);
+    if (isFolder(node)) throw errno("EISDIR");
+    return node;
   }
 
   private inodeAt(fd: number): Inode {
@@ -324,7 +380,9 @@ export class FaultDisk implements Disk {
   }
 }
 
-const FOLDER: FileInfo = { kind: "folder", size: 0, modified: 0, device: DEVICE, inode: 0, mode: 0o700 };
+function folderInfo(node: Folder | Inode): FileInfo {
+  return { kind: "folder", size: 0, modified: 0, device: DEVICE, inode: node.number, mode: 0o700 };
+}
 
 function infoOf(inode: Inode): FileInfo {
   const { number, bytes, modified, mode } = inode;

@@ -1,12 +1,20 @@
 /** The world that the declared examples of commands speak of: a session, its entries, and another session. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { bytesOf, textOf } from "../../src/core/json.ts";
+import { realDisk } from "../../src/core/store/disk.ts";
+import { noLocks } from "../../src/core/store/lock.ts";
+import { archiveFolder, folderName } from "../../src/core/store/paths.ts";
+import { segmentedStore } from "../../src/core/store/segmented/store.ts";
 import { assistant, user } from "./drafts.ts";
+import { testEnv } from "./env.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
 
 /** Of the session that is opened. */
 export const ID_OF_CURRENT = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
+/** Of the one in Session Store V2. */
+export const ID_IN_CONTAINER = "01991f6e-1f1d-7c3e-b0a4-0242ac120007";
 
 const ENTRIES: Json[] = [
   user("Hello", { id: "a1b2c3d4", parentId: null }),
@@ -26,19 +34,51 @@ export function sessionText(header: object, entries: readonly Json[]): string {
 }
 
 /** `/home/me` of the examples is the place's home. */
-export function examplePlace(): { place: Place; session: string; text: (example: unknown) => string } {
+export function examplePlace(): {
+  place: Place;
+  session: string;
+  /** A session in Session Store V2. */
+  container: string;
+  text: (example: unknown) => string;
+} {
   const place = temporaryPlace();
   const folder = join(place.home, "sessions");
   mkdirSync(folder);
-  const write = (name: string, id: string): string => {
-    const file = join(folder, name);
+  const write = (file: string, id: string): string => {
+    mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, sessionText({ id, cwd: place.cwd }, ENTRIES));
     return file;
   };
-  write("old.jsonl", "01991f6e-1f1d-7c3e-b0a4-0242ac120003");
+  const idOf = (number: number): string => `${ID_OF_CURRENT.slice(0, -1)}${number}`;
+  write(join(folder, "old.jsonl"), idOf(3));
+  const item = join(place.state, "trash", `deleted_${idOf(4)}`);
+  write(join(item, "deleted.jsonl"), idOf(4));
+  const path = join(folder, "deleted.jsonl");
+  const record = { sessionId: idOf(4), path, deletedAt: "2026-01-24T16:22:26.831Z" };
+  writeFileSync(join(item, "record.json"), JSON.stringify(record));
+  const root = join(place.home, ".pi", "agent", "sessions");
+  write(join(root, folderName(place.cwd), `listed_${idOf(5)}.jsonl`), idOf(5));
+  const archive = archiveFolder({ root, state: place.state });
+  write(join(archive, folderName(place.cwd), `archived_${idOf(6)}.jsonl`), idOf(6));
+  const container = join(folder, `${idOf(7)}.v2`);
+  const [header, ...lines] = sessionText({ id: idOf(7), cwd: place.cwd }, ENTRIES)
+    .trimEnd()
+    .split("\n")
+    .map(bytesOf);
+  const live = segmentedStore({
+    disk: realDisk,
+    env: testEnv(),
+    locks: noLocks,
+    durability: "os",
+    quarantine: join(place.state, "quarantine"),
+    containerFor: () => container,
+  }).create({ headerLine: header, header: JSON.parse(textOf(header)) });
+  live.append(lines);
+  live.close();
   return {
     place,
-    session: write("current.jsonl", ID_OF_CURRENT),
+    container,
+    session: write(join(folder, "current.jsonl"), ID_OF_CURRENT),
     text: (example) => JSON.stringify(example).replaceAll("/home/me", place.home),
   };
 }

@@ -5,9 +5,11 @@
 
 import { readFileSync } from "node:fs";
 import { expect } from "vitest";
+import { realDisk } from "../../src/core/store/disk.ts";
 import { SpawnedLives, same, toldEntries } from "./proof.ts";
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
+import { storedText } from "./v2.ts";
 
 interface Position {
   readonly ids: readonly string[];
@@ -22,7 +24,7 @@ export interface Killed {
   readonly torn: number;
 }
 
-const TORN = ["torn_tail", "incomplete_batch", "bad_line"];
+const TORN = ["torn_tail", "incomplete_batch", "bad_line", "bad_index"];
 
 /** So many runs on one session that grows; answers what each of them showed. */
 export async function killRuns(random: Random, runs: number, args: string[] = []): Promise<Killed[]> {
@@ -100,7 +102,8 @@ async function retry(
 function wholeLines(file: string): { lines: Json[]; broken: number } {
   const lines: Json[] = [];
   let broken = 0;
-  for (const line of readFileSync(file, "utf8").split("\n"))
+  const text = file.endsWith(".v2") ? storedText(realDisk, file) : readFileSync(file, "utf8");
+  for (const line of text.split("\n"))
     try {
       if (line !== "") lines.push(JSON.parse(line));
     } catch {

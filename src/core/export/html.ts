@@ -1,15 +1,8 @@
 /** A session as one plain page. Nothing in it can run or reach out: text is escaped, and there is no script. */
 
-import { jsonText } from "../json.ts";
 import { contentText, toolCalls } from "../message.ts";
-
-export interface HtmlSession {
-  readonly title: string;
-  /** Pairs of name and value, shown above the conversation. */
-  readonly facts: readonly (readonly [string, string])[];
-  /** Entries of the path, oldest first. */
-  readonly entries: Iterable<Readonly<Record<string, unknown>>>;
-}
+import { argumentsText, visibleText } from "./inert.ts";
+import type { Page, PageBranch, PageEntry } from "./page.ts";
 
 const STYLE = `
 :root { color-scheme: light dark; }
@@ -25,72 +18,110 @@ article.note { opacity: .75; }
 header { font-size: .8rem; opacity: .7; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0; font: 13px/1.45 ui-monospace, monospace; unicode-bidi: isolate; }
 img { max-width: 100%; }
+nav ol { padding-left: 1.5rem; }
+nav li { overflow-wrap: anywhere; unicode-bidi: isolate; }
+h2 { font-size: 1.1rem; border-top: 1px solid #8888; padding-top: 1rem; }
+h2 small { font-weight: normal; opacity: .7; }
+mark { unicode-bidi: isolate; padding: 0 .3rem; }
+p.off { font-size: .85rem; }
 `;
 
 /** The page in pieces, so that a long session need not lie in memory twice. */
-export function* htmlPieces(session: HtmlSession): Generator<string> {
+export function* htmlPieces(page: Page): Generator<string> {
   yield `<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n`;
   yield `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">\n`;
-  yield `<title>${escapeHtml(session.title)}</title>\n<style>${STYLE}</style>\n</head>\n<body>\n`;
-  yield `<h1>${escapeHtml(session.title)}</h1>\n<dl>\n`;
-  for (const [name, value] of session.facts) yield `<dt>${escapeHtml(name)}</dt><dd>${escapeHtml(value)}</dd>\n`;
+  yield `<meta name="viewport" content="width=device-width">\n`;
+  yield `<title>${escapeHtml(page.title)}</title>\n<style>${STYLE}</style>\n</head>\n<body>\n`;
+  yield `<h1>${escapeHtml(page.title)}</h1>\n<dl>\n`;
+  for (const [name, value] of page.facts) yield `<dt>${escapeHtml(name)}</dt><dd>${escapeHtml(value)}</dd>\n`;
   yield "</dl>\n";
-  for (const entry of session.entries) yield articleOf(entry);
+  const { branches } = page;
+  if (branches.length > 1) yield contentsOf(branches);
+  for (const branch of branches) {
+    yield `<section id="b${branch.number}">\n`;
+    if (branches.length > 1) yield headingOf(branch);
+    for (const entry of branch.entries()) yield articleOf(entry);
+    yield "</section>\n";
+  }
   yield "</body>\n</html>\n";
 }
 
-/** Text that a browser shows as it is; control characters but line breaks and tabs become visible. */
+function contentsOf(branches: readonly PageBranch[]): string {
+  const items = branches.map(({ number, active, preview, entryCount }) => {
+    const entries = `${entryCount} ${entryCount === 1 ? "entry" : "entries"}`;
+    const facts = active ? `current, ${entries}` : entries;
+    return `<li><a href="#b${number}">${escapeHtml(preview === "" ? `Branch ${number}` : preview)}</a> (${facts})</li>\n`;
+  });
+  return `<nav><h2>Branches</h2><ol>\n${items.join("")}</ol></nav>\n`;
+}
+
+function headingOf({ number, active, from }: PageBranch): string {
+  const place = from === undefined ? "" : ` <small>goes off <a href="#e${from}">behind this entry</a></small>`;
+  return `<h2>Branch ${number}${active ? " (current)" : ""}${place}</h2>\n`;
+}
+
+/** Text that a browser shows as it is. */
 export function escapeHtml(text: string): string {
-  return text
+  return visibleText(text)
     .replace(/&/g, "&amp;")
     .replace(/</g, "&lt;")
     .replace(/>/g, "&gt;")
     .replace(/"/g, "&quot;")
-    .replace(/'/g, "&#39;")
-    .replace(
-      CONTROLS,
-      (c) =>
-        `&#x${(c.codePointAt(0) as number) < 0x20 ? (0x2400 + (c.codePointAt(0) as number)).toString(16) : "fffd"};`,
-    );
+    .replace(/'/g, "&#39;");
 }
 
-// Control characters, and the marks that turn the direction of text for whatever follows them.
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
-const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\u200e\u200f]/g;
-
-function articleOf(entry: Readonly<Record<string, unknown>>): string {
-  const { type, timestamp } = entry;
-  if (type === "message") return messageArticle(entry.message, timestamp);
-  if (type === "custom_message") return article("custom", "extension", timestamp, pre(contentText(entry.content)));
-  if (type === "compaction") return article("note", "compaction", timestamp, pre(String(entry.summary ?? "")));
-  if (type === "branch_summary") return article("note", "branch summary", timestamp, pre(String(entry.summary ?? "")));
-  if (type === "model_change")
-    return article("note", "model", timestamp, pre(`${String(entry.provider)}/${String(entry.modelId)}`));
-  if (type === "thinking_level_change")
-    return article("note", "thinking level", timestamp, pre(String(entry.thinkingLevel)));
-  return "";
+function articleOf(entry: PageEntry): string {
+  const { title, kind, body } = contentOf(entry.body);
+  const { timestamp } = entry.body;
+  const time = typeof timestamp === "string" ? ` · ${escapeHtml(timestamp)}` : "";
+  const label = entry.label === undefined ? "" : ` <mark>${escapeHtml(entry.label)}</mark>`;
+  const off = entry.goingOff.map((number) => `<a href="#b${number}">branch ${number}</a>`).join(", ");
+  // An entry that shows nothing is still where branches go off and labels stand.
+  if (body === "" && kind === "note" && off === "" && label === "") return "";
+  return (
+    `<article id="e${entry.number}" class="${kind}"><header>${escapeHtml(title)}${time}${label}</header>${body}</article>\n` +
+    (off === "" ? "" : `<p class="off">Here goes off: ${off}.</p>\n`)
+  );
 }
 
-function messageArticle(message: unknown, timestamp: unknown): string {
-  if (typeof message !== "object" || message === null) return "";
+interface Content {
+  readonly kind: string;
+  readonly title: string;
+  /** HTML. */
+  readonly body: string;
+}
+
+function contentOf(entry: PageEntry["body"]): Content {
+  const note = (title: string, text: string): Content => ({ kind: "note", title, body: pre(text) });
+  switch (entry.type) {
+    case "message":
+      return messageContent(entry.message);
+    case "custom_message":
+      return { kind: "custom", title: "extension", body: pre(contentText(entry.content)) };
+    case "compaction":
+      return note("compaction", String(entry.summary ?? ""));
+    case "branch_summary":
+      return note("branch summary", String(entry.summary ?? ""));
+    case "model_change":
+      return note("model", `${String(entry.provider)}/${String(entry.modelId)}`);
+    case "thinking_level_change":
+      return note("thinking level", String(entry.thinkingLevel));
+    default:
+      return note(String(entry.type), "");
+  }
+}
+
+function messageContent(message: unknown): Content {
+  if (typeof message !== "object" || message === null) return { kind: "note", title: "message", body: "" };
   const { role, content, toolName, command, output } = message as Record<string, unknown>;
   const name = typeof role === "string" ? role : "message";
-  if (name === "bashExecution") return article(name, `$ ${String(command)}`, timestamp, pre(String(output ?? "")));
+  if (name === "bashExecution") return { kind: name, title: `$ ${String(command)}`, body: pre(String(output ?? "")) };
   const parts: string[] = [];
   if (typeof content === "string") parts.push(pre(content));
   else if (Array.isArray(content)) for (const block of content) parts.push(blockHtml(block));
   for (const call of toolCalls(content)) parts.push(pre(`${call.name}(${argumentsText(call.arguments)})`));
   const title = name === "toolResult" && typeof toolName === "string" ? `${name} ${toolName}` : name;
-  return article(/^[A-Za-z]+$/.test(name) ? name : "message", title, timestamp, parts.join(""));
-}
-
-function argumentsText(value: unknown): string {
-  try {
-    return JSON.stringify(value, null, 2);
-  } catch {
-    // Nested deeper than that goes.
-    return jsonText(value);
-  }
+  return { kind: /^[A-Za-z]+$/.test(name) ? name : "message", title, body: parts.join("") };
 }
 
 function blockHtml(block: unknown): string {
@@ -106,9 +137,4 @@ function blockHtml(block: unknown): string {
 
 function pre(text: string): string {
   return text === "" ? "" : `<pre>${escapeHtml(text)}</pre>`;
-}
-
-function article(kind: string, title: string, timestamp: unknown, body: string): string {
-  const time = typeof timestamp === "string" ? ` · ${escapeHtml(timestamp)}` : "";
-  return `<article class="${kind}"><header>${escapeHtml(title)}${time}</header>${body}</article>\n`;
 }

@@ -5,8 +5,9 @@
  */
 
 import { createRequire } from "node:module";
-import { join } from "node:path";
-import { type Disk, exists, removeQuietly } from "./disk.ts";
+import { Lexicon, type Reading, tokensOf } from "../terms.ts";
+import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./catalog-files.ts";
+import { type Disk, removeQuietly } from "./disk.ts";
 import { hash } from "./figures.ts";
 import { infoOf } from "./folders.ts";
 
@@ -65,6 +66,8 @@ const MOST_WORDS = 200;
 /** Words with all trigrams of a part that are looked at for the part itself. */
 const MOST_CANDIDATES = 5000;
 const REMEMBERED_WORDS = 200_000;
+/** What FTS5 gathers in memory before it writes a part of an index: more than what one transaction brings. */
+const HASH_BYTES = 16 << 20;
 
 const SCHEMA = `
 CREATE TABLE files(
@@ -102,6 +105,8 @@ CREATE TABLE said(
 CREATE INDEX said_in_file ON said(file, kind, start);
 CREATE VIRTUAL TABLE talk_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
 CREATE VIRTUAL TABLE tools_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
+INSERT INTO talk_index(talk_index, rank) VALUES ('hashsize', ${HASH_BYTES});
+INSERT INTO tools_index(tools_index, rank) VALUES ('hashsize', ${HASH_BYTES});
 CREATE TABLE words(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
 CREATE VIRTUAL TABLE parts USING fts5(word, content='', detail=none, tokenize=trigram);
 PRAGMA user_version = ${SCHEMA_VERSION};
@@ -135,7 +140,7 @@ export interface Indexed {
 
 /** Where one entry says something. */
 export interface Place {
-  /** In the session file; the start is -1 where the line does not tell the entry's id. */
+  /** In the session file; where the line does not tell the entry's id, the start is the entry's position. */
   readonly start: number;
   readonly length: number;
   readonly role: string;
@@ -152,9 +157,7 @@ export interface Numbered extends Place {
 }
 
 export interface NewText extends Place {
-  readonly tokens: string;
-  /** Those of the tokens that are also found by their parts. */
-  readonly words: readonly string[];
+  readonly folded: string;
 }
 
 /** Which texts are asked for. */
@@ -183,9 +186,8 @@ export class CatalogFile {
   private readonly path: string;
   private readonly inode: number;
   private version = -1;
-  /** Words that the list has for certain, and those of this transaction. */
-  private readonly words = new Set<string>();
-  private readonly fresh = new Set<string>();
+  /** Words that the list has. */
+  private readonly lexicon = new Lexicon();
 
   /** Opens the file that counts, or makes one. Throws whatever SQLite or the disk throw. */
   static open(open: OpenDatabase, disk: Disk, folder: string, name: string): CatalogFile {
@@ -195,12 +197,12 @@ export class CatalogFile {
     for (const [i, number] of numbers.entries()) {
       const path = pathOf(folder, name, number);
       // A file of a newer version belongs to a newer server.
-      if (!mayBeOurs(disk, path)) continue;
+      if (!mayBeOurs(disk, path, SCHEMA_VERSION)) continue;
       try {
         const file = new CatalogFile(open, disk, path);
         for (const older of numbers.slice(i + 1)) {
           const left = pathOf(folder, name, older);
-          if (mayBeOurs(disk, left) && isOutdated(open, left)) removeDatabase(disk, left);
+          if (mayBeOurs(disk, left, SCHEMA_VERSION) && isOutdated(open, left)) removeDatabase(disk, left);
         }
         return file;
       } catch (error) {
@@ -226,6 +228,8 @@ export class CatalogFile {
     this.disk = disk;
     this.path = path;
     this.inode = disk.info(path).inode;
+    if (isUnsealed(disk, path)) throw new CatalogDamaged("something else wrote to it");
+    breakSeal(disk, path);
     this.db = open(path);
     try {
       this.db.exec(`PRAGMA busy_timeout = ${BUSY_MILLISECONDS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
@@ -261,12 +265,20 @@ export class CatalogFile {
   }
 
   close(): void {
+    this.statements.clear();
     try {
-      this.statements.clear();
+      // Where statements are freed with the process only, closing does not do that.
+      this.db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    } catch {
+      // Somebody is reading, or it is broken.
+    }
+    try {
       this.db.close();
     } catch {
       // It is closed, or so broken that it cannot be.
+      return;
     }
+    if (this.isThere) seal(this.disk, this.path);
   }
 
   /** Gives the file up as damaged: the next one to open it begins anew. */
@@ -289,11 +301,17 @@ export class CatalogFile {
     return row && row.sum === sumOf(row) ? row : undefined;
   }
 
-  /** The records of all files. Throws CatalogDamaged. */
-  *records(): Generator<{ path: string; record: string; sum: string }> {
-    for (const row of this.sql("SELECT * FROM files").all() as (Kept & { sum: string })[]) {
-      if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
-      yield row;
+  /** The records of all files, so many at a time. Throws CatalogDamaged. */
+  *records(count: number): Generator<{ path: string; record: string; sum: string }[]> {
+    for (let last = -1; ; ) {
+      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as (Kept & {
+        id: number;
+        sum: string;
+      })[];
+      for (const row of rows) if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
+      if (rows.length === 0) return;
+      yield rows;
+      last = rows[rows.length - 1].id;
     }
   }
 
@@ -342,36 +360,28 @@ export class CatalogFile {
     // What stays as it is keeps its number, so that who is paging through hits misses none.
     const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
     const added: (() => void)[] = [];
-    for (const { tokens, words, ...place } of texts) {
+    for (const { folded, ...place } of texts) {
       const sum = sumOfPlace(place);
-      const text = hash(tokens);
-      if (!there.delete(sum + text)) added.push(() => this.addText(file, kind, place, sum, text, tokens, words));
+      const reading = this.lexicon.read(folded);
+      if (!there.delete(sum + reading.sum)) added.push(() => this.addText(file, kind, place, sum, folded, reading));
+      else this.addWords(reading.unseen);
     }
     for (const id of there.values()) this.dropText(kind, id);
     for (const add of added) add();
     this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
   }
 
-  private addText(
-    file: number,
-    kind: Kind,
-    { start, length, role, time, entry }: Place,
-    sum: string,
-    text: string,
-    tokens: string,
-    words: readonly string[],
-  ): void {
-    this.addWords(words);
+  private addText(file: number, kind: Kind, place: Place, sum: string, folded: string, reading: Reading): void {
+    const { start, length, role, time, entry } = place;
+    this.addWords(reading.unseen);
     const { lastInsertRowid: id } = this.sql(
       "INSERT INTO said(file, kind, start, length, role, time, entry, sum, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    ).run(file, KINDS.indexOf(kind), start, length, role, time, entry, sum, text);
-    this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokens);
+    ).run(file, KINDS.indexOf(kind), start, length, role, time, packedEntry(entry), sum, reading.sum);
+    this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokensOf(folded, reading.longestRun));
   }
 
   private addWords(words: readonly string[]): void {
     for (const word of words) {
-      if (this.words.has(word) || this.fresh.has(word)) continue;
-      this.fresh.add(word);
       const { changes, lastInsertRowid: id } = this.sql("INSERT OR IGNORE INTO words(word) VALUES (?)").run(word);
       if (Number(changes) > 0) this.sql("INSERT INTO parts(rowid, word) VALUES (?, ?)").run(id, word);
     }
@@ -439,10 +449,11 @@ export class CatalogFile {
       ).all(...values) as (Numbered & { sum: string })[];
     });
     if (kinds.length > 1) found.sort((a, b) => b.id - a.id);
-    const latest = found.slice(0, count);
-    for (const row of latest)
-      if (row.sum !== sumOfPlace(row)) throw new CatalogDamaged("a place is not as it was written");
-    return latest;
+    return found.slice(0, count).map((row) => {
+      const place = { ...row, entry: unpackedEntry(row.entry) };
+      if (row.sum !== sumOfPlace(place)) throw new CatalogDamaged("a place is not as it was written");
+      return place;
+    });
   }
 
   // --- transactions --------------------------------------------------------------------------------------------
@@ -453,11 +464,9 @@ export class CatalogFile {
     try {
       run();
       this.db.exec("COMMIT");
-      if (this.words.size + this.fresh.size > REMEMBERED_WORDS) this.words.clear();
-      for (const word of this.fresh) this.words.add(word);
-      this.fresh.clear();
+      if (this.lexicon.count > REMEMBERED_WORDS) this.lexicon.clear();
     } catch (error) {
-      this.fresh.clear();
+      this.lexicon.clear();
       try {
         this.db.exec("ROLLBACK");
       } catch {
@@ -493,6 +502,19 @@ function trigramsOf(part: string): string {
   const found = new Set<string>();
   for (let i = 0; i + 3 <= part.length; i++) found.add(`"${part.slice(i, i + 3)}"`);
   return [...found].join(" AND ");
+}
+
+/** Ids can hold what SQLite would give back otherwise. */
+function packedEntry(entry: string | null): string | null {
+  return entry === null ? null : JSON.stringify(entry);
+}
+
+function unpackedEntry(text: string | null): string | null {
+  try {
+    return text === null ? null : JSON.parse(text);
+  } catch {
+    throw new CatalogDamaged("an entry's id is not as it was written");
+  }
 }
 
 function sumOfPlace({ start, length, role, time, entry }: Place): string {
@@ -539,48 +561,6 @@ export function writeIndex(open: OpenDatabase, disk: Disk, file: string, rows: I
   }
 }
 
-// --- files of one catalog ------------------------------------------------------------------------------------------
-//
-// A catalog that has to be made anew gets the next number: SQLite removes the files beside a database by their names
-// when it closes it, and another process may have the damaged one open still.
-
-function pathOf(folder: string, name: string, number: number): string {
-  return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
-}
-
-function numbersOf(disk: Disk, folder: string, name: string): number[] {
-  const numbers: number[] = [];
-  for (const found of disk.names(folder)) {
-    if (!found.startsWith(`${name}.`) || !found.endsWith(".sqlite")) continue;
-    const number = found.slice(name.length + 1, -".sqlite".length);
-    if (found === `${name}.sqlite`) numbers.push(0);
-    else if (/^\d{1,9}$/.test(number)) numbers.push(Number(number));
-  }
-  return numbers;
-}
-
-const MAGIC = "SQLite format 3\0";
-
-/** By its first bytes, which may lag behind what stands beside it: ours, or not made whole yet. */
-function mayBeOurs(disk: Disk, path: string): boolean {
-  let fd: number;
-  try {
-    fd = disk.openRead(path);
-  } catch {
-    return false;
-  }
-  try {
-    const head = Buffer.alloc(64);
-    if (disk.read(fd, head, 0, head.length, 0) < head.length) return true;
-    const version = head.readUInt32BE(60);
-    return head.toString("latin1", 0, MAGIC.length) !== MAGIC || version <= SCHEMA_VERSION || version > 1 << 16;
-  } catch {
-    return false;
-  } finally {
-    disk.close(fd);
-  }
-}
-
 /** A file that another one of ours has replaced, or that is damaged; not one that a newer server made or is using. */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
@@ -593,8 +573,4 @@ function isOutdated(open: OpenDatabase, path: string): boolean {
   } catch (error) {
     return !isPassing(error);
   }
-}
-
-function removeDatabase(disk: Disk, path: string): void {
-  for (const name of [path, `${path}-wal`, `${path}-shm`]) if (exists(disk, name)) removeQuietly(disk, name);
 }

@@ -3,6 +3,7 @@
 import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../failure.ts";
+import { concat } from "../json.ts";
 
 export interface FileInfo {
   readonly kind: "file" | "folder" | "other";
@@ -17,6 +18,8 @@ export interface FileInfo {
   readonly changed?: number;
   /** Names the file has. */
   readonly links?: number;
+  /** User id, where the system and the disk tell. */
+  readonly owner?: number;
 }
 
 /** What stands in a folder under a name. */
@@ -49,10 +52,14 @@ export interface Disk {
   syncNow(fd: number): void;
   /** Waits until a folder's names are on the medium. */
   syncFolder(path: string): Promise<void>;
+  /** The same, holding everything else up. */
+  syncFolderNow(path: string): void;
   /** Gives a file a second name, which must not exist. */
   link(path: string, name: string): void;
   rename(path: string, name: string): void;
   remove(path: string): void;
+  /** Removes an empty folder. */
+  removeFolder(path: string): void;
   /**
    * Creates a folder and those above it that are missing, 0700, their names at once on the medium; answers the
    * folders created, topmost first.
@@ -100,9 +107,11 @@ export const realDisk: Disk = {
       await folder.close();
     }
   },
+  syncFolderNow,
   link: (path, name) => fs.linkSync(path, name),
   rename: (path, name) => fs.renameSync(path, name),
   remove: (path) => fs.unlinkSync(path),
+  removeFolder: (path) => fs.rmdirSync(path),
   makeFolder(path) {
     const missing: string[] = [];
     for (let at = path; !fs.existsSync(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
@@ -155,6 +164,7 @@ function fileInfo(stats: fs.Stats): FileInfo {
     mode: stats.mode & 0o7777,
     changed: stats.ctimeMs,
     links: stats.nlink,
+    owner: process.getuid ? stats.uid : undefined,
   };
 }
 
@@ -211,6 +221,23 @@ export function readWhole(disk: Disk, path: string): Uint8Array {
   }
 }
 
+/** All of a file that has no size, as the system's own have none. */
+export function readUnsized(disk: Disk, path: string): Uint8Array {
+  const fd = disk.openRead(path);
+  try {
+    const pieces: Uint8Array[] = [];
+    for (let length = 0; ; ) {
+      const piece = new Uint8Array(1 << 16);
+      const count = disk.read(fd, piece, 0, piece.length, length);
+      if (count <= 0) return concat(pieces);
+      pieces.push(piece.subarray(0, count));
+      length += count;
+    }
+  } finally {
+    disk.close(fd);
+  }
+}
+
 let temporaryNames = 0;
 
 /** A name beside `path` that no session scanner takes for a session and that says whose it is. */
@@ -236,20 +263,73 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
   return fd;
 }
 
+/** How file systems without hard links refuse them. */
+const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"]);
+
+/** Whether a link could not be made for what the file system is, and not for the names. */
+export function refusesLinks(error: unknown): boolean {
+  return isErrno(error) && NO_LINKS.has(error.code);
+}
+
 /** Gives a whole temporary file its name, which must not be taken (EEXIST). */
 export function takeName(disk: Disk, temporary: string, path: string): void {
   try {
     disk.link(temporary, path);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EEXIST" || !["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES"].includes(code ?? "")) throw error;
-    // File systems without hard links: the look and the rename are two steps, which is the best there is.
-    if (exists(disk, path)) throw Object.assign(new Error("the name is taken"), { code: "EEXIST" });
-    disk.rename(temporary, path);
+    if (!refusesLinks(error)) throw error;
+    takeNameWithoutLinks(disk, temporary, path);
     return;
   }
   // From here on the file is there, and a second name of it that cannot be removed is no reason to say otherwise.
   removeQuietly(disk, temporary);
+}
+
+/**
+ * Where there are no hard links, an empty file takes the name, which fails when it is taken, and is replaced by the
+ * whole one. What is weaker: for a moment, and for good when we die in it, the empty file can be seen.
+ */
+function takeNameWithoutLinks(disk: Disk, temporary: string, path: string): void {
+  const placeholder = disk.create(path);
+  try {
+    closeQuietly(disk, placeholder);
+    disk.rename(temporary, path);
+  } catch (error) {
+    removeQuietly(disk, path);
+    throw error;
+  }
+}
+
+/**
+ * Gives a file whose content stays as it is a second name, which must not be taken; where there are no hard links, a
+ * copy that is on the medium gets it, with the permissions of the file.
+ */
+export function keepAs(disk: Disk, path: string, name: string): void {
+  try {
+    disk.link(path, name);
+  } catch (error) {
+    if (!refusesLinks(error)) throw error;
+    const from = disk.openRead(path);
+    try {
+      const copy = publishNew(disk, name, (fd) => {
+        disk.copyMode(path, fd);
+        copyAll(disk, from, fd);
+        disk.syncNow(fd);
+      });
+      closeQuietly(disk, copy);
+    } finally {
+      closeQuietly(disk, from);
+    }
+  }
+}
+
+function copyAll(disk: Disk, from: number, to: number): void {
+  const piece = new Uint8Array(1 << 20);
+  for (let at = 0; ; ) {
+    const count = disk.read(from, piece, 0, piece.length, at);
+    if (count <= 0) return;
+    writeAll(disk, to, piece.subarray(0, count));
+    at += count;
+  }
 }
 
 export function exists(disk: Disk, path: string): boolean {
@@ -258,6 +338,17 @@ export function exists(disk: Disk, path: string): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+/** Whether nothing has a path. Throws when the disk does not tell. */
+export function isAbsent(disk: Disk, path: string): boolean {
+  try {
+    disk.info(path);
+    return false;
+  } catch (error) {
+    if (isErrno(error) && (error.code === "ENOENT" || error.code === "ENOTDIR")) return true;
+    throw error;
   }
 }
 
@@ -278,12 +369,21 @@ export function closeQuietly(disk: Disk, fd: number): void {
   }
 }
 
-/** What an errno error of a write or read means to a caller. */
+/** Whether an error is one of the system. Errors of Node itself have codes, too; those begin with ERR_. */
+export function isErrno(error: unknown): error is NodeJS.ErrnoException & { code: string } {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return typeof code === "string" && /^E(?!RR_)[A-Z0-9]+$/.test(code);
+}
+
+/**
+ * What an errno error of a write or read means to a caller. Throws what is none: it is no doing of the disk, and no
+ * advice to ask again would help.
+ */
 export function storageFailure(error: unknown, doing: string): Failure {
   if (error instanceof Failure) return error;
-  const { code } = error as NodeJS.ErrnoException;
   // Not the disk's doing: a bug of ours.
-  if (code === undefined) throw error;
+  if (!isErrno(error)) throw error;
+  const { code } = error;
   if (code === "ENOSPC" || code === "EDQUOT")
     return new Failure(
       "storage_full",

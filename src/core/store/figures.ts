@@ -11,6 +11,7 @@ import { contentText } from "../message.ts";
 import { KNOWN_TYPES, Nodes, ROLES } from "../nodes.ts";
 import { type Disk, readAll } from "./disk.ts";
 import { CHUNK, scanLines } from "./lines.ts";
+import type { Log } from "./store.ts";
 
 /** What is known of a file up to an offset; plain values, so that it can be kept and gone on from. */
 export interface Figures {
@@ -192,15 +193,11 @@ class Scanner {
   }
 
   private takeName(line: Uint8Array): void {
-    const entry = parsed(line) as { name?: unknown } | undefined;
-    if (entry === undefined) return;
-    const { name } = entry;
-    this.f.name = typeof name === "string" && name.trim() !== "" ? name.trim() : null;
+    this.f.name = nameIn(parsed(line), this.f.name);
   }
 
   private takeFirst(line: Uint8Array): void {
-    const text = contentText(messageOf(parsed(line))?.content).trim();
-    if (text !== "") this.f.first = text.slice(0, FIRST_MESSAGE);
+    this.f.first = firstIn(parsed(line));
   }
 
   private takeHeader(start: number, b: Uint8Array, at: number, past: number): void {
@@ -260,6 +257,57 @@ class Scanner {
     readAll(this.disk, this.fd, bytes, start);
     return bytes;
   }
+}
+
+/** The same of a log, from where it is known to: for sessions that are no files of lines. */
+export function figuresOfLog(log: Log, known?: Figures): Figures {
+  const { header, nodes } = log;
+  const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
+  let { name = null, first = null, messages = 0, activity = null } = known ?? {};
+  const from = known?.entries ?? 0;
+  for (let position = from; position < nodes.count; position++) {
+    if (nodes.isType(position, "session_info")) name = nameIn(parsed(log.read(position)), name);
+    if (!nodes.isType(position, "message")) continue;
+    messages++;
+    if (first === null && nodes.role(position) === "user" && log.length(position) <= LONGEST_READ)
+      first = firstIn(parsed(log.read(position)));
+  }
+  for (let position = nodes.count - 1; position >= from; position--) {
+    const role = nodes.role(position);
+    if ((role !== "user" && role !== "assistant") || log.length(position) > LONGEST_READ) continue;
+    const said = activityOf(parsed(log.read(position)));
+    if (said === null) continue;
+    activity = said;
+    break;
+  }
+  return {
+    reach: 0,
+    mark: "",
+    id: header.id,
+    cwd: text(header.cwd),
+    parentSession: text(header.parentSession) ?? text(header.branchedFrom),
+    timestamp: text(header.timestamp),
+    name,
+    first,
+    messages,
+    entries: nodes.count,
+    activity,
+    plain: false,
+    last: -1,
+    batch: false,
+  };
+}
+
+/** The name that a session_info entry gives; one that is damaged changes nothing. */
+function nameIn(entry: unknown, before: string | null): string | null {
+  if (entry === undefined) return before;
+  const { name } = entry as { name?: unknown };
+  return typeof name === "string" && name.trim() !== "" ? name.trim() : null;
+}
+
+function firstIn(entry: unknown): string | null {
+  const text = contentText(messageOf(entry)?.content).trim();
+  return text === "" ? null : text.slice(0, FIRST_MESSAGE);
 }
 
 /** The value of a line, or undefined when it is damaged. */

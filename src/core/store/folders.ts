@@ -1,8 +1,9 @@
 /** Which session files there are, and which of them changed since the last look. */
 
 import { join } from "node:path";
+import { containerOfPointer, isContainerName, stampOfContainer } from "./containers.ts";
 import type { Disk, FileInfo } from "./disk.ts";
-import { isSessionName, type Places } from "./paths.ts";
+import { archiveFolder, isSessionName, type Places } from "./paths.ts";
 import type { FileStamp } from "./store.ts";
 
 /** Equal stamps mean an unchanged file. */
@@ -37,7 +38,7 @@ interface Folder {
   device: number;
   inode: number;
   files: Set<string>;
-  /** Files that can change without the folder's watch telling: links, and files with other names elsewhere. */
+  /** What can change without the folder's watch telling: links, files with other names elsewhere, containers. */
   elsewhere: Set<string>;
   /** Names that the watch told of; null: the whole folder. */
   dirty: Set<string> | null;
@@ -140,12 +141,15 @@ export class Folders {
 
   private *folderPaths(): Generator<string> {
     const { flat, root } = this.places;
+    const archive = archiveFolder(this.places);
     if (flat !== undefined) {
       yield flat;
+      yield archive;
       return;
     }
-    for (const { name, kind } of this.names(root as string))
-      if (!name.startsWith(".") && kind !== "file" && kind !== "other") yield join(root as string, name);
+    for (const above of [root as string, archive])
+      for (const { name, kind } of this.names(above))
+        if (!name.startsWith(".") && kind !== "file" && kind !== "other") yield join(above, name);
   }
 
   private names(folder: string): { name: string; kind: string }[] {
@@ -179,7 +183,10 @@ export class Folders {
   private read(folder: Folder): string[] {
     const names: string[] = [];
     for (const { name, kind } of this.names(folder.path)) {
-      if (!isSessionName(name) || kind === "folder" || kind === "other") continue;
+      const fits = isContainerName(name)
+        ? kind !== "file" && kind !== "other"
+        : isSessionName(name) && kind !== "folder" && kind !== "other";
+      if (!fits) continue;
       names.push(name);
       if (kind === "link") folder.elsewhere.add(name);
     }
@@ -188,6 +195,14 @@ export class Folders {
 
   private ask(folder: Folder, name: string, there: Map<string, Stamp>): void {
     const path = join(folder.path, name);
+    if (isContainerName(name)) {
+      const stamp = stampOfContainer(this.disk, path);
+      if (!stamp) return;
+      folder.files.add(name);
+      folder.elsewhere.add(name);
+      there.set(path, stamp);
+      return;
+    }
     const info = infoOf(this.disk, path);
     if (info?.kind !== "file") return;
     folder.files.add(name);
@@ -226,9 +241,13 @@ export class Folders {
       for (const name of names) {
         const path = join(folder.path, name);
         const known = folder.files.has(name);
-        if (!isSessionName(name)) continue;
+        if (!isSessionName(name) && !isContainerName(name)) continue;
         // A link may have come in the place of a file.
-        if (!known && this.disk.list?.(folder.path).find((entry) => entry.name === name)?.kind === "link")
+        if (
+          !known &&
+          isSessionName(name) &&
+          this.disk.list?.(folder.path).find((entry) => entry.name === name)?.kind === "link"
+        )
           folder.elsewhere.add(name);
         this.ask(folder, name, there);
         if (there.has(path) || !known) continue;
@@ -241,18 +260,30 @@ export class Folders {
   }
 
   private rootIdentity(): string {
-    const path = this.places.flat ?? (this.places.root as string);
-    const info = infoOf(this.disk, path);
-    return info ? `${info.device} ${info.inode}` : "";
+    const { flat, root } = this.places;
+    return [flat ?? (root as string), archiveFolder(this.places)]
+      .map((path) => infoOf(this.disk, path))
+      .map((info) => (info ? `${info.device} ${info.inode}` : ""))
+      .join(" ");
   }
 
   private startWatching(): boolean {
     const { disk, places } = this;
     this.watching = true;
-    if (places.root !== undefined)
-      this.stopRoot = disk.watch?.(places.root, () => {
-        this.rootDirty = true;
-      });
+    const dirty = (): void => {
+      this.rootDirty = true;
+    };
+    if (places.root !== undefined) {
+      const archive = archiveFolder(places);
+      const stopRoot = disk.watch?.(places.root, dirty);
+      const stopArchive = infoOf(disk, archive) ? disk.watch?.(archive, dirty) : () => {};
+      if (stopRoot && stopArchive)
+        this.stopRoot = () => {
+          stopRoot();
+          stopArchive();
+        };
+      else (stopRoot ?? stopArchive)?.();
+    }
     if ((places.root === undefined || this.stopRoot) && this.watchNew()) return true;
     this.watchable = false;
     this.stopWatching();
@@ -278,7 +309,7 @@ export class Folders {
     const folder = this.folders.get(path);
     if (!folder) this.rootDirty = true;
     else if (name === null) folder.dirty = null;
-    else folder.dirty?.add(name);
+    else folder.dirty?.add(containerOfPointer(name) ?? name);
   }
 
   private stopWatching(): void {

@@ -15,6 +15,8 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  isAbsent,
+  keepAs,
   publishNew,
   readAll,
   removeQuietly,
@@ -27,6 +29,7 @@ import { attachmentFolder, JsonlReader, LF, notASession, type ReaderOptions, wit
 import { isLock, type Lock, type Locks } from "./lock.ts";
 import { addHead } from "./memory.ts";
 import type { Beginning, Change, FileStamp, Holder, Log, Store } from "./store.ts";
+import { sweepStrays } from "./strays.ts";
 
 export type Durability = "sync" | "os";
 
@@ -41,6 +44,10 @@ export interface JsonlOptions extends ReaderOptions {
 
 /** Milliseconds for which a torn tail must have been still before it is cut (guarantee 7): its writer is gone then. */
 const STILL = 2000;
+/** How often a file is looked at that has another time and the same size, a millisecond apart. */
+const LOOKS = 20;
+/** Nobody ever wakes who waits for it. */
+const MOMENT = new Int32Array(new SharedArrayBuffer(4));
 /** Damage that a repair takes out of the file. */
 const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "bad_line",
@@ -137,6 +144,7 @@ class JsonlLog extends JsonlReader implements Log {
 
   reopen(): Log {
     const log = openLog(this.options, this.file, this.thorough || this.mayHideEntries);
+    log.looseFolders = this.looseFolders;
     // The lock goes over if the file is still the same one.
     if (this.lock && log.seen?.inode === this.seen?.inode && log.seen?.device === this.seen?.device) {
       log.lock = this.lock;
@@ -159,11 +167,28 @@ class JsonlLog extends JsonlReader implements Log {
       if (code === "ENOENT" || code === "ENOTDIR") return { kind: "gone" };
       throw storageFailure(error, "looking at the session file");
     }
+    if (now.size === this.size && seen && now.modified !== seen.modified) now = this.lookAgain(now);
     if (seen && (now.device !== seen.device || now.inode !== seen.inode)) return { kind: "replaced" };
     if (now.size === this.size && now.modified === seen?.modified) return { kind: "none" };
     if (now.size <= this.size) return { kind: "replaced" };
     this.seen = now;
     return this.takeGrowth();
+  }
+
+  /**
+   * A file is given its new time before its new size: whoever looks in the middle of an append sees the one without
+   * the other for a moment.
+   */
+  private lookAgain(now: FileInfo): FileInfo {
+    try {
+      for (let looks = 0; looks < LOOKS && now.size === this.size; looks++) {
+        Atomics.wait(MOMENT, 0, 0, 1);
+        now = this.disk.info(this.file);
+      }
+    } catch {
+      // It went away; the next look says so.
+    }
+    return now;
   }
 
   /** Takes in what stands after the part we know. A half-written line is withheld until it is whole. */
@@ -224,7 +249,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.holder = taken;
       throw new Failure(
         "session_locked",
-        `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, or clone it here.`,
+        `${taken.client}${taken.pid > 0 ? ` (process ${taken.pid})` : ""} is writing to this session. Close it there, or clone it here.`,
         { holder: taken },
       );
     }
@@ -232,6 +257,11 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   unlock(): void {
+    if (this.lock && this.durableCount === this.nodes.count) this.keepIndex();
+    this.releaseLock();
+  }
+
+  private releaseLock(): void {
     this.lock?.release();
     this.lock = undefined;
   }
@@ -294,6 +324,7 @@ class JsonlLog extends JsonlReader implements Log {
     readAll(this.disk, this.fd, bytes, start);
     const keptAt = this.keepAside(start, bytes);
     this.disk.truncate(this.fd, start);
+    this.closeWindow();
     this.size = start;
     this.durableSize = Math.min(this.durableSize, start);
     this.durableUnterminated = this.unterminated;
@@ -324,6 +355,7 @@ class JsonlLog extends JsonlReader implements Log {
     const held = [...this.overrides.values()];
     const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
     this.disk.makeFolder(dirname(this.file));
+    sweepStrays(this.disk, dirname(this.file), this.env.now());
     let seen: FileInfo | undefined;
     let lock: Lock | undefined;
     try {
@@ -369,7 +401,8 @@ class JsonlLog extends JsonlReader implements Log {
     const starts: number[] = [];
     let at = 0;
     let seen: FileInfo;
-    let linked = false;
+    let lock: Lock | undefined;
+    let kept = false;
     try {
       disk.copyMode(file, fd);
       writeAll(disk, fd, concat([this.headerLine, LF]));
@@ -382,13 +415,17 @@ class JsonlLog extends JsonlReader implements Log {
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
       this.syncBeforeNaming(fd);
       seen = disk.infoOf(fd);
-      disk.link(file, backup);
-      linked = true;
+      // While it has no name yet, nobody else can be its writer.
+      lock = this.lockOf(seen);
+      keepAs(disk, file, backup);
+      kept = true;
+      this.checkUnchanged();
       disk.rename(temporary, file);
     } catch (error) {
+      lock?.release();
       closeQuietly(disk, fd);
       removeQuietly(disk, temporary);
-      if (linked) removeQuietly(disk, backup);
+      if (kept) removeQuietly(disk, backup);
       throw error;
     }
     closeQuietly(disk, this.fd);
@@ -399,6 +436,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.lengths.set(position, this.length(position));
     }
     this.overrides.clear();
+    this.closeWindow();
     this.size = at;
     this.durableSize = at;
     this.torn = -1;
@@ -408,9 +446,23 @@ class JsonlLog extends JsonlReader implements Log {
     this.version = CURRENT_VERSION;
     this.header = parse(this.headerLine) as SessionHeader;
     this.looseFolders.push(dirname(file));
-    this.unlock();
+    this.releaseLock();
+    this.lock = lock;
     this.seen = seen;
-    this.takeLock();
+  }
+
+  /** What a program that knows no lock wrote in the meantime would be left behind. */
+  private checkUnchanged(): void {
+    if (!this.seen) return;
+    const { device, inode, size, modified } = this.disk.info(this.file);
+    const { seen } = this;
+    if (device === seen.device && inode === seen.inode && size === seen.size && modified === seen.modified) return;
+    throw new Failure(
+      "storage_failed",
+      "Another program wrote to the session while it was published anew. Nothing was changed; ask again.",
+      {},
+      { retryable: true },
+    );
   }
 
   get mendable(): readonly Damage[] {
@@ -418,10 +470,13 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   repair(): string | null {
-    if (this.mendable.length === 0) return null;
+    if (this.mendable.length === 0) {
+      this.makeNamesDurable();
+      return null;
+    }
     const readOnly = this.readOnly;
     const damagedHeader = this.damage.some(({ kind }) => kind === "bad_header");
-    if (readOnly && !damagedHeader) throw readOnly;
+    if (readOnly && (!damagedHeader || this.options.readOnly)) throw readOnly;
     this.takeLock();
     // What open worked out in memory becomes what is written.
     for (let position = 0; position < this.nodes.count; position++) {
@@ -442,7 +497,24 @@ class JsonlLog extends JsonlReader implements Log {
     } catch (error) {
       throw storageFailure(error, "publishing the repaired session");
     }
+    // The file has none of it any more, whether or not the rest succeeds.
+    this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !MENDED.has(kind)));
+    if (damagedHeader) this.readOnly = null;
+    this.makeNamesDurable();
     return backup;
+  }
+
+  /** What was published anew lasts only with its folder. */
+  private makeNamesDurable(): void {
+    if (this.options.durability !== "sync") return;
+    try {
+      for (const folder of this.looseFolders) this.disk.syncFolderNow(folder);
+      this.looseFolders = [];
+    } catch (error) {
+      // What stands there is whole; the next look takes it in anew.
+      this.seen = undefined;
+      throw storageFailure(error, "making the repaired session durable");
+    }
   }
 
   /** A name must never lead to bytes that a power loss can take away. */
@@ -555,7 +627,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.cutBack(this.durableSize, gone);
       return;
     }
-    this.unlock();
+    this.releaseLock();
     closeQuietly(this.disk, this.fd);
     this.fd = -1;
     this.writable = false;
@@ -567,10 +639,27 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   close(): void {
-    this.unlock();
+    if (this.fd >= 0 && this.durableCount === this.nodes.count) this.keepIndex();
+    this.releaseLock();
     if (this.fd >= 0) closeQuietly(this.disk, this.fd);
     this.fd = -1;
     this.closed = true;
+  }
+
+  discard(): void {
+    this.closed = true;
+    this.releaseLock();
+    if (this.fd < 0) return;
+    try {
+      const { device, inode, size, modified } = this.disk.infoOf(this.fd);
+      const { seen } = this;
+      const same = device === seen?.device && inode === seen.inode && size === seen.size && modified === seen.modified;
+      if (same) takeBack(this.disk, this.file);
+    } catch {
+      // Then nobody knows whose it is by now.
+    }
+    closeQuietly(this.disk, this.fd);
+    this.fd = -1;
   }
 }
 
@@ -597,14 +686,27 @@ function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
 }
 
 /** Gives a new session the attachments of the one it comes from: second names of the same files, which never change. */
-function shareAttachments(disk: Disk, from: string, to: string): void {
-  const source = attachmentFolder(from);
-  if (!exists(disk, source)) return;
-  const target = attachmentFolder(to);
-  disk.makeFolder(target);
+function shareAttachments(disk: Disk, source: string, target: string): void {
   for (const name of disk.names(source))
-    if (/^[0-9a-f]{64}$/.test(name) && !exists(disk, join(target, name)))
-      disk.link(join(source, name), join(target, name));
+    if (/^[0-9a-f]{64}$/.test(name) && isAbsent(disk, join(target, name)))
+      keepAs(disk, join(source, name), join(target, name));
+}
+
+/** Removes a session that was just published, with the attachments that it got. */
+function takeBack(disk: Disk, file: string): void {
+  removeQuietly(disk, file);
+  dropAttachments(disk, file);
+}
+
+function dropAttachments(disk: Disk, file: string): void {
+  const folder = attachmentFolder(file);
+  try {
+    if (!exists(disk, folder)) return;
+    for (const name of disk.names(folder)) removeQuietly(disk, join(folder, name));
+    disk.removeFolder(folder);
+  } catch {
+    // Without the session they are nobody's, and no scanner looks at them.
+  }
 }
 
 export function jsonlStore(options: JsonlOptions): Store {
@@ -615,9 +717,18 @@ export function jsonlStore(options: JsonlOptions): Store {
       const { disk } = options;
       const file = beginning.file ?? options.fileFor(beginning.header);
       let named = false;
+      /** The folder that was made for attachments. */
+      let made: string | undefined;
       try {
         disk.makeFolder(dirname(file));
-        if (beginning.attachmentsOf !== undefined) shareAttachments(disk, beginning.attachmentsOf, file);
+        sweepStrays(disk, dirname(file), options.env.now());
+        const source = beginning.attachmentsOf === undefined ? undefined : attachmentFolder(beginning.attachmentsOf);
+        if (source !== undefined && !isAbsent(disk, source)) {
+          const target = attachmentFolder(file);
+          made = disk.makeFolder(target).at(-1);
+          shareAttachments(disk, source, target);
+          if (options.durability === "sync") await disk.syncFolder(target);
+        }
         const temporary = temporaryName(file);
         const fd = disk.create(temporary);
         try {
@@ -636,7 +747,8 @@ export function jsonlStore(options: JsonlOptions): Store {
         return openLog(options, file);
       } catch (error) {
         if (named) removeQuietly(disk, file);
-        else if ((error as NodeJS.ErrnoException).code === "EEXIST")
+        if (made !== undefined) dropAttachments(disk, file);
+        if (!named && (error as NodeJS.ErrnoException).code === "EEXIST")
           throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
             sessionPath: file,
           });

@@ -69,6 +69,19 @@ export function fileFor(places: Places, header: SessionHeader): string {
   return join(folderFor(places, header.cwd ?? ""), fileName(header));
 }
 
+/** Where archived sessions of these places lie, in folders as they lie in there. */
+export function archiveFolder({ flat, root, state }: Places): string {
+  // Two roots may have folders of the same names.
+  return join(state, "archive", encodeURIComponent(flat ?? (root as string)));
+}
+
+/** All folders that may hold archived sessions. */
+export function archivedFolders(places: Places, disk: Disk): Generator<string> {
+  const archive = archiveFolder(places);
+  const { state } = places;
+  return sessionFolders(places.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
+}
+
 /** All folders that may hold session files. */
 export function* sessionFolders(places: Places, disk: Disk): Generator<string> {
   if (places.flat !== undefined) {

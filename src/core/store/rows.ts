@@ -49,13 +49,13 @@ export function keptOf({ stamp, base, now, size, life, sure, listed }: Omit<Row,
   const { path, modified } = listed;
   return {
     path,
-    session: now.id,
-    cwd: now.cwd,
-    timestamp: now.timestamp,
+    session: storable(now.id),
+    cwd: storable(now.cwd),
+    timestamp: storable(now.timestamp),
     messages: now.messages,
     modified: modified === null ? null : Math.round(modified),
     size,
-    name: now.name,
+    name: storable(now.name),
     record: JSON.stringify({
       // What may have changed under the same stamp is not kept as if it were sure.
       stamp: sure ? stamp : { ...stamp, changed: -1 },
@@ -65,6 +65,11 @@ export function keptOf({ stamp, base, now, size, life, sure, listed }: Omit<Row,
       life,
     }),
   };
+}
+
+/** A text as it comes back from SQLite; the record has it as it is. */
+function storable<T extends string | null>(text: T): T {
+  return (text === null ? null : Buffer.from(text).toString().replaceAll("\0", " ")) as T;
 }
 
 /** The row that was kept with this sum; undefined when it cannot be understood. */

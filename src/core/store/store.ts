@@ -123,8 +123,23 @@ export interface Log {
   /** The damage that `repair` takes out. */
   readonly mendable: readonly Damage[];
 
+  /** Of a V2 store: which of its nine states it is in. */
+  readonly state?: string;
+
+  /**
+   * Of a V2 store: marks the durable end, so that the next opening reads no more than what comes behind; answers the
+   * number of the checkpoint, null when there are no entries. Throws read_only, session_locked and what `commit` does.
+   */
+  checkpointNow?(): Promise<number | null>;
+
   /** Gives up what the log holds open. Later calls throw. Nothing that was committed is lost. */
   close(): void;
+
+  /**
+   * Closes a log that was published and that nobody was told of, and takes it back as far as the disk lets us; what
+   * somebody else has written to since stays. Not every store can.
+   */
+  discard?(): void;
 }
 
 /** What a new log begins with. */

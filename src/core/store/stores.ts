@@ -4,18 +4,34 @@ import { basename, dirname, isAbsolute, join, relative } from "node:path";
 import { SESSION_ID, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
-import { bytesOf, memberOf, members, parse, skipSpace } from "../json.ts";
+import { memberOf, members, parse, skipSpace } from "../json.ts";
 import type { LeafMemory } from "../session.ts";
 import type { Stores } from "../workspace.ts";
-import { type Disk, exists, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
-import { lastActivity } from "./figures.ts";
+import { type Disk, exists } from "./disk.ts";
+import { activityOf, lastActivity, moment } from "./figures.ts";
 import { makeCatalog } from "./finder.ts";
 import { type Durability, jsonlStore } from "./jsonl.ts";
+import type { Keeping } from "./keeping.ts";
 import { leafMemory } from "./leaves.ts";
+import { makeLifeCycle } from "./life.ts";
 import type { Locks } from "./lock.ts";
 import { memoryStore } from "./memory.ts";
-import { absolute, fileFor, folderFor, isSessionName, type Places, sessionFolders } from "./paths.ts";
-import type { Store } from "./store.ts";
+import { storedBytes, writeOutput } from "./output.ts";
+import {
+  absolute,
+  archiveFolder,
+  fileFor,
+  fileName,
+  folderFor,
+  isSessionName,
+  type Places,
+  sessionFolders,
+} from "./paths.ts";
+import { makeMigrations } from "./segmented/migrations.ts";
+import { headerFile, isContainerName } from "./segmented/places.ts";
+import { containerOf, isActive, segmentedStore } from "./segmented/store.ts";
+import { sideIndexes } from "./side-index.ts";
+import type { Beginning, Log, Store } from "./store.ts";
 
 export interface StoreOptions {
   readonly disk: Disk;
@@ -26,8 +42,10 @@ export interface StoreOptions {
   /** Working directory of this process, which relative paths of a host refer to. */
   readonly cwd: string;
   /** Backend of new sessions. */
-  readonly kind: "jsonl" | "memory";
+  readonly kind: "jsonl" | "v2" | "memory";
   readonly readOnly?: boolean;
+  /** See Keeping; where it is missing, what is deleted goes to our own trash. */
+  readonly desktopTrash?: Keeping["desktopTrash"];
   /** Only the session folders and these may be touched; anything may when undefined. */
   readonly allowed?: readonly string[];
 }
@@ -43,19 +61,31 @@ export function makeStores(options: StoreOptions): Stores {
     durability: options.durability,
     fileFor: (header) => fileFor(places, header),
     readOnly: options.readOnly,
+    sideIndexes: sideIndexes({ disk, env, stateFolder: places.state }),
   });
-  const allowed = (file: string): string => confined(disk, places, options.allowed, absolute(file, cwd));
-  const byName: Record<string, Store> = { jsonl, memory: memoryStore() };
+  const v2 = segmentedStore({
+    disk,
+    env,
+    locks: options.locks,
+    quarantine: join(places.state, "quarantine"),
+    durability: options.durability,
+    containerFor: (header) => join(folderFor(places, header.cwd ?? ""), `${header.id}.v2`),
+    readOnly: options.readOnly,
+  });
+  const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
+  const openLog = (file: string, readOnly?: boolean): Log => openActive(disk, at, file, readOnly);
+  const allowed = (file: string): string => confined(disk, places, options.allowed, nameable(absolute(file, cwd)));
+  const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
   const leaves: LeafMemory = leafMemory(disk, places.state, options.durability === "sync");
   return {
     names: Object.keys(byName),
-    forNew: byName[options.kind],
+    forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
     leaves,
-    open: (file, readOnly) => jsonl.open(allowed(file), readOnly),
+    open: (file, readOnly) => openLog(allowed(file), readOnly),
     absolute: allowed,
     exists: (file) => exists(disk, file),
     isSame: (a, b) => a === b || sameFile(disk, a, b),
-    find: (id) => findById(disk, places, id),
+    find: (id) => findById(disk, sessionFolders(places, disk), id),
     prepareFolder(file) {
       try {
         disk.makeFolder(dirname(file));
@@ -63,11 +93,80 @@ export function makeStores(options: StoreOptions): Stores {
         // The first append meets the same obstacle and tells of it.
       }
     },
-    writeOutput: (file, pieces, taken) => writeOutput(disk, allowed(file), pieces, taken),
-    latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
+    writeOutput: (file, pieces, taken, attachmentsOf) => writeOutput(disk, allowed(file), pieces, taken, attachmentsOf),
+    bytesOf: (log) => storedBytes(disk, log),
+    latest: (workingDirectory) => latestOf(disk, places, workingDirectory, openLog),
     made: (key, workingDirectory) => madeWith(disk, places, workingDirectory, key),
-    catalog: makeCatalog({ disk, env, places, leaves, openLog: (file) => jsonl.open(file, true) }),
+    lifeCycle: makeLifeCycle({
+      disk,
+      env,
+      places,
+      leaves,
+      desktopTrash: options.desktopTrash,
+      readOnly: options.readOnly === true,
+      cwd,
+      open: (file) => openLog(allowed(file)),
+      absolute: (path) => absolute(path, cwd),
+      allowed,
+      find: (id, folders) => findById(disk, folders, id),
+      named: (id, folders) => filesOf(disk, folders, id).exact,
+      idIn: (file) => readId(disk, file),
+    }),
+    migrations: makeMigrations(
+      {
+        disk,
+        env,
+        locks: options.locks,
+        openFile: (file, readOnly) => jsonl.open(file, readOnly),
+        openContainer: (container, readOnly) => v2.open(container, readOnly),
+        fileFor: (header, folder) => join(folder, fileName(header)),
+      },
+      allowed,
+      options.readOnly === true,
+    ),
+    catalog: makeCatalog({
+      disk,
+      env,
+      places,
+      leaves,
+      openLog: (file) => openLog(file, true),
+      indexAhead: true,
+    }),
   };
+}
+
+/** Opens what is the session now: a file that was migrated is named by many who do not know that. */
+function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
+  const moved =
+    isContainerName(file) || exists(disk, file) ? null : containerOf(disk, file, readId(disk, `${file}.migrated`));
+  if (moved !== null) return at(moved).open(moved, readOnly);
+  const log = at(file).open(file, readOnly);
+  // Between the commit marker of a migration and the freezing of the file both stand there.
+  let container: string | null;
+  try {
+    container = isContainerName(file) ? null : containerOf(disk, file, log.header.id);
+  } catch (error) {
+    log.close();
+    throw error;
+  }
+  if (container === null) return log;
+  log.close();
+  return at(container).open(container, readOnly);
+}
+
+/** A store for new sessions that goes by the name of the file where one is given. */
+function byPath(store: Store, at: (file: string) => Store): Store {
+  const storeOf = ({ file }: Beginning): Store => (file === undefined ? store : at(file));
+  return {
+    ...store,
+    create: (beginning) => storeOf(beginning).create(beginning),
+    publish: (beginning, content) => storeOf(beginning).publish(beginning, content),
+  };
+}
+
+/** Whether a name in a folder is that of a session. */
+function isSessionIn(disk: Disk, folder: string, name: string): boolean {
+  return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
 }
 
 /**
@@ -77,12 +176,19 @@ export function makeStores(options: StoreOptions): Stores {
 function confined(disk: Disk, places: Places, allowed: readonly string[] | undefined, path: string): string {
   if (allowed === undefined) return path;
   const real = realPathOf(disk, path);
-  for (const folder of [places.flat, places.root, ...allowed]) {
+  for (const folder of [places.flat, places.root, archiveFolder(places), ...allowed]) {
     if (folder === undefined) continue;
     const below = relative(realPathOf(disk, folder), real);
     if (below !== "" && !below.startsWith("..") && !isAbsolute(below)) return path;
   }
   throw new Failure("path_outside_root", undefined, { path });
+}
+
+/** The path, if a file can have it. Throws storage_failed. */
+function nameable(path: string): string {
+  if (!path.includes("\0")) return path;
+  const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
+  throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
 }
 
 /** The real path of what need not exist: that of the nearest folder above it that does. */
@@ -92,47 +198,6 @@ function realPathOf(disk: Disk, path: string): string {
   } catch {
     const above = dirname(path);
     return above === path ? path : join(realPathOf(disk, above), basename(path));
-  }
-}
-
-function writeOutput(
-  disk: Disk,
-  path: string,
-  pieces: Iterable<string>,
-  taken: "refuse" | "rename" | "replace",
-): string {
-  const temporary = temporaryName(path);
-  try {
-    const fd = disk.create(temporary);
-    try {
-      for (const piece of pieces) writeAll(disk, fd, bytesOf(piece));
-    } finally {
-      disk.close(fd);
-    }
-    if (taken === "replace") {
-      disk.rename(temporary, path);
-      return path;
-    }
-    for (let n = 1; ; n++) {
-      const name = n === 1 ? path : path.replace(/(\.[^./\\]*)?$/, `-${n}$1`);
-      try {
-        takeName(disk, temporary, name);
-        return name;
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-        if (taken === "refuse")
-          throw new Failure(
-            "already_exists",
-            `There is something at ${path} already. Say overwrite, or name another.`,
-            {
-              path,
-            },
-          );
-      }
-    }
-  } catch (error) {
-    removeQuietly(disk, temporary);
-    throw storageFailure(error, "writing the output");
   }
 }
 
@@ -147,25 +212,9 @@ function sameFile(disk: Disk, a: string, b: string): boolean {
 }
 
 /** The file of the session with an id, or with the only id that begins so. Throws session_not_found, ambiguous_id. */
-function findById(disk: Disk, places: Places, id: string): string {
+function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
-  const exact: string[] = [];
-  const prefixed: string[] = [];
-  for (const folder of sessionFolders(places, disk))
-    for (const name of disk.names(folder)) {
-      if (!isSessionName(name)) continue;
-      const file = join(folder, name);
-      // A file of ours or of the TypeScript Pi bears its id; of any other only the header tells.
-      const named = basename(name, ".jsonl").split("_").pop() ?? "";
-      const found =
-        named === id
-          ? id
-          : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named)
-            ? readId(disk, file)
-            : named;
-      if (found === id) exact.push(file);
-      else if (found?.startsWith(id)) prefixed.push(file);
-    }
+  const { exact, prefixed } = filesOf(disk, folders, id);
   const found = exact.length > 0 ? exact : prefixed;
   if (found.length === 0)
     throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
@@ -175,6 +224,28 @@ function findById(disk: Disk, places: Places, id: string): string {
   return found[0];
 }
 
+/** The session files with an id, and those with one that begins so. */
+function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: string[]; prefixed: string[] } {
+  const exact: string[] = [];
+  const prefixed: string[] = [];
+  for (const folder of folders)
+    for (const name of disk.names(folder)) {
+      if (!isSessionIn(disk, folder, name)) continue;
+      const file = join(folder, name);
+      // A file of ours or of the TypeScript Pi bears its id; of any other only the header tells.
+      const [, named = ""] = /^\d{4}-\d\d-\d\dT[^_]*_(.+)\.jsonl$/.exec(name) ?? [];
+      const found =
+        named === id
+          ? id
+          : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named)
+            ? readId(disk, file)
+            : named;
+      if (found === id) exact.push(file);
+      else if (found?.startsWith(id)) prefixed.push(file);
+    }
+  return { exact, prefixed };
+}
+
 /** How much of a file is read to find its header; headers are a few hundred bytes. */
 const HEADER_BYTES = 1 << 16;
 
@@ -182,7 +253,7 @@ const HEADER_BYTES = 1 << 16;
 export function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeader, unknown>> | undefined {
   let fd: number;
   try {
-    fd = disk.openRead(file);
+    fd = disk.openRead(isContainerName(file) ? headerFile(file) : file);
   } catch {
     return undefined;
   }
@@ -217,23 +288,63 @@ const YOUNGEST = 200;
 function madeWith(disk: Disk, places: Places, cwd: string, key: string): string | undefined {
   const folder = folderFor(places, cwd);
   if (!exists(disk, folder)) return undefined;
-  const names = disk.names(folder).filter(isSessionName).sort().reverse().slice(0, YOUNGEST);
-  return names.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
+  const names = disk.names(folder).sort().reverse();
+  // Names of containers begin with the id, which is in the order of time, too.
+  const youngest = [
+    ...names.filter(isSessionName).slice(0, YOUNGEST),
+    ...names.filter(isContainerName).slice(0, YOUNGEST),
+  ].filter((name) => isSessionIn(disk, folder, name));
+  return youngest.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
 }
 
 /** The working directory's session in which something was said last, as list_sessions orders them, or undefined. */
-function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
-  const folder = folderFor(places, cwd);
+function latestOf(
+  disk: Disk,
+  places: Places,
+  cwd: string,
+  openLog: (file: string, readOnly: boolean) => Log,
+): string | undefined {
+  // Folder names collide, so only the header tells whose session it is.
+  return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd, openLog);
+}
+
+/** The time of the last message of a person or a model; the header's when nothing was said. Closes the log. */
+function activityIn(log: Log): number | null {
+  try {
+    for (let position = log.nodes.count - 1; position >= 0; position--) {
+      const role = log.nodes.role(position);
+      const activity = role === "user" || role === "assistant" ? activityOf(parse(log.read(position))) : null;
+      if (activity !== null) return activity;
+    }
+    return moment(log.header.timestamp);
+  } finally {
+    log.close();
+  }
+}
+
+/**
+ * The session of a folder in which something was said last, among those whose header fits, or undefined. Containers are
+ * looked at where there is a way to open them.
+ */
+export function latestIn(
+  disk: Disk,
+  folder: string,
+  fits: (header: Partial<Record<keyof SessionHeader, unknown>>) => boolean,
+  openContainer?: (file: string, readOnly: boolean) => Log,
+): string | undefined {
   if (!exists(disk, folder)) return undefined;
   let latest: { file: string; activity: number } | undefined;
   for (const name of disk.names(folder)) {
-    if (!isSessionName(name)) continue;
+    if (!(openContainer ? isSessionIn(disk, folder, name) : isSessionName(name))) continue;
     const file = join(folder, name);
     const header = readHeader(disk, file);
-    // Folder names collide, so only the header tells whose session it is.
-    if (header?.cwd !== cwd) continue;
+    if (header === undefined || !fits(header)) continue;
     try {
-      const activity = lastActivity(disk, file, header) ?? Number.NEGATIVE_INFINITY;
+      const found =
+        openContainer && isContainerName(file)
+          ? activityIn(openContainer(file, true))
+          : lastActivity(disk, file, header);
+      const activity = found ?? Number.NEGATIVE_INFINITY;
       const isLater =
         latest === undefined || activity > latest.activity || (activity === latest.activity && file > latest.file);
       if (isLater) latest = { file, activity };
@@ -242,28 +353,4 @@ function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
     }
   }
   return latest?.file;
-}
-
-/** The session file of a folder that was written last among those whose header fits, or undefined. */
-export function latestIn(
-  disk: Disk,
-  folder: string,
-  fits: (header: Partial<Record<keyof SessionHeader, unknown>>) => boolean,
-): string | undefined {
-  if (!exists(disk, folder)) return undefined;
-  const files: { file: string; modified: number }[] = [];
-  for (const name of disk.names(folder)) {
-    if (!isSessionName(name)) continue;
-    const file = join(folder, name);
-    try {
-      files.push({ file, modified: disk.info(file).modified });
-    } catch {
-      // It went away between the listing and the look.
-    }
-  }
-  files.sort((a, b) => b.modified - a.modified);
-  return files.find(({ file }) => {
-    const header = readHeader(disk, file);
-    return header !== undefined && fits(header);
-  })?.file;
 }

@@ -4,7 +4,7 @@ import { isUtf8 } from "node:buffer";
 import { HEAD_BYTES, HeadReader } from "../head.ts";
 import { contentText } from "../message.ts";
 import { Nodes, ROLES } from "../nodes.ts";
-import { fold, Tokens } from "../terms.ts";
+import { fold } from "../terms.ts";
 import type { Kind, NewText, Place } from "./catalog.ts";
 import { type Disk, readAll } from "./disk.ts";
 import { activityOf, messageOf, parsed } from "./figures.ts";
@@ -97,9 +97,9 @@ export function scanTexts(
   }
 }
 
-/** The texts of any file, through its log: entries have the ids they have when the session is open. */
-export function* logTexts(log: Log, wants: (role: string) => boolean): Generator<Said> {
-  for (let position = 0; position < log.nodes.count; position++) {
+/** The texts of any session, through its log: entries have the ids they have when the session is open. */
+export function* logTexts(log: Log, wants: (role: string) => boolean, from = 0): Generator<Said> {
+  for (let position = from; position < log.nodes.count; position++) {
     if (!wants(log.nodes.role(position))) continue;
     const said = saidAt(log, position);
     if (said) yield said;
@@ -114,7 +114,7 @@ export function saidAt(log: Log, position: number): Said | undefined {
   const { text } = saidBy(entry);
   return text === ""
     ? undefined
-    : { start: -1, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
+    : { start: position, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
 }
 
 /** What stands at a place of a file; undefined when that is not what was there. */
@@ -126,12 +126,7 @@ export function readSaid(disk: Disk, fd: number, { start, length }: Place): { id
   return typeof entry?.id === "string" ? { id: entry.id, text: saidBy(entry).text } : undefined;
 }
 
-/** It is cleared for every text. */
-const tokens = new Tokens();
-
 /** A text as the index takes it. */
-export function tokensOf({ text, ...place }: Said): NewText {
-  tokens.clear();
-  tokens.add(fold(text));
-  return { ...place, tokens: tokens.text(), words: [...tokens.words] };
+export function textFrom({ text, ...place }: Said): NewText {
+  return { ...place, folded: fold(text) };
 }

@@ -127,9 +127,56 @@ describe("giving a file its name", () => {
     takeName(linkless, "/temporary", "/file");
     expect(disk.paths()).toEqual(["/file"]);
     write(disk, "/temporary", "two");
-    expect(() => takeName(linkless, "/temporary", "/file")).toThrow("taken");
+    expect(() => takeName(linkless, "/temporary", "/file")).toThrow("EEXIST");
     expect(textOf(disk.content("/file") as Uint8Array)).toBe("one");
     expect([exists(disk, "/file"), exists(disk, "/nothing")]).toEqual([true, false]);
+  });
+
+  test.each(["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"])(
+    "never takes the name of what somebody else made at the same moment, where links are refused with %s",
+    (code) => {
+      for (const moment of ["info", "create", "rename", "close"] as const) {
+        const disk = new FaultDisk();
+        let others = false;
+        const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
+          link: () => {
+            throw Object.assign(new Error(code), { code });
+          },
+          [moment]: (...args: [never, never]) => {
+            // Another one publishes right before this step, if it can.
+            if (!others && !exists(disk, "/file")) {
+              write(disk, "/file", "theirs");
+              others = true;
+            }
+            return (disk[moment] as (...args: unknown[]) => unknown)(...args);
+          },
+        });
+        write(disk, "/temporary", "ours");
+        let taken = true;
+        try {
+          takeName(linkless, "/temporary", "/file");
+        } catch (error) {
+          taken = false;
+          expect(error).toMatchObject({ code: "EEXIST" });
+        }
+        expect([moment, textOf(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
+        expect(taken).toBe(!others);
+      }
+    },
+  );
+
+  test("leaves the name free when the last step fails where there are no hard links", () => {
+    const disk = new FaultDisk();
+    const refused = (code: string) => () => {
+      throw Object.assign(new Error(code), { code });
+    };
+    const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
+      link: refused("EPERM"),
+      rename: refused("EIO"),
+    });
+    write(disk, "/temporary", "ours");
+    expect(() => takeName(linkless, "/temporary", "/file")).toThrow("EIO");
+    expect(disk.paths()).toEqual(["/temporary"]);
   });
 });
 
@@ -153,5 +200,24 @@ describe("failures", () => {
       cause,
     ]);
     expect(storageFailure(failure, "again")).toBe(failure);
+  });
+
+  test("that are no doing of the disk stay what they are", () => {
+    for (const bug of [
+      new TypeError("x is not a function"),
+      Object.assign(new TypeError("no string"), { code: "ERR_INVALID_ARG_TYPE" }),
+      Object.assign(new RangeError("too much"), { code: "ERR_OUT_OF_RANGE" }),
+      Object.assign(new Error("odd"), { code: 5 }),
+      "text",
+      undefined,
+    ]) {
+      let thrown: unknown;
+      try {
+        storageFailure(bug, "testing");
+      } catch (error) {
+        thrown = error;
+      }
+      expect(thrown).toBe(bug);
+    }
   });
 });

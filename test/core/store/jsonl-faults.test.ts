@@ -11,6 +11,7 @@ import { bytesOf, isJson, textOf } from "../../../src/core/json.ts";
 import type { Session } from "../../../src/core/session.ts";
 import type { Workspace } from "../../../src/core/workspace.ts";
 import { type Fault, type FaultDisk, POWER_CUTS } from "../../support/disk.ts";
+import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { diskWith, FILE, FOLDER, idsOf, openOn, QUARANTINE, textsOf, workspaceOn } from "../../support/sessions.ts";
 
@@ -38,6 +39,12 @@ const message = (entryId: string): Draft => ({
   type: "message",
   id: entryId,
   rest: bytesOf(`,"message":{"role":"user","content":"say ${entryId}"}`),
+});
+
+const label = (entryId: string, targetId: string): Draft => ({
+  type: "label",
+  id: entryId,
+  rest: bytesOf(`,"targetId":"${targetId}","label":"l"`),
 });
 
 async function append(session: Session, ...entryIds: string[]): Promise<void> {
@@ -82,6 +89,23 @@ const SCENARIOS: Scenario[] = [
     ...onFile("an append of three entries", THREE, THREE_IDS),
     ids: [id(30), id(31), id(32)],
     change: (session) => append(session, id(30), id(31), id(32)),
+  },
+  {
+    ...onFile("a label", THREE, THREE_IDS),
+    change: async (session) => {
+      session.append([label(NEW, id(0))]);
+      await session.commit();
+    },
+  },
+  {
+    // The label needs a marker before it, so that the file gives the same leaf.
+    ...onFile("a label at another leaf", THREE, THREE_IDS, 8),
+    change: async (session) => {
+      session.moveLeaf(0);
+      await session.commit();
+      session.append([label(NEW, id(2))]);
+      await session.commit();
+    },
   },
   {
     name: "the first append",
@@ -255,14 +279,17 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
   });
 });
 
-describe("a fork", () => {
+describe.each([
+  ["a fork", 1],
+  ["a clone", 2],
+])("%s", (_name, end) => {
   const scenario: Scenario = { ...onFile("a fork", THREE, THREE_IDS, 8), ids: [], change: async () => {} };
 
   const others = (disk: FaultDisk) => disk.paths().filter((path) => path !== FILE && path.endsWith(".jsonl"));
 
   function checkWhole(disk: FaultDisk, path: string, at: string): void {
     const session = openOn(disk, path);
-    expect([textsOf(session.log), session.diagnostics], at).toEqual([chain(3), []]);
+    expect([textsOf(session.log), session.diagnostics], at).toEqual([chain(end + 1), []]);
     session.close();
   }
 
@@ -281,7 +308,7 @@ describe("a fork", () => {
       return made;
     };
     const fork = async (session: Session): Promise<string> => {
-      const forked = await workspace.fork(session, session.tree.leaf);
+      const forked = await workspace.fork(session, end);
       forked.close();
       return forked.file as string;
     };
@@ -327,6 +354,114 @@ describe("a fork", () => {
         }
       },
     );
+  });
+});
+
+describe("switching from one session to another", () => {
+  const OTHER = `${FOLDER}/other.jsonl`;
+  const OTHER_TEXT = fileText(headerText({ id: "other" }), ...chain(2));
+
+  /** Both sessions, the first of them current and left at an entry that its file does not give. */
+  async function ready(): Promise<{ disk: FaultDisk; workspace: Workspace }> {
+    const disk = diskWith(THREE);
+    disk.put(OTHER, bytesOf(OTHER_TEXT));
+    const workspace = workspaceOn(disk, "jsonl");
+    await workspace.replace(workspace.open({ sessionPath: FILE }));
+    const session = workspace.session();
+    session.moveLeaf(0);
+    await session.commit();
+    return { disk, workspace };
+  }
+
+  function check(disk: FaultDisk, at: string): void {
+    const session = openOn(disk);
+    expect(known(session), at).toEqual(THREE_IDS);
+    expect(session.leafId, at).toBe(id(0));
+    session.close();
+    expect(textOf(disk.content(OTHER) as Uint8Array), at).toBe(OTHER_TEXT);
+    checkLines(disk, at);
+  }
+
+  test.each([
+    ["ENOSPC", (at: number): Fault => ({ kind: "fail", at, errno: "ENOSPC" })],
+    ["EIO", (at: number): Fault => ({ kind: "fail", at, errno: "EIO" })],
+    ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "EIO" })],
+    ["death", (at: number): Fault => ({ kind: "die", at })],
+  ])("with %s at any operation is done, or the first stays current as it was", async (what, faultAt) => {
+    let struck = 0;
+    for (let at = 1; ; at++) {
+      const { disk, workspace } = await ready();
+      disk.set(faultAt(at));
+      let failure: unknown;
+      try {
+        await workspace.replace(workspace.open({ sessionPath: OTHER }));
+      } catch (error) {
+        failure = error;
+      }
+      const operations = [...disk.operations];
+      const where = `operation ${at} of ${operations.join(" ")}`;
+      if (operations.length < at) break;
+      if (disk.struck) struck++;
+      if (failure !== undefined) expect(failure, where).toBeInstanceOf(Failure);
+      expect(workspace.current?.file, where).toBe(failure === undefined ? OTHER : FILE);
+      for (const cut of what === "death" ? [undefined, ...POWER_CUTS] : [undefined])
+        check(disk.after(cut), `${where}, ${JSON.stringify(cut)}`);
+      if (what === "death") continue;
+      disk.set(undefined);
+      if (failure !== undefined) {
+        expect(workspace.session().leafId, where).toBe(id(0));
+        await workspace.replace(workspace.open({ sessionPath: OTHER }));
+      }
+      for (const cut of POWER_CUTS) check(disk.after(cut), `${where}, ${JSON.stringify(cut)}`);
+    }
+    expect(struck).toBeGreaterThanOrEqual(what === "a short write" ? 1 : 8);
+  });
+});
+
+describe("the attachments of a fork", () => {
+  const NAME = "a".repeat(64);
+  const blobs = `${FILE}.blobs/${NAME}`;
+  const withBlob = (): FaultDisk => {
+    const disk = diskWith(THREE);
+    disk.put(blobs, bytesOf("attached"));
+    return disk;
+  };
+  const shared = (disk: FaultDisk) => disk.paths().filter((path) => path.endsWith(NAME) && path !== blobs);
+
+  test("outlast a loss of power with it", async () => {
+    const disk = withBlob();
+    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 2);
+    for (const cut of POWER_CUTS) {
+      const after = disk.after(cut);
+      expect(textOf(after.content(`${fork.file}.blobs/${NAME}`) as Uint8Array), JSON.stringify(cut)).toBe("attached");
+    }
+  });
+
+  test("are there where links are refused", async () => {
+    const disk = withBlob();
+    disk.link = () => {
+      throw Object.assign(new Error("EPERM"), { code: "EPERM" });
+    };
+    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 2);
+    expect(textOf(disk.content(`${fork.file}.blobs/${NAME}`) as Uint8Array)).toBe("attached");
+  });
+
+  test("go away with one that fails, and only then", async () => {
+    for (let at = 1, struck = true; struck; at++) {
+      const disk = withBlob();
+      const workspace = workspaceOn(disk, "jsonl");
+      const source = openOn(disk);
+      disk.set({ kind: "fail", at, errno: "EIO" });
+      const fork = await workspace.fork(source, 2).catch(() => undefined);
+      const operations = disk.operations.join(" ");
+      struck = disk.struck;
+      if (/(remove|removeFolder)$/.test(disk.operations[at - 1] ?? "")) continue;
+      disk.set(undefined);
+      expect(disk.names(FOLDER).filter((name) => !name.startsWith("session.jsonl")).length, operations).toBe(
+        fork ? 2 : 0,
+      );
+      expect(shared(disk), operations).toHaveLength(fork ? 1 : 0);
+    }
   });
 });
 
@@ -378,6 +513,115 @@ describe("a repair", () => {
           await check({ disk: disk.after(cut), at: `${at}, ${JSON.stringify(cut)}` });
       },
     );
+  });
+
+  test("that was answered outlasts a loss of power, and so does one that is asked for again", async () => {
+    const disk = diskWith(damaged);
+    const session = openOn(disk);
+    expect(session.repair(false).backupPath).not.toBeNull();
+    await session.commit();
+    for (const cut of POWER_CUTS) expect(textOf(disk.after(cut).content(FILE) as Uint8Array)).toBe(THREE);
+    for (let at = 1, struck = true; struck; at++) {
+      const failing = diskWith(damaged);
+      const again = openOn(failing);
+      failing.set({ kind: "fail", at, errno: "EIO" });
+      const ask = async (): Promise<unknown> => {
+        try {
+          again.refreshToWrite();
+          again.repair(false);
+          await again.commit();
+          return undefined;
+        } catch (error) {
+          return error;
+        }
+      };
+      const failure = await ask();
+      struck = failing.struck;
+      const operations = failing.operations.join(" ");
+      if (failure !== undefined) {
+        expect(failure, operations).toBeInstanceOf(Failure);
+        expect(await ask(), operations).toBeUndefined();
+      }
+      for (const cut of POWER_CUTS)
+        expect(textOf(failing.after(cut).content(FILE) as Uint8Array), operations).toBe(THREE);
+      expect(failing.paths().filter((path) => path.includes(".bak")).length, operations).toBe(1);
+    }
+  });
+
+  test.each([
+    ["a repair", damaged, (session: Session) => session.repair(false)],
+    ["the first append to an old file", V1, (session: Session) => session.append([message(NEW)])],
+  ])("%s does not leave behind what another program wrote meanwhile", async (_, content, change) => {
+    const disk = diskWith(content);
+    const session = openOn(disk);
+    const theirs = bytesOf(`${userText(id(50), session.leafId, "written meanwhile")}\n`);
+    const { syncNow } = disk;
+    disk.syncNow = (fd) => {
+      const writer = disk.openAppend(FILE);
+      disk.write(writer, theirs);
+      disk.close(writer);
+      disk.syncNow = syncNow;
+      disk.syncNow(fd);
+    };
+    expect(() => change(session)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
+    expect(disk.paths().filter((path) => /bak|tmp/.test(path))).toEqual([]);
+    session.refreshToWrite();
+    change(session);
+    await session.commit();
+    expect(textsOf(session.log).filter((text) => text.includes("written meanwhile"))).toHaveLength(1);
+    expect(found(disk)).toHaveLength(session.log.nodes.count);
+  });
+
+  test.each(["EPERM", "ENOTSUP", "EXDEV"])("works where links are refused with %s", async (code) => {
+    for (const [content, change] of [
+      [damaged, (session: Session) => void session.repair(false)],
+      [V1, (session: Session) => void session.append([message(NEW)])],
+    ] as const) {
+      const disk = diskWith(content);
+      disk.link = () => {
+        throw Object.assign(new Error(code), { code });
+      };
+      const session = openOn(disk);
+      change(session);
+      await session.commit();
+      const [kept, ...more] = disk.paths().filter((path) => path.endsWith(".bak"));
+      expect(more).toEqual([]);
+      for (const cut of [undefined, ...POWER_CUTS])
+        expect(textOf(disk.after(cut).content(kept) as Uint8Array)).toBe(content);
+      expect(session.log.nodes.count).toBeGreaterThan(2);
+    }
+  });
+});
+
+describe("a look in the middle of another program's write, when its time is there and its size is not", () => {
+  test.each([1, 5])("waits for the rest of it (%i looks)", async (looks) => {
+    const disk = diskWith(THREE);
+    const session = openOn(disk);
+    session.append([message(NEW)]);
+    const line = bytesOf(`${userText(id(50), NEW)}\n`);
+    const { info } = disk;
+    let left = looks;
+    disk.info = (path) => {
+      const now = info.call(disk, path);
+      if (path !== FILE || left < 0) return now;
+      if (left-- > 0) return { ...now, modified: now.modified + 1 };
+      const writer = disk.openAppend(FILE);
+      disk.write(writer, line);
+      disk.close(writer);
+      return info.call(disk, path);
+    };
+    // Before the entry of ours is durable nothing can be opened anew.
+    expect(session.refreshToWrite()).toMatchObject({ lost: 0, positions: [4] });
+    await session.commit();
+    expect(found(disk)).toEqual([...THREE_IDS, NEW, id(50)]);
+  });
+
+  test("takes a file whose time stays another for one that was written anew", () => {
+    const disk = diskWith(THREE);
+    const session = openOn(disk);
+    const { info } = disk;
+    disk.info = (path) => ({ ...info.call(disk, path), modified: 1e6 });
+    expect(session.log.refresh()).toEqual({ kind: "replaced" });
   });
 });
 
@@ -437,6 +681,62 @@ describe("moving the leaf", () => {
     }
   });
 
+  test("keeps the place that was acknowledged last, whatever a change after it left when the process or the power went", async () => {
+    for (let at = 1, struck = true; struck; at++)
+      for (const count of [1, 3]) {
+        const disk = diskWith(THREE);
+        const session = openOn(disk);
+        session.moveLeaf(0);
+        await session.commit();
+        disk.set({ kind: "die", at });
+        const ids = [id(30), id(31), id(32)].slice(0, count);
+        try {
+          session.append(ids.map(message));
+          session.moveLeaf(1);
+          await session.commit();
+        } catch {
+          // It is dead.
+        }
+        struck = disk.struck;
+        for (const cut of [undefined, ...POWER_CUTS]) {
+          const after = openOn(disk.after(cut));
+          const where = `operation ${at} of ${disk.operations.join(" ")}, ${JSON.stringify(cut)}`;
+          const allowed = after.log.nodes.position(ids[0]) < 0 ? [id(0)] : [ids.at(-1), id(1)];
+          if (!struck) expect(after.leafId, where).toBe(id(1));
+          expect(allowed, where).toContain(after.leafId);
+          after.close();
+        }
+      }
+  });
+
+  test("is forgotten once others have continued the file, and where other entries stand", async () => {
+    const disk = diskWith(THREE);
+    const session = openOn(disk);
+    session.moveLeaf(0);
+    await session.commit();
+    expect(leafIn(disk)).toBe(id(0));
+    const writer = disk.openAppend(FILE);
+    disk.write(writer, bytesOf(`${userText(id(9), id(2))}\n`));
+    disk.close(writer);
+    expect(leafIn(disk)).toBe(id(9));
+  });
+
+  test("is as before when the record's own folder cannot be made durable, for the next process, too", async () => {
+    const disk = diskWith(THREE);
+    const session = openOn(disk);
+    session.moveLeaf(1);
+    await session.commit();
+    const { syncFolder } = disk;
+    disk.syncFolder = async () => {
+      throw Object.assign(new Error("EIO"), { code: "EIO" });
+    };
+    session.moveLeaf(0);
+    await expect(session.commit()).rejects.toMatchObject({ name: "storage_failed" });
+    expect(session.leafId).toBe(id(1));
+    expect(leafIn(disk)).toBe(id(1));
+    disk.syncFolder = syncFolder;
+  });
+
   test("is remembered when an append after it fails", async () => {
     for (const errno of ["ENOSPC", "EIO"])
       for (const kind of ["fail", "short"] as const)
@@ -459,6 +759,28 @@ describe("moving the leaf", () => {
           expect(leafIn(disk), operations).toBe(id(0));
         }
   });
+});
+
+test("what dead processes left of files is taken away after a day, when a session is made beside it", async () => {
+  const DAY = 24 * 3600_000;
+  const makers = [
+    (disk: FaultDisk) => append(workspaceOn(disk, "jsonl").create(), NEW),
+    (disk: FaultDisk) => workspaceOn(disk, "jsonl").fork(openOn(disk), 2),
+  ];
+  for (const make of makers) {
+    const disk = diskWith(THREE);
+    const now = testEnv().now();
+    const put = (name: string, age: number): string => {
+      disk.clock = () => now - age;
+      disk.put(`${FOLDER}/${name}`, bytesOf("half"));
+      return `${FOLDER}/${name}`;
+    };
+    put(".a.jsonl.77-1.tmp", DAY);
+    const kept = [put(".b.jsonl.77-2.tmp", DAY / 2), put(".c.tmp", 2 * DAY), put("d.jsonl.77-1.tmp", 2 * DAY)];
+    await make(disk);
+    expect(disk.paths().filter((path) => path.endsWith(".tmp"))).toEqual(kept);
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(THREE);
+  }
 });
 
 describe("opening", () => {

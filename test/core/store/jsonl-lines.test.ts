@@ -504,3 +504,67 @@ describe("batches", () => {
     expect(idsOf(log).slice(0, 3)).toEqual([id(0), id(1), id(2)]);
   });
 });
+
+describe("a member that stands twice in an entry", () => {
+  const twice = (more: string, line = userText(id(1), id(0))): string => `${line.slice(0, -1)},${more}}`;
+  const MANY = chain(100, 3);
+
+  test.each([
+    ["id", twice(`"id":"${id(900)}"`), { id: id(900) }],
+    ["parentId", twice('"parentId":null'), { parentId: null }],
+    ["type", twice('"type":"custom"'), { type: "custom" }],
+    ["role", userText(id(1), id(0)).replace("}}", ',"role":"assistant"}}'), { role: "assistant" }],
+    ["message", twice('"message":{"role":"assistant","content":[]}'), { role: "assistant" }],
+  ])("counts where it stands last, as for every parser: %s", (_name, line, expected) => {
+    for (const after of [[], MANY]) {
+      const content = fileText(headerText(), userText(id(0), null), line, userText(id(2), id(0)), ...after);
+      const session = openOn(diskWith(content));
+      textsOf(session.log);
+      // In the middle of a long file it is met when the entry is read.
+      session.refresh();
+      const { nodes } = session.log;
+      const { type, id: entryId, parentId, message } = JSON.parse(line);
+      const position = nodes.position(entryId);
+      expect({ position, type: nodes.type(1), parent: session.idOrNull(nodes.parent(1)), role: nodes.role(1) }).toEqual(
+        {
+          position: 1,
+          type,
+          parent: parentId,
+          role: type === "message" ? message.role : nodes.role(1),
+        },
+      );
+      expect({ id: entryId, parentId, type, role: message.role }).toMatchObject(expected);
+      expect(textsOf(session.log)[1]).toBe(line);
+      expect(session.diagnostics).toEqual([]);
+    }
+  });
+});
+
+test("a session that is opened for reading only is not repaired, whatever is damaged", () => {
+  for (const content of [fileText("{broken", ...chain(2)), fileText(headerText(), ...chain(2), "}{")]) {
+    const disk = diskWith(content);
+    const log = jsonlOn(disk, { readOnly: true }).open(FILE);
+    expect(() => log.repair()).toThrow(expect.objectContaining({ name: "read_only" }));
+    expect(disk.paths()).toEqual([FILE]);
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(content);
+  }
+});
+
+test("what only keeps the leaf is no parent to name", async () => {
+  const disk = diskWith(fileText(headerText(), ...chain(3)));
+  const session = openOn(disk);
+  session.moveLeaf(0);
+  await session.leave();
+  const again = openOn(disk, FILE, 3);
+  const { nodes } = again.log;
+  const marker = nodes.id(nodes.count - 1);
+  expect(nodes.isMarker(nodes.count - 1)).toBe(true);
+  const draft = {
+    type: "message",
+    id: "new",
+    parentId: marker,
+    rest: bytesOf(',"message":{"role":"user","content":""}'),
+  };
+  expect(() => again.append([draft])).toThrow(expect.objectContaining({ name: "entry_not_found" }));
+  expect([again.leafId, nodes.count]).toEqual([id(0), 4]);
+});

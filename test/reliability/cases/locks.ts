@@ -1,6 +1,7 @@
 /** X: several processes, several openings. */
 
 import {
+  existsSync,
   linkSync,
   readdirSync,
   readFileSync,
@@ -10,12 +11,14 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { realDisk } from "../../../src/core/store/disk.ts";
 import { type FileKey, fileLocks, isLock } from "../../../src/core/store/lock.ts";
 import { type Case, idsIn, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
+import { putSession, serveLibrary, sessionId } from "../../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { listTogether } from "../../support/listing.ts";
 import { imprint } from "../../support/proof.ts";
@@ -149,17 +152,21 @@ export const locks: readonly Case[] = [
       await server.result("append", { entries: [user("mine")] });
       const notes = join(place.state, "locks");
       const [note] = readdirSync(notes);
-      for (const content of ["", "{", "null", "[]", undefined]) {
-        if (content === undefined) rmSync(join(notes, note));
-        else writeFileSync(join(notes, note), content);
-        const second = spawnServer(["--session", file, ...QUIET], "lines", place);
-        const { data, message } = await second.failure("append", { entries: [user("x")] });
-        expect([data.name, message], String(content)).toEqual([
-          "session_locked",
-          expect.stringContaining("another process"),
-        ]);
-        second.process.kill("SIGKILL");
-      }
+      const common = join(tmpdir(), `pi-session-server-${userInfo().username}`, "locks");
+      // There are two, and one of them is enough to tell who it is.
+      const cases: [string, (string | undefined)[], string][] = [
+        [notes, ["", "{", "null", "[]", undefined], `process ${process.pid}`],
+        [common, ["{", undefined], "another process"],
+      ];
+      for (const [folder, contents, told] of cases)
+        for (const content of contents) {
+          if (content === undefined) rmSync(join(folder, note));
+          else writeFileSync(join(folder, note), content);
+          const second = spawnServer(["--session", file, ...QUIET], "lines", place);
+          const { data, message } = await second.failure("append", { entries: [user("x")] });
+          expect([data.name, message], String(content)).toEqual(["session_locked", expect.stringContaining(told)]);
+          second.process.kill("SIGKILL");
+        }
       // With a file where the state folder should be, nothing of ours can be kept there.
       const other = temporaryPlace();
       writeFileSync(other.state, "");
@@ -222,8 +229,30 @@ export const locks: readonly Case[] = [
   {
     id: "X9",
     fault: "deleting, archiving or moving a session that is open",
-    why: "delete_session, archive_session and relocate_session are not offered yet",
-    awaits: "delete_session",
+    async run() {
+      const place = temporaryPlace();
+      const file = putSession(place, 1);
+      const server = serveLibrary(place);
+      const other = serveLibrary(place);
+      await server.result("open_session", { sessionPath: file });
+      await server.result("append", { sessionId: sessionId(1), entries: [user("mine", { id: "mine" })] });
+      const before = imprint(file);
+      const moves: [string, Json][] = [
+        ["delete_session", { permanent: true }],
+        ["archive_session", {}],
+        ["relocate_session", { cwd: "/home/me/other" }],
+      ];
+      for (const [method, params] of moves)
+        for (const asked of [server, other]) {
+          const { data } = await asked.failure(method, { sessionPath: file, ...params });
+          expect(data.name, method).toBe("session_locked");
+          expect(imprint(file), method).toEqual(before);
+        }
+      expect((await server.result("append", { sessionId: sessionId(1), entries: [user("next")] })).leafId).toBeTruthy();
+      await server.result("close_session", { sessionId: sessionId(1) });
+      await other.result("archive_session", { sessionPath: file });
+      expect(existsSync(file)).toBe(false);
+    },
   },
   {
     id: "X11",

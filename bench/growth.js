@@ -1,0 +1,131 @@
+// How the time of every command grows with the session: each on the same kind of session at several sizes, in one
+// process per size, and the exponent that fits: 0 is flat, 1 linear.
+import { copyFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { idOf, writeSession } from "./generate.js";
+import { figure, request, shown, table } from "./measure.js";
+
+/** A time below this is mostly the round trip, and fits nothing. */
+const FLOOR = 0.5;
+
+/**
+ * Params by command, from what is known of the session: `last` is the id of its last user message, `path` its file.
+ * Commands that say how much they answer are asked for all of it and for a page.
+ */
+const ASKED = [
+  ["get_state"],
+  ["get_messages"],
+  ["get_messages", { limit: 100 }],
+  ["get_context"],
+  ["get_entries"],
+  ["get_entries", { limit: 100 }],
+  ["get_entry", ({ last }) => ({ entryId: last })],
+  ["get_path"],
+  ["get_path", { limit: 100 }],
+  ["get_tree", { limit: 100 }],
+  ["get_tree", { format: "nested" }],
+  ["get_fork_messages"],
+  ["get_last_assistant_text"],
+  ["get_session_stats"],
+  ["prepare_compaction"],
+  ["prepare_branch_summary", ({ first }) => ({ targetId: first })],
+  ["verify_session"],
+  ["list_open_sessions"],
+  ["append", { entries: [{ type: "message", message: { role: "user", content: "more" } }] }],
+  ["set_label", ({ last }) => ({ entryId: last, label: "here" })],
+  ["set_session_name", { name: "a name" }],
+  ["set_model", { provider: "anthropic", modelId: "sonnet" }],
+  ["set_thinking_level", { level: "high" }],
+  ["edit_context", ({ last }) => ({ targetId: last, replacement: null })],
+  ["branch", ({ last }) => ({ entryId: last })],
+  ["compact_append", ({ last }) => ({ summary: "so far", firstKeptEntryId: last, tokensBefore: 1 })],
+  ["switch_session", ({ path }) => ({ sessionPath: path })],
+  ["clone"],
+  ["fork", ({ last }) => ({ entryId: last, position: "at" })],
+];
+
+/** Commands that are asked once at each size, for they leave or change what is measured. */
+const ONCE = new Set(["switch_session", "clone", "fork", "edit_context", "compact_append"]);
+
+function nameOf([method, params]) {
+  const said = typeof params === "object" ? ["limit", "format"].filter((name) => name in params) : [];
+  return [method, ...said.map((name) => `${name} ${params[name]}`)].join(", ");
+}
+
+async function timesAt(count, { ours, home, runs }) {
+  const file = join(home, `growth-${count}.jsonl`);
+  writeSession(file, count, "uncompacted");
+  const times = new Map();
+  const facts = { first: idOf(0), last: idOf(count - 4 - ((count - 4) % 4)), path: file };
+  const copy = `${file}.copy.jsonl`;
+  copyFileSync(file, copy);
+  let child;
+  const open = async (path) => {
+    await child?.end();
+    child = ours("--session", path);
+    await child.ask([request(0, "get_state")]);
+  };
+  await open(copy);
+  let dirty = false;
+  for (const asked of ASKED) {
+    const [method, params = {}] = asked;
+    if (ONCE.has(method) && dirty) {
+      rmSync(copy);
+      copyFileSync(file, copy);
+      await open(copy);
+    }
+    const given = typeof params === "function" ? params(facts) : params;
+    const taken = [];
+    for (let n = 0; n < (ONCE.has(method) ? 1 : Math.min(runs, 3)); n++) {
+      try {
+        taken.push((await child.result(method, given)).took);
+      } catch (error) {
+        if (/method_not_found/.test(error.message)) break;
+        throw error;
+      }
+    }
+    dirty ||= ONCE.has(method);
+    if (taken.length > 0) times.set(nameOf(asked), figure(taken).median);
+  }
+  const { result } = await child.result("initialize", { clientInfo: { name: "bench" } }).catch(() => ({ result: {} }));
+  await child.end();
+  rmSync(file);
+  rmSync(copy);
+  return { times, commands: result.commands ?? [] };
+}
+
+/** Slope of log time over log size, of times that are more than a round trip; undefined where there are too few. */
+export function exponent(sizes, times) {
+  const points = sizes
+    .map((size, index) => [Math.log(size), times[index]])
+    .filter(([, time]) => time > FLOOR)
+    .map(([x, time]) => [x, Math.log(time)]);
+  if (points.length < 2) return 0;
+  const mean = (axis) => points.reduce((sum, point) => sum + point[axis], 0) / points.length;
+  const [x, y] = [mean(0), mean(1)];
+  const over = points.reduce((sum, point) => sum + (point[0] - x) * (point[1] - y), 0);
+  const under = points.reduce((sum, point) => sum + (point[0] - x) ** 2, 0);
+  return over / under;
+}
+
+export async function growth(options) {
+  const sizes = options.quick ? [100, 1000] : [1000, 10_000, 100_000, ...(options.million ? [1_000_000] : [])];
+  const bySize = [];
+  for (const size of sizes) bySize.push(await timesAt(size, options));
+  const commands = ASKED.map(nameOf).filter((name) => bySize.some(({ times }) => times.has(name)));
+  const rows = commands.map((name) => {
+    const times = bySize.map(({ times: all }) => all.get(name));
+    return { command: name, milliseconds: times, exponent: exponent(sizes, times) };
+  });
+  if (options.json) {
+    console.log(JSON.stringify({ node: process.version, sizes, rows }, null, 2));
+    return;
+  }
+  const lines = rows.map(({ command, milliseconds, exponent: fitted }) => [
+    command,
+    ...milliseconds.map(shown),
+    milliseconds.every((time) => !(time > FLOOR)) ? "flat" : fitted.toFixed(2),
+  ]);
+  console.log(`Node ${process.version}, milliseconds by entries\n`);
+  console.log(table(["command", ...sizes.map((size) => new Intl.NumberFormat("en").format(size)), "exponent"], lines));
+}

@@ -1,0 +1,147 @@
+// What all measurements share: children that are asked over their streams, medians, and how they are shown.
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+
+/** Median, and the lowest and highest beside it. */
+export function figure(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return { median: sorted[sorted.length >> 1], low: sorted[0], high: sorted[sorted.length - 1], runs: sorted.length };
+}
+
+/** A child that gets lines and gives lines. `ask` resolves with the reply lines to as many lines as it sends. */
+export class Child {
+  constructor(node, args, env) {
+    this.began = performance.now();
+    this.process = spawn(node, args, { env, stdio: ["pipe", "pipe", "ignore"] });
+    this.process.stdin.on("error", () => {});
+    this.wanted = 0;
+    this.chunks = [];
+    this.bytes = 0;
+    this.gone = new Promise((resolve) => this.process.on("close", resolve));
+    this.process.stdout.on("data", (chunk) => this.take(chunk));
+    void this.gone.then(() => this.fail?.(new Error("the process ended before it had answered")));
+  }
+
+  take(chunk) {
+    this.bytes += chunk.length;
+    for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) {
+      this.wanted--;
+      this.onReply?.();
+    }
+    if (this.keeps) this.chunks.push(chunk);
+    if (this.wanted <= 0) this.done?.();
+  }
+
+  /** Milliseconds until all replies are there; `text` has them where `keep` is set. */
+  async ask(lines, { keep = false } = {}) {
+    this.wanted = lines.length;
+    this.keeps = keep;
+    this.chunks = [];
+    this.bytes = 0;
+    const from = performance.now();
+    await new Promise((resolve, reject) => {
+      this.done = resolve;
+      this.fail = reject;
+      this.process.stdin.write(`${lines.join("\n")}\n`);
+    });
+    const took = performance.now() - from;
+    this.done = undefined;
+    this.text = keep ? Buffer.concat(this.chunks).toString() : "";
+    return took;
+  }
+
+  /** Milliseconds for `total` requests of which `outstanding` are on their way at any time. */
+  async keepAsking(total, outstanding, line) {
+    let sent = 0;
+    let got = 0;
+    const from = performance.now();
+    await new Promise((resolve, reject) => {
+      this.fail = reject;
+      const send = (count) => {
+        let text = "";
+        for (let n = 0; n < count && sent < total; n++) text += `${line(sent++)}\n`;
+        if (text !== "") this.process.stdin.write(text);
+      };
+      this.onReply = () => {
+        got++;
+      };
+      this.wanted = Number.POSITIVE_INFINITY;
+      const take = () => {
+        if (got >= total) resolve();
+        else send(got + outstanding - sent);
+      };
+      this.process.stdout.on("data", take);
+      send(outstanding);
+    });
+    this.onReply = undefined;
+    return performance.now() - from;
+  }
+
+  /** The result of one request in JSON-RPC. Throws when it is an error. */
+  async result(method, params) {
+    const took = await this.ask([request("r", method, params)], { keep: true });
+    // Events stand behind the reply.
+    const reply = this.text
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line) => JSON.parse(line))
+      .find(({ id }) => id === "r");
+    if (!reply || reply.error) throw new Error(`${method}: ${JSON.stringify(reply?.error)}`);
+    return { result: reply.result, took };
+  }
+
+  /** Megabytes: `VmRSS` now, `VmHWM` at most; undefined where the system does not tell. */
+  memory(what) {
+    try {
+      const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
+      return Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1]) / 1000;
+    } catch {
+      return undefined;
+    }
+  }
+
+  async end() {
+    this.fail = undefined;
+    this.process.stdin.end();
+    const late = setTimeout(() => this.process.kill("SIGKILL"), 5000);
+    await this.gone;
+    clearTimeout(late);
+  }
+}
+
+export const request = (id, method, params = {}) => JSON.stringify({ jsonrpc: "2.0", id, method, params });
+
+/** Runs a script in a fresh process and answers the JSON it prints; undefined when it fails. */
+export function fresh(node, args, env) {
+  return new Promise((resolve) => {
+    const child = spawn(node, args, { env, stdio: ["ignore", "pipe", "ignore"] });
+    let out = "";
+    child.stdout.on("data", (chunk) => {
+      out += chunk;
+    });
+    child.on("close", (status) => {
+      const last = out.trimEnd().split("\n").at(-1);
+      try {
+        resolve(status === 0 ? JSON.parse(last) : undefined);
+      } catch {
+        resolve(undefined);
+      }
+    });
+  });
+}
+
+export const shown = (value) =>
+  value === undefined || Number.isNaN(value)
+    ? "-"
+    : value >= 100
+      ? value.toFixed(0)
+      : value >= 10
+        ? value.toFixed(1)
+        : value.toFixed(2);
+
+/** A table as Markdown has it. */
+export function table(head, rows) {
+  const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column].length)));
+  const line = (cells) => `| ${cells.map((cell, column) => cell.padEnd(widths[column])).join(" | ")} |`;
+  return [line(head), `|${widths.map((width) => "-".repeat(width + 2)).join("|")}|`, ...rows.map(line)].join("\n");
+}

@@ -1,0 +1,56 @@
+// Where Pi is and how it is run: 0.73.1 is installed from npm; of 1.5.2 the published tarball runs as it is, under a
+// Node of 22.19 or newer.
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+
+const OLD = "@mariozechner/pi-coding-agent";
+const NEW = "@earendil-works/pi-coding-agent";
+
+/** Whether Pi 1.5.2 runs under a Node. */
+function isModern(node) {
+  const { stdout } = spawnSync(node, ["-p", "process.versions.node"], { encoding: "utf8" });
+  const [major, minor] = (stdout ?? "0.0").split(".").map(Number);
+  return major > 22 || (major === 22 && minor >= 19);
+}
+
+/**
+ * The Pis that can run here: each with its program, its library and its Node. `node` runs the newer one, if this
+ * Node is too old for it; `pi` and `pi15` are folders of packages that are there already.
+ */
+export function findPis({ node, pi, pi15 }, home) {
+  const pis = [];
+  let old = pi;
+  if (!old) {
+    const folder = join(home, "pi-0.73.1");
+    mkdirSync(folder);
+    execFileSync("npm", ["install", "--silent", "--ignore-scripts", "--prefix", folder, `${OLD}@0.73.1`]);
+    old = join(folder, "node_modules", OLD);
+  }
+  pis.push({
+    name: "Pi 0.73.1",
+    node: process.execPath,
+    cli: join(old, "dist/cli.js"),
+    library: join(old, "dist/index.js"),
+  });
+  const modern = node ?? process.execPath;
+  if (isModern(modern)) {
+    let folder = pi15;
+    if (!folder) {
+      folder = join(home, "pi-1.5.2");
+      mkdirSync(folder);
+      const tarball = execFileSync("npm", ["pack", "--silent", `${NEW}@1.5.2`], { cwd: folder, encoding: "utf8" });
+      execFileSync("tar", ["-xzf", join(folder, tarball.trim()), "-C", folder]);
+      folder = join(folder, "package");
+    }
+    const bundle = join(folder, "dist/bundle");
+    pis.push({ name: "Pi 1.5.2", node: modern, cli: join(bundle, "cli.js"), library: join(bundle, "index.js") });
+  }
+  for (const { name, cli } of pis) if (!existsSync(cli)) throw new Error(`${name} is not at ${cli}.`);
+  return pis;
+}
+
+/** Arguments that make Pi serve its line protocol. */
+export const serving = (pi, ...more) => [pi.cli, "--mode", "rpc", "--offline", ...more];
+
+export const piRequest = (id, type, params = {}) => JSON.stringify({ id: String(id), type, ...params });

@@ -1,0 +1,95 @@
+// One measurement in a process of its own, printed as JSON: what a library with Pi's SessionManager does, or what the
+// machine does at best.
+//
+//   node bench/worker.js parse|copy|sync|append-raw <file>
+//   node bench/worker.js open|context|append|messages <file> <the library's index.js>
+import { closeSync, fdatasyncSync, openSync, readSync, statSync, writeSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const [task, file, library] = process.argv.slice(2);
+const now = () => performance.now();
+const PIECE = 4 << 20;
+
+const ANCHORS = {
+  /** Every line parsed, in pieces where the file is longer than a string can be. */
+  parse() {
+    const began = now();
+    const fd = openSync(file, "r");
+    const bytes = Buffer.allocUnsafe(PIECE);
+    let rest = "";
+    const decoder = new TextDecoder();
+    for (let count = readSync(fd, bytes); count > 0; count = readSync(fd, bytes)) {
+      const lines = (rest + decoder.decode(bytes.subarray(0, count), { stream: true })).split("\n");
+      rest = lines.pop();
+      for (const line of lines) JSON.parse(line);
+    }
+    return { ms: now() - began };
+  },
+  /** Read and written again, 4 MiB at a time, and made durable. */
+  copy() {
+    const began = now();
+    const from = openSync(file, "r");
+    const to = openSync(`${file}.copy-${process.pid}`, "w");
+    const bytes = Buffer.allocUnsafe(PIECE);
+    for (let count = readSync(from, bytes); count > 0; count = readSync(from, bytes)) writeSync(to, bytes, 0, count);
+    fdatasyncSync(to);
+    closeSync(to);
+    return { ms: now() - began };
+  },
+  /** One line and fdatasync, over and over; the median. */
+  sync() {
+    const fd = openSync(file, "a");
+    const line = Buffer.alloc(800, 120);
+    const times = [];
+    for (let n = 0; n < 300; n++) {
+      const began = now();
+      writeSync(fd, line);
+      fdatasyncSync(fd);
+      times.push(now() - began);
+    }
+    times.sort((a, b) => a - b);
+    return { us: times[150] * 1000 };
+  },
+  /** Lines written one by one, and not made durable. */
+  "append-raw"() {
+    const fd = openSync(file, "a");
+    const line = Buffer.alloc(330, 120);
+    const began = now();
+    for (let n = 0; n < 20_000; n++) writeSync(fd, line);
+    return { ks: 20_000 / (now() - began) };
+  },
+};
+
+const TASKS = {
+  open: ({ SessionManager }) => {
+    const began = now();
+    const session = SessionManager.open(file);
+    const ms = now() - began;
+    return { ms, leaf: session.getLeafId(), mb: peak() };
+  },
+  context: ({ SessionManager }) => {
+    const session = SessionManager.open(file);
+    const began = now();
+    const { messages } = session.buildSessionContext();
+    return { ms: now() - began, messages: messages.length };
+  },
+  append: ({ SessionManager }) => {
+    const session = SessionManager.open(file);
+    const message = () => ({ role: "user", content: [{ type: "text", text: "x".repeat(120) }], timestamp: 1 });
+    for (let n = 0; n < 2000; n++) session.appendMessage(message());
+    const count = 20_000;
+    const began = now();
+    for (let n = 0; n < count; n++) session.appendMessage(message());
+    return { ks: count / (now() - began), mb: statSync(file).size / 1e6 };
+  },
+};
+
+/** Megabytes at most so far. */
+function peak() {
+  return process.resourceUsage().maxRSS / 1000;
+}
+
+const result = ANCHORS[task] ? ANCHORS[task]() : TASKS[task](await import(pathToFileURL(library).href));
+console.log(JSON.stringify(result));
+// Pi keeps things open.
+process.exit(0);

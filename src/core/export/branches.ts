@@ -1,0 +1,57 @@
+/** The branches of a session as a reader wants them: each ends where something was said last. */
+
+import { ROOT } from "../nodes.ts";
+import type { Session } from "../session.ts";
+import type { Tree } from "../tree.ts";
+
+export interface Branch {
+  /** The entry it ends with, or {@link ROOT}. */
+  readonly end: number;
+  /** Whether it is the path to the leaf. */
+  readonly active: boolean;
+  /** The last entry that it has in common with a branch before it, or {@link ROOT}. */
+  readonly from: number;
+  /** What it has beyond that, oldest first. */
+  readonly own: readonly number[];
+}
+
+/** Types of entries that are a conversation; a label or a name that hangs somewhere is no branch. */
+const TELLING = new Set(["message", "custom_message", "compaction", "branch_summary"]);
+
+/** The path to the leaf first, then the others in file order. */
+export function branchesOf({ tree }: Session): Branch[] {
+  const taken = new Uint8Array(tree.nodes.count);
+  const branches: Branch[] = [];
+  for (const end of [tree.leaf, ...endsOf(tree)]) {
+    const active = branches.length === 0;
+    const own: number[] = [];
+    let at = end;
+    for (; at >= 0 && !taken[at]; at = tree.nodes.parent(at)) {
+      taken[at] = 1;
+      own.push(at);
+    }
+    if (own.length > 0 || active) branches.push({ end, active, from: Math.max(at, ROOT), own: own.reverse() });
+  }
+  return branches;
+}
+
+/** Telling entries without any behind them, in file order. */
+function endsOf(tree: Tree): number[] {
+  const { nodes } = tree;
+  const order = Int32Array.from({ length: nodes.count }, (_, position) => position);
+  // A file may name a parent that stands later in it.
+  if (nodes.forward.size > 0) order.sort((a, b) => tree.depth(a) - tree.depth(b));
+  /** The nearest telling entry on the path, itself included. */
+  const nearest = new Int32Array(nodes.count);
+  const goesOn = new Uint8Array(nodes.count);
+  for (const position of order) {
+    const parent = nodes.parent(position);
+    const above = parent >= 0 ? nearest[parent] : ROOT;
+    const tells = TELLING.has(nodes.type(position));
+    if (tells && above >= 0) goesOn[above] = 1;
+    nearest[position] = tells ? position : above;
+  }
+  const ends: number[] = [];
+  for (let p = 0; p < nodes.count; p++) if (nearest[p] === p && !goesOn[p]) ends.push(p);
+  return ends;
+}

@@ -1,0 +1,115 @@
+/**
+ * A session as Markdown. What was said stands in fenced blocks: it reads as it was written, and no renderer takes any of
+ * it for HTML, a link or an image.
+ */
+
+import { contentText, toolCalls } from "../message.ts";
+import { argumentsText, visibleText } from "./inert.ts";
+import type { Page, PageBranch, PageEntry } from "./page.ts";
+
+export function* markdownPieces(page: Page): Generator<string> {
+  yield `# ${inline(page.title)}\n\n`;
+  for (const [name, value] of page.facts) yield `- ${inline(name)}: ${inline(value)}\n`;
+  const { branches } = page;
+  if (branches.length > 1) yield `\n${branches.map(contentsLine).join("")}`;
+  for (const branch of branches) {
+    if (branches.length > 1) yield `\n${headingOf(branch)}\n`;
+    for (const entry of branch.entries()) yield textOf(entry);
+  }
+}
+
+function contentsLine({ number, active, preview, entryCount }: PageBranch): string {
+  const entries = `${entryCount} ${entryCount === 1 ? "entry" : "entries"}`;
+  return `${number}. ${inline(preview === "" ? "no words" : preview)} (${active ? "current, " : ""}${entries})\n`;
+}
+
+function headingOf({ number, active, from }: PageBranch): string {
+  return `## Branch ${number}${active ? " (current)" : ""}${from === undefined ? "" : `, goes off behind entry ${from + 1}`}\n`;
+}
+
+function textOf(entry: PageEntry): string {
+  const { body, label, goingOff } = entry;
+  const { title, blocks } = contentOf(body);
+  const isMarked = label !== undefined || goingOff.length > 0;
+  if (blocks.length === 0 && !isMarked) return "";
+  const facts = [
+    inline(title),
+    ...(typeof body.timestamp === "string" ? [inline(body.timestamp)] : []),
+    `entry ${entry.number + 1}`,
+    ...(label === undefined ? [] : [`label ${inline(label)}`]),
+  ];
+  const off = goingOff.length === 0 ? "" : `Here goes off: branch ${goingOff.join(", ")}.\n\n`;
+  return `\n### ${facts.join(" · ")}\n\n${blocks.map(({ kind, text }) => fenced(text, kind)).join("")}${off}`;
+}
+
+interface Block {
+  /** The word behind the fence. */
+  readonly kind: "text" | "thinking" | "call" | "summary";
+  readonly text: string;
+}
+
+function contentOf(entry: PageEntry["body"]): { title: string; blocks: Block[] } {
+  const told = (title: string, kind: Block["kind"], text: string): { title: string; blocks: Block[] } => ({
+    title,
+    blocks: text === "" ? [] : [{ kind, text }],
+  });
+  switch (entry.type) {
+    case "message":
+      return messageContent(entry.message);
+    case "custom_message":
+      return told("extension", "text", contentText(entry.content));
+    case "compaction":
+    case "branch_summary":
+      return told(String(entry.type).replace("_", " "), "summary", String(entry.summary ?? ""));
+    case "model_change":
+      return told("model", "text", `${String(entry.provider)}/${String(entry.modelId)}`);
+    case "thinking_level_change":
+      return told("thinking level", "text", String(entry.thinkingLevel));
+    default:
+      return { title: String(entry.type), blocks: [] };
+  }
+}
+
+function messageContent(message: unknown): { title: string; blocks: Block[] } {
+  if (typeof message !== "object" || message === null) return { title: "message", blocks: [] };
+  const { role, content, toolName, isError, command, output } = message as Record<string, unknown>;
+  if (role === "bashExecution")
+    return {
+      title: "command",
+      blocks: [
+        { kind: "call", text: String(command) },
+        { kind: "text", text: String(output ?? "") },
+      ],
+    };
+  const blocks: Block[] = [];
+  const parts = typeof content === "string" ? [{ type: "text", text: content }] : Array.isArray(content) ? content : [];
+  for (const part of parts) {
+    if (typeof part !== "object" || part === null) continue;
+    const { type, text, thinking, mimeType } = part as Record<string, unknown>;
+    if (type === "text" && typeof text === "string") blocks.push({ kind: "text", text });
+    else if (type === "thinking" && typeof thinking === "string") blocks.push({ kind: "thinking", text: thinking });
+    else if (type === "image") blocks.push({ kind: "text", text: `[image ${String(mimeType)}]` });
+  }
+  for (const call of toolCalls(content))
+    blocks.push({ kind: "call", text: `${call.name}(${argumentsText(call.arguments)})` });
+  const name = typeof role === "string" ? role : "message";
+  const tool = name === "toolResult" && typeof toolName === "string" ? ` ${toolName}` : "";
+  return { title: `${name}${tool}${isError === true ? ", error" : ""}`, blocks };
+}
+
+/** A block whose fence is longer than any in the text. */
+function fenced(text: string, kind: Block["kind"]): string {
+  const shown = visibleText(text).replace(/\n$/, "");
+  let longest = 2;
+  for (const [run] of shown.matchAll(/`+/g)) longest = Math.max(longest, run.length);
+  const fence = "`".repeat(longest + 1);
+  return `${fence}${kind}\n${shown}\n${fence}\n\n`;
+}
+
+/** Text on one line in which every mark of Markdown is only a character, and an address no link. */
+function inline(text: string): string {
+  return visibleText(text)
+    .replace(/\s+/g, " ")
+    .trim()
+    .replace(/[\\`*_{}[\]<>#+!|~&$@^=]|:(?=\/)|(?<=www)\./gi, "\\$&");
+}

@@ -1,0 +1,95 @@
+/** A session as pages show it, whatever the page is written in. */
+
+import { withAttachments } from "../attachments.ts";
+import { memberOf, members, parse } from "../json.ts";
+import { contentText, preview } from "../message.ts";
+import type { Session } from "../session.ts";
+import { type Branch, branchesOf } from "./branches.ts";
+
+export interface PageEntry {
+  /** Unlike any other of the page. */
+  readonly number: number;
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly label?: string;
+  /** Numbers, from 1, of the branches that go off behind it. */
+  readonly goingOff: readonly number[];
+}
+
+export interface PageBranch {
+  /** From 1. */
+  readonly number: number;
+  readonly active: boolean;
+  /** The entry behind which it goes off, if it begins in another branch. */
+  readonly from?: number;
+  /** How its own part begins. */
+  readonly preview: string;
+  /** Of its own part. */
+  readonly entryCount: number;
+  readonly entries: () => Iterable<PageEntry>;
+}
+
+export interface Page {
+  readonly title: string;
+  /** Pairs of name and value. */
+  readonly facts: readonly (readonly [string, string])[];
+  readonly branches: readonly PageBranch[];
+}
+
+/** With `all`, every branch; else the path to the leaf. */
+export function pageOf(session: Session, all: boolean): Page {
+  const { log, tree } = session;
+  const branches: readonly Branch[] = all
+    ? branchesOf(session)
+    : [{ end: tree.leaf, active: true, from: -1, own: [...tree.path()] }];
+  const goingOff = new Map<number, number[]>();
+  for (const [index, { from, active }] of branches.entries())
+    if (!active && from >= 0) goingOff.set(from, [...(goingOff.get(from) ?? []), index + 1]);
+  const entryAt = (position: number): PageEntry => ({
+    number: position,
+    body: bodyOf(session, position),
+    label: tree.labels.get(position)?.label,
+    goingOff: goingOff.get(position) ?? [],
+  });
+  return {
+    title: session.name ?? `Session ${session.id}`,
+    facts: [
+      ["Session", session.id],
+      ["Working directory", session.cwd],
+      ["Begun", String(log.header.timestamp ?? "")],
+      ...(session.parentSession === null ? [] : [["Forked from", session.parentSession] as const]),
+    ],
+    branches: branches.map(({ active, from, own }, index) => ({
+      number: index + 1,
+      active,
+      from: from >= 0 ? from : undefined,
+      preview: previewOf(session, own),
+      entryCount: own.length,
+      *entries() {
+        for (const position of own) yield entryAt(position);
+      },
+    })),
+  };
+}
+
+/** An entry with what is kept beside the session put back in its message. */
+function bodyOf(session: Session, position: number): Readonly<Record<string, unknown>> {
+  const line = session.line(position);
+  const body = parse(line) as Record<string, unknown>;
+  if (body.type !== "message") return body;
+  const message = memberOf(members(line) ?? [], "message");
+  if (!message) return body;
+  const text = line.subarray(message.start, message.end);
+  const whole = withAttachments(text, (sha256, size) => session.log.attachment(position, sha256, size));
+  return whole === text ? body : { ...body, message: parse(whole) };
+}
+
+/** The first words that are said in a stretch of entries. */
+function previewOf(session: Session, positions: readonly number[]): string {
+  for (const position of positions) {
+    const body = session.entry(position);
+    const message = body.message as { content?: unknown } | null | undefined;
+    const text = preview(contentText(message?.content) || contentText(body.content) || String(body.summary ?? ""));
+    if (text !== "") return text;
+  }
+  return "";
+}

@@ -1,0 +1,299 @@
+/**
+ * Sessions as records for training (seed 002, "Mapping to lora_forge ExtractedSession"): one for each branch that is
+ * asked for, in the seed's words and, as the scripts that read it are Python's, in its spelling.
+ */
+
+import { contentText, toolCalls } from "../message.ts";
+import { pairUp } from "../pairing.ts";
+import type { Session } from "../session.ts";
+import { branchesOf } from "./branches.ts";
+
+export interface TrainingCall {
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: unknown;
+}
+
+export interface TrainingResult {
+  readonly tool_call_id: string;
+  readonly tool_name: string;
+  readonly content: string;
+  readonly is_error: boolean;
+}
+
+export interface Turn {
+  /** `tool`: results that no assistant message asked for. */
+  readonly role: "user" | "assistant" | "tool";
+  /** Text blocks joined. */
+  readonly content: string;
+  readonly tool_calls: TrainingCall[];
+  /** Of these calls, in the order of the calls that they answer. */
+  readonly tool_results: TrainingResult[];
+}
+
+export interface TokenCounts {
+  readonly input: number;
+  readonly output: number;
+  readonly cache_read: number;
+  readonly cache_write: number;
+  readonly total: number;
+  readonly cost: number;
+}
+
+export interface TrainingRecord {
+  readonly session_id: string;
+  readonly turns: readonly Turn[];
+  readonly metadata: {
+    readonly cwd: string;
+    /** Who worked there, by the working directory, else by the first message; null when neither tells. */
+    readonly role: string | null;
+    /** The part of the working directory that the role belongs to, where there is one. */
+    readonly rig: string | null;
+    readonly provider: string | null;
+    readonly model: string | null;
+    readonly thinking_level: string;
+    readonly timestamp: string | null;
+    readonly name: string | null;
+    readonly parent_session: string | null;
+    /** Sums over the turns; the cost stands beside. */
+    readonly usage: Omit<TokenCounts, "cost">;
+    readonly cost: number;
+    /** One for each turn; null where the entry tells none. */
+    readonly turn_usage: readonly (TokenCounts | null)[];
+    /** The entry that the branch ends with, and whether that is the session's leaf. */
+    readonly leaf_id: string | null;
+    readonly active: boolean;
+    /** What the mapping has no place for, by kind. */
+    readonly left_out: Readonly<Record<string, number>>;
+  };
+}
+
+/** How a role is told. */
+export interface RoleRules {
+  /** Regular expressions that are looked for in the working directory, and the roles they stand for; first come first. */
+  readonly patterns: readonly (readonly [RegExp, string])[];
+  /** Stands before the role in the first user message. */
+  readonly marker: string;
+}
+
+/** Those of seed 002, in its order. Python's `\w` knows letters of all scripts. */
+export const SEED_PATTERNS: Readonly<Record<string, string>> = {
+  "/deacon$": "deacon",
+  "/deacon/dogs/boot$": "boot",
+  "/witness$": "witness",
+  "/refinery/rig$": "refinery",
+  "/mayor/rig$": "mayor",
+  "/crew/\\w+$": "crew",
+  "/polecats/\\w+": "polecat",
+};
+export const SEED_MARKER = "[GAS TOWN]";
+
+/** Roles of the whole town, which belong to no rig. */
+const TOWN_ROLES = new Set(["deacon", "boot"]);
+
+/**
+ * Makes rules of patterns in the spelling of Python or JavaScript. Without groups and with few repetitions none of them
+ * takes long on any path. Answers the pattern that cannot be used, and why.
+ */
+export function roleRules(
+  patterns: Readonly<Record<string, string>> = SEED_PATTERNS,
+  marker: string = SEED_MARKER,
+): RoleRules | { readonly pattern: string; readonly reason: string } {
+  const rules: [RegExp, string][] = [];
+  for (const [pattern, role] of Object.entries(patterns)) {
+    const plain = pattern.replace(/\\./g, "").replace(/\[[^\]]*\]/g, "");
+    if (plain.includes("(")) return { pattern, reason: "a pattern has no groups" };
+    if ((plain.match(/[*+?{]/g) ?? []).length > MOST_REPETITIONS)
+      return { pattern, reason: `a pattern has at most ${MOST_REPETITIONS} repetitions` };
+    try {
+      rules.push([new RegExp(pattern.replaceAll("\\w", "[\\p{L}\\p{N}_]"), "u"), role]);
+    } catch {
+      return { pattern, reason: "it is no regular expression" };
+    }
+  }
+  return { patterns: rules, marker };
+}
+
+const MOST_REPETITIONS = 2;
+/** Characters of a working directory, from its end, that patterns are looked for in. */
+const LOOKED_AT = 1024;
+
+/** With `all`, a record for every branch, the active one first; else for the path to the leaf. */
+export function* trainingRecords(session: Session, rules: RoleRules, all: boolean): Generator<TrainingRecord> {
+  if (!all) yield recordOf(session, rules, session.tree.leaf, true);
+  else for (const { end, active } of branchesOf(session)) yield recordOf(session, rules, end, active);
+}
+
+function recordOf(session: Session, rules: RoleRules, end: number, active: boolean): TrainingRecord {
+  const { log, tree, cwd } = session;
+  const leftOut: Record<string, number> = {};
+  const leaveOut = (kind: string): void => {
+    leftOut[kind] = (leftOut[kind] ?? 0) + 1;
+  };
+  const turns: Turn[] = [];
+  const usages: (TokenCounts | null)[] = [];
+  /** Results since the last assistant message, which answer its calls. */
+  let results: TrainingResult[] = [];
+  let firstSaid: string | undefined;
+  const settle = (): void => {
+    giveResults(turns, usages, results);
+    results = [];
+  };
+  for (const position of tree.path(end)) {
+    const entry = session.entry(position);
+    if (entry.type !== "message") {
+      if (!SILENT.has(entry.type) && !log.nodes.isMarker(position)) leaveOut(entry.type);
+      continue;
+    }
+    const message = entry.message as Readonly<Record<string, unknown>> | null | undefined;
+    const { role, content } = message ?? {};
+    if (typeof message !== "object" || message === null) leaveOut("message");
+    else if (role === "user") {
+      settle();
+      const text = contentText(content);
+      firstSaid ??= text;
+      turns.push({ role, content: text, tool_calls: [], tool_results: [] });
+      usages.push(null);
+    } else if (role === "assistant") {
+      settle();
+      turns.push({ role, content: contentText(content), tool_calls: toolCalls(content).map(callOf), tool_results: [] });
+      usages.push(countsOf(message.usage));
+    } else if (role === "toolResult") results.push(resultOf(message));
+    else leaveOut(`${String(role)} message`);
+    if (Array.isArray(content)) for (const block of content) if (!isMapped(block)) leaveOut(`${kindOf(block)} block`);
+  }
+  settle();
+  const { usage, cost } = sumOf(usages);
+  const model = session.model(end);
+  const header = log.header;
+  return {
+    session_id: session.id,
+    turns,
+    metadata: {
+      cwd,
+      ...roleOf(cwd, firstSaid ?? "", rules),
+      provider: header.provider ?? model?.provider ?? null,
+      model: header.modelId ?? model?.id ?? null,
+      thinking_level: session.thinkingLevel(end),
+      timestamp: header.timestamp ?? null,
+      name: session.name,
+      parent_session: session.parentSession,
+      usage,
+      cost,
+      turn_usage: usages,
+      leaf_id: session.idOrNull(end),
+      active,
+      left_out: leftOut,
+    },
+  };
+}
+
+/** Entries that say something about the session; what they say stands in the metadata. */
+const SILENT = new Set(["model_change", "thinking_level_change", "label", "session_info"]);
+
+/** Results go to the turn whose calls they answer; those that answer none make a turn of their own. */
+function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: readonly TrainingResult[]): void {
+  if (results.length === 0) return;
+  const asked = turns.at(-1);
+  const calls = asked?.role === "assistant" ? asked.tool_calls : [];
+  const answers = pairUp(
+    calls,
+    results.map(({ tool_call_id }) => tool_call_id),
+  );
+  const order = results.map((_, index) => index).filter((index) => answers[index] >= 0);
+  order.sort((a, b) => answers[a] - answers[b]);
+  for (const index of order) asked?.tool_results.push(results[index]);
+  const others = results.filter((_, index) => answers[index] < 0);
+  if (others.length === 0) return;
+  turns.push({ role: "tool", content: "", tool_calls: [], tool_results: others });
+  usages.push(null);
+}
+
+function callOf({ id, name, arguments: args }: TrainingCall): TrainingCall {
+  return { id, name, arguments: args ?? {} };
+}
+
+function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<string, unknown>>): TrainingResult {
+  return {
+    tool_call_id: typeof toolCallId === "string" ? toolCallId : "",
+    tool_name: typeof toolName === "string" ? toolName : "",
+    content: contentText(content),
+    is_error: isError === true,
+  };
+}
+
+function isMapped(block: unknown): boolean {
+  return kindOf(block) === "text" || kindOf(block) === "toolCall";
+}
+
+function kindOf(block: unknown): string {
+  const { type } = (block ?? {}) as { type?: unknown };
+  return typeof type === "string" ? type : "unknown";
+}
+
+function countsOf(usage: unknown): TokenCounts | null {
+  if (typeof usage !== "object" || usage === null) return null;
+  const { input, output, cacheRead, cacheWrite, totalTokens, cost } = usage as Readonly<Record<string, unknown>>;
+  const counts = {
+    input: numberOf(input),
+    output: numberOf(output),
+    cache_read: numberOf(cacheRead),
+    cache_write: numberOf(cacheWrite),
+  };
+  const sum = counts.input + counts.output + counts.cache_read + counts.cache_write;
+  return { ...counts, total: numberOf(totalTokens) || sum, cost: costOf(cost) };
+}
+
+/** Some writers give the total, others only its parts. */
+function costOf(cost: unknown): number {
+  if (typeof cost !== "object" || cost === null) return numberOf(cost);
+  const { total, input, output, cacheRead, cacheWrite } = cost as Readonly<Record<string, unknown>>;
+  if (typeof total === "number") return numberOf(total);
+  return numberOf(input) + numberOf(output) + numberOf(cacheRead) + numberOf(cacheWrite);
+}
+
+function sumOf(counts: readonly (TokenCounts | null)[]): { usage: Omit<TokenCounts, "cost">; cost: number } {
+  const usage = { input: 0, output: 0, cache_read: 0, cache_write: 0, total: 0 };
+  let cost = 0;
+  for (const one of counts) {
+    if (!one) continue;
+    for (const name of ["input", "output", "cache_read", "cache_write", "total"] as const) usage[name] += one[name];
+    cost += one.cost;
+  }
+  return { usage, cost };
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === "number" && Number.isFinite(value) ? value : 0;
+}
+
+/** Who worked there: the working directory tells, else what stands behind the marker in the first user message. */
+export function roleOf(
+  cwd: string,
+  firstSaid: string,
+  { patterns, marker }: RoleRules,
+): { role: string | null; rig: string | null } {
+  const told = roleIn(cwd, patterns);
+  if (told) return told;
+  const at = marker === "" ? -1 : firstSaid.indexOf(marker);
+  if (at < 0) return { role: null, rig: null };
+  const behind = firstSaid.slice(at + marker.length, at + marker.length + LOOKED_AT);
+  const [address = ""] = /[\p{L}\p{N}_/-]+/u.exec(behind.trimStart().split(/\s/, 1)[0]) ?? [];
+  // An address in the town is written like the end of a path.
+  const addressed = roleIn(`/${address}`, patterns);
+  if (addressed) return addressed;
+  const parts = address.split("/").filter((part) => part !== "");
+  const roles = new Set(patterns.map(([, role]) => role));
+  return { role: parts.find((part) => roles.has(part)) ?? parts[0] ?? null, rig: null };
+}
+
+function roleIn(path: string, patterns: RoleRules["patterns"]): { role: string; rig: string | null } | undefined {
+  const end = path.slice(-LOOKED_AT);
+  for (const [pattern, role] of patterns) {
+    const found = pattern.exec(end);
+    if (!found) continue;
+    const rig = end.slice(0, found.index).split("/").pop() ?? "";
+    return { role, rig: rig === "" || TOWN_ROLES.has(role) ? null : rig };
+  }
+  return undefined;
+}

@@ -1,0 +1,1046 @@
+/**
+ * The way of a session from a JSONL file into a container and back (seed 003, "Migration and rollback contract").
+ *
+ * What is the session's truth is said by the pointer file alone, and changes in the one rename that publishes it. In
+ * order, each step durable before the next:
+ *
+ * Migration: ledger `planned`; frames, rows and documents under `<id>.v2.staging`, `staging_copy`; all of it read back,
+ * `integrity_check`; staging renamed to `<id>.v2`, `cutover_commit`; pointer published with that phase (the commit
+ * marker); the session file renamed to `<file>.migrated` and held against what was read; `completed`; pointer published
+ * as completed. A crash before the marker leaves the session file active, and the next migration begins anew. A crash
+ * between the marker and the end leaves a store that is FAILED: nothing may be written to it, and what comes next rolls
+ * back, which loses nothing, for nothing was served.
+ *
+ * Rollback: pointer published with the phase `rollback` and its reason, the container still active; the session file put
+ * in its place, durable and verified; pointer published with `jsonl_v3` active (the commit marker); ledger `rollback`;
+ * the snapshot's second name removed, the container renamed to `<id>.v2.rolled-back`. A crash before the marker is
+ * finished by the same steps, for nothing is written to the container meanwhile; a crash behind it has only names to
+ * tidy.
+ */
+
+import { createHash } from "node:crypto";
+import { basename, dirname, join } from "node:path";
+import type { SessionHeader } from "../../entry.ts";
+import { type Env, timestamp } from "../../env.ts";
+import { Failure } from "../../failure.ts";
+import type { Progress } from "../../finding.ts";
+import { bytesOf, concat, parse, skipSpace } from "../../json.ts";
+import type { Moved, Obstacle, Plan, Site, Status, Verification, Wishes } from "../../migrations.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  type FileInfo,
+  removeQuietly,
+  storageFailure,
+  takeName,
+  temporaryName,
+  writeAll,
+} from "../disk.ts";
+import { pause } from "../folders.ts";
+import { LF } from "../jsonl-reader.ts";
+import { isLock, type Lock, type Locks } from "../lock.ts";
+import { copyFile, piecesOf, sameStretch } from "../moving.ts";
+import type { Log } from "../store.ts";
+import { audit } from "./audit.ts";
+import { Builder } from "./builder.ts";
+import {
+  type ErrorClass,
+  encodePointer,
+  isCorrelationId,
+  isUuid,
+  type MigrationEvent,
+  type Outcome,
+  type Phase,
+  type Pointer,
+  readManifest,
+  readPointer,
+  type SourceFormat,
+} from "./documents.ts";
+import { chained, GENESIS, Malformed, SEGMENT_BYTES, sha256 } from "./frame.ts";
+import { appendEvent, readLedger } from "./ledger.ts";
+import { shareAttachments } from "./log.ts";
+import { CONTAINER, headerFile, isContainerName, ledgerFile, manifestFile, pointerFile } from "./places.ts";
+import { type State, StateMachine, type Transition } from "./states.ts";
+import { removeTree } from "./tree.ts";
+
+export interface MigrationOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly locks: Locks;
+  /** Bytes beyond which a segment is not written. */
+  readonly segmentBytes?: number;
+  /** Opens a session file. */
+  readonly openFile: (file: string, readOnly?: boolean) => Log;
+  /** Opens a container that its pointer calls active. */
+  readonly openContainer: (container: string, readOnly?: boolean) => Log;
+  /** Where the session file of a session goes that began in V2, in the folder of its container. */
+  readonly fileFor: (header: SessionHeader, folder: string) => string;
+}
+
+const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
+const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
+/** What a frame has beside its payload, at most, when ids are of the usual length. */
+const FRAME_ROOM = 1024;
+/** Entries handled without a pause, and bytes. */
+const PAUSE_ENTRIES = 4096;
+const PAUSE_BYTES = 4 << 20;
+/** Obstacles that are told. */
+const MOST_OBSTACLES = 100;
+
+/** What a session file is called once a container took its place. */
+export function snapshotOf(source: string): string {
+  return `${source}.migrated`;
+}
+
+/** The parts of the session at a path, which may name its file or its container. Throws session_not_found. */
+export function siteOf(disk: Disk, path: string): Site {
+  try {
+    return findSite(disk, path);
+  } catch (error) {
+    throw storageFailure(error, "looking for the session");
+  }
+}
+
+function findSite(disk: Disk, path: string): Site {
+  const folder = dirname(path);
+  if (isContainerName(path)) {
+    const pointer = pointerAt(disk, pointerFile(path));
+    return siteIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
+  }
+  for (const file of [path, snapshotOf(path)]) {
+    const id = headerAt(disk, file)?.id;
+    if (typeof id === "string") return siteIn(folder, id, basename(path));
+  }
+  throw new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
+    sessionPath: path,
+  });
+}
+
+/** How much of a file is read to find its header; headers are a few hundred bytes. */
+const HEADER_BYTES = 1 << 16;
+
+/** The header of a session file; undefined when there is none. */
+function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+  try {
+    if (disk.infoOf(fd).kind !== "file") return undefined;
+    const bytes = Buffer.alloc(HEADER_BYTES);
+    const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
+    const end = bytes.indexOf(0x0a, start);
+    const header = parse(bytes, start, end < 0 ? count : end) as {
+      type?: unknown;
+      id?: unknown;
+      version?: unknown;
+    } | null;
+    return header?.type === "session" ? header : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
+    throw error;
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+function siteIn(folder: string, sessionId: string, source: string | null): Site {
+  const container = join(folder, `${sessionId}${CONTAINER}`);
+  return {
+    sessionId,
+    container,
+    staging: `${container}.staging`,
+    pointer: pointerFile(container),
+    source: source === null ? null : join(folder, source),
+  };
+}
+
+function pointerAt(disk: Disk, file: string): Pointer | null {
+  try {
+    return readPointer(disk, file);
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    throw new Failure(
+      "corrupt",
+      `The pointer file ${basename(file)} is damaged: ${error.message}. Put a copy of it back, or move it away to go on with the session file.`,
+      {},
+      { cause: error },
+    );
+  }
+}
+
+/** Where a session stands between the two formats. Changes nothing. */
+export function status(disk: Disk, path: string): Status {
+  try {
+    return statusOf(disk, path);
+  } catch (error) {
+    throw storageFailure(error, "looking at the migration");
+  }
+}
+
+function statusOf(disk: Disk, path: string): Status {
+  const site = siteOf(disk, path);
+  const pointer = pointerAt(disk, site.pointer);
+  const ledger = [site.container, site.staging].map(ledgerFile).find((file) => exists(disk, file));
+  const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
+  const told = {
+    site,
+    phase: pointer?.phase ?? null,
+    snapshotId: pointer?.snapshotId ?? null,
+    correlationId: pointer?.correlationId ?? events.at(-1)?.correlationId ?? null,
+    reason: pointer?.reason ?? null,
+    snapshotPath: site.source !== null && exists(disk, snapshotOf(site.source)) ? snapshotOf(site.source) : null,
+    events,
+  };
+  if (pointer === null) {
+    const interrupted = exists(disk, site.container) || (events.length > 0 && events.at(-1)?.phase !== "failed");
+    return { ...told, active: "jsonl_v3", state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
+  }
+  if (pointer.active === "jsonl_v3") {
+    const interrupted = exists(disk, site.container);
+    return {
+      ...told,
+      events: interrupted ? events : ledgerAside(disk, site),
+      active: "jsonl_v3",
+      state: "ROLLED_BACK",
+      interrupted,
+    };
+  }
+  if (pointer.phase !== "completed") return { ...told, active: "native_v2", state: "FAILED", interrupted: true };
+  const untouched = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash === pointer.manifestHash;
+  const state = pointer.source !== null && untouched ? "MIGRATED" : "CLEAN";
+  return { ...told, active: "native_v2", state, interrupted: false };
+}
+
+/** The ledger of the container that was rolled back last. */
+function ledgerAside(disk: Disk, site: Site): readonly MigrationEvent[] {
+  let last: string | undefined;
+  for (let n = 1; exists(disk, asideName(site, n)); n++) last = asideName(site, n);
+  return last === undefined ? [] : readLedger(disk, ledgerFile(last)).events;
+}
+
+function asideName({ container }: Site, n: number): string {
+  return `${container}.rolled-back${n === 1 ? "" : `.${n}`}`;
+}
+
+/** What a migration of this session file would do, and what stands against it. Reads all of it, writes nothing. */
+export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
+  const log = options.openFile(file, true);
+  try {
+    return await planOf(options, log, file, true, progress);
+  } catch (error) {
+    throw storageFailure(error, "reading the session");
+  } finally {
+    log.close();
+  }
+}
+
+/** With `reading`, every body is read, which finds what only reading finds. */
+async function planOf(
+  options: MigrationOptions,
+  log: Log,
+  file: string,
+  reading: boolean,
+  progress?: Progress,
+): Promise<Plan> {
+  const { disk, segmentBytes = SEGMENT_BYTES } = options;
+  const { nodes, header } = log;
+  const site = siteIn(dirname(file), header.id, basename(file));
+  const obstacles: Obstacle[] = [];
+  const tell = (kind: string, reason: string, entryId?: string): void => {
+    if (obstacles.length < MOST_OBSTACLES)
+      obstacles.push({ kind, reason, ...(entryId === undefined ? {} : { entryId }) });
+  };
+  if (log.readOnly && log.readOnly.name !== "read_only") tell(log.readOnly.name, log.readOnly.message);
+  if (!isUuid(header.id)) tell("invalid_id", `the session id ${header.id} is not a UUID`);
+  if (exists(disk, snapshotOf(file))) tell("already_exists", `${basename(file)}.migrated exists; move it away`);
+  if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
+    tell("already_exists", `${basename(site.container)} exists and is no container of ours; move it away`);
+  await inPieces(nodes.count, (p) => {
+    if (log.length(p) + FRAME_ROOM > segmentBytes)
+      tell("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
+    else if (reading) log.read(p);
+    progress?.(p + 1, nodes.count);
+    return reading ? log.length(p) : 0;
+  });
+  for (const { kind, reason, entryId } of log.mendable) tell(kind, reason, entryId);
+  return { site, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
+}
+
+/** Calls for every position, with pauses; `visit` answers the bytes it handled. */
+async function inPieces(count: number, visit: (position: number) => number): Promise<void> {
+  let bytes = 0;
+  for (let p = 0; p < count; p++) {
+    bytes += visit(p);
+    if (bytes < PAUSE_BYTES && p % PAUSE_ENTRIES !== PAUSE_ENTRIES - 1) continue;
+    bytes = 0;
+    await pause();
+  }
+}
+
+/**
+ * Migrates a session file. What an earlier attempt left is put in order first. Throws migration_failed with the
+ * obstacles, session_locked, storage failures; then the session file is as before and active, unless the failure says
+ * that the store is FAILED and an operator must act.
+ */
+export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Moved> {
+  return new Migration(options, siteOf(options.disk, path), wishes).forward();
+}
+
+/**
+ * Makes the session file active again: the snapshot byte for byte when nothing was appended since, else the snapshot and
+ * behind it the later entries, each as its line. A snapshot of version 1 or 2 cannot be continued: then the header and
+ * every line as version 3 are written, and the snapshot is kept as `<file>.v<version>.bak`. Throws migration_failed when
+ * there is nothing to go back to; then the store is FAILED.
+ */
+export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Moved> {
+  return new Migration(options, siteOf(options.disk, path), wishes).back();
+}
+
+class Migration {
+  private readonly options: MigrationOptions;
+  private readonly disk: Disk;
+  private site: Site;
+  private readonly wishes: Wishes;
+  private readonly migrationId: string;
+  private readonly correlationId: string;
+  private readonly machine: (from: State) => StateMachine;
+  private readonly locks: Lock[] = [];
+
+  constructor(options: MigrationOptions, site: Site, wishes: Wishes) {
+    this.options = options;
+    this.disk = options.disk;
+    this.site = site;
+    this.wishes = wishes;
+    this.migrationId = options.env.sessionId();
+    this.correlationId = wishes.correlationId ?? `migration-${this.migrationId}`;
+    if (!isCorrelationId(this.correlationId))
+      throw new Failure(
+        "migration_failed",
+        "A correlation id has 8 to 128 letters, digits, dots, colons, underscores and hyphens.",
+      );
+    this.machine = (from) => new StateMachine(() => timestamp(options.env), from);
+  }
+
+  // --- there ---------------------------------------------------------------------------------------------------
+
+  async forward(): Promise<Moved> {
+    try {
+      await this.settle();
+      const pointer = pointerAt(this.disk, this.site.pointer);
+      if (pointer?.active === "native_v2") return this.isThere(pointer);
+      const { source } = this.site;
+      if (source === null)
+        throw new Failure("session_not_found", `There is no session file for ${this.site.container}.`, {
+          sessionPath: this.site.container,
+        });
+      const log = this.options.openFile(source);
+      try {
+        return await this.copy(log, source);
+      } finally {
+        log.close();
+      }
+    } catch (error) {
+      throw storageFailure(error, "migrating the session");
+    } finally {
+      this.release();
+    }
+  }
+
+  /** Nothing is to be done. */
+  private isThere(pointer: Pointer): Moved {
+    const manifest = readManifest(this.disk, manifestFile(this.site.container));
+    return {
+      ...this.done("CLEAN", [], pointer.snapshotId, ALL_HOLD, manifest?.counters.entriesTotal ?? 0),
+      correlationId: pointer.correlationId,
+      sessionPath: this.site.container,
+    };
+  }
+
+  private done(
+    state: State,
+    transitions: readonly Transition[],
+    snapshotId: string | null,
+    verification: Verification,
+    entryCount: number,
+  ): Omit<Moved, "sessionPath"> {
+    const { site, migrationId, correlationId } = this;
+    return {
+      site,
+      migrationId,
+      correlationId,
+      state,
+      transitions,
+      snapshotId,
+      verification,
+      entryCount,
+      laterEntries: 0,
+      keptAt: null,
+    };
+  }
+
+  private async copy(log: Log, source: string): Promise<Moved> {
+    const { disk, site } = this;
+    const { progress } = this.wishes;
+    const before = await planOf(this.options, log, source, false);
+    this.demandNone(before.obstacles);
+    log.takeLock();
+    const stamp = disk.info(source);
+    // Building, reading back and hashing the source go over its bytes once each.
+    const total = 3 * Math.max(1, stamp.size);
+    const tell = (part: number, done: number): void =>
+      progress?.(part * stamp.size + Math.min(done, stamp.size), total);
+    const machine = this.machine("CLEAN");
+    machine.to("MIGRATION_STAGING", "the container is being built");
+    let verification = NONE_HOLD;
+    let manifestHash: string;
+    let snapshotId: string;
+    try {
+      await this.prepareStaging();
+      await this.note(site.staging, "planned", "ok", NONE_HOLD);
+      const { manifest, chainHash, ids } = await this.build(log, source, (done) => tell(0, done));
+      manifestHash = manifest;
+      await this.note(site.staging, "staging_copy", "ok", NONE_HOLD);
+      const found = await audit(disk, site.staging, { staging: true, progress: (done) => tell(1, done) });
+      verification = {
+        entryCountMatch: found.counters.entriesTotal === ids,
+        hashChainMatch: found.chainHash === chainHash,
+        indexConsistent: found.ok && found.manifest?.integrity.manifestHash === manifestHash,
+      };
+      if (!holds(verification))
+        throw new Failure(
+          "migration_failed",
+          `What was written did not read back as it should: ${found.findings[0]?.reason ?? "entries are missing"}. The session is as before; check the disk and migrate again.`,
+          { verification },
+        );
+      snapshotId = await hashOf(disk, source, (done) => tell(2, done));
+      await this.note(site.staging, "integrity_check", "ok", verification);
+      this.demandUnchanged(log, source, stamp);
+      disk.rename(site.staging, site.container);
+      await disk.syncFolder(dirname(site.container));
+      await this.note(site.container, "cutover_commit", "ok", verification);
+      this.demandUnchanged(log, source, stamp);
+    } catch (error) {
+      machine.to("ROLLED_BACK", "the migration was given up");
+      await this.giveUp(error, verification);
+      throw error;
+    }
+    const marker: Pointer = {
+      active: "native_v2",
+      manifestHash,
+      snapshotId,
+      correlationId: this.correlationId,
+      reason: null,
+      phase: "cutover_commit",
+      source: basename(source),
+    };
+    try {
+      await putPointer(disk, site.pointer, marker);
+      disk.rename(source, snapshotOf(source));
+      await disk.syncFolder(dirname(source));
+      await this.demandFrozen(snapshotOf(source), stamp, snapshotId);
+      await this.note(site.container, "completed", "ok", verification);
+      await putPointer(disk, site.pointer, { ...marker, phase: "completed" });
+    } catch (error) {
+      // From the marker on only going back is allowed (seed 003, "Migration cutover failure").
+      machine.to("FAILED", "the cutover was not brought to its end");
+      await this.undo(`the cutover failed: ${(error as Error).message}`);
+      throw error;
+    }
+    machine.to("MIGRATED", "the container is the session");
+    const { nodes } = log;
+    return {
+      ...this.done(machine.state, machine.history, snapshotId, verification, nodes.count),
+      sessionPath: site.container,
+    };
+  }
+
+  /** Goes back at once, if the disk lets us; else whoever comes next does. Throws when an operator must act. */
+  private async undo(reason: string): Promise<void> {
+    try {
+      await this.force(pointerAt(this.disk, this.site.pointer), reason, true);
+    } catch (error) {
+      if (error instanceof Failure) throw error;
+    }
+  }
+
+  private demandNone(obstacles: readonly Obstacle[]): void {
+    if (obstacles.length === 0) return;
+    const named = obstacles
+      .slice(0, 3)
+      .map(({ reason, entryId }) => (entryId === undefined ? reason : `${entryId}: ${reason}`));
+    const more = obstacles.length > 3 ? ` and ${obstacles.length - 3} more` : "";
+    throw new Failure(
+      "migration_failed",
+      `The session cannot be migrated as it is: ${named.join("; ")}${more}. repair_session mends what can be mended; nothing was changed.`,
+      { obstacles },
+    );
+  }
+
+  /** An empty staging folder, which keeps the ledger of earlier attempts. */
+  private async prepareStaging(): Promise<void> {
+    const { disk, site } = this;
+    if (exists(disk, site.container)) {
+      // What a crash before the marker left; it is no session and becomes the staging folder again.
+      if (exists(disk, site.staging)) disk.rename(site.container, this.freeAside());
+      else disk.rename(site.container, site.staging);
+    }
+    this.clearStaging();
+    disk.makeFolder(dirname(ledgerFile(site.staging)));
+    await disk.syncFolder(dirname(site.staging));
+  }
+
+  private clearStaging(): void {
+    const { disk, site } = this;
+    if (!exists(disk, site.staging)) return;
+    for (const name of disk.names(site.staging))
+      if (name !== "migrations") {
+        const path = join(site.staging, name);
+        if (disk.info(path).kind === "folder") removeTree(disk, path);
+        else disk.remove(path);
+      }
+  }
+
+  private async build(
+    log: Log,
+    source: string,
+    progress: (bytes: number) => void,
+  ): Promise<{ manifest: string; chainHash: string; ids: number }> {
+    const { disk, env, segmentBytes = SEGMENT_BYTES } = this.options;
+    const { site } = this;
+    const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, site.staging);
+    try {
+      builder.begin(log.headerLine);
+      const { count } = log.nodes;
+      let bytes = 0;
+      for (let first = 0; first < count; ) {
+        const past = stretch(log, first);
+        for (const line of log.readMany(range(first, past))) {
+          const position = builder.add(line);
+          if (builder.nodes.id(position) !== log.nodes.id(position))
+            throw new Failure("migration_failed", "The entries came in another order. Migrate again.");
+          bytes += line.length + 1;
+        }
+        first = past;
+        progress(bytes);
+        if (builder.isBehind) await builder.settle();
+        else await pause();
+      }
+      // Bodies are looked at as they are read.
+      this.demandNone(log.mendable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
+      const manifest = builder.finish(log.header, "jsonl_v3", "post_migration");
+      await builder.settle();
+      builder.close();
+      shareAttachments(disk, source, site.staging);
+      await builder.syncFolders();
+      const blobs = join(site.staging, "blobs");
+      if (exists(disk, blobs)) await disk.syncFolder(blobs);
+      return { manifest: manifest.integrity.manifestHash, chainHash: builder.tail.chainHash, ids: count };
+    } catch (error) {
+      builder.close();
+      if (error instanceof Failure && (error.name === "corrupt" || error.name === "invalid_entry"))
+        throw new Failure("migration_failed", `${error.message} Nothing was changed.`, error.details, { cause: error });
+      throw error;
+    }
+  }
+
+  /** Throws migration_failed when another program changed the session file since `stamp`. */
+  private demandUnchanged(log: Log, source: string, stamp: FileInfo): void {
+    if (log.refresh().kind === "none" && isSame(this.disk.info(source), stamp)) return;
+    throw changedMeanwhile();
+  }
+
+  private async demandFrozen(snapshot: string, stamp: FileInfo, snapshotId: string): Promise<void> {
+    if (isSame(this.disk.info(snapshot), stamp)) return;
+    if ((await hashOf(this.disk, snapshot)) !== snapshotId) throw changedMeanwhile();
+  }
+
+  /** Nothing was published: what was built goes, its ledger says why, and the session file stays as it is. */
+  private async giveUp(error: unknown, verification: Verification): Promise<void> {
+    const { disk, site } = this;
+    try {
+      if (exists(disk, site.container) && !exists(disk, site.staging)) disk.rename(site.container, site.staging);
+      if (!exists(disk, ledgerFile(site.staging))) {
+        removeTree(disk, site.staging);
+        return;
+      }
+      await this.note(site.staging, "failed", "recoverable_error", verification, classOf(error));
+      this.clearStaging();
+    } catch {
+      // The disk refuses this, too; the next migration finds the staging folder and begins anew.
+    }
+  }
+
+  // --- and back ------------------------------------------------------------------------------------------------
+
+  async back(): Promise<Moved> {
+    const { disk } = this;
+    try {
+      const pointer = pointerAt(disk, this.site.pointer);
+      if (pointer === null || (pointer.active === "jsonl_v3" && !exists(disk, this.site.container)))
+        throw new Failure("migration_failed", "The session was not migrated, so there is nothing to roll back.");
+      if (pointer.active === "jsonl_v3") {
+        const keptAt = await this.tidy(pointer);
+        return this.isBack(pointer, keptAt);
+      }
+      if (pointer.phase === "cutover_commit") {
+        await this.force(pointer, this.wishes.reason ?? "the cutover was not brought to its end");
+        return this.isBack(pointerAt(disk, this.site.pointer) as Pointer, null);
+      }
+      return await this.restore(pointer, this.wishes.reason ?? pointer.reason ?? "rollback was asked for");
+    } catch (error) {
+      throw storageFailure(error, "rolling the migration back");
+    } finally {
+      this.release();
+    }
+  }
+
+  private isBack(pointer: Pointer, keptAt: string | null): Moved {
+    const source = join(dirname(this.site.container), pointer.source as string);
+    const log = this.options.openFile(source, true);
+    try {
+      return {
+        ...this.done("ROLLED_BACK", [], pointer.snapshotId, ALL_HOLD, log.nodes.count),
+        correlationId: pointer.correlationId,
+        sessionPath: source,
+        keptAt,
+      };
+    } finally {
+      log.close();
+    }
+  }
+
+  /** What an interrupted migration or rollback left is brought to the end that its pointer demands. */
+  private async settle(): Promise<void> {
+    const pointer = pointerAt(this.disk, this.site.pointer);
+    if (pointer === null || pointer.phase === "completed") return;
+    if (pointer.active === "jsonl_v3") await this.tidy(pointer);
+    else if (pointer.phase === "cutover_commit") await this.force(pointer, "the cutover was not brought to its end");
+    else if (pointer.phase === "rollback") await this.restore(pointer, pointer.reason ?? "rollback was asked for");
+    else throw operatorNeeded(pointer.reason);
+    this.release();
+  }
+
+  /** Goes back from a cutover that nobody verified. Nothing was written to the container since. */
+  private async force(pointer: Pointer | null, reason: string, holding = false): Promise<void> {
+    const { disk, site } = this;
+    // The marker itself did not get its name.
+    if (pointer === null || pointer.active !== "native_v2") {
+      await this.giveUp(new Failure("migration_failed", reason), NONE_HOLD);
+      return;
+    }
+    const source = join(dirname(site.container), pointer.source as string);
+    if (!holding) this.hold(headerFile(site.container), source, snapshotOf(source));
+    const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === site.sessionId);
+    if (target === undefined) {
+      await this.fail(pointer, `the rollback target ${basename(source)} is missing`);
+      throw operatorNeeded(`the rollback target ${basename(source)} is missing`);
+    }
+    if (target !== source) await giveName(disk, target, source);
+    const after: Pointer = { ...pointer, active: "jsonl_v3", phase: "rollback", reason };
+    await putPointer(disk, site.pointer, after);
+    await this.tidy(after);
+  }
+
+  private async restore(pointer: Pointer, reason: string): Promise<Moved> {
+    const { disk, site } = this;
+    const began = pointer.source === null;
+    const source = join(dirname(site.container), pointer.source ?? "");
+    const snapshot = snapshotOf(source);
+    if (!began) this.hold(snapshot);
+    const machine = this.machine(pointer.phase === "completed" ? "CLEAN" : "FAILED");
+    if (!began) {
+      const id = exists(disk, snapshot) ? await hashOf(disk, snapshot) : null;
+      if (id !== pointer.snapshotId) {
+        const why = `the rollback target ${basename(snapshot)} is ${id === null ? "missing" : "not what it was"}`;
+        await this.fail(pointer, why);
+        throw operatorNeeded(why);
+      }
+    }
+    const log = this.options.openContainer(site.container);
+    const before = began ? null : this.options.openFile(snapshot, true);
+    try {
+      log.takeLock();
+      const found = await audit(disk, site.container, { progress: this.wishes.progress });
+      const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
+      const later = laterThan(log, before);
+      if (later.length > 0 && (!whole || log.mendable.length > 0))
+        throw new Failure(
+          "migration_failed",
+          "Entries that were appended since the migration are damaged. repair_session rebuilds the session; then roll back.",
+        );
+      const file = began ? this.options.fileFor(log.header, dirname(site.container)) : source;
+      const intent: Pointer = {
+        ...pointer,
+        phase: "rollback",
+        reason,
+        correlationId:
+          this.wishes.correlationId ?? (pointer.phase === "rollback" ? pointer.correlationId : this.correlationId),
+        source: basename(file),
+      };
+      // A session that began in V2 has no snapshot that its pointer could name before the file is there.
+      const isStanding = exists(disk, file);
+      let verification: Verification;
+      try {
+        if (!began) await putPointer(disk, site.pointer, intent);
+        await this.putBack(log, before, later, file, began || pointer.phase === "rollback");
+        verification = await this.verifyBack(file, log, found.chainHash, whole, later.length);
+        if (!holds(verification))
+          throw new Failure(
+            "migration_failed",
+            "The session file does not read as the store does. The store stays active; check the disk and roll back again.",
+            { verification },
+          );
+      } catch (error) {
+        await this.withdraw(pointer, isStanding ? null : file);
+        throw error;
+      }
+      if (machine.state === "CLEAN")
+        machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "closed with no frame added");
+      const after: Pointer = { ...intent, active: "jsonl_v3" };
+      await putPointer(disk, site.pointer, after);
+      log.close();
+      const keptAt = await this.tidy(after, verification, before?.version);
+      machine.to("ROLLED_BACK", reason);
+      const count = began ? found.counters.entriesTotal : (before as Log).nodes.count + later.length;
+      return {
+        ...this.done(machine.state, machine.history, pointer.snapshotId, verification, count),
+        correlationId: after.correlationId,
+        sessionPath: file,
+        laterEntries: later.length,
+        keptAt,
+      };
+    } finally {
+      log.close();
+      before?.close();
+    }
+  }
+
+  /** Takes a rollback back that failed before its marker, as far as the disk lets us. */
+  private async withdraw(pointer: Pointer, made: string | null): Promise<void> {
+    try {
+      if (made !== null && exists(this.disk, made)) this.disk.remove(made);
+      if (pointer.source !== null) await putPointer(this.disk, this.site.pointer, pointer);
+    } catch {
+      // Rolling back again goes on from here.
+    }
+  }
+
+  /** Puts the session file in its place, durable. `again`: what stands there may be from an attempt that was cut off. */
+  private async putBack(log: Log, before: Log | null, later: Int32Array, file: string, again: boolean): Promise<void> {
+    const { disk } = this;
+    const snapshot = snapshotOf(file);
+    const isStanding = exists(disk, file);
+    if (isStanding && !again) throw inTheWay(file);
+    if (before && later.length === 0) {
+      if (isStanding) {
+        if ((await hashOf(disk, file)) === (await hashOf(disk, snapshot))) return;
+        throw inTheWay(file);
+      }
+      await giveName(disk, snapshot, file);
+      return;
+    }
+    const temporary = temporaryName(file);
+    const fd = disk.create(temporary);
+    try {
+      if (before && before.version >= 3) {
+        disk.copyMode(snapshot, fd);
+        await copyLines(disk, snapshot, fd);
+        for (const piece of log.copy(later)) writeAll(disk, fd, piece);
+      } else {
+        writeAll(disk, fd, concat([log.headerLine, LF]));
+        for (const piece of log.copy(range(0, log.nodes.count))) writeAll(disk, fd, piece);
+      }
+      await disk.sync(fd);
+      if (isStanding) {
+        if (!(await beginsWith(disk, temporary, file))) throw inTheWay(file);
+        disk.rename(temporary, file);
+      } else takeName(disk, temporary, file);
+    } catch (error) {
+      removeQuietly(disk, temporary);
+      throw error;
+    } finally {
+      closeQuietly(disk, fd);
+    }
+    await disk.syncFolder(dirname(file));
+  }
+
+  /** Reads the session file that is to become active as any other program would. */
+  private async verifyBack(
+    file: string,
+    log: Log,
+    chainHash: string,
+    whole: boolean,
+    later: number,
+  ): Promise<Verification> {
+    const back = this.options.openFile(file, true);
+    try {
+      if (later === 0 && !whole) return { ...ALL_HOLD, indexConsistent: back.mendable.length === 0 };
+      const { nodes } = back;
+      let chain = GENESIS;
+      let ordered = nodes.count === log.nodes.count;
+      for (let first = 0; first < nodes.count; ) {
+        const past = stretch(back, first);
+        let position = first;
+        for (const line of back.readMany(range(first, past))) {
+          chain = chained(chain, sha256(line));
+          ordered &&= nodes.id(position) === log.nodes.id(position);
+          position++;
+        }
+        first = past;
+        await pause();
+      }
+      return {
+        entryCountMatch: ordered,
+        hashChainMatch: chain === chainHash,
+        indexConsistent: back.mendable.length === 0,
+      };
+    } finally {
+      back.close();
+    }
+  }
+
+  /** Behind the marker of a rollback: the event, and the names that are no longer needed. Answers where the container is. */
+  private async tidy(pointer: Pointer, verification = ALL_HOLD, version?: number): Promise<string | null> {
+    const { disk, site } = this;
+    const source = join(dirname(site.container), pointer.source as string);
+    const snapshot = snapshotOf(source);
+    let keptAt: string | null = null;
+    if (exists(disk, site.container)) {
+      const { events } = readLedger(disk, ledgerFile(site.container));
+      const isTold = events.some(
+        ({ phase, outcome, correlationId }) =>
+          phase === "rollback" && outcome === "ok" && correlationId === pointer.correlationId,
+      );
+      if (!isTold) await this.note(site.container, "rollback", "ok", verification, undefined, pointer.correlationId);
+    }
+    if (exists(disk, snapshot)) {
+      const [a, b] = [disk.info(source), disk.info(snapshot)];
+      const isOne = a.device === b.device && a.inode === b.inode;
+      if (isOne || (await hashOf(disk, source)) === (await hashOf(disk, snapshot))) disk.remove(snapshot);
+      else disk.rename(snapshot, freeName(disk, `${source}.v${version ?? versionIn(disk, snapshot)}.bak`));
+      await disk.syncFolder(dirname(source));
+    }
+    if (exists(disk, site.container)) {
+      keptAt = this.freeAside();
+      disk.rename(site.container, keptAt);
+      await disk.syncFolder(dirname(site.container));
+    }
+    return keptAt;
+  }
+
+  private freeAside(): string {
+    for (let n = 1; ; n++) if (!exists(this.disk, asideName(this.site, n))) return asideName(this.site, n);
+  }
+
+  /** There is nothing to go back to: the store is FAILED until an operator puts it there. */
+  private async fail(pointer: Pointer, reason: string): Promise<void> {
+    await this.note(this.site.container, "failed", "fatal_error", NONE_HOLD, "atomicity_violation");
+    await putPointer(this.disk, this.site.pointer, { ...pointer, phase: "failed", reason });
+  }
+
+  // --- common --------------------------------------------------------------------------------------------------
+
+  private async note(
+    container: string,
+    phase: Phase,
+    outcome: Outcome,
+    verification: Verification,
+    errorClass?: ErrorClass,
+    correlationId = this.correlationId,
+  ): Promise<void> {
+    const { site, migrationId } = this;
+    const isBack = phase === "rollback";
+    const file = site.source === null ? `${site.sessionId}.jsonl` : basename(site.source);
+    const formats: [SourceFormat, SourceFormat] = isBack ? ["native_v2", "jsonl_v3"] : ["jsonl_v3", "native_v2"];
+    const names = isBack ? [basename(site.container), file] : [file, basename(site.container)];
+    await appendEvent(this.disk, ledgerFile(container), {
+      migrationId,
+      phase,
+      at: timestamp(this.options.env),
+      sourcePath: names[0],
+      targetPath: names[1],
+      sourceFormat: formats[0],
+      targetFormat: formats[1],
+      verification,
+      outcome,
+      ...(errorClass === undefined ? {} : { errorClass }),
+      correlationId,
+    });
+  }
+
+  /** Becomes the only writer of what stands at these paths. Throws session_locked. */
+  private hold(...paths: string[]): void {
+    const held = new Set<string>();
+    for (const path of paths) {
+      if (!exists(this.disk, path)) continue;
+      const info = this.disk.info(path);
+      const key = `${info.device}:${info.inode}`;
+      if (held.has(key)) continue;
+      held.add(key);
+      const taken = this.options.locks.take(info);
+      if (!isLock(taken))
+        throw new Failure(
+          "session_locked",
+          `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, then try again.`,
+          { holder: taken },
+        );
+      this.locks.push(taken);
+    }
+  }
+
+  private release(): void {
+    for (const lock of this.locks.splice(0)) lock.release();
+  }
+}
+
+function holds({ entryCountMatch, hashChainMatch, indexConsistent }: Verification): boolean {
+  return entryCountMatch && hashChainMatch && indexConsistent;
+}
+
+function operatorNeeded(reason: string | null): Failure {
+  return new Failure(
+    "migration_failed",
+    `The store is FAILED: ${reason ?? "the migration did not end"}. Put the file back where it was, then rollback_migration; until then the session can only be read.`,
+    { state: "FAILED", operatorAction: "restore the rollback target" },
+  );
+}
+
+function changedMeanwhile(): Failure {
+  return new Failure(
+    "migration_failed",
+    "Another program wrote to the session file while it was migrated. The file is as that program left it; migrate again.",
+    {},
+    { retryable: true },
+  );
+}
+
+function inTheWay(file: string): Failure {
+  return new Failure(
+    "already_exists",
+    `There is another file at ${file} already. Move it away, then roll back again.`,
+    { sessionPath: file },
+  );
+}
+
+function classOf(error: unknown): ErrorClass {
+  if (!(error instanceof Failure)) return "io_failure";
+  if (error.name === "storage_failed" || error.name === "storage_full") return "io_failure";
+  return error.retryable ? "atomicity_violation" : "integrity_mismatch";
+}
+
+function isSame(a: FileInfo, b: FileInfo): boolean {
+  return a.device === b.device && a.inode === b.inode && a.size === b.size && a.modified === b.modified;
+}
+
+/** Positions from `first` on whose lines are handled without a pause. */
+function stretch(log: Log, first: number): number {
+  let past = first;
+  for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
+    bytes += log.length(past);
+  return past;
+}
+
+function range(first: number, past: number): Int32Array {
+  return Int32Array.from({ length: past - first }, (_, i) => first + i);
+}
+
+/** Positions of the entries that the earlier log does not have. */
+function laterThan(log: Log, before: Log | null): Int32Array {
+  if (!before) return new Int32Array(0);
+  const later: number[] = [];
+  for (let p = 0; p < log.nodes.count; p++) if (before.nodes.position(log.nodes.id(p)) < 0) later.push(p);
+  return Int32Array.from(later);
+}
+
+/** SHA-256 of a file's bytes as lower-case hex. */
+async function hashOf(disk: Disk, file: string, progress?: (bytes: number) => void): Promise<string> {
+  const fd = disk.openRead(file);
+  try {
+    const hash = createHash("sha256");
+    let done = 0;
+    for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) {
+      hash.update(piece);
+      done += piece.length;
+      progress?.(done);
+      await pause();
+    }
+    return hash.digest("hex");
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+/** Copies a file's bytes, and a line feed when the last line lacks it. */
+async function copyLines(disk: Disk, from: string, to: number): Promise<void> {
+  const fd = disk.openRead(from);
+  try {
+    let last = 0x0a;
+    for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) {
+      writeAll(disk, to, piece);
+      last = piece[piece.length - 1];
+      await pause();
+    }
+    if (last !== 0x0a) writeAll(disk, to, LF);
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+/** Whether a file begins with all the bytes of another. */
+async function beginsWith(disk: Disk, file: string, other: string): Promise<boolean> {
+  const fds = [disk.openRead(file), disk.openRead(other)];
+  try {
+    const { size } = disk.infoOf(fds[1]);
+    return size <= disk.infoOf(fds[0]).size && (await sameStretch(disk, [fds[0], 0], [fds[1], 0], size));
+  } finally {
+    for (const fd of fds) closeQuietly(disk, fd);
+  }
+}
+
+/** Gives a file a second name durably; where there is no such thing, a copy. */
+async function giveName(disk: Disk, file: string, name: string): Promise<void> {
+  try {
+    disk.link(file, name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") throw inTheWay(name);
+    await copyFile(disk, file, name, true);
+  }
+  await disk.syncFolder(dirname(name));
+}
+
+function freeName(disk: Disk, name: string): string {
+  for (let n = 1; ; n++) {
+    const candidate = n === 1 ? name : `${name}.${n}`;
+    if (!exists(disk, candidate)) return candidate;
+  }
+}
+
+function versionIn(disk: Disk, file: string): number {
+  const version = headerAt(disk, file)?.version;
+  return typeof version === "number" ? version : 1;
+}
+
+/** Publishes a pointer in one step, durably. */
+async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
+  const temporary = temporaryName(file);
+  const fd = disk.create(temporary);
+  try {
+    try {
+      writeAll(disk, fd, bytesOf(encodePointer(pointer)));
+      await disk.sync(fd);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+    disk.rename(temporary, file);
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    throw error;
+  }
+  await disk.syncFolder(dirname(file));
+}

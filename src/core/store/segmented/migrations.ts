@@ -1,0 +1,37 @@
+/** Migrations as the workspace has them: paths as hosts give them, confined where they are. */
+
+import { Failure } from "../../failure.ts";
+import type { Migrations } from "../../migrations.ts";
+import { storageFailure } from "../disk.ts";
+import { audit } from "./audit.ts";
+import { type MigrationOptions, migrate, plan, rollBack, status } from "./migration.ts";
+
+/** `allowed` answers the absolute path, or throws path_outside_root. */
+export function makeMigrations(
+  options: MigrationOptions,
+  allowed: (path: string) => string,
+  readOnly: boolean,
+): Migrations {
+  const demandWriting = (): void => {
+    if (readOnly) throw new Failure("read_only");
+  };
+  return {
+    plan: (path, progress) => plan(options, allowed(path), progress),
+    async migrate(path, wishes) {
+      demandWriting();
+      return migrate(options, allowed(path), wishes);
+    },
+    async rollBack(path, wishes) {
+      demandWriting();
+      return rollBack(options, allowed(path), wishes);
+    },
+    status: (path) => status(options.disk, allowed(path)),
+    async audit(container, progress) {
+      try {
+        return await audit(options.disk, allowed(container), { progress });
+      } catch (error) {
+        throw storageFailure(error, "reading the session");
+      }
+    },
+  };
+}

@@ -1,0 +1,125 @@
+/** Where the frames of a store lie: names of its files, columns of byte ranges, and what its end is like. */
+
+import { basename, dirname, join } from "node:path";
+import { Column } from "../../nodes.ts";
+import { GENESIS, NO_CRC } from "./frame.ts";
+
+/** What the name of a container ends with. */
+export const CONTAINER = ".v2";
+
+/** Whether a path names a container. */
+export function isContainerName(path: string): boolean {
+  const name = basename(path);
+  return name.endsWith(CONTAINER) && name.length > CONTAINER.length && !name.startsWith(".");
+}
+
+/** The file beside a container that says whether it is the session. */
+export function pointerFile(container: string): string {
+  return join(dirname(container), `${basename(container, CONTAINER)}.store.json`);
+}
+
+/** Sixteen digits, as files that are counted bear them. */
+export function numbered(seq: number, ending: string): string {
+  return `${String(seq).padStart(16, "0")}.${ending}`;
+}
+
+/** The number of a file that is counted, or 0 for any other. */
+export function numberOf(name: string, ending: string): number {
+  const digits = new RegExp(`^(\\d{16})\\.${ending}$`).exec(name)?.[1];
+  return digits === undefined ? 0 : Number(digits);
+}
+
+export const headerFile = (container: string): string => join(container, "header.jsonl");
+export const manifestFile = (container: string): string => join(container, "manifest.json");
+export const segmentFolder = (container: string): string => join(container, "segments");
+export const segmentFile = (container: string, seq: number): string =>
+  join(container, "segments", numbered(seq, "seg"));
+export const indexFile = (container: string): string => join(container, "index", "offsets.jsonl");
+export const checkpointFolder = (container: string): string => join(container, "checkpoints");
+export const checkpointFile = (container: string, seq: number): string =>
+  join(container, "checkpoints", numbered(seq, "json"));
+export const ledgerFile = (container: string): string => join(container, "migrations", "ledger.jsonl");
+export const temporaryFolder = (container: string): string => join(container, "tmp");
+export const spineFile = (container: string): string => join(container, "spine.bin");
+
+/** The folders of a container. */
+export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "migrations", "tmp"];
+
+/** Where one frame lies, and in it its payload. */
+export interface Place {
+  readonly segmentSeq: number;
+  /** Of the frame in its segment. */
+  readonly start: number;
+  /** Of the frame, line feed included. */
+  readonly length: number;
+  /** Of the payload, from the start of the frame. */
+  readonly payloadStart: number;
+  readonly payloadLength: number;
+  readonly crc: number;
+}
+
+/** Places by position. */
+export class Places {
+  readonly segments: Column<Uint32Array> = new Column(new Uint32Array(16));
+  readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
+  readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
+  readonly payloadStarts: Column<Uint32Array> = new Column(new Uint32Array(16));
+  readonly payloadLengths: Column<Uint32Array> = new Column(new Uint32Array(16));
+  readonly crcs: Column<Uint32Array> = new Column(new Uint32Array(16));
+
+  set(position: number, place: Place): void {
+    this.segments.set(position, place.segmentSeq);
+    this.starts.set(position, place.start);
+    this.lengths.set(position, place.length);
+    this.payloadStarts.set(position, place.payloadStart);
+    this.payloadLengths.set(position, place.payloadLength);
+    this.crcs.set(position, place.crc);
+  }
+
+  /** Takes over the place of a position that another has, too. */
+  copy(from: Places, position: number): void {
+    this.segments.set(position, from.segments.values[position]);
+    this.starts.set(position, from.starts.values[position]);
+    this.lengths.set(position, from.lengths.values[position]);
+    this.payloadStarts.set(position, from.payloadStarts.values[position]);
+    this.payloadLengths.set(position, from.payloadLengths.values[position]);
+    this.crcs.set(position, from.crcs.values[position]);
+  }
+
+  /** Whether the frame of a position stands right behind that of another. */
+  follows(before: number, position: number): boolean {
+    return (
+      this.segments.values[position] === this.segments.values[before] &&
+      this.starts.values[position] === this.starts.values[before] + this.lengths.values[before]
+    );
+  }
+}
+
+/** The end of a store: what the next frame continues, and what a manifest tells of it. */
+export interface Tail {
+  /** The last segment, 0 when there is none. */
+  readonly segmentSeq: number;
+  /** Of the last frame in it. */
+  readonly frameSeq: number;
+  /** Where its frames end. */
+  readonly segmentSize: number;
+  /** Of the last frame of all. */
+  readonly entrySeq: number;
+  readonly chainHash: string;
+  /** Of the last frame, as text. */
+  readonly lastCrc: string;
+  /** Bytes of all frames. */
+  readonly bytesTotal: number;
+  readonly segmentCount: number;
+}
+
+export const EMPTY_TAIL: Tail = {
+  segmentSeq: 0,
+  frameSeq: 0,
+  segmentSize: 0,
+  entrySeq: 0,
+  chainHash: GENESIS,
+  lastCrc: NO_CRC,
+  bytesTotal: 0,
+  segmentCount: 0,
+};

@@ -1,0 +1,918 @@
+/**
+ * What a container says: its entries, found through the spine, the index and what stands in the segments behind that;
+ * its damage, read past and reported; the bytes of its entries. Nothing here writes: what a crash left is put in order
+ * in memory, and on the disk with the first write.
+ */
+
+import { isUtf8 } from "node:buffer";
+import { join } from "node:path";
+import type { Damage } from "../../damage.ts";
+import { type Batch, CURRENT_VERSION, patchMembers, type SessionHeader } from "../../entry.ts";
+import type { Env } from "../../env.ts";
+import { Failure } from "../../failure.ts";
+import { HEAD_BYTES, HeadReader } from "../../head.ts";
+import { bytesOf, concat, isJson, parse } from "../../json.ts";
+import { Column, Nodes, unpackId } from "../../nodes.ts";
+import { closeQuietly, type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
+import { attachmentFolder, notASession } from "../jsonl-reader.ts";
+import { CHUNK, scanLines } from "../lines.ts";
+import type { Change } from "../store.ts";
+import { readManifest } from "./documents.ts";
+import {
+  chained,
+  crc32c,
+  crcText,
+  decodeFrame,
+  decodeHead,
+  decodeRow,
+  encodeRow,
+  FRAME_HEAD_BYTES,
+  type Frame,
+  Malformed,
+  type Row,
+  sha256,
+} from "./frame.ts";
+import {
+  EMPTY_TAIL,
+  headerFile,
+  indexFile,
+  manifestFile,
+  numberOf,
+  Places,
+  segmentFile,
+  segmentFolder,
+  spineFile,
+  type Tail,
+} from "./places.ts";
+import { type Block, loadBlocks, readBlocks } from "./spine.ts";
+
+const LF = bytesOf("\n");
+const PAYLOAD = bytesOf(',"payload":');
+const UNBOUND = "its frame tells of another entry than its payload";
+/** Frames at the end whose bytes are checked at opening, unless they are longer than this. */
+const CHECKED_TAIL = 64;
+const CHECKED_TAIL_LINE = 1 << 20;
+/** A header is a few hundred bytes. */
+const HEADER_BYTES = 1 << 20;
+/** Segments that are kept open for reading. */
+const OPEN_SEGMENTS = 16;
+/** Frames up to this length are read together with those behind them when their heads are read. */
+const SHORT_FRAME = 8 << 10;
+const WINDOW = 256 << 10;
+
+/** What lines are read into. No line outlives the call for it, and no scan begins within another. */
+let scratch: Buffer | undefined;
+
+function scratchBuffer(): Buffer {
+  scratch ??= Buffer.allocUnsafe(CHUNK);
+  return scratch;
+}
+
+export interface ReaderOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly readOnly?: boolean;
+}
+
+interface Segment {
+  readonly seq: number;
+  readonly size: number;
+}
+
+/** Something to be put in order by the first write. */
+export interface Remains {
+  /** Where frames end and what is no frame begins: cut off, and kept aside unless it is ours alone. */
+  readonly segmentSeq: number;
+  readonly start: number;
+  readonly ours: boolean;
+}
+
+/** The state in which an entry found the store, for entries that may have to be given up together. */
+interface Before {
+  readonly position: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  readonly rows: number;
+}
+
+/** Whether a frame is the one that a row names. */
+function isOf(frame: Frame, row: Row): boolean {
+  return (
+    frame.entrySeq === row.entrySeq &&
+    frame.entryId === row.entryId &&
+    frame.segmentSeq === row.segmentSeq &&
+    frame.frameSeq === row.frameSeq
+  );
+}
+
+export abstract class SegmentedReader {
+  readonly file: string;
+  /** Where the container lies; not at `file` after a repair that was cut off. */
+  protected folder: string;
+  header!: SessionHeader;
+  headerLine!: Uint8Array;
+  readonly version = CURRENT_VERSION;
+  readonly nodes = new Nodes();
+  readonly damage: Damage[] = [];
+  readOnly: Failure | null = null;
+  readonly mayHideEntries = false;
+
+  protected readonly disk: Disk;
+  protected readonly env: Env;
+  protected readonly heads = new HeadReader(this.nodes);
+  protected readonly places = new Places();
+  protected readonly checked = new Column(new Uint8Array(16));
+  /** Lines that are in no segment as they are here: given an id of their own, or waiting for the first append. */
+  protected readonly overrides = new Map<number, Uint8Array>();
+  /** What is answered for entries whose bytes are damaged; the bytes themselves are copied as they are. */
+  protected readonly standIns = new Map<number, Uint8Array>();
+  protected tail: Tail = EMPTY_TAIL;
+  /** The rows of the last entries, which the index does not hold yet. */
+  protected rows: string[] = [];
+  /** Bytes of the index that hold rows of entries we know. */
+  protected indexEnd = 0;
+  /** The last row before `indexEnd`: its bytes and checksum. */
+  protected lastRow = { length: 0, crc: 0 };
+  /** What stands in the index behind `indexEnd` is wrong, or there is no index; the reason. */
+  protected indexFault: string | null = null;
+  /** The index as it was last seen; anything else is somebody else's doing. */
+  protected seen: FileInfo | undefined;
+  /** The file whose device and inode stand for the container. */
+  protected key: FileInfo | undefined;
+  protected remains: Remains | null = null;
+  /** Entries that were found behind the index at opening. */
+  protected replayed = 0;
+  /** How far the spine file is good, and how many entries it holds. */
+  protected spineEnd = 0;
+  protected spineCount = 0;
+  protected closed = false;
+  private readonly segmentFds = new Map<number, number>();
+  private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
+  private befores: Before[] = [];
+
+  constructor(options: ReaderOptions, file: string, folder = file) {
+    this.disk = options.disk;
+    this.env = options.env;
+    this.file = file;
+    this.folder = folder;
+    if (options.readOnly) this.readOnly = new Failure("read_only");
+  }
+
+  // --- opening -------------------------------------------------------------------------------------------------
+
+  /**
+   * Reads the container. While somebody is writing to it, what the index does not hold yet is that one's business.
+   * Throws not_a_session, or an errno error.
+   */
+  protected readContainer(isLive: (key: FileInfo) => boolean): void {
+    this.demandPlain();
+    this.readHeader();
+    const live = isLive(this.key as FileInfo);
+    const segments = this.segments();
+    this.loadSpine(segments);
+    const promised = this.readIndex(segments, live);
+    if (!live) {
+      this.replay(segments, promised);
+      this.dropIncompleteBatch();
+      this.holdAgainstManifest();
+    }
+    this.befores = [];
+    this.window = null;
+    for (const position of this.nodes.cutCycles())
+      this.report("cycle", position, "parents form a cycle; it is cut here", true);
+    for (const [position, parentId] of this.nodes.missingParent)
+      this.report("missing_parent", position, `the parent ${parentId} is not in the session; the path ends here`, true);
+    for (let p = Math.max(0, this.nodes.count - CHECKED_TAIL); p < this.nodes.count; p++)
+      if (this.places.lengths.values[p] <= CHECKED_TAIL_LINE) this.read(p);
+  }
+
+  /** Nothing in a container may lead elsewhere. */
+  private demandPlain(): void {
+    if (!this.disk.list) return;
+    for (const folder of [this.folder, segmentFolder(this.folder), join(this.folder, "index")])
+      for (const { name, kind } of this.disk.list(folder))
+        if (kind === "link" || kind === "other")
+          throw notASession(this.file, `${name} in it is neither a file nor a folder`);
+  }
+
+  private readHeader(): void {
+    const fd = this.disk.openRead(headerFile(this.folder));
+    try {
+      const info = this.disk.infoOf(fd);
+      if (info.kind !== "file" || info.size > HEADER_BYTES) throw notASession(this.file, "its header is no file");
+      this.key = info;
+      const bytes = Buffer.alloc(info.size);
+      readAll(this.disk, fd, bytes, 0);
+      const end = bytes.indexOf(0x0a);
+      const line = bytes.subarray(0, end < 0 ? bytes.length : end);
+      let header: unknown;
+      try {
+        header = parse(line);
+      } catch {
+        throw notASession(this.file, "its header is not JSON");
+      }
+      const { type, id } = (header ?? {}) as { type?: unknown; id?: unknown };
+      if (type !== "session" || typeof id !== "string" || id === "")
+        throw notASession(this.file, "its header is not one of a session");
+      this.header = header as SessionHeader;
+      this.headerLine = line;
+    } finally {
+      closeQuietly(this.disk, fd);
+    }
+  }
+
+  /** The segments that are there, in order. */
+  protected segments(): Segment[] {
+    const folder = segmentFolder(this.folder);
+    const found: Segment[] = [];
+    for (const name of this.disk.names(folder)) {
+      const seq = numberOf(name, "seg");
+      if (seq === 0) continue;
+      const { kind, size } = this.disk.info(join(folder, name));
+      if (kind === "file") found.push({ seq, size });
+    }
+    return found.sort((a, b) => a.seq - b.seq);
+  }
+
+  /** Takes in what the spine tells, if it fits the index and the segments. */
+  private loadSpine(segments: readonly Segment[]): void {
+    let blocks: Block[];
+    let file: Buffer;
+    let index: number;
+    try {
+      const bytes = readWhole(this.disk, spineFile(this.folder));
+      file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      blocks = readBlocks(file);
+      index = this.disk.openRead(indexFile(this.folder));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+      throw error;
+    }
+    try {
+      const { size } = this.disk.infoOf(index);
+      for (let last = blocks.pop(); last; last = blocks.pop()) {
+        const { details, end } = last;
+        if (!this.fits(details, index, size, segments)) continue;
+        if (!loadBlocks(file, [...blocks, last], this.nodes, this.places)) return;
+        this.checked.set(this.nodes.count, 0);
+        this.tail = details.tail;
+        this.indexEnd = details.indexEnd;
+        this.lastRow = { length: details.rowLength, crc: details.rowCrc };
+        this.spineEnd = end;
+        this.spineCount = details.count;
+        return;
+      }
+    } finally {
+      closeQuietly(this.disk, index);
+    }
+  }
+
+  private fits(
+    { tail, indexEnd, rowLength, rowCrc, count }: Block["details"],
+    index: number,
+    indexSize: number,
+    segments: readonly Segment[],
+  ): boolean {
+    if (indexEnd > indexSize || rowLength > indexEnd || tail.entrySeq !== count) return false;
+    const upTo = segments.filter(({ seq }) => seq <= tail.segmentSeq);
+    let sealed = 0;
+    for (const { seq, size } of upTo) if (seq < tail.segmentSeq) sealed += size;
+    if (upTo.length !== tail.segmentCount || sealed + tail.segmentSize !== tail.bytesTotal) return false;
+    if ((upTo.at(-1)?.size ?? 0) < tail.segmentSize) return false;
+    const row = Buffer.alloc(rowLength);
+    readAll(this.disk, index, row, indexEnd - rowLength);
+    if (crc32c(row) !== rowCrc) return false;
+    try {
+      return decodeRow(row, 0, row.length - 1).entrySeq === count;
+    } catch {
+      return false;
+    }
+  }
+
+  /**
+   * Takes in the rows behind what is known, and the heads of their frames, until one does not fit. Answers the highest
+   * number of an entry that any row names.
+   */
+  private readIndex(segments: readonly Segment[], live: boolean): number {
+    let fd: number;
+    try {
+      fd = this.disk.openRead(indexFile(this.folder));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      this.indexFault = "it is missing";
+      return 0;
+    }
+    try {
+      this.seen = this.disk.infoOf(fd);
+      const { fault, promised, size } = this.takeRows(fd, segments);
+      this.indexFault = fault;
+      if (fault === null && this.indexEnd < size && !live) this.indexFault = "its last row was cut off";
+      return promised;
+    } finally {
+      closeQuietly(this.disk, fd);
+    }
+  }
+
+  private takeRows(
+    fd: number,
+    segments: readonly Segment[],
+  ): { fault: string | null; promised: number; size: number; known: boolean } {
+    const sizes = new Map(segments.map(({ seq, size }) => [seq, size]));
+    let fault: string | null = null;
+    let promised = 0;
+    let known = true;
+    const take = (b: Uint8Array, at: number, end: number): void => {
+      try {
+        const row = decodeRow(b, at, end);
+        promised = Math.max(promised, row.entrySeq);
+        if (fault !== null) return;
+        if (row.entrySeq > this.tail.entrySeq) this.takeRow(row, sizes);
+        else if (!this.isKnown(row)) {
+          known = false;
+          throw new Malformed(`entry ${row.entrySeq} has its row before`);
+        }
+        this.indexEnd += end - at + 1;
+        this.lastRow = { length: end - at + 1, crc: crc32c(concat([b.subarray(at, end), LF])) };
+      } catch (error) {
+        if (!(error instanceof Malformed)) throw error;
+        fault ??= `of the row at byte ${this.indexEnd}, ${error.message}`;
+      }
+    };
+    const visitor = {
+      line: (_number: number, _start: number, b: Uint8Array, at: number, end: number) => take(b, at, end),
+      long: () => {
+        fault ??= `a row at byte ${this.indexEnd} is too long`;
+      },
+    };
+    const scanned = scanLines(this.disk, fd, this.indexEnd, HEAD_BYTES, visitor, scratchBuffer());
+    return { fault, promised, size: scanned.size, known };
+  }
+
+  /** Whether a row is that of an entry which was taken in before it. */
+  private isKnown(row: Row): boolean {
+    const waiting = this.rows.length;
+    const position = row.entrySeq - 1;
+    const isNext = waiting > 0 && row.entrySeq === this.tail.entrySeq - waiting + 1;
+    if (!isNext || this.places.crcs.values[position] !== Number.parseInt(row.crc32c, 16)) return false;
+    this.rows.shift();
+    return true;
+  }
+
+  private takeRow(row: Row, sizes: ReadonlyMap<number, number>): void {
+    const { tail } = this;
+    if (row.entrySeq !== tail.entrySeq + 1)
+      throw new Malformed(`entry ${tail.entrySeq + 1} was due, not ${row.entrySeq}`);
+    const isNew = row.segmentSeq !== tail.segmentSeq;
+    const due = isNew ? { frameSeq: 1, byteOffset: 0 } : { frameSeq: tail.frameSeq + 1, byteOffset: tail.segmentSize };
+    if (isNew && row.segmentSeq !== tail.segmentSeq + 1)
+      throw new Malformed(`segment ${row.segmentSeq} does not follow ${tail.segmentSeq}`);
+    if (isNew && tail.segmentSeq > 0 && sizes.get(tail.segmentSeq) !== tail.segmentSize)
+      throw new Malformed(`there are more frames in segment ${tail.segmentSeq}`);
+    if (row.frameSeq !== due.frameSeq || row.byteOffset !== due.byteOffset)
+      throw new Malformed(`frame ${due.frameSeq} at byte ${due.byteOffset} was due`);
+    const size = sizes.get(row.segmentSeq) ?? 0;
+    if (row.byteOffset + row.byteLength > size)
+      throw new Malformed(`the frame would end behind the ${size} bytes of segment ${row.segmentSeq}`);
+    this.takeIndexed(row);
+  }
+
+  /** Takes in the frame of a row by its head, or by all of it where the head is not enough. */
+  private takeIndexed(row: Row): void {
+    const crc = Number.parseInt(row.crc32c, 16);
+    const head = this.headAt(row);
+    const usual = decodeHead(head, 0, head.length);
+    if (usual !== null && usual.payloadEnd === row.byteLength - 2) {
+      const enough = head.length >= Math.min(usual.payloadStart + HEAD_BYTES, usual.payloadEnd);
+      const end = Math.min(head.length, usual.payloadEnd);
+      if (enough && this.heads.read(head, usual.payloadStart, end) && isOf(usual, row) && this.isBound(usual)) {
+        this.place(usual, row.byteOffset, row.byteLength, 0, crc);
+        return;
+      }
+    }
+    const bytes = this.bytes(row.segmentSeq, row.byteOffset, row.byteLength);
+    if (crc32c(bytes) !== crc) {
+      this.takeDamaged(row, bytes, usual);
+      return;
+    }
+    if (bytes[bytes.length - 1] !== 0x0a) throw new Malformed("its frame does not end with a line feed");
+    const frame = decodeFrame(bytes, 0, bytes.length - 1, false);
+    this.readHead(bytes, frame);
+    if (!isOf(frame, row)) throw new Malformed("its frame says something else");
+    if (!this.isBound(frame)) throw new Malformed(UNBOUND);
+    this.place(frame, row.byteOffset, row.byteLength, 0, crc);
+  }
+
+  /**
+   * A damaged frame keeps its place in the tree where its entry's head or its own is legible and fits the row; reading
+   * the entry tells of the damage.
+   */
+  private takeDamaged(row: Row, bytes: Buffer, usual: Frame | null): void {
+    const mark = bytes.indexOf(PAYLOAD);
+    const payloadStart = usual?.payloadStart ?? mark + PAYLOAD.length;
+    const payloadBytes = row.byteLength - 2 - payloadStart;
+    if ((!usual && mark < 0) || payloadBytes < 1) throw new Malformed("its frame is damaged");
+    const { heads } = this;
+    const fits = (): boolean => {
+      const { id, parentId } = this.headIds();
+      return id === row.entryId && (parentId === null || this.nodes.position(parentId) >= 0);
+    };
+    if (!heads.read(bytes, payloadStart, Math.min(bytes.length, payloadStart + HEAD_BYTES)) || !fits()) {
+      if (!usual) throw new Malformed("its frame is damaged");
+      heads.take({ type: usual.entryType, id: usual.entryId, parentId: usual.parentEntryId }, () => "");
+      if (!fits()) throw new Malformed("its frame is damaged");
+    }
+    const { id, parentId } = this.headIds();
+    const frame: Frame = {
+      ...row,
+      entryId: id,
+      parentEntryId: parentId,
+      entryType: usual?.entryType ?? "",
+      timestamp: usual?.timestamp ?? "",
+      payloadSha256: usual?.payloadSha256 ?? sha256(bytes.subarray(payloadStart, payloadStart + payloadBytes)),
+      payloadStart,
+      payloadEnd: payloadStart + payloadBytes,
+      payloadBytes,
+    };
+    this.place(frame, row.byteOffset, row.byteLength, 0, Number.parseInt(row.crc32c, 16));
+  }
+
+  /** What is at hand of the frame of a row: all of it or its beginning. */
+  private headAt(row: Row): Buffer {
+    const { segmentSeq, byteOffset: start, byteLength: length } = row;
+    const wanted = Math.min(length, FRAME_HEAD_BYTES);
+    const { window } = this;
+    if (window?.segmentSeq === segmentSeq && start >= window.start) {
+      const at = start - window.start;
+      if (at + wanted <= window.bytes.length)
+        return window.bytes.subarray(at, Math.min(at + length, window.bytes.length));
+    }
+    const fd = this.segmentFd(segmentSeq);
+    const bytes = Buffer.allocUnsafe(length <= SHORT_FRAME ? WINDOW : wanted);
+    let filled = 0;
+    while (filled < bytes.length) {
+      const count = this.disk.read(fd, bytes, filled, bytes.length - filled, start + filled);
+      if (count <= 0) break;
+      filled += count;
+    }
+    this.window = { segmentSeq, start, bytes: bytes.subarray(0, filled) };
+    return this.window.bytes.subarray(0, Math.min(length, filled));
+  }
+
+  /** Reads the head of the entry in a frame, all of which is at hand. */
+  private readHead(b: Uint8Array, frame: Frame): void {
+    const { payloadStart, payloadEnd } = frame;
+    if (this.heads.read(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
+    const fault = this.heads.parse(b, payloadStart, payloadEnd, () => frame.entryId);
+    if (fault !== null) throw new Malformed(`its payload is ${fault}`);
+  }
+
+  /** Ids of the head that has just been read. */
+  private headIds(): { id: string; parentId: string | null } {
+    const { heads } = this;
+    return {
+      id: heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id,
+      parentId: heads.packedParent >= 0 ? unpackId(heads.packedParent) : heads.parentId,
+    };
+  }
+
+  /** Whether a frame and the entry in it, whose head has just been read, tell the same. */
+  private isBound(frame: Frame): boolean {
+    const { id, parentId } = this.headIds();
+    return (
+      id === frame.entryId &&
+      parentId === frame.parentEntryId &&
+      this.nodes.typeCode(frame.entryType) === this.heads.type
+    );
+  }
+
+  /** Adds the entry whose head has just been read, and moves the tail behind its frame. */
+  private place(frame: Frame, start: number, length: number, at: number, crc: number): number {
+    const { tail, nodes } = this;
+    const { aliases } = nodes;
+    const before: Before = { position: nodes.count, tail, indexEnd: this.indexEnd, rows: this.rows.length };
+    const position = nodes.add(this.heads);
+    this.places.set(position, {
+      segmentSeq: frame.segmentSeq,
+      start,
+      length,
+      payloadStart: frame.payloadStart - at,
+      payloadLength: frame.payloadBytes,
+      crc,
+    });
+    this.checked.set(position, 0);
+    this.tail = {
+      segmentSeq: frame.segmentSeq,
+      frameSeq: frame.frameSeq,
+      segmentSize: start + length,
+      entrySeq: frame.entrySeq,
+      chainHash: chained(tail.chainHash, frame.payloadSha256),
+      lastCrc: crcText(crc),
+      bytesTotal: tail.bytesTotal + length,
+      segmentCount: tail.segmentCount + (frame.segmentSeq === tail.segmentSeq ? 0 : 1),
+    };
+    if (nodes.isBatch(position)) this.befores.push(before);
+    else this.befores.length = 0;
+    if (nodes.aliases > aliases) {
+      const id = nodes.id(position);
+      this.overrides.set(position, patchMembers(this.payload(position), { id: bytesOf(JSON.stringify(id)) }));
+      this.report("duplicate_id", position, `the id ${frame.entryId} is taken; this entry is called ${id}`, true);
+    }
+    return position;
+  }
+
+  /**
+   * Takes in the frames that stand behind those of the index. Where one is damaged and none that is whole comes after
+   * it, it was being written; else what is whole behind it is taken too, and the session can only be read.
+   */
+  private replay(segments: readonly Segment[], promised: number): void {
+    const indexed = this.tail.entrySeq;
+    const bad: { segmentSeq: number; start: number; end: number; reason: string }[] = [];
+    let salvaged = 0;
+    const spoil = (segmentSeq: number, start: number, end: number, reason: string): void => {
+      const last = bad.at(-1);
+      if (last?.segmentSeq === segmentSeq && last.end === start) bad[bad.length - 1] = { ...last, end };
+      else bad.push({ segmentSeq, start, end, reason });
+    };
+    const from = Math.max(1, this.tail.segmentSeq);
+    for (const { seq, size } of segments) {
+      if (seq < from) continue;
+      const start = seq === this.tail.segmentSeq ? this.tail.segmentSize : 0;
+      if (size <= start) continue;
+      const fd = this.segmentFd(seq);
+      const take = (at: number, b: Uint8Array, first: number, end: number): void => {
+        try {
+          this.takeReplayed(seq, at, b, first, end, bad.length > 0);
+          if (bad.length > 0) salvaged++;
+        } catch (error) {
+          if (!(error instanceof Malformed)) throw error;
+          spoil(seq, at, at + end - first + 1, error.message);
+        }
+      };
+      const visitor = {
+        line: (_number: number, at: number, b: Uint8Array, first: number, end: number) => take(at, b, first, end),
+        long: (_number: number, at: number, length: number) => take(at, this.bytes(seq, at, length + 1), 0, length),
+      };
+      const scanned = scanLines(this.disk, fd, start, 0, visitor, scratchBuffer());
+      if (scanned.tail < scanned.size) spoil(seq, scanned.tail, scanned.size, "it has no line feed");
+    }
+    this.replayed = salvaged > 0 ? 0 : this.tail.entrySeq - indexed;
+    const missing = promised - this.tail.entrySeq;
+    if (salvaged === 0 && bad.length > 0) {
+      const { segmentSeq, start, reason } = bad[0];
+      this.remains = { segmentSeq, start, ours: false };
+      let length = 0;
+      for (const { start, end } of bad) length += end - start;
+      const why =
+        missing > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
+      this.tell("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
+    } else if (bad.length > 0) {
+      for (const { segmentSeq, start, end, reason } of bad)
+        this.tell("bad_line", start, end - start, `no frame in segment ${segmentSeq}: ${reason}`, false);
+      this.refuseWrites();
+    }
+    if (this.indexFault !== null)
+      this.tell("bad_index", this.indexEnd, 0, `the index is wrong: ${this.indexFault}`, true);
+    if (missing > 0 && salvaged === 0)
+      this.tell("lost_entries", 0, 0, `${missing} entries that the index names are in no segment`, false);
+    // A segment without frames is what a crash left of a rotation.
+    const last = segments.at(-1)?.seq ?? 0;
+    if (!this.remains && this.readOnly?.name !== "corrupt" && last > this.tail.segmentSeq)
+      this.remains = { segmentSeq: this.tail.segmentSeq + 1, start: 0, ours: true };
+  }
+
+  /** Takes the frame `b[first, end)`, which stands at `start` and has its line feed behind it. */
+  private takeReplayed(
+    seq: number,
+    start: number,
+    b: Uint8Array,
+    first: number,
+    end: number,
+    salvaging: boolean,
+  ): void {
+    const frame = decodeFrame(b, first, end);
+    const { tail } = this;
+    if (!salvaging) {
+      const isNew = seq !== tail.segmentSeq;
+      if (frame.entrySeq !== tail.entrySeq + 1) throw new Malformed(`entry ${tail.entrySeq + 1} was due`);
+      if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
+      if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
+        throw new Malformed("its numbers are not those of its place");
+    }
+    this.readHead(b, frame);
+    if (!this.isBound(frame)) throw new Malformed(UNBOUND);
+    if (salvaging && this.nodes.position(frame.entryId) >= 0) throw new Malformed("its entry stands elsewhere whole");
+    const crc = crc32c(b, first, end + 1);
+    const position = this.place({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+    this.checked.set(position, 1);
+    this.rows.push(
+      encodeRow({
+        entrySeq: frame.entrySeq,
+        entryId: frame.entryId,
+        segmentSeq: seq,
+        frameSeq: frame.frameSeq,
+        byteOffset: start,
+        byteLength: end - first + 1,
+        crc32c: crcText(crc),
+      }),
+    );
+  }
+
+  protected refuseWrites(): void {
+    this.readOnly = new Failure(
+      "corrupt",
+      "Frames in the middle of the session are damaged, so it can be read but not written. repair_session rebuilds it from what is whole; clone copies that.",
+    );
+  }
+
+  /** A manifest of a later state than what is there tells that entries went missing; one of this state must fit it. */
+  private holdAgainstManifest(): void {
+    const manifest = readManifest(this.disk, manifestFile(this.folder));
+    if (manifest === null || this.readOnly?.name === "corrupt") return;
+    const missing = manifest.head.entrySeq - this.tail.entrySeq;
+    if (missing > 0 && !this.damage.some(({ kind }) => kind === "lost_entries" || kind === "incomplete_batch"))
+      this.tell("lost_entries", 0, 0, `${missing} entries that the manifest counts are in no segment`, false);
+    if (missing !== 0 || manifest.integrity.chainHash === this.tail.chainHash) return;
+    this.tell("bad_line", 0, 0, "the chain of payload hashes is not the one of the manifest", false);
+    this.refuseWrites();
+  }
+
+  /** Several entries that were appended as one are one: a rest of them at the end was never acknowledged. */
+  private dropIncompleteBatch(): void {
+    const last = this.nodes.count - 1;
+    if (last < 0 || !this.nodes.isBatch(last) || this.readOnly?.name === "corrupt") return;
+    const batch = this.batchOf(last);
+    if (!batch || batch.index >= batch.count - 1) return;
+    let first = last;
+    for (let index = batch.index - 1; index >= 0 && first > 0; index--, first--) {
+      const before = this.batchOf(first - 1);
+      if (before?.index !== index || before.count !== batch.count || before.key !== batch.key) break;
+    }
+    const before = this.befores.find(({ position }) => position === first);
+    if (!before) return;
+    this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
+    this.remains ??= {
+      segmentSeq: this.places.segments.values[first],
+      start: this.places.starts.values[first],
+      ours: true,
+    };
+    this.remains = {
+      segmentSeq: this.places.segments.values[first],
+      start: this.places.starts.values[first],
+      ours: this.remains.ours,
+    };
+    if (before.indexEnd < this.indexEnd) this.indexFault ??= "its last rows are of entries that were never whole";
+    this.tail = before.tail;
+    this.indexEnd = before.indexEnd;
+    this.lastRow = { length: 0, crc: 0 };
+    this.rows.length = before.rows;
+    this.replayed = this.rows.length;
+    this.forgetFrom(first);
+  }
+
+  private batchOf(position: number): Batch | null {
+    if (!this.nodes.isBatch(position)) return null;
+    const batch = (parse(this.read(position)) as { _batch?: Batch })._batch;
+    const counts = Number.isInteger(batch?.index) && Number.isInteger(batch?.count);
+    return counts && batch?.session === this.header.id && batch.index >= 0 ? batch : null;
+  }
+
+  protected forgetFrom(count: number): void {
+    this.nodes.truncate(count);
+    for (const lines of [this.overrides, this.standIns])
+      for (const position of lines.keys()) if (position >= count) lines.delete(position);
+  }
+
+  // --- other writers -------------------------------------------------------------------------------------------
+
+  refresh(): Change {
+    if (this.closed || !this.key) return { kind: "none" };
+    const first = this.nodes.count;
+    const { seen } = this;
+    try {
+      const now = this.infoOrNull(indexFile(this.folder));
+      if (!now) {
+        if (!this.infoOrNull(headerFile(this.folder))) return { kind: "gone" };
+        return { kind: seen ? "replaced" : "none" };
+      }
+      if (!seen || now.device !== seen.device || now.inode !== seen.inode) return { kind: "replaced" };
+      if (now.size === seen.size && now.modified === seen.modified) return { kind: "none" };
+      if (now.size < this.indexEnd) return { kind: "replaced" };
+      const fd = this.disk.openRead(indexFile(this.folder));
+      try {
+        const { fault, known } = this.takeRows(fd, this.segments());
+        if (fault !== null || !known) return { kind: "replaced" };
+        this.seen = this.disk.infoOf(fd);
+      } finally {
+        closeQuietly(this.disk, fd);
+      }
+    } catch (error) {
+      throw storageFailure(error, "looking at the session");
+    }
+    this.window = null;
+    this.befores = [];
+    return this.nodes.count === first ? { kind: "none" } : { kind: "grown", first };
+  }
+
+  protected infoOrNull(path: string): FileInfo | null {
+    try {
+      return this.disk.info(path);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ENOENT" || code === "ENOTDIR") return null;
+      throw error;
+    }
+  }
+
+  // --- reading -------------------------------------------------------------------------------------------------
+
+  length(position: number): number {
+    return this.overrides.get(position)?.length ?? this.places.payloadLengths.values[position];
+  }
+
+  read(position: number): Uint8Array {
+    this.demandOpen();
+    const override = this.overrides.get(position);
+    if (override) return override;
+    const { segments, starts, lengths } = this.places;
+    return this.sound(
+      position,
+      this.bytes(segments.values[position], starts.values[position], lengths.values[position]),
+    );
+  }
+
+  *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    this.demandOpen();
+    for (const run of this.runs(positions)) {
+      if (run.override) {
+        yield run.override;
+        continue;
+      }
+      const bytes = this.bytes(run.segmentSeq, run.start, run.length);
+      for (let i = run.first; i < run.past; i++) {
+        const at = this.places.starts.values[positions[i]] - run.start;
+        yield this.sound(positions[i], bytes.subarray(at, at + this.places.lengths.values[positions[i]]));
+      }
+    }
+  }
+
+  *copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    this.demandOpen();
+    for (const run of this.runs(positions)) {
+      if (run.override) {
+        yield concat([run.override, LF]);
+        continue;
+      }
+      const bytes = this.bytes(run.segmentSeq, run.start, run.length);
+      const pieces: Uint8Array[] = [];
+      for (let i = run.first; i < run.past; i++)
+        pieces.push(this.payloadIn(bytes, this.places.starts.values[positions[i]] - run.start, positions[i]), LF);
+      yield concat(pieces);
+    }
+  }
+
+  /** Stretches of frames that lie one behind the other, none longer than a chunk unless a single frame is. */
+  private *runs(positions: ArrayLike<number>): Generator<{
+    first: number;
+    past: number;
+    segmentSeq: number;
+    start: number;
+    length: number;
+    override?: Uint8Array;
+  }> {
+    const { segments, starts, lengths } = this.places;
+    for (let first = 0; first < positions.length; ) {
+      const override = this.overrides.get(positions[first]);
+      if (override) {
+        yield { first, past: first + 1, segmentSeq: 0, start: 0, length: 0, override };
+        first++;
+        continue;
+      }
+      let length = lengths.values[positions[first]];
+      let past = first + 1;
+      while (
+        past < positions.length &&
+        length < CHUNK &&
+        !this.overrides.has(positions[past]) &&
+        this.places.follows(positions[past - 1], positions[past])
+      )
+        length += lengths.values[positions[past++]];
+      const { [positions[first]]: start } = starts.values;
+      yield { first, past, segmentSeq: segments.values[positions[first]], start, length };
+      first = past;
+    }
+  }
+
+  attachment(position: number, sha256: string, sizeBytes: number): string | null {
+    try {
+      const bytes = readWhole(this.disk, join(attachmentFolder(this.folder), sha256));
+      if (bytes.length === sizeBytes && this.env.sha256(bytes) === sha256)
+        return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+    } catch {
+      // Told below.
+    }
+    const entryId = this.nodes.id(position);
+    if (!this.damage.some((found) => found.kind === "missing_blob" && found.entryId === entryId))
+      this.report("missing_blob", position, `the attachment ${sha256} is missing or damaged`, false);
+    return null;
+  }
+
+  private payload(position: number): Uint8Array {
+    const { segments, starts, payloadStarts, payloadLengths } = this.places;
+    return this.bytes(
+      segments.values[position],
+      starts.values[position] + payloadStarts.values[position],
+      payloadLengths.values[position],
+    );
+  }
+
+  private payloadIn(frame: Uint8Array, at: number, position: number): Uint8Array {
+    const start = at + this.places.payloadStarts.values[position];
+    return frame.subarray(start, start + this.places.payloadLengths.values[position]);
+  }
+
+  protected demandOpen(): void {
+    if (this.closed) throw new Failure("storage_failed", "The session was closed while it was in use. Open it again.");
+  }
+
+  private bytes(segmentSeq: number, start: number, length: number): Buffer {
+    this.demandOpen();
+    const bytes = Buffer.allocUnsafe(length);
+    try {
+      readAll(this.disk, this.segmentFd(segmentSeq), bytes, start);
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+    return bytes;
+  }
+
+  protected segmentFd(segmentSeq: number): number {
+    const known = this.segmentFds.get(segmentSeq);
+    if (known !== undefined) return known;
+    if (this.segmentFds.size >= OPEN_SEGMENTS) {
+      const [oldest] = this.segmentFds.keys();
+      this.forgetSegment(oldest);
+    }
+    const fd = this.disk.openRead(segmentFile(this.folder, segmentSeq));
+    this.segmentFds.set(segmentSeq, fd);
+    return fd;
+  }
+
+  protected forgetSegment(segmentSeq: number): void {
+    const fd = this.segmentFds.get(segmentSeq);
+    if (fd !== undefined) closeQuietly(this.disk, fd);
+    this.segmentFds.delete(segmentSeq);
+  }
+
+  protected closeSegments(): void {
+    for (const seq of [...this.segmentFds.keys()]) this.forgetSegment(seq);
+  }
+
+  /** The payload of a frame when the frame is what was written, which is looked at once; else a stand-in. */
+  private sound(position: number, frame: Uint8Array): Uint8Array {
+    const payload = this.payloadIn(frame, 0, position);
+    if (this.checked.values[position]) return payload;
+    const known = this.standIns.get(position);
+    if (known) return known;
+    if (crc32c(frame) === this.places.crcs.values[position] && isUtf8(payload) && isJson(payload)) {
+      this.checked.set(position, 1);
+      return payload;
+    }
+    const standIn = this.standInFor(position);
+    this.report("bad_body", position, "the frame's bytes are not those that were written", false);
+    this.nodes.lose(position);
+    this.standIns.set(position, standIn);
+    return standIn;
+  }
+
+  private standInFor(position: number): Uint8Array {
+    const { nodes } = this;
+    const parent = nodes.parent(position);
+    return bytesOf(
+      JSON.stringify({
+        type: nodes.type(position),
+        id: nodes.id(position),
+        parentId: parent < 0 ? null : nodes.id(parent),
+        timestamp: new Date(0).toISOString(),
+        damaged: true,
+      }),
+    );
+  }
+
+  // --- damage --------------------------------------------------------------------------------------------------
+
+  protected tell(kind: Damage["kind"], byteOffset: number, length: number, reason: string, salvaged: boolean): void {
+    this.damage.push({ kind, line: 0, byteOffset, length, reason, salvaged });
+  }
+
+  protected report(kind: Damage["kind"], position: number, reason: string, salvaged: boolean): void {
+    this.damage.push({
+      kind,
+      line: 0,
+      byteOffset: this.places.starts.values[position],
+      length: this.places.lengths.values[position],
+      entryId: this.nodes.id(position),
+      reason: `${reason} (segment ${this.places.segments.values[position]})`,
+      salvaged,
+    });
+  }
+}

@@ -1,0 +1,161 @@
+/** Sessions as Session Store V2 containers (seed 003; session-store-v2 reference, section 0). */
+
+import { dirname } from "node:path";
+import { Failure } from "../../failure.ts";
+import { concat, members } from "../../json.ts";
+import { type Disk, exists, removeQuietly, storageFailure } from "../disk.ts";
+import { notASession } from "../jsonl-reader.ts";
+import type { Store } from "../store.ts";
+import { hasSnapshot } from "./active.ts";
+import { Builder } from "./builder.ts";
+import { isUuid, type Pointer, readPointer } from "./documents.ts";
+import { Malformed, SEGMENT_BYTES } from "./frame.ts";
+import {
+  demandFree,
+  newPointer,
+  publishPointer,
+  SegmentedLog,
+  type SegmentedOptions,
+  shareAttachments,
+  type Writers,
+} from "./log.ts";
+import { CONTAINER, isContainerName, pointerFile } from "./places.ts";
+import { removeTree, stagingName, sweep } from "./tree.ts";
+
+export { containerOf, isActive } from "./active.ts";
+
+export type StoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
+  Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
+
+const CHECKPOINT_EVERY = { entries: 2048, bytes: 16 << 20 };
+
+export function segmentedStore(given: StoreOptions): Store {
+  const options: SegmentedOptions = {
+    ...given,
+    segmentBytes: given.segmentBytes ?? SEGMENT_BYTES,
+    checkpointEvery: given.checkpointEvery ?? CHECKPOINT_EVERY,
+  };
+  const { disk, env } = options;
+  const writers: Writers = new Map();
+  const swept = new Set<string>();
+  const prepare = (file: string, id: string): void => {
+    if (!isUuid(id))
+      throw new Failure(
+        "invalid_id",
+        "The id of a V2 session is a UUID. Leave sessionId out to get one, or use jsonl.",
+        {
+          sessionId: id,
+        },
+      );
+    if (!isContainerName(file))
+      throw new Failure(
+        "invalid_id",
+        `A V2 session lies in a folder whose name ends with ${CONTAINER}, not at ${file}.`,
+        {
+          sessionPath: file,
+        },
+      );
+    if (swept.has(dirname(file))) return;
+    swept.add(dirname(file));
+    sweep(disk, dirname(file), env.now());
+  };
+  return {
+    name: "v2",
+    create(beginning) {
+      const file = beginning.file ?? options.containerFor(beginning.header);
+      prepare(file, beginning.header.id);
+      return new SegmentedLog(options, writers, file).begin(beginning);
+    },
+    async publish(beginning, content) {
+      const file = beginning.file ?? options.containerFor(beginning.header);
+      prepare(file, beginning.header.id);
+      const builder = new Builder(options, stagingName(file));
+      let renamed = false;
+      try {
+        demandFree(disk, file);
+        disk.makeFolder(dirname(file));
+        builder.begin(beginning.headerLine);
+        if (beginning.attachmentsOf !== undefined) shareAttachments(disk, beginning.attachmentsOf, builder.folder);
+        for (const line of linesOf(content)) {
+          builder.add(line);
+          if (builder.isBehind) await builder.settle();
+        }
+        const manifest = builder.finish(beginning.header, "native_v2", "manual");
+        await builder.settle();
+        builder.close();
+        await builder.syncFolders();
+        demandFree(disk, file);
+        disk.rename(builder.folder, file);
+        renamed = true;
+        publishPointer(
+          disk,
+          file,
+          newPointer(manifest.integrity.manifestHash, beginning.header.id),
+          options.durability,
+        );
+        if (options.durability === "sync") await disk.syncFolder(dirname(file));
+        return openContainer(options, writers, file);
+      } catch (error) {
+        builder.close();
+        if (renamed) removeQuietly(disk, pointerFile(file));
+        removeTree(disk, renamed ? file : builder.folder);
+        throw storageFailure(error, "writing the new session");
+      }
+    },
+    open: (file, readOnly) => openContainer(readOnly ? { ...options, readOnly } : options, writers, file),
+  };
+}
+
+/** The lines of bytes that come in pieces cut anywhere, without their line feeds; the last one may lack its own. */
+function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
+  let held: Uint8Array[] = [];
+  for (const piece of content) {
+    let start = 0;
+    for (let end = piece.indexOf(0x0a); end >= 0; end = piece.indexOf(0x0a, start)) {
+      const line = concat([...held, piece.subarray(start, end)]);
+      held = [];
+      if (line.length > 0) yield line;
+      start = end + 1;
+    }
+    // A copy: whoever gave the piece may use its memory again.
+    if (start < piece.length) held.push(Uint8Array.from(piece.subarray(start)));
+  }
+  const last = concat([...held, new Uint8Array(0)]);
+  if (last.length > 0 && members(last)) yield last;
+}
+
+function openContainer(options: SegmentedOptions, writers: Writers, file: string): SegmentedLog {
+  const { disk } = options;
+  let pointer: Pointer | null;
+  try {
+    pointer = readPointer(disk, pointerFile(file));
+  } catch (error) {
+    if (error instanceof Malformed) throw notASession(file, `the pointer file beside it is damaged (${error.message})`);
+    throw storageFailure(error, "opening the session");
+  }
+  if (pointer === null) {
+    if (!exists(disk, file))
+      throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
+        sessionPath: file,
+      });
+    throw notASession(file, "it has no pointer file beside it");
+  }
+  if (pointer.active !== "native_v2")
+    throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
+  if (!hasSnapshot(disk, file, pointer))
+    throw notASession(file, `the file that it was migrated from, ${pointer.source}.migrated, was deleted`);
+  const log = new SegmentedLog(options, writers, file, folderOf(disk, file)).open();
+  if (pointer.phase !== "completed") log.awaitRollBack(pointer.phase);
+  return log;
+}
+
+/** Where a container lies: under its name, or, after a repair that was cut off, under that of its backup. */
+function folderOf(disk: Disk, file: string): string {
+  if (exists(disk, file)) return file;
+  let found = file;
+  for (let n = 1; ; n++) {
+    const backup = `${file}.damaged.bak${n === 1 ? "" : `.${n}`}`;
+    if (!exists(disk, backup)) return found;
+    found = backup;
+  }
+}

@@ -1,0 +1,27 @@
+import * as z from "zod";
+import { fileAtRest, MOVE_FAILURES, moved, which } from "./at_rest.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "archive_session",
+  summary:
+    "Moves a session that is not open out of the session folders, so that agents do not list it; list_sessions does " +
+    "with archived.",
+  effect: "server",
+  ofAny: true,
+  params: which,
+  result: z.object(moved),
+  failures: MOVE_FAILURES,
+  example: {
+    params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120005" },
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120005",
+      sessionPath: "/home/me/.pi/agent/sessions/--home-me-app--/listed_01991f6e-1f1d-7c3e-b0a4-0242ac120005.jsonl",
+      movedTo:
+        "/home/me/.local/state/pi-session-server/archive/5f1d7c3eb0a40242/--home-me-app--/listed_01991f6e-1f1d-7c3e-b0a4-0242ac120005.jsonl",
+    },
+  },
+  async run({ workspace }, where) {
+    return { ...(await workspace.stores.lifeCycle.archive(fileAtRest(workspace, where))) };
+  },
+});

@@ -1,0 +1,128 @@
+/** Sessions on their way between a JSONL file and Session Store V2: what the commands for it share. */
+
+import * as z from "zod";
+import { Failure } from "../core/failure.ts";
+import type { Moved, Obstacle } from "../core/migrations.ts";
+import type { Session } from "../core/session.ts";
+import type { Context } from "./command.ts";
+
+export const sessionPath = z
+  .string()
+  .min(1)
+  .optional()
+  .describe("of any session, by its file or its container; the current one by default");
+
+export const correlationId = z
+  .string()
+  .regex(/^[A-Za-z0-9._:-]{8,128}$/)
+  .optional()
+  .describe("stands in the ledger and the pointer file; one is made by default");
+
+export const verification = z.object({
+  entryCountMatch: z.boolean(),
+  hashChainMatch: z.boolean(),
+  indexConsistent: z.boolean(),
+});
+
+export const movement = z.object({
+  dryRun: z.boolean(),
+  sessionId: z.string(),
+  sessionPath: z.string().describe("where the session is now, or would be"),
+  state: z.string().describe("of the store: one of the nine of Session Store V2"),
+  entryCount: z.number().int(),
+  obstacles: z
+    .array(z.object({ kind: z.string(), entryId: z.string().optional(), reason: z.string() }))
+    .describe("with dryRun: what would make it fail"),
+  migrationId: z.string().nullable().describe("null when nothing was done"),
+  correlationId: z.string().nullable(),
+  snapshotId: z.string().nullable().describe("SHA-256 of the session file that was migrated"),
+  verification: verification.nullable(),
+  transitions: z
+    .array(z.object({ fromState: z.string(), toState: z.string(), reason: z.string(), at: z.string() }))
+    .describe("the moves between states that it took"),
+  laterEntries: z.number().int().describe("of a rollback: entries appended since the migration, which are kept"),
+  keptAt: z.string().nullable().describe("of a rollback: where the container is kept"),
+});
+
+export const MOVEMENT_FAILURES = [
+  "migration_failed",
+  "session_not_found",
+  "not_a_session",
+  "session_locked",
+  "already_exists",
+  "path_outside_root",
+  "corrupt",
+] as const;
+
+/** The open session that is meant; undefined when the path names one that is not open. */
+export function openSession(context: Context, path: string | undefined): Session | undefined {
+  return path === undefined ? context.session : context.workspace.openAt(path);
+}
+
+/** Throws migration_failed when the session is stored nowhere yet. */
+export function demandStored(session: Session): string {
+  const { file, log } = session;
+  if (file === null || !log.persisted)
+    throw new Failure("migration_failed", "The session is not stored yet. Its first entry makes its file.");
+  return file;
+}
+
+/** Moves a session, which goes on in its new place if it is open here. */
+export async function move(
+  context: Context,
+  path: string | undefined,
+  go: (path: string) => Promise<Moved>,
+): Promise<z.input<typeof movement>> {
+  const session = openSession(context, path);
+  if (!session) return told(await go(path as string));
+  const file = demandStored(session);
+  await session.commit();
+  // Nothing of it is to be written at the old place once it stands at the new one.
+  await session.rest();
+  const moved = await go(file);
+  if (moved.sessionPath !== session.file) session.become(context.workspace.stores.open(moved.sessionPath));
+  return told(moved);
+}
+
+function told({ site, verification, transitions, ...moved }: Moved): z.input<typeof movement> {
+  return {
+    dryRun: false,
+    sessionId: site.sessionId,
+    sessionPath: moved.sessionPath,
+    state: moved.state,
+    entryCount: moved.entryCount,
+    obstacles: [],
+    migrationId: moved.migrationId,
+    correlationId: moved.correlationId,
+    snapshotId: moved.snapshotId,
+    verification: { ...verification },
+    transitions: transitions.map((transition) => ({ ...transition })),
+    laterEntries: moved.laterEntries,
+    keptAt: moved.keptAt,
+  };
+}
+
+/** What a dry run answers. */
+export function planned(
+  sessionId: string,
+  sessionPath: string,
+  state: string,
+  entryCount: number,
+  obstacles: readonly Obstacle[],
+): z.input<typeof movement> {
+  return {
+    dryRun: true,
+    sessionId,
+    sessionPath,
+    state,
+    entryCount,
+    obstacles: obstacles.map((obstacle) => ({ ...obstacle })),
+    migrationId: null,
+    correlationId: null,
+    snapshotId: null,
+    verification: null,
+    transitions: [],
+    laterEntries: 0,
+    keptAt: null,
+  };
+}

@@ -1,0 +1,52 @@
+import * as z from "zod";
+import { Failure } from "../core/failure.ts";
+import type { Session } from "../core/session.ts";
+import { openSession, sessionPath } from "./between_stores.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "create_checkpoint",
+  summary:
+    "Marks the present end of a Session Store V2 session, with a manifest of it: opening it reads no more than what " +
+    "comes behind. They are made by themselves as a session grows.",
+  effect: "write",
+  ofAny: true,
+  params: { sessionPath },
+  result: z.object({
+    checkpointSeq: z.number().int().describe("counts from 1"),
+    headEntryId: z.string(),
+    entryCount: z.number().int(),
+  }),
+  failures: ["unsupported_command", "not_a_session", "path_outside_root", "session_locked"],
+  example: {
+    params: {},
+    result: { checkpointSeq: 1, headEntryId: "d4e5f6a7", entryCount: 4 },
+  },
+  async run(context, { sessionPath: path }) {
+    const { workspace } = context;
+    const session = openSession(context, path) ?? workspace.look({ sessionPath: path as string });
+    try {
+      session.guard(undefined);
+      await session.commit();
+      return await checkpoint(session);
+    } finally {
+      if (!workspace.sessions.includes(session)) session.close();
+    }
+  },
+});
+
+async function checkpoint({ log }: Session) {
+  if (!log.checkpointNow)
+    throw new Failure(
+      "unsupported_command",
+      "Only sessions in Session Store V2 have checkpoints. migrate_session moves this one there.",
+    );
+  const checkpointSeq = await log.checkpointNow();
+  if (checkpointSeq === null)
+    throw new Failure("unsupported_command", "The session has no entries yet, so there is nothing to mark.");
+  return {
+    checkpointSeq,
+    headEntryId: log.nodes.id(log.nodes.count - 1),
+    entryCount: log.nodes.count,
+  };
+}

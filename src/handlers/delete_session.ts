@@ -1,0 +1,34 @@
+import * as z from "zod";
+import { fileAtRest, MOVE_FAILURES, moved, which } from "./at_rest.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "delete_session",
+  summary:
+    "Moves a session that is not open, with its backups and attachments, to the trash: by the trash command if there " +
+    "is one, else to a trash of our own, from which restore_session brings it back.",
+  effect: "server",
+  ofAny: true,
+  params: { ...which, permanent: z.boolean().optional().describe("unlink it at once; nothing brings it back") },
+  result: z.object({
+    ...moved,
+    movedTo: z.string().optional().describe("where it lies now; missing when it is gone or the trash does not tell"),
+    trash: z
+      .enum(["desktop", "own", "none"])
+      .describe("desktop: by the trash command; own: restore_session brings it back; none: it is gone"),
+  }),
+  failures: MOVE_FAILURES,
+  example: {
+    params: { sessionPath: "/home/me/sessions/old.jsonl" },
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120003",
+      sessionPath: "/home/me/sessions/old.jsonl",
+      movedTo:
+        "/home/me/.local/state/pi-session-server/trash/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120003/old.jsonl",
+      trash: "own",
+    },
+  },
+  async run({ workspace }, { permanent = false, ...where }) {
+    return { ...(await workspace.stores.lifeCycle.delete(fileAtRest(workspace, where), permanent)) };
+  },
+});

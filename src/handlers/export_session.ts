@@ -1,0 +1,145 @@
+import * as z from "zod";
+import { htmlPieces } from "../core/export/html.ts";
+import { markdownPieces } from "../core/export/markdown.ts";
+import { pageOf } from "../core/export/page.ts";
+import { type RoleRules, roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
+import { BadParams, Failure } from "../core/failure.ts";
+import { bytesOf, concat } from "../core/json.ts";
+import type { Session } from "../core/session.ts";
+import type { Stores } from "../core/workspace.ts";
+import { type Context, command } from "./command.ts";
+
+const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
+type Format = (typeof FORMATS)[number];
+
+/** Bytes of a reply that is made whole in memory. */
+const MOST_CONTENT = 256 << 20;
+
+export default command({
+  name: "export_session",
+  summary:
+    "A session as its JSONL bytes, a static HTML page, Markdown, or one training record a line; written to a file, or " +
+    "answered where no file is named.",
+  effect: "read",
+  ofAny: true,
+  params: {
+    sessionPath: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("of a session that need not be open; the current one by default"),
+    format: z.enum(FORMATS),
+    outputPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
+    overwrite: z.boolean().optional().describe("whether a file that exists may be replaced"),
+    branches: z
+      .enum(["all", "path"])
+      .optional()
+      .describe("every branch, or the path to the leaf; all by default for jsonl and html, path for the others"),
+    rolePatterns: z
+      .record(z.string().min(1).max(200), z.string().min(1))
+      .optional()
+      .describe(
+        "training: regular expressions for the working directory and the roles they stand for, in place of the seven " +
+          "of the extractor; without groups, with at most two repetitions",
+      ),
+    roleMarker: z
+      .string()
+      .optional()
+      .describe(`training: what stands before the role in the first user message; ${SEED_MARKER} by default`),
+  },
+  result: z.object({
+    sessionId: z.string(),
+    path: z.string().optional().describe("where it was written"),
+    content: z.string().optional().describe("when no outputPath was given"),
+    records: z.number().int().optional().describe("training: how many"),
+  }),
+  failures: [
+    "not_a_session",
+    "path_outside_root",
+    "already_exists",
+    "corrupt",
+    "message_too_large",
+    "storage_full",
+    "storage_failed",
+  ],
+  example: {
+    params: { format: "markdown", outputPath: "session.md" },
+    result: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002", path: "/home/me/app/session.md" },
+  },
+  async run(context, params) {
+    const { workspace } = context;
+    const { sessionPath, format, outputPath, overwrite = false } = params;
+    const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
+    const rules = rulesOf(params.rolePatterns, params.roleMarker);
+    const open = sessionPath === undefined ? context.session : workspace.openAt(sessionPath);
+    const session = open ?? workspace.look({ sessionPath: sessionPath as string });
+    try {
+      let records: number | undefined;
+      const pieces = piecesOf(workspace.stores, session, format, all, rules, () => {
+        records = (records ?? 0) + 1;
+      });
+      const { id: sessionId, file } = session;
+      if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), records };
+      const attachmentsOf = format === "jsonl" && file !== null ? file : undefined;
+      const taken = overwrite ? "replace" : "refuse";
+      const path = await workspace.stores.writeOutput(outputPath, pieces, taken, attachmentsOf);
+      return { sessionId, path, records };
+    } finally {
+      if (!open) session.close();
+    }
+  },
+});
+
+function piecesOf(
+  stores: Stores,
+  session: Session,
+  format: Format,
+  all: boolean,
+  rules: RoleRules,
+  told: () => void,
+): Iterable<string | Uint8Array> {
+  if (format === "html") return htmlPieces(pageOf(session, all));
+  if (format === "markdown") return markdownPieces(pageOf(session, all));
+  if (format === "training") return recordLines(session, rules, all, told);
+  return all ? stores.bytesOf(session.log) : pathLines(session);
+}
+
+function* recordLines(session: Session, rules: RoleRules, all: boolean, told: () => void): Generator<string> {
+  for (const record of trainingRecords(session, rules, all)) {
+    told();
+    yield `${JSON.stringify(record)}\n`;
+  }
+}
+
+/** The header and the entries of the path, as they are stored. */
+function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
+  yield log.headerLine;
+  yield bytesOf("\n");
+  yield* log.copy(tree.path());
+}
+
+/** Throws message_too_large, and corrupt where bytes are no text. */
+function contentOf({ maxReplyBytes }: Context, pieces: Iterable<string | Uint8Array>): string {
+  const most = Math.min(MOST_CONTENT, maxReplyBytes ?? MOST_CONTENT);
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for (const piece of pieces) {
+    const bytes = typeof piece === "string" ? bytesOf(piece) : Uint8Array.from(piece);
+    size += bytes.length;
+    if (size > most)
+      throw new Failure("message_too_large", "The export is larger than a reply may be. Name a file as outputPath.");
+    parts.push(bytes);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(concat(parts));
+  } catch {
+    throw new Failure("corrupt", "The session's bytes are no text. Name a file as outputPath to get them as they are.");
+  }
+}
+
+/** Throws BadParams. */
+function rulesOf(patterns: Readonly<Record<string, string>> | undefined, marker: string | undefined): RoleRules {
+  const rules = roleRules(patterns, marker);
+  if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
+  return rules;
+}

@@ -1,0 +1,53 @@
+import * as z from "zod";
+import { command } from "./command.ts";
+import { damage } from "./shapes.ts";
+
+export default command({
+  name: "import_session",
+  summary:
+    "Copies a session file of any version from anywhere into the session folders, byte for byte. Whatever is there " +
+    "already is found and not written again; nothing is overwritten.",
+  effect: "server",
+  params: { path: z.string().min(1).describe("of a JSONL session file") },
+  result: z.object({
+    sessionId: z.string(),
+    sessionPath: z.string().describe("where it is among the sessions"),
+    outcome: z
+      .enum(["new", "known", "continued", "conflict"])
+      .describe(
+        "new; known: a session has all of it already; continued: a session had its beginning and got the rest; " +
+          "conflict: a session with this id went another way, and this one got an id of its own",
+      ),
+    conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
+    entryCount: z.number().int(),
+    version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
+    damage: z.array(damage).describe("what is wrong in the file; it is copied as it is"),
+  }),
+  failures: [
+    "session_not_found",
+    "not_a_session",
+    "path_outside_root",
+    "session_locked",
+    "corrupt",
+    "read_only",
+    "content_modified",
+    "storage_full",
+    "storage_failed",
+  ],
+  example: {
+    params: { path: "/home/me/sessions/old.jsonl" },
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120003",
+      sessionPath:
+        "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120003.jsonl",
+      outcome: "new",
+      entryCount: 4,
+      version: 3,
+      damage: [],
+    },
+  },
+  async run({ workspace, progress }, { path }) {
+    const imported = await workspace.stores.lifeCycle.import(workspace.stores.absolute(path), progress);
+    return { ...imported, damage: imported.damage.map((found) => ({ ...found })) };
+  },
+});

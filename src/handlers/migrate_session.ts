@@ -1,0 +1,97 @@
+import * as z from "zod";
+import type { Obstacle } from "../core/migrations.ts";
+import {
+  correlationId,
+  demandStored,
+  MOVEMENT_FAILURES,
+  move,
+  movement,
+  openSession,
+  planned,
+  sessionPath,
+} from "./between_stores.ts";
+import { type Context, command } from "./command.ts";
+
+export default command({
+  name: "migrate_session",
+  summary:
+    "Moves a session from its JSONL file into a Session Store V2 container, or back. The file is kept as a snapshot; " +
+    "what fails leaves the session where it was.",
+  effect: "write",
+  ofAny: true,
+  params: {
+    sessionPath,
+    to: z.enum(["v2", "jsonl"]).optional().describe("v2 by default; jsonl does what rollback_migration does"),
+    dryRun: z.boolean().optional().describe("read everything and say what stands against it; write nothing"),
+    correlationId,
+  },
+  result: movement,
+  failures: MOVEMENT_FAILURES,
+  example: {
+    params: { dryRun: true },
+    result: {
+      dryRun: true,
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      sessionPath: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120002.v2",
+      state: "CLEAN",
+      entryCount: 4,
+      obstacles: [],
+      migrationId: null,
+      correlationId: null,
+      snapshotId: null,
+      verification: null,
+      transitions: [],
+      laterEntries: 0,
+      keptAt: null,
+    },
+  },
+  async run(context, { sessionPath: path, to = "v2", dryRun = false, correlationId: id }) {
+    const { migrations } = context.workspace.stores;
+    if (dryRun) return to === "v2" ? plan(context, path) : planBack(context, path);
+    const { progress } = context;
+    return move(context, path, (file) =>
+      to === "v2"
+        ? migrations.migrate(file, { correlationId: id, progress })
+        : migrations.rollBack(file, { correlationId: id, progress }),
+    );
+  },
+});
+
+/** The stored session that is meant. */
+async function fileOf(context: Context, path: string | undefined): Promise<string> {
+  const session = openSession(context, path);
+  if (!session) return path as string;
+  await session.commit();
+  return demandStored(session);
+}
+
+async function plan(context: Context, path: string | undefined) {
+  const { migrations } = context.workspace.stores;
+  const file = await fileOf(context, path);
+  const { active, state, site } = migrations.status(file);
+  if (active === "native_v2")
+    return planned(site.sessionId, site.container, state, countOf(context, file), [
+      { kind: "already_migrated", reason: "the session is in a container already" },
+    ]);
+  const found = await migrations.plan(site.source ?? file, context.progress);
+  return planned(site.sessionId, site.container, state, found.entryCount, found.obstacles);
+}
+
+async function planBack(context: Context, path: string | undefined) {
+  const file = await fileOf(context, path);
+  const { active, state, site, snapshotPath } = context.workspace.stores.migrations.status(file);
+  const obstacles: Obstacle[] = [];
+  if (active === "jsonl_v3") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
+  else if (site.source !== null && snapshotPath === null)
+    obstacles.push({ kind: "missing_target", reason: "the snapshot to go back to is missing" });
+  return planned(site.sessionId, site.source ?? file, state, countOf(context, file), obstacles);
+}
+
+function countOf({ workspace }: Context, file: string): number {
+  const session = workspace.look({ sessionPath: file });
+  try {
+    return session.log.nodes.count;
+  } finally {
+    if (!workspace.sessions.includes(session)) session.close();
+  }
+}

@@ -1,0 +1,78 @@
+import * as z from "zod";
+import { demandStored, openSession, sessionPath, verification } from "./between_stores.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "migration_status",
+  summary:
+    "Says which store holds a session, in which state it is, and what its migration ledger tells. Changes nothing.",
+  effect: "read",
+  ofAny: true,
+  params: { sessionPath },
+  result: z.object({
+    sessionId: z.string(),
+    active: z.enum(["jsonl_v3", "native_v2"]),
+    state: z.string().describe("one of the nine states of Session Store V2; CLEAN where nothing is under way"),
+    phase: z.string().nullable().describe("of the pointer file; null without one"),
+    interrupted: z.boolean().describe("something was begun and not ended; migrating or rolling back again does"),
+    containerPath: z.string(),
+    sourcePath: z.string().nullable().describe("the session file that is or was the session"),
+    snapshotPath: z.string().nullable().describe("the session file as it was frozen"),
+    snapshotId: z.string().nullable(),
+    correlationId: z.string().nullable(),
+    reason: z.string().nullable().describe("why it was rolled back or failed"),
+    events: z.array(
+      z.object({
+        migrationId: z.string(),
+        phase: z.string(),
+        at: z.string(),
+        sourcePath: z.string(),
+        targetPath: z.string(),
+        sourceFormat: z.string(),
+        targetFormat: z.string(),
+        verification,
+        outcome: z.string(),
+        errorClass: z.string().optional(),
+        correlationId: z.string(),
+      }),
+    ),
+  }),
+  failures: ["session_not_found", "migration_failed", "path_outside_root", "storage_failed", "corrupt"],
+  example: {
+    params: {},
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+      active: "jsonl_v3",
+      state: "CLEAN",
+      phase: null,
+      interrupted: false,
+      containerPath: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120002.v2",
+      sourcePath: "/home/me/sessions/current.jsonl",
+      snapshotPath: null,
+      snapshotId: null,
+      correlationId: null,
+      reason: null,
+      events: [],
+    },
+  },
+  run(context, { sessionPath: path }) {
+    const session = openSession(context, path);
+    const file = session ? demandStored(session) : (path as string);
+    const { site, events, ...status } = context.workspace.stores.migrations.status(file);
+    return {
+      sessionId: site.sessionId,
+      active: status.active,
+      // An open store knows more than its files.
+      state: session?.log.state ?? status.state,
+      phase: status.phase,
+      interrupted: status.interrupted,
+      containerPath: site.container,
+      sourcePath: site.source,
+      snapshotPath: status.snapshotPath,
+      snapshotId: status.snapshotId,
+      correlationId: status.correlationId,
+      reason: status.reason,
+      events: events.map((event) => ({ ...event, verification: { ...event.verification } })),
+    };
+  },
+});

@@ -1,0 +1,27 @@
+import * as z from "zod";
+import { fileAtRest, MOVE_FAILURES, moved, which } from "./at_rest.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "relocate_session",
+  summary:
+    "Gives a session that is not open another working directory: the file is written anew in that one's folder, with " +
+    "only the cwd in its header changed, and the old one is kept.",
+  effect: "server",
+  ofAny: true,
+  params: { ...which, cwd: z.string().min(1).describe("the new working directory, absolute") },
+  result: z.object({ ...moved, keptAt: z.string().describe("where the file is as it was before") }),
+  failures: [...MOVE_FAILURES, "corrupt", "content_modified"],
+  example: {
+    params: { sessionPath: "/home/me/sessions/old.jsonl", cwd: "/home/me/other" },
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120003",
+      sessionPath: "/home/me/sessions/old.jsonl",
+      movedTo: "/home/me/.pi/agent/sessions/--home-me-other--/old.jsonl",
+      keptAt: "/home/me/.pi/agent/sessions/--home-me-other--/old.jsonl.relocated.bak",
+    },
+  },
+  async run({ workspace }, { cwd, ...where }) {
+    return { ...(await workspace.stores.lifeCycle.relocate(fileAtRest(workspace, where), cwd)) };
+  },
+});

@@ -1,0 +1,28 @@
+import * as z from "zod";
+import { demandOne, MOVE_FAILURES, moved } from "./at_rest.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "restore_session",
+  summary: "Brings a session back from our own trash to where it was. Overwrites nothing.",
+  effect: "server",
+  params: {
+    sessionPath: z.string().min(1).optional().describe("where it was, or where it lies in the trash"),
+    sessionId: z.string().min(1).optional().describe("or its full id; what was deleted last comes back"),
+  },
+  result: z.object(moved),
+  failures: MOVE_FAILURES,
+  example: {
+    params: { sessionPath: "/home/me/sessions/deleted.jsonl" },
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120004",
+      sessionPath:
+        "/home/me/.local/state/pi-session-server/trash/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120004/deleted.jsonl",
+      movedTo: "/home/me/sessions/deleted.jsonl",
+    },
+  },
+  async run({ workspace }, where) {
+    const { sessionPath, sessionId } = demandOne(where);
+    return { ...(await workspace.stores.lifeCycle.restore({ sessionPath, sessionId })) };
+  },
+});

@@ -1,0 +1,50 @@
+import * as z from "zod";
+import { correlationId, MOVEMENT_FAILURES, move, movement, sessionPath } from "./between_stores.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "rollback_migration",
+  summary:
+    "Makes the JSONL file of a migrated session the session again: the snapshot byte for byte, and behind it what was " +
+    "appended since. The container is kept aside.",
+  effect: "write",
+  ofAny: true,
+  params: {
+    sessionPath,
+    reason: z.string().min(1).max(1024).optional().describe("stands in the pointer file"),
+    correlationId,
+  },
+  result: movement,
+  failures: MOVEMENT_FAILURES,
+  example: {
+    params: { reason: "back to Pi" },
+    result: {
+      dryRun: false,
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120007",
+      sessionPath: "/home/me/sessions/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120007.jsonl",
+      state: "ROLLED_BACK",
+      entryCount: 4,
+      obstacles: [],
+      migrationId: "01991f6e-aaaa-7c3e-b0a4-0242ac120002",
+      correlationId: "migration-01991f6e-aaaa-7c3e-b0a4-0242ac120002",
+      snapshotId: null,
+      verification: { entryCountMatch: true, hashChainMatch: true, indexConsistent: true },
+      transitions: [
+        {
+          fromState: "CHECKPOINTED",
+          toState: "ROLLED_BACK",
+          reason: "back to Pi",
+          at: "2026-01-24T16:22:26.831Z",
+        },
+      ],
+      laterEntries: 0,
+      keptAt: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120007.v2.rolled-back",
+    },
+  },
+  run(context, { sessionPath: path, reason, correlationId: id }) {
+    const { migrations } = context.workspace.stores;
+    return move(context, path, (file) =>
+      migrations.rollBack(file, { reason, correlationId: id, progress: context.progress }),
+    );
+  },
+});

@@ -1,0 +1,25 @@
+import * as z from "zod";
+import { fileAtRest, MOVE_FAILURES, moved, which } from "./at_rest.ts";
+import { command } from "./command.ts";
+
+export default command({
+  name: "unarchive_session",
+  summary: "Moves an archived session back to where it was. Overwrites nothing.",
+  effect: "server",
+  ofAny: true,
+  params: which,
+  result: z.object(moved),
+  failures: MOVE_FAILURES,
+  example: {
+    params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120006" },
+    result: {
+      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120006",
+      sessionPath:
+        "/home/me/.local/state/pi-session-server/archive/5f1d7c3eb0a40242/--home-me-app--/archived_01991f6e-1f1d-7c3e-b0a4-0242ac120006.jsonl",
+      movedTo: "/home/me/.pi/agent/sessions/--home-me-app--/archived_01991f6e-1f1d-7c3e-b0a4-0242ac120006.jsonl",
+    },
+  },
+  async run({ workspace }, where) {
+    return { ...(await workspace.stores.lifeCycle.unarchive(fileAtRest(workspace, where))) };
+  },
+});

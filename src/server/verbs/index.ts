@@ -1,0 +1,19 @@
+import { absolute } from "../../core/store/paths.ts";
+import { UsageError } from "../cli.ts";
+import { count, inert } from "./text.ts";
+import type { Verb } from "./verb.ts";
+
+export default {
+  name: "index",
+  meaning: "write the table of sessions to a SQLite file",
+  operands: [],
+  more: "For scripts that read pi_agent_rust's index: the columns are the same.",
+  flags: { "--out": { value: "file", meaning: "a file that does not exist yet; always needed" } },
+  async run({ service, cwd }, { flags }) {
+    const out = flags.get("--out");
+    if (out === undefined) throw new UsageError("index takes --out and the path of a file that does not exist yet.");
+    const path = absolute(out, cwd);
+    return { path, sessionCount: await service.catalog.exportIndex(path) };
+  },
+  print: ({ path, sessionCount }) => [`${count(sessionCount, "session", "sessions")} in ${inert(path)}.`],
+} satisfies Verb;

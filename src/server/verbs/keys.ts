@@ -1,0 +1,88 @@
+/** What a terminal sends for keys. */
+
+export type KeyName =
+  | "up"
+  | "down"
+  | "pageUp"
+  | "pageDown"
+  | "home"
+  | "end"
+  | "enter"
+  | "tab"
+  | "escape"
+  | "backspace"
+  | "ctrl+c"
+  | "ctrl+d"
+  | "ctrl+u";
+
+/** A key by name, or the character that was typed. */
+export type Key = { readonly name: KeyName } | { readonly text: string };
+
+const CONTROLS: Readonly<Record<string, KeyName>> = {
+  "\r": "enter",
+  "\n": "enter",
+  "\t": "tab",
+  "\u007f": "backspace",
+  "\b": "backspace",
+  "\u0003": "ctrl+c",
+  "\u0004": "ctrl+d",
+  "\u0015": "ctrl+u",
+};
+
+/** By what follows `ESC [` or `ESC O`, without modifiers. */
+const SEQUENCES: Readonly<Record<string, KeyName>> = {
+  A: "up",
+  B: "down",
+  H: "home",
+  F: "end",
+  M: "enter",
+  "1~": "home",
+  "7~": "home",
+  "4~": "end",
+  "8~": "end",
+  "5~": "pageUp",
+  "6~": "pageDown",
+};
+
+/** A sequence behind its escape character, and the beginning of one. */
+const SEQUENCE = /^(?:\[([0-?]*)[ -/]*([@-~])|O([A-Za-z]))/;
+const BEGINNING = /^(?:\[[0-?]*[ -/]*|O)?$/;
+
+/**
+ * The keys in what a terminal sent, and what is left of it: the beginning of a sequence, or the escape key, which only
+ * time tells apart. Unknown sequences and control characters are no keys.
+ */
+export function keysIn(sent: string): { keys: Key[]; rest: string } {
+  const keys: Key[] = [];
+  let rest = sent;
+  while (rest !== "") {
+    if (rest[0] === "\u001b") {
+      const behind = rest.slice(1);
+      const sequence = SEQUENCE.exec(behind);
+      if (sequence) {
+        const [all, params = "", final, single] = sequence;
+        // `1;5A` is an arrow with a modifier.
+        const name = SEQUENCES[single ?? (final === "~" ? `${params.split(";")[0]}~` : final)];
+        if (name) keys.push({ name });
+        rest = behind.slice(all.length);
+        continue;
+      }
+      if (BEGINNING.test(behind)) return { keys, rest };
+      keys.push({ name: "escape" });
+      rest = behind;
+      continue;
+    }
+    const character = String.fromCodePoint(rest.codePointAt(0) as number);
+    rest = rest.slice(character.length);
+    const name = CONTROLS[character];
+    if (name) keys.push({ name });
+    else if (!/\p{Cc}/u.test(character)) keys.push({ text: character });
+  }
+  return { keys, rest };
+}
+
+/** What is left when nothing more comes: the escape key, and what may have been typed after it. */
+export function keysAtRest(rest: string): Key[] {
+  if (rest === "") return [];
+  return [{ name: "escape" }, ...Array.from(rest.slice(1), (text): Key => ({ text }))];
+}

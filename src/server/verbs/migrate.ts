@@ -1,0 +1,45 @@
+import { UsageError } from "../cli.ts";
+import { count, inert } from "./text.ts";
+import { DAMAGE, OK, open, type Result, type Verb } from "./verb.ts";
+
+export default {
+  name: "migrate",
+  meaning: "move a session into a Session Store V2 container",
+  operands: ["<session>"],
+  flags: {
+    "--dry-run": {
+      meaning: "only say what would be done, which is the default; ends with 3 when something hinders it",
+    },
+    "--apply": { meaning: "do it" },
+    "--to": { value: "store", meaning: "v2 (the default), or jsonl to go back", oneOf: ["v2", "jsonl"] },
+  },
+  more: "The session file is kept beside the container, and rollback makes it the session again.",
+  async run(asking, { operands, flags }) {
+    if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Give --apply or --dry-run, one of them.");
+    await open(asking, operands[0]);
+    return asking.ask("migrate_session", { to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") });
+  },
+  print: (result) => (result.dryRun ? plan(result) : movementLines(result)),
+  status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),
+} satisfies Verb;
+
+function plan({ obstacles, entryCount, sessionPath }: Result): string[] {
+  if (obstacles.length > 0)
+    return [
+      "The session cannot be migrated as it is:",
+      ...obstacles.map(
+        ({ kind, entryId, reason }: Result) =>
+          `  ${inert(kind)}${entryId === undefined ? "" : ` (entry ${inert(entryId)})`}: ${inert(reason)}`,
+      ),
+    ];
+  return [`${count(entryCount, "entry", "entries")} would go to ${inert(sessionPath)}. --apply does it.`];
+}
+
+/** What a migration or a rollback did, for a person. */
+export function movementLines({ state, sessionPath, entryCount, laterEntries, keptAt }: Result): string[] {
+  return [
+    `The session is now ${inert(sessionPath)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
+    ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them came after the migration.`] : []),
+    ...(keptAt === null ? [] : [`The container is kept as ${inert(keptAt)}.`]),
+  ];
+}

@@ -1,0 +1,16 @@
+import { movementLines } from "./migrate.ts";
+import { open, type Verb } from "./verb.ts";
+
+export default {
+  name: "rollback",
+  meaning: "make the file of a migrated session the session again",
+  operands: ["<session>"],
+  flags: { "--reason": { value: "text", meaning: "why; it is kept with the rollback" } },
+  more: "What was appended since the migration stands behind the file's own lines. The container is kept aside.",
+  async run(asking, { operands, flags }) {
+    await open(asking, operands[0]);
+    const reason = flags.get("--reason");
+    return asking.ask("rollback_migration", reason === undefined ? {} : { reason });
+  },
+  print: movementLines,
+} satisfies Verb;

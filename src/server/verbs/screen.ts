@@ -1,0 +1,100 @@
+/** A terminal taken over as a whole, and given back as it was. */
+
+import { StringDecoder } from "node:string_decoder";
+import type { ReadStream, WriteStream } from "node:tty";
+import { type Key, keysAtRest, keysIn } from "./keys.ts";
+
+export interface Screen {
+  readonly rows: number;
+  readonly columns: number;
+  /** Calls back from now on. `gone`: the terminal went away, or a signal asks for the end. */
+  listen(ears: { key(key: Key): void; resized(): void; gone(): void }): void;
+  /** Shows these lines and nothing else. */
+  draw(lines: readonly string[]): void;
+  /** Gives the terminal back. */
+  close(): void;
+}
+
+/** How long after an escape character the rest of a sequence may come, in milliseconds. */
+const ESCAPE_WAIT = 50;
+
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"] as const;
+
+/** What a terminal that does not tell its size is taken for. */
+const USUAL = { rows: 24, columns: 80 };
+
+/** How large a terminal is; 0 for what it does not tell. */
+type Size = Readonly<Record<"rows" | "columns", number>>;
+
+/** `size` looks anew where `output` does not notice that the terminal became another size. */
+export function takeScreen(input: ReadStream, output: WriteStream, size?: () => Size): Screen {
+  const decoder = new StringDecoder("utf8");
+  let unread = "";
+  let waiting: NodeJS.Timeout | undefined;
+  let isOpen = true;
+  let known: Size | undefined = size?.();
+  const undo: (() => void)[] = [];
+  // Another screen beside the usual one, no cursor, no line that goes on below.
+  const enter = (): void => {
+    input.setRawMode(true);
+    output.write("\u001b[?1049h\u001b[?25l\u001b[?7l");
+  };
+  const close = (): void => {
+    if (!isOpen) return;
+    isOpen = false;
+    clearTimeout(waiting);
+    for (const step of undo) step();
+    output.write("\u001b[?7h\u001b[?25h\u001b[?1049l");
+    if (!input.destroyed) input.setRawMode(false);
+    input.pause();
+  };
+  enter();
+  // However this process ends, the terminal is given back.
+  process.once("exit", close);
+  undo.push(() => process.off("exit", close));
+  return {
+    get rows() {
+      return (known ?? output).rows || USUAL.rows;
+    },
+    get columns() {
+      return (known ?? output).columns || USUAL.columns;
+    },
+    listen({ key, resized, gone }) {
+      const take = (chunk: Buffer): void => {
+        clearTimeout(waiting);
+        const { keys, rest } = keysIn(unread + decoder.write(chunk));
+        unread = rest;
+        for (const one of keys) if (isOpen) key(one);
+        if (rest === "" || !isOpen) return;
+        waiting = setTimeout(() => {
+          unread = "";
+          for (const one of keysAtRest(rest)) if (isOpen) key(one);
+        }, ESCAPE_WAIT);
+      };
+      const look = (): void => {
+        known = size?.();
+        resized();
+      };
+      // After a stop the shell has had the terminal.
+      const resume = (): void => {
+        enter();
+        look();
+      };
+      input.on("data", take).on("end", gone).on("error", gone).on("close", gone);
+      output.on("resize", resized).on("error", gone);
+      process.on("SIGCONT", resume).on("SIGWINCH", look);
+      for (const signal of SIGNALS) process.on(signal, gone);
+      undo.push(() => {
+        input.off("data", take).off("end", gone).off("close", gone);
+        output.off("resize", resized);
+        process.off("SIGCONT", resume).off("SIGWINCH", look);
+        for (const signal of SIGNALS) process.off(signal, gone);
+      });
+      input.resume();
+    },
+    draw(lines) {
+      if (isOpen) output.write(`\u001b[H${lines.map((line) => `\u001b[K${line}`).join("\r\n")}\u001b[J`);
+    },
+    close,
+  };
+}

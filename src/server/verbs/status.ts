@@ -1,0 +1,24 @@
+import { inert } from "./text.ts";
+import { DAMAGE, OK, open, type Result, type Verb } from "./verb.ts";
+
+export default {
+  name: "status",
+  meaning: "say which store holds a session, and how far its migration is",
+  operands: ["<session>"],
+  flags: {},
+  more: "Ends with 3 when something was begun and not brought to its end; migrate or rollback does that.",
+  async run(asking, { operands }) {
+    await open(asking, operands[0]);
+    return asking.ask("migration_status");
+  },
+  print: ({ active, state, phase, reason, snapshotPath, interrupted, events }) => [
+    `${active === "native_v2" ? "Session Store V2" : "A JSONL file"}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
+    ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
+    ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
+    ...(interrupted ? ["Something was begun and not brought to its end."] : []),
+    ...events.map(
+      ({ at, phase: step, outcome }: Result) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`,
+    ),
+  ],
+  status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
+} satisfies Verb;

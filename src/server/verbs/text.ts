@@ -1,0 +1,175 @@
+/** Text for terminals: made inert, measured in columns, cut to fit. */
+
+/** Text that does nothing to a terminal: control characters, and marks that turn the direction of text, are shown. */
+export function inert(text: unknown): string {
+  return String(text).replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+    /[\u0000-\u001f\u007f-\u009f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/** A path for whoever reads it: a terminal gets it inert, a program as it is. */
+export function exact(path: string, isTerminal: boolean): string {
+  return isTerminal ? inert(path) : path;
+}
+
+/** Inert text on one line: what parts lines and words becomes one space. */
+export function oneLine(text: unknown): string {
+  return inert(String(text).replace(/\s+/g, " ").trim());
+}
+
+/** The lines of a text, each inert; a tab goes to the next of the places that are eight columns apart. */
+export function inertLines(text: unknown): string[] {
+  return String(text)
+    .split(/\r\n|\n|\r/)
+    .map((line) => inert(untabbed(line)));
+}
+
+function untabbed(line: string): string {
+  const [first, ...rest] = line.split("\t");
+  return rest.reduce((text, part) => `${text}${" ".repeat(8 - (widthOf(text) % 8))}${part}`, first);
+}
+
+export function count(n: number, one: string, many: string): string {
+  return `${grouped(n)} ${n === 1 ? one : many}`;
+}
+
+/** A whole number with commas between the thousands. */
+export function grouped(n: number): string {
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** Milliseconds as the largest unit that fits, in four columns at most. */
+export function ageText(milliseconds: number): string {
+  const minutes = Math.floor(milliseconds / 60_000);
+  if (minutes < 1) return "now";
+  const days = Math.floor(minutes / 1440);
+  if (minutes < 60) return `${minutes}m`;
+  if (days < 1) return `${Math.floor(minutes / 60)}h`;
+  if (days < 14) return `${days}d`;
+  if (days < 60) return `${Math.floor(days / 7)}w`;
+  if (days < 730) return `${Math.floor(days / 30.44)}mo`;
+  return `${Math.min(999, Math.floor(days / 365.25))}y`;
+}
+
+/** Code points that take two columns (Unicode's East Asian Width W and F), emoji apart: from, to. */
+const WIDE: readonly (readonly [number, number])[] = [
+  [0x1100, 0x115f],
+  [0x2329, 0x232a],
+  [0x2e80, 0x303e],
+  [0x3041, 0x4dbf],
+  [0x4e00, 0xa4cf],
+  [0xa960, 0xa97f],
+  [0xac00, 0xd7a3],
+  [0xf900, 0xfaff],
+  [0xfe10, 0xfe19],
+  [0xfe30, 0xfe6f],
+  [0xff00, 0xff60],
+  [0xffe0, 0xffe6],
+  [0x16fe0, 0x18d08],
+  [0x1aff0, 0x1b2fb],
+  [0x1f200, 0x1f265],
+  [0x20000, 0x3fffd],
+];
+
+const PLAIN = /^[\u0020-\u007e]*$/;
+const EMOJI = /\p{Emoji_Presentation}|\p{Extended_Pictographic}\ufe0f|^[#*0-9]\ufe0f?\u20e3|\p{Regional_Indicator}{2}/u;
+/** What takes no column of its own. The second and third letters of a Korean syllable stand in the first one's. */
+const NO_WIDTH = /[\p{Mn}\p{Me}\p{Cf}\u1160-\u11ff\ud7b0-\ud7ff]/u;
+const characters = new Intl.Segmenter("en", { granularity: "grapheme" });
+
+/** Columns that an inert text takes. */
+export function widthOf(text: string): number {
+  if (PLAIN.test(text)) return text.length;
+  let width = 0;
+  for (const { segment } of characters.segment(text)) width += characterWidth(segment);
+  return width;
+}
+
+/** Columns of what a reader sees as one character. */
+function characterWidth(character: string): number {
+  if (EMOJI.test(character)) return 2;
+  let width = 0;
+  for (const symbol of character) {
+    const code = symbol.codePointAt(0) as number;
+    // A soft hyphen is shown by terminals.
+    if (code !== 0xad && NO_WIDTH.test(symbol)) continue;
+    width += code >= 0x1100 && WIDE.some(([from, to]) => code >= from && code <= to) ? 2 : 1;
+  }
+  return width;
+}
+
+/** More characters than this for a column are marks upon marks, which nobody reads. */
+const MOST_FOR_A_COLUMN = 16;
+
+/** The beginning of an inert text that fits, with an ellipsis if that is not all of it. */
+export function cutTo(text: string, width: number): string {
+  if (PLAIN.test(text)) return text.length <= width ? text : width < 1 ? "" : `${text.slice(0, width - 1)}…`;
+  const most = text.slice(0, (width + 1) * MOST_FOR_A_COLUMN);
+  let taken = 0;
+  let end = 0;
+  // Where the ellipsis goes if the text turns out too long.
+  let cut = 0;
+  for (const { segment, index } of characters.segment(most)) {
+    taken += characterWidth(segment);
+    if (taken > width) return width < 1 ? "" : `${text.slice(0, cut)}…`;
+    end = index + segment.length;
+    if (taken < width) cut = end;
+  }
+  return end === text.length ? text : width < 1 ? "" : `${text.slice(0, cut)}…`;
+}
+
+/** The end of an inert text that fits, with an ellipsis if that is not all of it. */
+export function cutFront(text: string, width: number): string {
+  if (widthOf(text) <= width) return text;
+  if (width < 1) return "";
+  const parts = Array.from(characters.segment(text.slice(-(width + 1) * MOST_FOR_A_COLUMN)), ({ segment }) => segment);
+  let taken = 1;
+  let from = parts.length;
+  while (from > 0 && taken + characterWidth(parts[from - 1]) <= width) taken += characterWidth(parts[--from]);
+  return `…${parts.slice(from).join("")}`;
+}
+
+/** A text cut or filled up to a width. */
+export function column(text: string, width: number, side: "left" | "right" = "left"): string {
+  const fitting = cutTo(text, width);
+  const space = " ".repeat(Math.max(0, width - widthOf(fitting)));
+  return side === "left" ? `${fitting}${space}` : `${space}${fitting}`;
+}
+
+/** An inert line on as many lines as it takes, broken between words where that goes. */
+export function wrap(line: string, width: number): string[] {
+  if (widthOf(line) <= width) return [line];
+  const lines: string[] = [];
+  let text = "";
+  let taken = 0;
+  const end = (): void => {
+    lines.push(text.trimEnd());
+    text = "";
+    taken = 0;
+  };
+  for (const word of line.split(/(?<=\s)(?=\S)/)) {
+    const wanted = widthOf(word.trimEnd());
+    if (taken > 0 && taken + wanted > width) end();
+    if (wanted <= width) {
+      text += word;
+      taken += widthOf(word);
+      continue;
+    }
+    for (const { segment } of characters.segment(word)) {
+      const own = characterWidth(segment);
+      if (taken > 0 && taken + own > width) end();
+      text += segment;
+      taken += own;
+    }
+  }
+  if (text !== "") lines.push(text.trimEnd());
+  return lines;
+}
+
+/** A path with the user's own folder as `~`. */
+export function shortPath(path: string, home: string): string {
+  const own = home.length > 1 && (path === home || path.startsWith(`${home}/`));
+  return inert(own ? `~${path.slice(home.length)}` : path);
+}

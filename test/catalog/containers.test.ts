@@ -1,0 +1,189 @@
+/** Session Store V2 containers are listed, searched and in families as session files are. */
+
+import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import type { Hit, Listed } from "../../src/core/finding.ts";
+import { bytesOf } from "../../src/core/json.ts";
+import { archiveFolder } from "../../src/core/store/paths.ts";
+import type { Log } from "../../src/core/store/store.ts";
+import {
+  allHits,
+  catalogOn,
+  containersIn,
+  fingerprints,
+  type Library,
+  listed,
+  randomLine,
+  randomSession,
+  temporaryLibrary,
+  withoutSqlite,
+} from "../support/catalog.ts";
+import { forSeedsAsync, type Random } from "../support/random.ts";
+
+/** The same session as a file in one library and as a container in another. */
+class Twins {
+  readonly files = temporaryLibrary();
+  readonly containers = temporaryLibrary();
+  readonly logs: { log: Log; file: string; last: string | null }[] = [];
+
+  async add(random: Random, more: object = {}): Promise<string> {
+    const cwd = `/home/me/${random.int(2)}`;
+    const { id, text, last } = randomSession(random, cwd, more);
+    const [headerLine, ...lines] = text.trimEnd().split("\n");
+    const folder = `--home-me-${random.int(2)}--`;
+    mkdirSync(join(this.files.root, folder), { recursive: true });
+    const file = join(this.files.root, folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
+    writeFileSync(file, text);
+    const log = await containersIn(this.containers).publish(
+      {
+        headerLine: bytesOf(headerLine),
+        header: JSON.parse(headerLine),
+        file: join(this.containers.root, folder, `${id}.v2`),
+      },
+      [bytesOf(lines.map((line) => `${line}\n`).join(""))],
+    );
+    this.logs.push({ log, file, last });
+    return id;
+  }
+
+  async append(random: Random): Promise<void> {
+    const twin = random.pick(this.logs);
+    const id = random.hex(8);
+    const line = randomLine(random, id, twin.last, 1.77e12);
+    writeFileSync(twin.file, line, { flag: "a" });
+    twin.log.append([bytesOf(line.trimEnd())]);
+    twin.last = id;
+    await twin.log.commit();
+  }
+}
+
+/** What does not depend on how a session is stored. */
+const told = ({ path: _path, sizeBytes: _size, ...rest }: Listed): object => rest;
+const sorted = (list: readonly Listed[]): object[] =>
+  list.map(told).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
+const found = (hits: readonly Hit[]): string[] =>
+  hits
+    .map(({ sessionId, entryId, role, snippet, onActivePath }) =>
+      [sessionId, entryId, role, snippet, onActivePath].join(" "),
+    )
+    .sort();
+
+for (const [name, options] of [
+  ["with SQLite", {}],
+  ["without SQLite", withoutSqlite],
+  ["with folders that are watched", { watchFrom: 1 }],
+] as const)
+  test(`they tell what session files of the same entries tell: ${name}`, async () => {
+    await forSeedsAsync(2, async (random) => {
+      const twins = new Twins();
+      for (let n = 0; n < 5; n++) await twins.add(random);
+      const [files, containers] = [catalogOn(twins.files, options), catalogOn(twins.containers, options)];
+      for (let step = 0; step < 6; step++) {
+        const before = fingerprints(twins.containers.root);
+        const list = await listed(containers);
+        expect(sorted(list)).toEqual(sorted(await listed(files)));
+        expect(list.length).toBe(twins.logs.length);
+        for (const { path, sizeBytes } of list) {
+          expect(path).toMatch(/\.v2$/);
+          expect(sizeBytes).toBeGreaterThan(100);
+        }
+        for (const query of ["token", "会议", "er"])
+          for (const toolResults of [false, true])
+            expect(found(await allHits(containers, { query, toolResults })), query).toEqual(
+              found(await allHits(files, { query, toolResults })),
+            );
+        expect(fingerprints(twins.containers.root)).toEqual(before);
+        for (let n = random.int(4); n > 0; n--) await twins.append(random);
+        if (random.chance(0.3)) await twins.add(random);
+      }
+      // Another process finds in the catalog what this one found.
+      expect(sorted(await listed(catalogOn(twins.containers, options)))).toEqual(sorted(await listed(files)));
+    });
+  });
+
+test("what is no session is not listed, and what went away by hand is gone", async () => {
+  await forSeedsAsync(2, async (random) => {
+    for (const options of [{}, { watchFrom: 1 }]) {
+      const twins = new Twins();
+      for (let n = 0; n < 5; n++) await twins.add(random);
+      const { root } = twins.containers;
+      const [folder] = readdirSync(root).map((name) => join(root, name));
+      for (const stray of ["2026_01991f6e.v2", "01991f6e.v2.staging.0a1b", ".hidden.v2"]) {
+        mkdirSync(join(folder, stray, "segments"), { recursive: true });
+        writeFileSync(join(folder, stray, "segments", "0000000000000001.seg"), "");
+        writeFileSync(join(folder, stray, "manifest.json"), "{}");
+      }
+      writeFileSync(join(folder, "file.v2"), "");
+      writeFileSync(join(folder, "lone.store.json"), "{}");
+      const catalog = catalogOn(twins.containers, options);
+      const paths = (list: Listed[]): string[] => list.map(({ path }) => path).sort();
+      const left = twins.logs.map(({ log }) => log.file as string).sort();
+      expect(paths(await listed(catalog))).toEqual(left);
+      const removals = [
+        (path: string) => rmSync(path, { recursive: true }),
+        (path: string) => rmSync(join(path, "header.jsonl")),
+        (path: string) => rmSync(path.replace(/\.v2$/, ".store.json")),
+        (path: string) => rmSync(dirname(path), { recursive: true }),
+      ];
+      for (const remove of removals) {
+        if (left.length === 0) break;
+        const path = left[random.int(left.length)];
+        remove(path);
+        const rest = left.filter(
+          (other) => other !== path && (remove !== removals[3] || dirname(other) !== dirname(path)),
+        );
+        left.splice(0, left.length, ...rest);
+        expect(paths(await listed(catalog))).toEqual(left);
+        expect(paths(await listed(catalogOn(twins.containers)))).toEqual(left);
+      }
+    }
+  });
+});
+
+test("archived ones are listed when they are asked for", async () => {
+  await forSeedsAsync(1, async (random) => {
+    for (const options of [{}, withoutSqlite, { watchFrom: 1 }]) {
+      const twins = new Twins();
+      const kept = await twins.add(random);
+      const moved = await twins.add(random);
+      const { root, state } = twins.containers;
+      const catalog = catalogOn(twins.containers, options);
+      expect((await listed(catalog)).length).toBe(2);
+      const from = twins.logs[1].log.file as string;
+      const to = from.replace(root, archiveFolder({ root, state }));
+      mkdirSync(dirname(to), { recursive: true });
+      renameSync(from, to);
+      renameSync(from.replace(/\.v2$/, ".store.json"), to.replace(/\.v2$/, ".store.json"));
+      for (const any of [catalog, catalogOn(twins.containers, options)]) {
+        expect((await listed(any)).map(({ id }) => id)).toEqual([kept]);
+        expect((await any.list({ headerOnly: true, archived: true })).found).toMatchObject([
+          { id: moved, path: to, archived: true },
+        ]);
+      }
+    }
+  });
+});
+
+test("forks of files and containers are of one family", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const twins = new Twins();
+    const parent = await twins.add(random);
+    const library: Library = twins.containers;
+    const parentSession = twins.logs[0].log.file as string;
+    // A session file that was forked from the container, and a container forked from a session file that moved into it.
+    const child = randomSession(random, "/home/me/0", { parentSession });
+    const folder = dirname(parentSession);
+    writeFileSync(join(folder, `2026-01-24T16-22-26-831Z_${child.id}.jsonl`), child.text);
+    const other = await twins.add(random, { parentSession: `/gone/2026-01-24T16-22-26-831Z_${parent}.jsonl` });
+    const catalog = catalogOn(library);
+    for (const id of [parent, child.id, other]) {
+      const { root, nodes } = await catalog.family({ id });
+      expect(root).toBe(parent);
+      expect(nodes.map((node) => node.id).sort()).toEqual([parent, child.id, other].sort());
+    }
+    expect((await catalog.list({ parent: parentSession, headerOnly: true })).found.map(({ id }) => id).sort()).toEqual(
+      [child.id, other].sort(),
+    );
+  });
+});

@@ -1,0 +1,669 @@
+/** The four formats of export_session: lossless, inert, and as the seed maps them. */
+
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { defaultTreeAdapter, parse } from "parse5";
+import { describe, expect, test } from "vitest";
+import { fileOf, sessionFile } from "../support/cases.ts";
+import { contentsOf, put, read } from "../support/lifecycle.ts";
+import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
+import {
+  type HereServer,
+  type Json,
+  type Place,
+  serveHere,
+  temporaryFolder,
+  temporaryPlace,
+} from "../support/server.ts";
+
+function open(place: Place, file: string, args: string[] = []): HereServer {
+  return serveHere(["--session", file, "--events", "none", ...args], { place });
+}
+
+/** Three branches: 0-1-2-3, 1-4-5 (the leaf), 0-6. */
+const BRANCHED = [
+  userText(id(0), null, "first question"),
+  assistantText(id(1), id(0), "first answer"),
+  userText(id(2), id(1), "on the old branch"),
+  assistantText(id(3), id(2), "old answer"),
+  userText(id(6), id(0), "a third way"),
+  entryText("label", id(7), id(3), { targetId: id(1), label: "turning point" }),
+  userText(id(4), id(1), "on the new branch"),
+  assistantText(id(5), id(4), "new answer"),
+];
+
+describe("jsonl", () => {
+  test("is the file's bytes, damage and all", async () => {
+    const place = temporaryPlace();
+    const content = `\ufeff${fileText(headerText(), ...chain(3)).replaceAll("\n", "\r\n")}}{\n{"type":"mess`;
+    const file = fileOf(place, content);
+    const server = open(place, file);
+    const { content: told, path, sessionId } = await server.result("export_session", { format: "jsonl" });
+    expect([told, path, sessionId]).toEqual([content, undefined, JSON.parse(headerText()).id]);
+    const outputPath = join(place.cwd, "out.jsonl");
+    expect(await server.result("export_session", { format: "jsonl", outputPath })).toEqual({
+      sessionId,
+      path: outputPath,
+    });
+    expect(readFileSync(outputPath)).toEqual(readFileSync(file));
+  });
+
+  test("bytes that are no text go to a file only", async () => {
+    const place = temporaryPlace();
+    const bytes = Buffer.concat([
+      Buffer.from(fileText(headerText(), ...chain(2))),
+      Buffer.from([0x7b, 0xff, 0x7d, 0x0a]),
+    ]);
+    const server = open(place, fileOf(place, bytes));
+    expect((await server.failure("export_session", { format: "jsonl" })).data.name).toBe("corrupt");
+    const { path } = await server.result("export_session", { format: "jsonl", outputPath: "out.jsonl" });
+    expect(readFileSync(path)).toEqual(bytes);
+  });
+
+  test("of the path has the header and the path's lines as they are", async () => {
+    const place = temporaryPlace();
+    const server = open(place, sessionFile(place, BRANCHED));
+    const { content } = await server.result("export_session", { format: "jsonl", branches: "path" });
+    expect(content).toBe(fileText(headerText(), BRANCHED[0], BRANCHED[1], BRANCHED[6], BRANCHED[7]));
+  });
+
+  test("of a session that has no file yet is what would be written", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    await server.result("append", { entries: [{ type: "message", message: { role: "user", content: "hi" } }] });
+    const { content } = await server.result("export_session", { format: "jsonl" });
+    const lines = content
+      .trim()
+      .split("\n")
+      .map((line: string) => JSON.parse(line));
+    expect(lines.map(({ type }: Json) => type)).toEqual(["session", "message"]);
+  });
+
+  test("imported again, it is the same session; its attachments come along", async () => {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(2));
+    const name = "ab".repeat(32);
+    put(join(`${file}.blobs`, name), "media");
+    const server = open(place, file);
+    const { path } = await server.result("export_session", {
+      format: "jsonl",
+      outputPath: join(temporaryFolder(), "x.jsonl"),
+    });
+    expect(read(join(`${path}.blobs`, name))).toBe("media");
+    const { sessionPath } = await server.result("import_session", { path });
+    expect([read(sessionPath), read(join(`${sessionPath}.blobs`, name))]).toEqual([read(file), "media"]);
+  });
+});
+
+describe("a file that exists", () => {
+  test("is overwritten only when that is said", async () => {
+    const place = temporaryPlace();
+    const server = open(place, sessionFile(place, BRANCHED));
+    for (const format of ["jsonl", "html", "markdown", "training"]) {
+      const outputPath = join(place.cwd, `out.${format}`);
+      writeFileSync(outputPath, "mine");
+      const { data } = await server.failure("export_session", { format, outputPath });
+      expect([data.name, read(outputPath)]).toEqual(["already_exists", "mine"]);
+      await server.result("export_session", { format, outputPath, overwrite: true });
+      expect(read(outputPath)).not.toBe("mine");
+    }
+    expect(Object.keys(contentsOf(place.cwd)).filter((path) => path.endsWith(".tmp"))).toEqual([]);
+  });
+
+  test("outside of the allowed folders is refused", async () => {
+    const place = temporaryPlace();
+    const flat = join(place.home, "flat");
+    mkdirSync(flat);
+    const server = open(place, put(join(flat, "s.jsonl"), fileText(headerText(), ...chain(1))), [
+      "--confine",
+      "--session-dir",
+      flat,
+    ]);
+    const outputPath = join(temporaryFolder(), "x.html");
+    expect((await server.failure("export_session", { format: "html", outputPath })).data.name).toBe(
+      "path_outside_root",
+    );
+  });
+
+  test("a reply that is larger than the host takes is not begun", async () => {
+    const place = temporaryPlace();
+    const server = open(place, sessionFile(place, chain(100)));
+    await server.result("initialize", { maxReplyBytes: 4096 });
+    for (const format of ["jsonl", "html", "markdown", "training"])
+      expect((await server.failure("export_session", { format })).data.name).toBe("message_too_large");
+  });
+});
+
+test("a session that is not open is exported by its path, and stays closed and as it is", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, BRANCHED, "other.jsonl", headerText({ id: "other" }));
+  const server = open(place, sessionFile(place, chain(1), "open.jsonl"));
+  const before = read(file);
+  for (const format of ["jsonl", "html", "markdown", "training"]) {
+    const { sessionId, content } = await server.result("export_session", { sessionPath: file, format });
+    expect([sessionId, content.includes("new answer")]).toEqual(["other", true]);
+  }
+  expect([read(file), (await server.result("list_open_sessions")).sessions.length]).toEqual([before, 1]);
+  const { data } = await server.failure("export_session", {
+    sessionPath: join(place.cwd, "none.jsonl"),
+    format: "html",
+  });
+  expect(data.name).toBe("session_not_found");
+});
+
+// --- inert -----------------------------------------------------------------------------------------------------------
+
+const HOSTILE = [
+  "<script>alert(1)</script>",
+  '"><img src=x onerror=alert(2)>',
+  "</pre></article><iframe src=javascript:alert(3)>",
+  "<!-- --><style>*{display:none}</style><link rel=stylesheet href=//evil>",
+  "&lt;script&gt; &#60;b&#62;",
+  "\u001b[31mred\u001b[0m\u001b]0;title\u0007 \u009b2J \u0000 \u007f",
+  "\u202egnp.exe\u202c \u2066x\u2069 \u200f \u061c",
+  "```\n<script>alert(4)</script>\n````\n~~~~\n# heading",
+  "[click](javascript:alert(5)) ![x](http://evil/x.png) <http://evil> http://evil www.evil.com",
+  "line\u2028separator\u2029paragraph\rreturn\r\nboth",
+  "| a | b |\n|---|---|\n1. list\n- item\n> quote\n<b>bold</b>\n\n    code",
+  "\ud800 lone surrogate",
+];
+
+/** Every text that a session has says every hostile thing. */
+function hostileSession(place: Place): string {
+  const evil = HOSTILE.join("\n");
+  const one = evil.replaceAll("\n", " ");
+  const lines: string[] = [];
+  let parent: string | null = null;
+  const add = (type: string, rest: Record<string, unknown>): void => {
+    const own = id(lines.length);
+    lines.push(JSON.stringify({ type, id: own, parentId: parent, timestamp: one, ...rest }));
+    parent = own;
+  };
+  add("message", { message: { role: "user", content: evil } });
+  add("message", {
+    message: {
+      role: "assistant",
+      provider: evil,
+      model: evil,
+      content: [
+        { type: "text", text: evil },
+        { type: "thinking", thinking: evil },
+        { type: "toolCall", id: evil, name: evil, arguments: { [evil]: evil } },
+        { type: "image", mimeType: `image/png" onload="${one}`, data: "AAAA" },
+        { type: "image", mimeType: "image/svg+xml", data: evil },
+        { type: evil, text: evil },
+      ],
+    },
+  });
+  add("message", {
+    message: { role: "toolResult", toolName: evil, content: [{ type: "text", text: evil }], isError: true },
+  });
+  add("message", { message: { role: "bashExecution", command: evil, output: evil } });
+  add("message", { message: { role: evil, content: evil } });
+  add("custom_message", { customType: evil, content: evil });
+  add("compaction", { summary: evil, firstKeptEntryId: id(0), tokensBefore: 1 });
+  add("branch_summary", { summary: evil, fromId: evil });
+  add("model_change", { provider: evil, modelId: evil });
+  add("thinking_level_change", { thinkingLevel: evil });
+  add("label", { targetId: id(0), label: evil });
+  add("session_info", { name: evil });
+  add(evil, { anything: evil });
+  lines.push(
+    JSON.stringify({
+      type: "message",
+      id: "b0000000",
+      parentId: id(0),
+      timestamp: one,
+      message: { role: "user", content: evil },
+    }),
+  );
+  add("message", { message: { role: "user", content: "the end" } });
+  return sessionFile(place, lines, "hostile.jsonl", headerText({ cwd: evil, parentSession: evil }));
+}
+
+/** What in a page acts instead of being read. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/;
+const ELEMENTS = new Set(
+  "html head meta title style body h1 h2 dl dt dd nav ol li a section article header small mark p pre details summary img".split(
+    " ",
+  ),
+);
+const ATTRIBUTES: Record<string, RegExp> = {
+  lang: /^en$/,
+  charset: /^utf-8$/,
+  "http-equiv": /^Content-Security-Policy$/,
+  content: /^(default-src 'none'; style-src 'unsafe-inline'; img-src data:|width=device-width)$/,
+  name: /^viewport$/,
+  id: /^[be]\d+$/,
+  href: /^#[be]\d+$/,
+  class: /^[A-Za-z]+$/,
+  alt: /^image$/,
+  src: /^data:image\/[a-z0-9.+-]+;base64,[A-Za-z0-9+/=\s]*$/i,
+};
+
+interface Seen {
+  readonly elements: string[];
+  readonly ids: string[];
+  readonly links: string[];
+  text: string;
+}
+
+/** Walks a page as a browser builds it; whatever could run, load or lead elsewhere fails. */
+function look(html: string): Seen {
+  const seen: Seen = { elements: [], ids: [], links: [], text: "" };
+  const errors: string[] = [];
+  const waiting: Json[] = [parse(html, { onParseError: ({ code }) => errors.push(code) })];
+  for (let node = waiting.pop(); node; node = waiting.pop()) {
+    if (defaultTreeAdapter.isTextNode(node)) seen.text += node.value;
+    expect(defaultTreeAdapter.isCommentNode(node)).toBe(false);
+    if (defaultTreeAdapter.isElementNode(node)) {
+      seen.elements.push(node.tagName);
+      expect(ELEMENTS).toContain(node.tagName);
+      for (const { name, value } of node.attrs) {
+        expect([name, value]).toEqual([name, expect.stringMatching(ATTRIBUTES[name] ?? /^\b$/)]);
+        if (name === "id") seen.ids.push(value);
+        if (name === "href") seen.links.push(value.slice(1));
+      }
+    }
+    if ("childNodes" in node) waiting.push(...[...node.childNodes].reverse());
+  }
+  expect(errors).toEqual([]);
+  return seen;
+}
+
+describe("html", () => {
+  test("shows every branch once, with links between them", async () => {
+    const place = temporaryPlace();
+    const server = open(place, sessionFile(place, BRANCHED));
+    const { content } = await server.result("export_session", { format: "html" });
+    const { elements, ids, links, text } = look(content);
+    expect(elements.filter((name) => name === "section").length).toBe(3);
+    for (const said of [
+      "first question",
+      "first answer",
+      "on the old branch",
+      "old answer",
+      "a third way",
+      "new answer",
+    ])
+      expect([said, content.split(`<pre>${said}</pre>`).length - 1]).toEqual([said, 1]);
+    expect(text.indexOf("new answer")).toBeLessThan(text.indexOf("old answer"));
+    expect(text).toContain("turning point");
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(links.filter((link) => !ids.includes(link))).toEqual([]);
+    // The branches that go off are named where they do, and name that.
+    expect(links.filter((link) => link === "b2").length).toBe(2);
+    const one = look((await server.result("export_session", { format: "html", branches: "path" })).content);
+    expect([one.text.includes("old answer"), one.text.includes("new answer")]).toEqual([false, true]);
+  });
+
+  test("of hostile text stays inert for a parser of HTML", async () => {
+    const place = temporaryPlace();
+    const server = open(place, hostileSession(place));
+    const { content } = await server.result("export_session", { format: "html" });
+    const { elements, text } = look(content);
+    expect(elements.filter((name) => name === "pre").length).toBeGreaterThan(10);
+    expect(content).not.toMatch(CONTROLS);
+    // What was said is there to be read.
+    for (const said of ["<script>alert(1)</script>", "onerror=alert(2)", "␛[31mred", "&lt;script&gt;"])
+      expect(text).toContain(said);
+  });
+
+  test("export_html is the same page of the path", async () => {
+    const place = temporaryPlace();
+    const server = open(place, hostileSession(place));
+    const { path } = await server.result("export_html", { outputPath: "page.html" });
+    look(readFileSync(path, "utf8"));
+  });
+
+  test("shows images, those beside the session too", async () => {
+    const place = temporaryPlace();
+    const data = Buffer.from("picture").toString("base64");
+    const sha = "2bf7c7b1ad2b4a5b8e6f4c0f".padEnd(64, "0");
+    const lines = [
+      entryText("message", id(0), null, {
+        message: { role: "user", content: [{ type: "image", mimeType: "image/png", data }] },
+      }),
+      entryText("message", id(1), id(0), {
+        message: {
+          role: "user",
+          content: [
+            {
+              type: "image",
+              mimeType: "image/png",
+              data: { $piBlob: `sha256:${sha}`, sizeBytes: 7, encoding: "base64" },
+            },
+          ],
+        },
+      }),
+    ];
+    const file = sessionFile(place, lines);
+    put(join(`${file}.blobs`, sha), "picture");
+    const server = serveHere(["--session", file, "--events", "none"], { place, env: { sha256: () => sha } });
+    const { content } = await server.result("export_session", { format: "html" });
+    expect(look(content).elements.filter((name) => name === "img").length).toBe(2);
+    expect(content.split(`base64,${data}`).length).toBe(3);
+  });
+});
+
+describe("markdown", () => {
+  /** The parts of a document that are not inside fences, by the rules of CommonMark for fenced code. */
+  function outside(markdown: string): string[] {
+    const lines: string[] = [];
+    let fence = "";
+    for (const line of markdown.split(/\r\n|\r|\n/)) {
+      if (fence === "") {
+        const opened = /^(`{3,})[a-z]*$/.exec(line);
+        if (opened) fence = opened[1];
+        else lines.push(line);
+      } else if (new RegExp(`^ {0,3}\`{${fence.length},}[ \\t]*$`).test(line)) fence = "";
+    }
+    expect(fence).toBe("");
+    return lines;
+  }
+
+  test("of hostile text has it in fences, or with every mark escaped", async () => {
+    const place = temporaryPlace();
+    const server = open(place, hostileSession(place));
+    const { content } = await server.result("export_session", { format: "markdown", branches: "all" });
+    expect(content).not.toMatch(CONTROLS);
+    expect(content).toContain("<script>alert(1)</script>");
+    for (const line of outside(content)) {
+      const marks = line.replace(/^(#{1,3} |- |\d+\. )/, "").replace(/\\[!-/:-@[-`{-~]/g, "");
+      expect([line, /[<>`*_[\]#!&\\|~@]|:\/|www\./i.test(marks)]).toEqual([line, false]);
+    }
+  });
+
+  test("reads as it was written, one branch or all", async () => {
+    const place = temporaryPlace();
+    const server = open(place, sessionFile(place, BRANCHED));
+    const { content } = await server.result("export_session", { format: "markdown" });
+    const told = content.slice(content.indexOf("###"));
+    expect(told).toBe(
+      [
+        "### user · 2026-01-24T16:22:26.831Z · entry 1\n\n```text\nfirst question\n```\n\n",
+        "### assistant · 2026-01-24T16:22:26.831Z · entry 2 · label turning point\n\n```text\nfirst answer\n```\n\n",
+        "### user · 2026-01-24T16:22:26.831Z · entry 7\n\n```text\non the new branch\n```\n\n",
+        "### assistant · 2026-01-24T16:22:26.831Z · entry 8\n\n```text\nnew answer\n```\n\n",
+      ].join("\n"),
+    );
+    const all = (await server.result("export_session", { format: "markdown", branches: "all" })).content;
+    for (const heading of [
+      "## Branch 1 (current)",
+      "## Branch 2, goes off behind entry 2",
+      "## Branch 3, goes off behind entry 1",
+    ])
+      expect(all).toContain(`\n${heading}\n`);
+    expect(all.split("first question\n").length).toBe(2);
+  });
+});
+
+// --- training --------------------------------------------------------------------------------------------------------
+
+const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
+
+async function records(server: HereServer, params: object = {}): Promise<Json[]> {
+  const { content, records: count } = await server.result("export_session", { format: "training", ...params });
+  const lines = content.split("\n");
+  expect([lines.pop(), lines.length]).toEqual(["", count]);
+  return lines.map((line: string) => JSON.parse(line));
+}
+
+/** The mapping table of seed 002, row by row, over the entries of a path: other code than the exporter's. */
+function mapped(entries: readonly Json[]): Json[] {
+  const turns: Json[] = [];
+  const joined = (content: Json): string =>
+    typeof content === "string"
+      ? content
+      : content
+          .filter(({ type }: Json) => type === "text")
+          .map(({ text }: Json) => text)
+          .join("");
+  for (const { type, message } of entries) {
+    if (type !== "message") continue;
+    const { role, content } = message;
+    if (role === "user") turns.push({ role: "user", content: joined(content), tool_calls: [], tool_results: [] });
+    if (role === "assistant")
+      turns.push({
+        role: "assistant",
+        content: joined(content),
+        tool_calls: content
+          .filter(({ type }: Json) => type === "toolCall")
+          .map(({ id, name, arguments: args }: Json) => ({ id, name, arguments: args })),
+        tool_results: [],
+      });
+    if (role === "toolResult")
+      turns
+        .findLast(({ role }) => role === "assistant")
+        .tool_results.push({
+          tool_call_id: message.toolCallId,
+          tool_name: message.toolName,
+          content: joined(content),
+          is_error: message.isError,
+        });
+  }
+  return turns;
+}
+
+describe("training", () => {
+  test.each(["branches.jsonl", "old-v1.jsonl"])("of examples/%s is what the seed's table says", async (name) => {
+    const place = temporaryPlace();
+    const server = open(place, put(join(place.cwd, name), readFileSync(join(EXAMPLES, name))));
+    const all = await records(server, { branches: "all" });
+    const one = await records(server);
+    expect(one).toEqual([all[0]]);
+    const { entries } = await server.result("get_entries");
+    const header = JSON.parse(readFileSync(join(EXAMPLES, name), "utf8").split("\n")[0]);
+    const byId = new Map<string, Json>(entries.map((entry: Json) => [entry.id, entry]));
+    const leaves = new Set<string>();
+    for (const { session_id, turns, metadata } of all) {
+      expect(session_id).toBe(header.id);
+      const path: Json[] = [];
+      for (let at = byId.get(metadata.leaf_id); at; at = byId.get(at.parentId)) path.unshift(at);
+      expect(turns).toEqual(mapped(path));
+      leaves.add(metadata.leaf_id);
+      const answers = path.filter(({ message }) => message?.role === "assistant");
+      expect(metadata).toMatchObject({
+        cwd: header.cwd,
+        provider: header.provider ?? answers.at(-1)?.message.provider ?? null,
+        model: header.modelId ?? answers.at(-1)?.message.model ?? null,
+        timestamp: header.timestamp,
+        usage: { input: answers.reduce((sum, { message }) => sum + (message.usage?.input ?? 0), 0) },
+      });
+      expect(metadata.turn_usage.length).toBe(turns.length);
+      for (const [index, usage] of metadata.turn_usage.entries())
+        expect(usage === null).toBe(turns[index].role !== "assistant" || !answers.some(({ message }) => message.usage));
+    }
+    expect(leaves.size).toBe(all.length);
+    // Every message of the session is in some record.
+    const spoken = entries.filter(({ type }: Json) => type === "message").length;
+    expect(spoken).toBeGreaterThan(0);
+    expect(all[0].metadata.active).toBe(true);
+    expect(all.slice(1).every(({ metadata }: Json) => metadata.active === false)).toBe(true);
+  });
+
+  test("of the seed's own session is the seed's record", async () => {
+    const place = temporaryPlace();
+    const header = headerText({
+      cwd: "/home/ubuntu/gt/deacon",
+      provider: "Alibaba",
+      modelId: "qwen3-coder-plus",
+      thinkingLevel: "off",
+    });
+    const said = "[GAS TOWN] deacon <- daemon ...";
+    const lines = [
+      entryText("model_change", "87517077", null, { provider: "Alibaba", modelId: "qwen3-coder-plus" }),
+      entryText("thinking_level_change", "f51247f9", "87517077", { thinkingLevel: "off" }),
+      userText("57f9d64c", "f51247f9", said),
+      entryText("message", "da68c815", "57f9d64c", {
+        message: {
+          role: "assistant",
+          content: [
+            { type: "text", text: "I'll start...\n\n" },
+            { type: "text", text: "Now." },
+            { type: "toolCall", id: "", name: "bash", arguments: { command: "gt deacon heartbeat" } },
+            { type: "toolCall", id: "", name: "read", arguments: { path: "x" } },
+          ],
+          provider: "Alibaba",
+          model: "qwen3-coder-plus",
+          usage: {
+            input: 3341,
+            output: 41,
+            cacheRead: 0,
+            cacheWrite: 0,
+            totalTokens: 3382,
+            cost: { input: 0.5, output: 0.25 },
+          },
+        },
+      }),
+      ...["bash", "read"].map((toolName, index) =>
+        entryText("message", `b811789${index}`, index === 0 ? "da68c815" : "b8117890", {
+          message: {
+            role: "toolResult",
+            toolCallId: "",
+            toolName,
+            content: [
+              { type: "text", text: "✓ " },
+              { type: "text", text: toolName },
+            ],
+            isError: index === 1,
+          },
+        }),
+      ),
+    ];
+    const server = open(place, sessionFile(place, lines, "seed.jsonl", header));
+    expect(await records(server)).toEqual([
+      {
+        session_id: JSON.parse(header).id,
+        turns: [
+          { role: "user", content: said, tool_calls: [], tool_results: [] },
+          {
+            role: "assistant",
+            content: "I'll start...\n\nNow.",
+            tool_calls: [
+              { id: "", name: "bash", arguments: { command: "gt deacon heartbeat" } },
+              { id: "", name: "read", arguments: { path: "x" } },
+            ],
+            tool_results: [
+              { tool_call_id: "", tool_name: "bash", content: "✓ bash", is_error: false },
+              { tool_call_id: "", tool_name: "read", content: "✓ read", is_error: true },
+            ],
+          },
+        ],
+        metadata: {
+          cwd: "/home/ubuntu/gt/deacon",
+          role: "deacon",
+          rig: null,
+          provider: "Alibaba",
+          model: "qwen3-coder-plus",
+          thinking_level: "off",
+          timestamp: JSON.parse(header).timestamp,
+          name: null,
+          parent_session: null,
+          usage: { input: 3341, output: 41, cache_read: 0, cache_write: 0, total: 3382 },
+          cost: 0.75,
+          turn_usage: [null, { input: 3341, output: 41, cache_read: 0, cache_write: 0, total: 3382, cost: 0.75 }],
+          leaf_id: "b8117891",
+          active: true,
+          left_out: {},
+        },
+      },
+    ]);
+  });
+
+  test("names a role by the seven patterns, then by the first message", async () => {
+    for (const [cwd, said, role, rig] of [
+      ["/home/ubuntu/gt/deacon", "", "deacon", null],
+      ["/home/ubuntu/gt/deacon/dogs/boot", "", "boot", null],
+      ["/home/ubuntu/gt/beads/witness", "", "witness", "beads"],
+      ["/home/ubuntu/gt/beads/refinery/rig", "", "refinery", "beads"],
+      ["/home/ubuntu/gt/beads/mayor/rig", "", "mayor", "beads"],
+      ["/home/ubuntu/gt/beads/crew/max", "", "crew", "beads"],
+      ["/home/ubuntu/gt/beads/crew/josé", "", "crew", "beads"],
+      ["/home/ubuntu/gt/beads/crew/max/src", "", null, null],
+      ["/home/ubuntu/gt/beads/polecats/nux", "", "polecat", "beads"],
+      ["/home/ubuntu/gt/beads/polecats/nux/src", "", "polecat", "beads"],
+      ["/home/ubuntu/gt/deacon/x", "", null, null],
+      ["/home/me/app", "[GAS TOWN] deacon <- daemon", "deacon", null],
+      ["/home/me/app", "Hello.\n[GAS TOWN] witness: look", "witness", null],
+      ["/home/me/app", "[GAS TOWN] beads/polecats/nux <- witness", "polecat", "beads"],
+      ["/home/me/app", "[GAS TOWN] beads/refinery", "refinery", null],
+      ["/home/me/app", "[GAS TOWN]", null, null],
+      ["/home/ubuntu/gt/deacon", "[GAS TOWN] witness", "deacon", null],
+      ["", "nothing", null, null],
+    ] as const) {
+      const place = temporaryPlace();
+      const server = open(place, sessionFile(place, [userText(id(0), null, said)], "r.jsonl", headerText({ cwd })));
+      const [{ metadata }] = await records(server);
+      expect([cwd, said, metadata.role, metadata.rig]).toEqual([cwd, said, role, rig]);
+    }
+  });
+
+  test("takes other patterns and another marker, and refuses what could take for ever", async () => {
+    const place = temporaryPlace();
+    const server = open(
+      place,
+      sessionFile(place, [userText(id(0), null, "<<TEAM>> lead go")], "r.jsonl", headerText({ cwd: "/work/api" })),
+    );
+    const roleBy = async (params: object): Promise<string> => (await records(server, params))[0].metadata.role;
+    expect(await roleBy({ rolePatterns: { "/api$": "backend", "/work/": "any" } })).toBe("backend");
+    expect(await roleBy({ rolePatterns: { "/work/\\w+$": "any", "/api$": "backend" } })).toBe("any");
+    expect(await roleBy({ rolePatterns: {}, roleMarker: "<<TEAM>>" })).toBe("lead");
+    expect(await roleBy({ roleMarker: "" })).toBe(null);
+    for (const pattern of ["(a+)+$", "(?:x)", "a*b*c*", "[", "\\"]) {
+      const { code, data } = await server.failure("export_session", {
+        format: "training",
+        rolePatterns: { [pattern]: "x" },
+      });
+      expect([code, data.issues[0].path]).toEqual([-32602, `rolePatterns.${pattern}`]);
+    }
+  });
+
+  test("results go to the calls they answer, others to a turn of their own, and what has no place is counted", async () => {
+    const place = temporaryPlace();
+    const result = (entryId: string, parentId: string, toolCallId: string): string =>
+      entryText("message", entryId, parentId, {
+        message: { role: "toolResult", toolCallId, toolName: "t", content: toolCallId },
+      });
+    const lines = [
+      userText(id(0), null),
+      result(id(1), id(0), "nobody asked"),
+      entryText("message", id(2), id(1), {
+        message: {
+          role: "assistant",
+          content: [
+            { type: "thinking", thinking: "hm" },
+            { type: "toolCall", id: "one", name: "t", arguments: {} },
+            { type: "toolCall", id: "two", name: "t" },
+            { type: "image", data: "AAAA" },
+          ],
+        },
+      }),
+      result(id(3), id(2), "two"),
+      entryText("custom_message", id(4), id(3), { customType: "x", content: "y" }),
+      result(id(5), id(4), "one"),
+      result(id(6), id(5), "three"),
+      entryText("message", id(7), id(6), { message: null }),
+      entryText("message", id(8), id(7), { message: { role: "bashExecution", command: "ls", output: "" } }),
+      entryText("label", id(9), id(8), { targetId: id(0), label: "x" }),
+    ];
+    const server = open(place, sessionFile(place, lines));
+    const [{ turns, metadata }] = await records(server);
+    expect(turns.map(({ role, tool_results }: Json) => [role, tool_results.map((one: Json) => one.content)])).toEqual([
+      ["user", []],
+      ["tool", ["nobody asked"]],
+      ["assistant", ["one", "two"]],
+      ["tool", ["three"]],
+    ]);
+    expect(turns[2].tool_calls[1]).toEqual({ id: "two", name: "t", arguments: {} });
+    expect(metadata.left_out).toEqual({
+      "thinking block": 1,
+      "image block": 1,
+      custom_message: 1,
+      message: 1,
+      "bashExecution message": 1,
+    });
+    expect(metadata.turn_usage).toEqual([null, null, null, null]);
+  });
+});

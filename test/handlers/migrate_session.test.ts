@@ -1,0 +1,97 @@
+/** Migrating, rolling back, checkpoints and the full audit over the wire, of the session that is open and of others. */
+
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { segmentFile } from "../../src/core/store/segmented/places.ts";
+import { user } from "../support/drafts.ts";
+import { examplePlace, ID_OF_CURRENT } from "../support/example.ts";
+import { serveHere } from "../support/server.ts";
+
+function world() {
+  const { place, session } = examplePlace();
+  const server = serveHere(["--session", session, "--events", "none"], { place });
+  const folder = dirname(session);
+  const container = join(folder, `${ID_OF_CURRENT}.v2`);
+  return { server, place, session, container, other: join(folder, "old.jsonl") };
+}
+
+describe("over the wire", () => {
+  test("the open session is migrated, goes on in the container, and comes back", async () => {
+    const { server, session, container } = world();
+    const before = readFileSync(session, "utf8");
+    const entries = (await server.result("get_entries")).entries;
+    await server.result("branch", { entryId: "c3d4e5f6" });
+    expect(await server.result("migrate_session", { dryRun: true })).toMatchObject({
+      dryRun: true,
+      obstacles: [],
+      sessionPath: container,
+    });
+    expect(existsSync(container)).toBe(false);
+    const moved = await server.result("migrate_session", { correlationId: "corr-0001" });
+    expect(moved).toMatchObject({ state: "MIGRATED", sessionPath: container, correlationId: "corr-0001" });
+    expect(await server.result("get_state")).toMatchObject({ sessionFile: container, store: "v2", leafId: "c3d4e5f6" });
+    expect(await server.result("migration_status")).toMatchObject({ active: "native_v2", phase: "completed" });
+    const { entryIds } = await server.result("append", { entries: [user("more")] });
+    expect(await server.result("verify_session")).toMatchObject({
+      ok: true,
+      damage: [],
+      invariants: { "INV-001": true, "INV-007": true, linesReadable: true },
+    });
+    expect(await server.result("create_checkpoint")).toMatchObject({ headEntryId: entryIds[0] });
+    const back = await server.result("rollback_migration", { reason: "a test" });
+    expect(back).toMatchObject({ state: "ROLLED_BACK", sessionPath: session });
+    expect(readFileSync(session, "utf8").startsWith(before)).toBe(true);
+    expect(await server.result("get_state")).toMatchObject({ sessionFile: session, store: "jsonl", leafId: entryIds[0] });
+    await server.result("append", { entries: [user("and more")] });
+    const now = (await server.result("get_entries")).entries;
+    expect(now.slice(0, entries.length)).toEqual(entries);
+    expect(await server.result("migration_status")).toMatchObject({
+      active: "jsonl_v3",
+      state: "ROLLED_BACK",
+      reason: "a test",
+      interrupted: false,
+    });
+    expect(existsSync(container)).toBe(false);
+  });
+
+  test("a session that is not open is migrated and found under its old path and its id", async () => {
+    const { server, other } = world();
+    const { sessionPath, sessionId } = await server.result("migrate_session", { sessionPath: other });
+    expect(existsSync(other)).toBe(false);
+    for (const where of [{ sessionPath: other }, { sessionPath }, { sessionId }])
+      expect(await server.result("switch_session", where)).toMatchObject({ sessionId, sessionFile: sessionPath });
+    expect((await server.result("get_state")).sessionFile).toBe(sessionPath);
+  });
+
+  test("what cannot be migrated is named, in a dry run and in earnest", async () => {
+    const { server, other } = world();
+    const text = readFileSync(other, "utf8");
+    writeFileSync(other, `${text}${text.trimEnd().split("\n")[1].replace("Hello", "Other")}\n`);
+    const dry = await server.result("migrate_session", { sessionPath: other, dryRun: true });
+    expect(dry.obstacles).toMatchObject([{ kind: "duplicate_id" }]);
+    const error = await server.failure("migrate_session", { sessionPath: other });
+    expect(error).toMatchObject({ code: -32803, data: { name: "migration_failed", retryable: false } });
+    expect(error.data.obstacles).toMatchObject([{ kind: "duplicate_id" }]);
+  });
+
+  test("verify_session tells of a frame that was changed", async () => {
+    const { server, other } = world();
+    const { sessionPath } = await server.result("migrate_session", { sessionPath: other });
+    const file = segmentFile(sessionPath, 1);
+    writeFileSync(file, readFileSync(file, "latin1").replace("Hello", "HELLO"), "latin1");
+    const verdict = await server.result("verify_session", { sessionPath });
+    expect(verdict.ok).toBe(false);
+    expect(verdict.invariants).toMatchObject({ "INV-005": false, "INV-002": true });
+    expect(verdict.damage.length).toBeGreaterThan(0);
+  });
+
+  test("a session in a file has no checkpoints, and nothing to roll back", async () => {
+    const { server } = world();
+    expect((await server.failure("create_checkpoint")).data.name).toBe("unsupported_command");
+    expect((await server.failure("rollback_migration")).data.name).toBe("migration_failed");
+    expect((await server.result("migrate_session", { to: "jsonl", dryRun: true })).obstacles).toMatchObject([
+      { kind: "not_migrated" },
+    ]);
+  });
+});

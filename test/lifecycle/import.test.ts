@@ -1,0 +1,287 @@
+/** Importing: once, byte for byte, beside whatever is there. */
+
+import { appendFileSync, readdirSync, readFileSync, statSync, unlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { folderName } from "../../src/core/store/paths.ts";
+import { linesIn } from "../support/cases.ts";
+import {
+  CWD,
+  contentsOf,
+  listed,
+  put,
+  putSession,
+  read,
+  rootOf,
+  serveLibrary,
+  sessionId,
+} from "../support/lifecycle.ts";
+import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
+import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+
+/** A file that comes from elsewhere. */
+function incoming(place: Place, name: string, lines: readonly string[], header: Record<string, unknown> = {}): string {
+  return put(
+    join(place.home, "incoming", name),
+    fileText(headerText({ id: sessionId(1), cwd: CWD, ...header }), ...lines),
+  );
+}
+
+const TARGET = `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
+
+function filesIn(place: Place): string[] {
+  return Object.keys(contentsOf(rootOf(place)));
+}
+
+test("a session comes in byte for byte, and a second time is known", async () => {
+  const place = temporaryPlace();
+  const path = incoming(place, "from-mail.jsonl", chain(3));
+  const server = serveLibrary(place);
+  const first = await server.result("import_session", { path });
+  const sessionPath = join(rootOf(place), folderName(CWD), TARGET);
+  expect(first).toEqual({
+    sessionId: sessionId(1),
+    sessionPath,
+    outcome: "new",
+    entryCount: 3,
+    version: 3,
+    damage: [],
+  });
+  expect([read(sessionPath), statSync(sessionPath).mode & 0o777]).toEqual([read(path), 0o600]);
+  expect(await listed(server)).toEqual([sessionId(1)]);
+  const before = statSync(sessionPath);
+  const copy = put(join(place.home, "again", "other name.jsonl"), read(path));
+  for (const again of [path, copy, sessionPath])
+    expect(await server.result("import_session", { path: again })).toEqual({ ...first, outcome: "known" });
+  expect([statSync(sessionPath).mtimeMs, statSync(sessionPath).ino]).toEqual([before.mtimeMs, before.ino]);
+  expect(filesIn(place)).toEqual([sessionPath]);
+});
+
+test("files of version 1 and 2 and of pi_agent_rust come in as they are", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const examples = fileURLToPath(new URL("../../examples", import.meta.url));
+  const v1 = join(examples, "old-v1.jsonl");
+  const rust = put(
+    join(place.home, "incoming", "2026-02-03T22-52-06.410Z_01991f6e.jsonl"),
+    fileText(
+      headerText({ id: sessionId(2), provider: "Alibaba", modelId: "qwen", leafId: id(0), branchedFrom: "/x/y.jsonl" }),
+      ...chain(2).map((line) => line.replace('"parentId":null,', "")),
+    ),
+  );
+  const v2 = incoming(place, "v2.jsonl", chain(2), { id: sessionId(3), version: 2 });
+  for (const [path, version] of [
+    [v1, 1],
+    [rust, 3],
+    [v2, 2],
+  ] as const) {
+    const result = await server.result("import_session", { path });
+    expect(result).toMatchObject({ outcome: "new", version, damage: [] });
+    expect(read(result.sessionPath)).toBe(read(path));
+    // The first write publishes it as version 3, which leaves what it was beside it: still the same session.
+    await server.result("set_session_name", { sessionPath: result.sessionPath, name: "written to" });
+    expect((await server.result("import_session", { path })).outcome).toBe("known");
+  }
+  expect((await listed(server)).length).toBe(3);
+});
+
+test("damage is reported and comes in as it is", async () => {
+  const place = temporaryPlace();
+  const path = incoming(place, "damaged.jsonl", [...chain(2), "}{", userText(id(3), id(2))]);
+  appendFileSync(path, '{"type":"mess');
+  const server = serveLibrary(place);
+  const { damage, sessionPath, outcome } = await server.result("import_session", { path });
+  expect(damage.map(({ kind }: Json) => kind).sort()).toEqual(["bad_line", "missing_parent", "torn_tail"]);
+  expect([outcome, read(sessionPath)]).toEqual(["new", read(path)]);
+  expect((await server.result("import_session", { path })).outcome).toBe("known");
+});
+
+test("what is no session, or cannot be read as one, is refused", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  for (const [content, name] of [
+    ["", "not_a_session"],
+    ["notes\n", "not_a_session"],
+    ["\x1f\x8b\x08\x00gzip", "not_a_session"],
+    [`{"type":"sess\n${chain(1)[0]}\n`, "corrupt"],
+  ]) {
+    const path = put(join(place.home, "incoming", "file.jsonl"), content);
+    expect([content, (await server.failure("import_session", { path })).data.name]).toEqual([content, name]);
+  }
+  for (const path of [place.home, join(place.home, "nothing.jsonl")])
+    expect(["not_a_session", "session_not_found"]).toContain(
+      (await server.failure("import_session", { path })).data.name,
+    );
+  expect(readdirSync(place.home)).not.toContain(".pi");
+});
+
+test("a longer copy continues the session; a shorter one adds nothing", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const short = incoming(place, "short.jsonl", chain(2));
+  const { sessionPath } = await server.result("import_session", { path: short });
+  const long = incoming(place, "long.jsonl", chain(5));
+  const went = await server.result("import_session", { path: long });
+  expect(went).toMatchObject({ sessionId: sessionId(1), sessionPath, outcome: "continued", entryCount: 5 });
+  expect(read(sessionPath)).toBe(read(long));
+  for (const path of [short, long])
+    expect(await server.result("import_session", { path })).toMatchObject({ sessionPath, outcome: "known" });
+  expect([read(sessionPath), filesIn(place)]).toEqual([read(long), [sessionPath]]);
+});
+
+test("a copy goes on where a torn write or a missing line feed left the session", async () => {
+  for (const cut of [1, 20]) {
+    const place = temporaryPlace();
+    const server = serveLibrary(place);
+    const file = putSession(place, 1, { lines: chain(3) });
+    const whole = incoming(place, "whole.jsonl", chain(4));
+    writeFileSync(file, read(whole).slice(0, read(file).length - cut));
+    expect((await server.result("import_session", { path: whole })).outcome).toBe("continued");
+    expect(read(file)).toBe(read(whole));
+  }
+});
+
+test("what continues a session that is open here is seen there", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  const server = serveHere(["--session", file], { place });
+  const whole = incoming(place, "whole.jsonl", chain(5));
+  expect((await server.result("import_session", { path: whole })).outcome).toBe("continued");
+  const { entries, leafId } = await server.result("get_entries");
+  // What another program appends is taken in before the next write, or when nothing else is going on.
+  expect(entries.length).toBeGreaterThanOrEqual(3);
+  expect([id(2), id(4)]).toContain(leafId);
+  await server.result("set_session_name", { name: "on top" });
+  expect((await server.result("get_path")).entries.length).toBe(6);
+});
+
+test("a session that another process writes to is not continued", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  const holder = serveHere(["--session", file, "--events", "none"], { place });
+  await holder.result("set_model", { provider: "p", modelId: "m" });
+  const held = read(file);
+  const server = serveLibrary(place);
+  const path = put(join(place.home, "incoming", "more.jsonl"), `${held}${userText("b0000000", id(2))}\n`);
+  const { data } = await server.failure("import_session", { path });
+  expect(data).toMatchObject({ name: "session_locked", holder: { pid: process.pid } });
+  expect(read(file)).toBe(held);
+});
+
+test("a copy that went another way becomes a session of its own, once, beside the one it conflicts with", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const file = putSession(place, 1, { lines: chain(4) });
+  const ours = read(file);
+  const theirs = incoming(place, "conflict.jsonl", [...chain(2), userText("b0000002", id(1), "their way")], {
+    thinkingLevel: "high",
+  });
+  const result = await server.result("import_session", { path: theirs });
+  expect(result).toMatchObject({ outcome: "conflict", conflictsWith: file, entryCount: 3 });
+  expect(result.sessionId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  expect(read(file)).toBe(ours);
+  const [header, ...lines] = linesIn(result.sessionPath);
+  expect(lines).toEqual(linesIn(theirs).slice(1));
+  expect(JSON.parse(header)).toEqual({
+    ...JSON.parse(linesIn(theirs)[0]),
+    id: result.sessionId,
+    parentSession: file,
+  });
+  const family = await server.result("get_session_family", { sessionId: result.sessionId });
+  expect(family).toMatchObject({ root: sessionId(1), nodes: [{}, { forkedAtEntryId: id(1) }] });
+  const known = { ...result, outcome: "known" };
+  expect(await server.result("import_session", { path: theirs })).toEqual(known);
+  // It goes on on its own; the copy is a part of it still.
+  await server.result("set_session_name", { sessionPath: result.sessionPath, name: "theirs" });
+  expect(await server.result("import_session", { path: theirs })).toEqual(known);
+  expect(filesIn(place).length).toBe(2);
+});
+
+test("an archived session is known, and goes on in the archive", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const file = putSession(place, 1);
+  const path = incoming(place, "copy.jsonl", chain(3));
+  const { movedTo } = await server.result("archive_session", { sessionPath: file });
+  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "known", sessionPath: movedTo });
+  const longer = incoming(place, "longer.jsonl", chain(4));
+  expect(await server.result("import_session", { path: longer })).toMatchObject({ outcome: "continued" });
+  expect([read(movedTo), filesIn(place)]).toEqual([read(longer), []]);
+});
+
+test("a relocated session is known by what it says", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const file = putSession(place, 1);
+  const path = incoming(place, "copy.jsonl", chain(3));
+  const { movedTo } = await server.result("relocate_session", { sessionPath: file, cwd: "/elsewhere" });
+  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "known", sessionPath: movedTo });
+});
+
+test("nothing of a header becomes a path", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const odd = [
+    { id: "../../../evil", cwd: "/a" },
+    { id: "a/b", cwd: "../../b" },
+    { id: "x".repeat(300), cwd: "/c" },
+    { id: "nul\u0000", cwd: "/d\u0000e" },
+    { id: "fine", cwd: `/${"long/".repeat(2000)}` },
+    { id: "time", timestamp: "../../../../tmp/x", cwd: "/e" },
+  ];
+  for (const [index, header] of odd.entries()) {
+    const path = incoming(place, `${index}.jsonl`, chain(1), header);
+    const { sessionPath, outcome } = await server.result("import_session", { path });
+    expect([outcome, dirname(dirname(sessionPath)), read(sessionPath)]).toEqual(["new", rootOf(place), read(path)]);
+    expect((await server.result("import_session", { path })).outcome).toBe("known");
+  }
+  expect((await listed(server)).length).toBe(odd.length);
+});
+
+test("another session's file of the same name is left alone", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const taken = putSession(place, 1, { header: { id: "another" } });
+  const before = read(taken);
+  const path = incoming(place, "copy.jsonl", chain(3));
+  const { sessionPath, outcome } = await server.result("import_session", { path });
+  expect([outcome, sessionPath === taken, read(taken)]).toEqual(["new", false, before]);
+  expect(await listed(server)).toEqual([sessionId(1), "another"].sort());
+});
+
+test("attachments come along", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const path = incoming(place, "media.jsonl", chain(1));
+  const name = "ab".repeat(32);
+  put(join(`${path}.blobs`, name), "media");
+  put(join(`${path}.blobs`, ".pending-x"), "no attachment");
+  const { sessionPath } = await server.result("import_session", { path });
+  expect(readdirSync(`${sessionPath}.blobs`)).toEqual([name]);
+  expect(readFileSync(join(`${sessionPath}.blobs`, name), "latin1")).toBe("media");
+  // A later import completes what is missing.
+  unlinkSync(join(`${sessionPath}.blobs`, name));
+  await server.result("import_session", { path });
+  expect(readdirSync(`${sessionPath}.blobs`)).toEqual([name]);
+});
+
+test("tells how far it is", async () => {
+  const place = temporaryPlace();
+  const server = serveHere([], { place });
+  const path = incoming(place, "long.jsonl", chain(2500));
+  await server.result("import_session", { path, _meta: { progressToken: "p" } });
+  const told = server.events
+    .filter(({ method }: Json) => method === "$/progress")
+    .map(({ params }: Json) => params.value ?? params);
+  expect(told.length).toBeGreaterThan(3);
+});
+
+test("stays out of other folders under --confine", async () => {
+  const place = temporaryPlace();
+  const path = incoming(place, "x.jsonl", chain(1));
+  const { data } = await serveLibrary(place, ["--confine"]).failure("import_session", { path });
+  expect(data.name).toBe("path_outside_root");
+  const allowing = serveLibrary(place, ["--confine", "--allow-path", dirname(path)]);
+  expect((await allowing.result("import_session", { path })).outcome).toBe("new");
+});

@@ -1,0 +1,105 @@
+/** Sessions in Session Store V2 containers over the wire: nothing a host sees tells them from session files. */
+
+import { readdirSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { realDisk } from "../../src/core/store/disk.ts";
+import { user } from "../support/drafts.ts";
+import { killRuns } from "../support/proof-kill.ts";
+import { forSeedsAsync } from "../support/random.ts";
+import { type Json, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
+import { faultsOf, storedText } from "../support/v2.ts";
+
+const assistant = (text: string): Json => ({
+  type: "message",
+  message: { role: "assistant", content: [{ type: "text", text }], provider: "anthropic", model: "sonnet" },
+});
+
+/** A conversation with a branch, a label, a name and a compaction; answers all that reads of it say. */
+async function converse(wire: Wire): Promise<Json> {
+  await wire.result("set_session_name", { name: "a talk" });
+  const { entryIds: first } = await wire.result("append", { entries: [user("one"), assistant("two"), user("three")] });
+  await wire.result("branch", { entryId: first[1] });
+  const { entryIds: second } = await wire.result("append", { entries: [user("another"), assistant("way")] });
+  await wire.result("set_label", { entryId: first[0], label: "begin" });
+  await wire.result("compact_append", { summary: "what was", firstKeptEntryId: second[0], tokensBefore: 100 });
+  return tellings(wire);
+}
+
+async function tellings(wire: Wire): Promise<Json> {
+  const { sessionFile, sessionId, leafId, entryCount, sessionName, diagnostics } = await wire.result("get_state");
+  return {
+    state: { sessionFile, sessionId, leafId, entryCount, sessionName, diagnostics },
+    messages: await wire.result("get_messages"),
+    tree: await wire.result("get_tree"),
+    entries: await wire.result("get_entries"),
+  };
+}
+
+test("a container is made, written, forked, killed and opened again by path, by id and as the latest", async () => {
+  const place = temporaryPlace();
+  const server = spawnServer(["--store", "v2"], "lines", place);
+  const before = await converse(server);
+  const { sessionFile, sessionId } = before.state;
+  expect([sessionFile.endsWith(`${sessionId}.v2`), statSync(sessionFile).mode & 0o777]).toEqual([true, 0o700]);
+  server.process.kill("SIGKILL");
+  await server.exit;
+  // All was answered, so all is there: what the files alone say, and what the next process says.
+  const ids = storedText(realDisk, sessionFile)
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line).id);
+  expect(ids.slice(1)).toEqual(before.entries.entries.map(({ id }: Json) => id));
+  for (const args of [
+    ["--session", sessionFile],
+    ["--session", sessionId],
+    ["--session", sessionId.slice(0, 20)],
+    ["-c"],
+  ]) {
+    const again = spawnServer(["--store", "v2", ...args], "lines", place);
+    expect(await tellings(again), args.join(" ")).toEqual(before);
+    await again.finish();
+  }
+  // A host that asks for other sessions opens this one all the same.
+  const other = spawnServer(["--session", sessionFile], "lines", place);
+  await other.result("append", { entries: [user("go on")] });
+  const { entries } = await other.result("get_fork_messages").then(({ messages }: Json) => ({ entries: messages }));
+  const forked = await other.result("fork", { entryId: entries[0].entryId });
+  expect(forked.cancelled ?? false).toBe(false);
+  await other.finish();
+  expect(faultsOf(realDisk, sessionFile, true)).toEqual([]);
+  const left = readdirSync(dirname(sessionFile)).filter((name) => name.startsWith("."));
+  expect(left).toEqual([]);
+});
+
+test("a fork and a clone of a container are containers, and those of a session file, too", async () => {
+  const place = temporaryPlace();
+  const jsonl = serveHere([], { place });
+  const { state: plain } = await converse(jsonl);
+  await jsonl.finish();
+  const server = serveHere(["--store", "v2", "--session", plain.sessionFile], { place });
+  const told = await tellings(server);
+  for (let times = 0; times < 2; times++) {
+    await server.result("clone");
+    const cloned = await tellings(server);
+    expect(cloned.state.sessionFile).toMatch(/\.v2$/);
+    expect(cloned.messages).toEqual(told.messages);
+    expect(faultsOf(realDisk, cloned.state.sessionFile)).toEqual([]);
+  }
+  await server.finish();
+});
+
+test("what is no container of ours is not opened, and stays as it is", async () => {
+  const server = serveHere(["--store", "v2"]);
+  const { state } = await converse(server);
+  const { data } = await server.failure("switch_session", { sessionPath: join(dirname(state.sessionFile), "x.v2") });
+  expect(data.name).toBe("session_not_found");
+  expect((await server.result("get_state")).sessionId).toBe(state.sessionId);
+});
+
+test("every answered entry and position is there after kill -9, and what is sent again is there once", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const runs = await killRuns(random, 6, ["--store", "v2"]);
+    expect(runs.filter(({ sent, answered }) => answered < sent).length).toBeGreaterThan(0);
+  });
+});

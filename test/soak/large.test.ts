@@ -1,0 +1,76 @@
+/** Sessions that are larger than the heap: opened, paged through and sent whole within 128 MB of it. */
+
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { PROGRAM } from "../support/build.ts";
+import { temporaryPlace } from "../support/server.ts";
+
+const HEAP = 128;
+
+interface Reply {
+  readonly bytes: number;
+  /** The beginning of it, up to a megabyte. */
+  readonly text: string;
+}
+
+/** A server on a session that is written for it, and how to ask it. */
+async function serverOn(shape: string, count: number) {
+  const place = temporaryPlace();
+  const file = join(place.home, "session.jsonl");
+  const { writeSession } = (await import("../../bench/generate.js" as string)) as {
+    writeSession(file: string, count: number, shape: string): void;
+  };
+  writeSession(file, count, shape);
+  const args = [`--max-old-space-size=${HEAP}`, PROGRAM, "--events", "none", "--session", file];
+  const child = spawn(process.execPath, args, { env: place.variables, stdio: ["pipe", "pipe", "inherit"] });
+  onTestFinished(() => {
+    child.kill();
+  });
+  let take: (chunk: Buffer) => void = () => {};
+  child.stdout.on("data", (chunk: Buffer) => take(chunk));
+  const ask = (method: string, params: object = {}) =>
+    new Promise<Reply>((resolve, reject) => {
+      let bytes = 0;
+      let text = "";
+      child.once("exit", reject);
+      take = (chunk) => {
+        bytes += chunk.length;
+        if (text.length < 1 << 20) text += chunk.toString("latin1");
+        if (chunk[chunk.length - 1] !== 0x0a) return;
+        child.off("exit", reject);
+        resolve({ bytes, text });
+      };
+      child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`);
+    });
+  const peak = () => Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1]) / 1000;
+  return { ask, peak };
+}
+
+test("a line of 256 MiB", async () => {
+  const { ask, peak } = await serverOn("giant", 256);
+  expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(3);
+  const { nodes } = JSON.parse((await ask("get_tree")).text).result;
+  expect(nodes[1].preview).toMatch(/^x{99}…$/);
+  expect((await ask("get_entries", { limit: 1 })).bytes).toBeLessThan(1000);
+  for (const method of ["get_entries", "get_messages"])
+    expect((await ask(method)).bytes).toBeGreaterThan(256 * 1024 * 1024);
+  if (process.platform === "linux") expect(peak()).toBeLessThan(500);
+});
+
+test("a million entries", async () => {
+  const { ask, peak } = await serverOn("lean", 1_000_000);
+  expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(1_000_000);
+  let cursor: string | undefined;
+  let seen = 0;
+  do {
+    const { entries, nextCursor } = JSON.parse((await ask("get_entries", { limit: 400, cursor })).text).result;
+    seen += entries.length;
+    // Every hundredth page.
+    cursor = nextCursor === undefined ? undefined : String(Math.min(999_999, Number(nextCursor) + 39_600));
+  } while (cursor !== undefined && seen < 20_000);
+  expect(seen).toBeGreaterThan(9000);
+  expect((await ask("get_entries")).bytes).toBeGreaterThan(600e6);
+  if (process.platform === "linux") expect(peak()).toBeLessThan(600);
+});

@@ -1,0 +1,251 @@
+/**
+ * Everything that moves sessions, interrupted at its disk operations: by an error, by death, by a power cut. Whatever
+ * was there is there under one name or another, and the same request again brings it to its end.
+ */
+
+import { basename } from "node:path";
+import { expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
+import { textOf } from "../../src/core/json.ts";
+import type { LifeCycle } from "../../src/core/lifecycle.ts";
+import type { Disk } from "../../src/core/store/disk.ts";
+import { noLocks } from "../../src/core/store/lock.ts";
+import type { Places } from "../../src/core/store/paths.ts";
+import { makeStores } from "../../src/core/store/stores.ts";
+import { FaultDisk, POWER_CUTS } from "./disk.ts";
+import { testEnv } from "./env.ts";
+import { sessionId } from "./lifecycle.ts";
+import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
+
+const ROOT: Places = { root: "/sessions", state: "/state" };
+const FLAT: Places = { flat: "/flat", state: "/state" };
+const NAME = `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
+const FOLDER = "/sessions/--home-me-project--";
+const FILE = `${FOLDER}/${NAME}`;
+const HEADER = headerText({ id: sessionId(1) });
+const BYTES = fileBytes(HEADER, ...chain(3));
+const ELSEWHERE = "/mail/copy.jsonl";
+
+/** The same disk, with our state folder on another file system than the sessions. */
+function apart(disk: FaultDisk): Disk {
+  const demandOne = (a: string, b: string): void => {
+    if (a.startsWith("/state/") !== b.startsWith("/state/"))
+      throw Object.assign(new Error("another file system"), { code: "EXDEV" });
+  };
+  return Object.assign(Object.create(disk) as Disk, {
+    link(path: string, name: string) {
+      demandOne(path, name);
+      FaultDisk.prototype.link.call(this, path, name);
+    },
+    rename(path: string, name: string) {
+      demandOne(path, name);
+      FaultDisk.prototype.rename.call(this, path, name);
+    },
+  });
+}
+
+function lifeOn(disk: FaultDisk, places: Places, isApart = false): LifeCycle {
+  return makeStores({
+    disk: isApart ? apart(disk) : disk,
+    env: testEnv(7),
+    places,
+    locks: noLocks,
+    durability: "sync",
+    cwd: "/",
+    kind: "jsonl",
+  }).lifeCycle;
+}
+
+/** The session, all that belongs to it, and a neighbour. */
+function put(disk: FaultDisk, folder: string): void {
+  disk.put(`${folder}/${NAME}`, BYTES);
+  for (const other of [
+    `${NAME}.blobs/${"ab".repeat(32)}`,
+    `${NAME}.v1.bak`,
+    `${sessionId(1)}.v2/manifest.json`,
+    `${sessionId(1)}.v2/segments/0000000000000001.seg`,
+    `${sessionId(1)}.store.json`,
+    "neighbour.jsonl",
+  ])
+    disk.put(`${folder}/${other}`, fileBytes(`content of ${other}`));
+}
+
+export interface Scenario {
+  readonly name: string;
+  readonly places?: Places;
+  /** What it finds. */
+  readonly prepare?: (life: LifeCycle, disk: FaultDisk) => Promise<unknown>;
+  readonly run: (life: LifeCycle) => Promise<unknown>;
+  /** What the same request answers when it was done already. */
+  readonly done?: string;
+  /** Contents that may be gone. */
+  readonly loses?: boolean;
+  readonly isApart?: boolean;
+}
+
+const one = { sessionId: sessionId(1) };
+
+const MOVES: readonly Scenario[] = [
+  { name: "delete", run: (life) => life.delete(life.locate(one), false), done: "session_not_found" },
+  {
+    name: "delete for good",
+    run: (life) => life.delete(life.locate(one), true),
+    done: "session_not_found",
+    loses: true,
+  },
+  {
+    name: "restore",
+    prepare: (life) => life.delete(FILE, false),
+    run: (life) => life.restore(one),
+    done: "session_not_found",
+  },
+  { name: "archive", run: (life) => life.archive(FILE), done: "session_not_found" },
+  {
+    name: "archive from a flat folder",
+    places: FLAT,
+    run: (life) => life.archive(`/flat/${NAME}`),
+    done: "session_not_found",
+  },
+  {
+    name: "unarchive",
+    prepare: (life) => life.archive(FILE),
+    run: (life) => life.unarchive(`/state/archive/%2Fsessions/--home-me-project--/${NAME}`),
+    done: "session_not_found",
+  },
+  { name: "relocate", run: (life) => life.relocate(FILE, "/home/me/new"), done: "session_not_found" },
+  {
+    name: "relocate in a flat folder",
+    places: FLAT,
+    run: (life) => life.relocate(`/flat/${NAME}`, "/home/me/new"),
+    done: "already_exists",
+  },
+  {
+    name: "import",
+    prepare: async (_life, disk) => {
+      disk.put(ELSEWHERE, fileBytes(headerText({ id: sessionId(2) }), ...chain(9)));
+      disk.put(`${ELSEWHERE}.blobs/${"cd".repeat(32)}`, fileBytes("media"));
+    },
+    run: (life) => life.import(ELSEWHERE),
+  },
+  {
+    name: "import of more",
+    prepare: async (_life, disk) => disk.put(ELSEWHERE, fileBytes(HEADER, ...chain(9))),
+    run: (life) => life.import(ELSEWHERE),
+    loses: true,
+  },
+  {
+    name: "import of a conflict copy",
+    prepare: async (_life, disk) => disk.put(ELSEWHERE, fileBytes(HEADER, ...chain(2), userText("b0000000", id(1)))),
+    run: (life) => life.import(ELSEWHERE),
+  },
+];
+
+export const SCENARIOS: readonly Scenario[] = [
+  ...MOVES,
+  ...MOVES.filter(({ name }) => ["delete", "restore", "archive", "unarchive"].includes(name)).map((scenario) => ({
+    ...scenario,
+    name: `${scenario.name} across file systems`,
+    isApart: true,
+  })),
+];
+
+async function prepared({ places = ROOT, prepare, isApart }: Scenario): Promise<FaultDisk> {
+  const disk = new FaultDisk();
+  put(disk, places.flat ?? FOLDER);
+  await prepare?.(lifeOn(disk, places, isApart), disk);
+  return disk.after();
+}
+
+function contents(disk: FaultDisk): Map<string, string> {
+  return new Map(disk.paths().map((path) => [path, textOf(disk.content(path) as Uint8Array)]));
+}
+
+/** Paths and contents, each once: folders of the trash are named by the clock, and may be two where one could not end. */
+function shape(disk: FaultDisk): string[] {
+  return [...contents(disk)]
+    .filter(([path]) => !isLeftover(path, disk))
+    .map(
+      ([path, content]) =>
+        `${path.replace(/\/trash\/[^/]+\//, "/trash/*/")}\n${basename(path) === "record.json" ? "" : content}`,
+    )
+    .filter((one, index, all) => all.indexOf(one) === index)
+    .sort();
+}
+
+/** What an interrupted request may leave: temporary files, what was torn, and items of the trash without their session. */
+function isLeftover(path: string, disk: FaultDisk): boolean {
+  if (path.endsWith(".tmp") || path.startsWith("/state/quarantine/")) return true;
+  const item = /^\/state\/trash\/[^/]+\//.exec(path)?.[0];
+  return item !== undefined && disk.content(`${item}${NAME}`) === undefined;
+}
+
+/** Every content that was there is there still, and those of others under their names. */
+function checkKept(before: ReadonlyMap<string, string>, disk: FaultDisk, what: string): void {
+  const after = contents(disk);
+  const left = new Set(after.values());
+  const lost = [...before].filter(([path, content]) => basename(path) !== "record.json" && !left.has(content));
+  expect(lost, what).toEqual([]);
+  for (const [path, content] of before) if (path.includes("neighbour")) expect(after.get(path), what).toBe(content);
+}
+
+async function outcome(run: () => Promise<unknown>): Promise<string> {
+  try {
+    await run();
+    return "ok";
+  } catch (error) {
+    if (error instanceof Failure) return error.name;
+    throw error;
+  }
+}
+
+/** Interrupts a scenario by death and power cuts at its disk operations, at all of them or a part. */
+export async function checkInterrupted(scenario: Scenario, all: boolean): Promise<void> {
+  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
+  const whole = await prepared(scenario);
+  whole.set(undefined);
+  await run(lifeOn(whole, places, isApart));
+  const steps = whole.operations.length;
+  expect(steps).toBeGreaterThan(10);
+  const wanted = shape(whole);
+  for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
+  for (let at = 1; at <= steps; at += all || !isApart ? 1 : 3) {
+    const disk = await prepared(scenario);
+    const before = contents(disk);
+    disk.set({ kind: "die", at });
+    await outcome(() => run(lifeOn(disk, places, isApart)));
+    const cuts = [undefined, ...POWER_CUTS];
+    for (const cut of all ? cuts : [cuts[at % cuts.length]]) {
+      const what = `dies at ${at}, ${JSON.stringify(cut)}`;
+      const next = disk.after(cut);
+      if (!loses) checkKept(before, next, what);
+      const again = await outcome(() => run(lifeOn(next, places, isApart)));
+      expect(["ok", done], what).toContain(again);
+      if (!loses) checkKept(before, next, `${what}, again`);
+      if (again === "ok") expect(shape(next), `${what}, again`).toEqual(wanted);
+    }
+  }
+}
+
+/** Lets the disk operations of a scenario fail, one at a time. */
+export async function checkErrors(scenario: Scenario, all: boolean): Promise<void> {
+  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
+  const whole = await prepared(scenario);
+  whole.set(undefined);
+  await run(lifeOn(whole, places, isApart));
+  const steps = whole.operations.length;
+  const errnos = ["EIO", "ENOSPC"];
+  for (let at = 1; at <= steps; at += all || !isApart ? 1 : 3)
+    for (const errno of all ? errnos : [errnos[at % 2]]) {
+      const disk = await prepared(scenario);
+      const before = contents(disk);
+      disk.set({ kind: "fail", at, errno });
+      const first = await outcome(() => run(lifeOn(disk, places, isApart)));
+      const what = `${errno} at ${at}: ${first}`;
+      disk.set(undefined);
+      if (!loses) checkKept(before, disk, what);
+      const again = await outcome(() => run(lifeOn(disk, places, isApart)));
+      // What is unlinked cannot be brought back, whatever fails after it.
+      expect(["ok", ...(first === "ok" || scenario.name === "delete for good" ? [done] : [])], what).toContain(again);
+      expect(disk.openCount, what).toBe(0);
+    }
+}

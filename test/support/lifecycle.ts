@@ -1,0 +1,69 @@
+/** Sessions that lie in the session folders, for tests of what happens to whole ones. */
+
+import { createHash } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { folderName } from "../../src/core/store/paths.ts";
+import { letRest } from "./cases.ts";
+import { chain, fileText, headerText } from "./lines.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
+
+export const CWD = "/home/me/project";
+
+/** The n-th session id. */
+export function sessionId(n: number): string {
+  return `01991f6e-1f1d-7c3e-b0a4-0242ac13${String(n).padStart(4, "0")}`;
+}
+
+export function rootOf({ home }: Place): string {
+  return join(home, ".pi", "agent", "sessions");
+}
+
+export interface Wanted {
+  readonly cwd?: string;
+  readonly lines?: readonly string[];
+  readonly header?: Record<string, unknown>;
+  readonly folder?: string;
+  readonly name?: string;
+}
+
+/** The n-th session in its folder, untouched for a while; answers its path. */
+export function putSession(place: Place, n: number, wanted: Wanted = {}): string {
+  const { cwd = CWD, lines = chain(3), header = {} } = wanted;
+  const folder = wanted.folder ?? join(rootOf(place), folderName(cwd));
+  const name = wanted.name ?? `2026-01-24T16-22-26-831Z_${sessionId(n)}.jsonl`;
+  return put(join(folder, name), fileText(headerText({ id: sessionId(n), cwd, ...header }), ...lines));
+}
+
+export function put(file: string, content: string | Uint8Array): string {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, content);
+  letRest(file);
+  return file;
+}
+
+/** Everything below a folder, by path: the content of each file. */
+export function contentsOf(folder: string): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name);
+    if (entry.isFile()) found[path] = readFileSync(path, "latin1");
+  }
+  return found;
+}
+
+/** A server with an empty session of its own, and real hashes. */
+export function serveLibrary(place: Place = temporaryPlace(), args: string[] = []): HereServer {
+  const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
+  return serveHere(["--events", "none", ...args], { place, env: { sha256 } });
+}
+
+/** Ids of the sessions that are listed. */
+export async function listed(server: HereServer, params: object = {}): Promise<string[]> {
+  const { sessions } = await server.result("list_sessions", params);
+  return sessions.map((session: Json) => session.sessionId).sort();
+}
+
+export function read(file: string): string {
+  return readFileSync(file, "latin1");
+}

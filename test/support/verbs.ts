@@ -1,0 +1,54 @@
+/** Verbs run in this process, with a terminal that is not one. */
+
+import { realDisk } from "../../src/core/store/disk.ts";
+import { runVerb, type Terminal } from "../../src/server/verbs.ts";
+import { countingEnv, type Place } from "./server.ts";
+
+export interface Run {
+  stdout: string;
+  stderr: string;
+  status: number;
+}
+
+export interface RunOptions {
+  readonly terminal?: Partial<Terminal>;
+  readonly variables?: Readonly<Record<string, string>>;
+  /** Milliseconds since 1970; by default a clock that ticks once per look. */
+  readonly now?: number;
+}
+
+export async function runHere(
+  place: Place,
+  [verb, ...args]: readonly string[],
+  { terminal, variables, now }: RunOptions = {},
+): Promise<Run> {
+  let stdout = "";
+  let stderr = "";
+  const env = countingEnv();
+  const status = await runVerb(verb, args, {
+    env: now === undefined ? env : { ...env, now: () => now },
+    disk: realDisk,
+    variables: { ...place.variables, ...variables },
+    cwd: place.cwd,
+    version: "0.0.0-test",
+    say: (sentence) => {
+      stderr += `pi-session-server: ${sentence}\n`;
+    },
+    settingsFile: () => undefined,
+    print: async (text) => {
+      stdout += text;
+      return true;
+    },
+    terminal: {
+      columns: undefined,
+      errorColumns: undefined,
+      write: (text) => {
+        stderr += text;
+      },
+      takeScreen: () => undefined,
+      answer: async () => undefined,
+      ...terminal,
+    },
+  });
+  return { stdout, stderr, status };
+}
