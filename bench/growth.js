@@ -91,7 +91,7 @@ async function timesAt(count, { ours, home, runs }) {
   await child.end();
   rmSync(file);
   rmSync(copy);
-  return { times, commands: result.commands ?? [] };
+  return { times, commands: result.capabilities?.commands ?? [] };
 }
 
 /** Slope of log time over log size, of times that are more than a round trip; undefined where there are too few. */
@@ -126,6 +126,9 @@ export async function growth(options) {
     ...milliseconds.map(shown),
     milliseconds.every((time) => !(time > FLOOR)) ? "flat" : fitted.toFixed(2),
   ]);
+  const asked = new Set(ASKED.map(([method]) => method));
+  const others = bySize[0].commands.filter((name) => !asked.has(name));
   console.log(`Node ${process.version}, milliseconds by entries\n`);
   console.log(table(["command", ...sizes.map((size) => new Intl.NumberFormat("en").format(size)), "exponent"], lines));
+  if (others.length > 0) console.log(`\nNot of one session's size, or not measured: ${others.join(", ")}.`);
 }

@@ -463,7 +463,7 @@ function compare(before, after) {
     const ratio = row.ours.median / other.ours.median;
     const better = row.more ? ratio > 1 : ratio < 1;
     // Within what either of them varies by itself there is nothing to say.
-    const apart = row.ours.low > other.ours.high || row.ours.high < other.ours.low;
+    const apart = row.ours.runs > 1 && (row.ours.low > other.ours.high || row.ours.high < other.ours.low);
     lines.push([
       what,
       `${shown(other.ours.median)} ${row.unit}`,

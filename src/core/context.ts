@@ -225,6 +225,10 @@ export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefi
  */
 export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint8Array | undefined {
   const line = bodies.line(item.position);
+  if (item.kind === "message" && tree.nodes.endsWithMessage(item.position)) {
+    const start = messageStart(line);
+    if (start >= 0) return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
+  }
   const found = members(line) ?? [];
   const raw = (name: string): Uint8Array | undefined => {
     const member = memberOf(found, name);
@@ -254,11 +258,29 @@ export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint
       details: raw("details"),
       timestamp: milliseconds(line, memberOf(found, "timestamp")),
     });
-  const message = raw("message");
+  const message = memberOf(found, "message");
   if (!message) return undefined;
+  if (message === found[found.length - 1] && message.end === line.length - 1 && message.start === messageStart(line))
+    tree.nodes.noteMessageEnds(item.position);
+  return shownMessage(tree, bodies, item, line.subarray(message.start, message.end));
+}
+
+function shownMessage(tree: Tree, bodies: Bodies, item: ContextItem, message: Uint8Array): Uint8Array {
   const role = tree.nodes.role(item.position);
   return withContent(message, role, EDITABLE.has(role) ? editedContent(bodies, item, role) : undefined);
 }
+
+/** Where the message of a line begins that has the usual members before it, or -1. */
+function messageStart(line: Uint8Array): number {
+  for (let at = line.indexOf(COMMA_BYTE); at >= 0 && at < USUAL_HEAD; at = line.indexOf(COMMA_BYTE, at + 1))
+    if (beginsAt(line, at, MESSAGE)) return at + MESSAGE.length;
+  return -1;
+}
+
+const COMMA_BYTE = 0x2c;
+const MESSAGE = bytesOf(',"message":');
+/** What stands before a message takes no more bytes. */
+const USUAL_HEAD = 512;
 
 /** What stands for missing content; a reader of these roles may rely on there being some. */
 const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {

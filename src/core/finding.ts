@@ -83,7 +83,7 @@ export interface Relative {
 /** Everything that is found without opening a session. Nothing of it is kept but by files: it can be lost any time. */
 export interface Catalog {
   /** All sessions that fit, behind the cursor; `total` counts those before it too. Throws cursor_expired. */
-  list(wish: ListWish, progress?: ListProgress): Promise<{ found: Listed[]; total: number }>;
+  list(wish: ListWish, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }>;
   /** Throws cursor_expired. */
   search(wish: SearchWish, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
   /** The family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
@@ -117,20 +117,25 @@ export function comparing(order: Order): (a: Listed, b: Listed) => number {
   return (a, b) => compareKeys(keyOf(a, order), keyOf(b, order)) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
 }
 
-/** The part of an ordered list that a wish asks for. */
-export function chosen(ordered: readonly Listed[], wish: ListWish): { found: Listed[]; total: number } {
-  const order = wish.sort ?? "modified";
-  const after = wish.cursor === undefined ? undefined : readCursor(wish.cursor, order);
-  const compare = comparing(order);
-  const fits = filterOf(wish);
-  const found: Listed[] = [];
-  let total = 0;
-  for (const listed of ordered) {
-    if (!fits(listed)) continue;
-    total++;
-    if (after === undefined || compare(after, listed) < 0) found.push(listed);
+/** The part of an ordered list that lies behind a wish's cursor. Throws cursor_expired. */
+export function behindCursor(ordered: readonly Listed[], { cursor, sort = "modified" }: ListWish): readonly Listed[] {
+  if (cursor === undefined) return ordered;
+  const compare = comparing(sort);
+  const after = readCursor(cursor, sort);
+  const place = placeIn(ordered, after, compare);
+  return ordered.slice(place < ordered.length && compare(ordered[place], after) === 0 ? place + 1 : place);
+}
+
+/** Where something stands in an ordered list, or would. */
+export function placeIn(ordered: readonly Listed[], listed: Listed, compare: (a: Listed, b: Listed) => number): number {
+  let low = 0;
+  let high = ordered.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (compare(ordered[middle], listed) < 0) low = middle + 1;
+    else high = middle;
   }
-  return { found, total };
+  return low;
 }
 
 /** Whether a session fits a wish. */

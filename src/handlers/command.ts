@@ -174,10 +174,19 @@ export function command<const N extends string, const S extends z.ZodRawShape, R
     ...(effect === "write" || effect === "replace" ? (["content_modified"] as const) : []),
     ...(effect === "write" ? (["read_only", "storage_full", "storage_failed"] as const) : []),
   ];
+  let strict: z.ZodObject<typeof shape> | undefined;
+  let loose: z.ZodObject<typeof shape> | undefined;
   return {
     ...declaration,
-    params: z.strictObject(shape),
-    looseParams: z.object(shape),
+    // Made when they are first asked for: no start needs those of all commands.
+    get params() {
+      strict ??= z.strictObject(shape);
+      return strict;
+    },
+    get looseParams() {
+      loose ??= z.object(shape);
+      return loose;
+    },
     failures: [...new Set<FailureName>([...declaration.failures, ...common])],
     run: declaration.run as Command["run"],
     pi: declaration.pi as Command["pi"],

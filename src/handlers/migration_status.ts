@@ -59,11 +59,13 @@ export default command({
     const session = openSession(context, path);
     const file = session ? demandStored(session) : (path as string);
     const { site, events, ...status } = context.workspace.stores.migrations.status(file);
+    // An open store knows more than its files, once it has moved from where it was opened.
+    const { state: now = "CLEAN" } = session?.log ?? {};
+    const state = now === "CLEAN" ? status.state : now;
     return {
       sessionId: site.sessionId,
       active: status.active,
-      // An open store knows more than its files.
-      state: session?.log.state ?? status.state,
+      state,
       phase: status.phase,
       interrupted: status.interrupted,
       containerPath: site.container,

@@ -42,7 +42,11 @@ describe("over the wire", () => {
     const back = await server.result("rollback_migration", { reason: "a test" });
     expect(back).toMatchObject({ state: "ROLLED_BACK", sessionPath: session });
     expect(readFileSync(session, "utf8").startsWith(before)).toBe(true);
-    expect(await server.result("get_state")).toMatchObject({ sessionFile: session, store: "jsonl", leafId: entryIds[0] });
+    expect(await server.result("get_state")).toMatchObject({
+      sessionFile: session,
+      store: "jsonl",
+      leafId: entryIds[0],
+    });
     await server.result("append", { entries: [user("and more")] });
     const now = (await server.result("get_entries")).entries;
     expect(now.slice(0, entries.length)).toEqual(entries);

@@ -4,6 +4,7 @@ import { existsSync, readdirSync, renameSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { archiveFolder, folderName } from "../../src/core/store/paths.ts";
+import { catalogOn, withoutSqlite } from "../support/catalog.ts";
 import {
   CWD,
   contentsOf,
@@ -130,6 +131,22 @@ test("a place of the leaf that only we keep goes along", async () => {
   await first.done;
   const { movedTo } = await server.result("archive_session", { sessionPath: file });
   expect((await server.result("open_session", { sessionPath: movedTo })).leafId).toBe(id(1));
+});
+
+test("a list that watches folders sees sessions come to the archive and leave it", async () => {
+  const place = temporaryPlace();
+  const files = [putSession(place, 1), putSession(place, 2, { cwd: "/another" })];
+  const server = serveLibrary(place);
+  const catalog = catalogOn({ root: rootOf(place), state: place.state }, { ...withoutSqlite, watchFrom: 1 });
+  const archivedIds = async (): Promise<string[]> =>
+    (await catalog.list({ archived: true })).found.map(({ id }) => id).sort();
+  expect(await archivedIds()).toEqual([]);
+  for (const [index, sessionPath] of files.entries()) {
+    await server.result("archive_session", { sessionPath });
+    expect(await archivedIds()).toEqual([sessionId(1), sessionId(2)].slice(0, index + 1));
+  }
+  await server.result("unarchive_session", { sessionId: sessionId(1) });
+  expect([await archivedIds(), (await catalog.list({})).total]).toEqual([[sessionId(2)], 1]);
 });
 
 test("an archived session that was deleted, or moved, by hand is where it is", async () => {

@@ -25,22 +25,24 @@ async function serverOn(shape: string, count: number) {
   writeSession(file, count, shape);
   const args = [`--max-old-space-size=${HEAP}`, PROGRAM, "--events", "none", "--session", file];
   const child = spawn(process.execPath, args, { env: place.variables, stdio: ["pipe", "pipe", "inherit"] });
-  onTestFinished(() => {
-    child.kill();
+  onTestFinished(async () => {
+    const gone = new Promise((resolve) => child.on("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
   });
   let take: (chunk: Buffer) => void = () => {};
   child.stdout.on("data", (chunk: Buffer) => take(chunk));
   const ask = (method: string, params: object = {}) =>
     new Promise<Reply>((resolve, reject) => {
       let bytes = 0;
-      let text = "";
+      let beginning = Buffer.alloc(0);
       child.once("exit", reject);
       take = (chunk) => {
         bytes += chunk.length;
-        if (text.length < 1 << 20) text += chunk.toString("latin1");
+        if (beginning.length < 1 << 20) beginning = Buffer.concat([beginning, chunk]);
         if (chunk[chunk.length - 1] !== 0x0a) return;
         child.off("exit", reject);
-        resolve({ bytes, text });
+        resolve({ bytes, text: beginning.toString() });
       };
       child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`);
     });

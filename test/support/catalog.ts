@@ -180,7 +180,7 @@ export function fingerprints(root: string): Record<string, string> {
 // --- asking ----------------------------------------------------------------------------------------------------------
 
 export async function listed(catalog: Catalog): Promise<Listed[]> {
-  return (await catalog.list({ headerOnly: true })).found;
+  return [...(await catalog.list({ headerOnly: true })).found];
 }
 
 export const ANYWHERE = { limit: 1_000_000, isActive: () => undefined };

@@ -6,7 +6,6 @@
 import { basename } from "node:path";
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { textOf } from "../../src/core/json.ts";
 import type { LifeCycle } from "../../src/core/lifecycle.ts";
 import type { Disk } from "../../src/core/store/disk.ts";
 import { noLocks } from "../../src/core/store/lock.ts";
@@ -16,6 +15,7 @@ import { FaultDisk, POWER_CUTS } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
+import { beginning } from "./sessions.ts";
 
 const ROOT: Places = { root: "/sessions", state: "/state" };
 const FLAT: Places = { flat: "/flat", state: "/state" };
@@ -85,6 +85,38 @@ export interface Scenario {
 
 const one = { sessionId: sessionId(1) };
 
+/** A session in a Session Store V2 container, beside the others. */
+async function putContainer(disk: FaultDisk): Promise<void> {
+  const { forNew } = makeStores({
+    disk,
+    env: testEnv(8),
+    places: ROOT,
+    locks: noLocks,
+    durability: "sync",
+    cwd: "/",
+    kind: "v2",
+  });
+  const header = beginning(headerText({ id: sessionId(5) }));
+  (await forNew.publish(header, [fileBytes(...chain(3))])).close();
+}
+
+const CONTAINER = `${FOLDER}/${sessionId(5)}.v2`;
+
+const CONTAINERS: readonly Scenario[] = [
+  {
+    name: "delete of a container",
+    prepare: (_life, disk) => putContainer(disk),
+    run: (life) => life.delete(CONTAINER, false),
+    done: "session_not_found",
+  },
+  {
+    name: "archive of a container",
+    prepare: (_life, disk) => putContainer(disk),
+    run: (life) => life.archive(CONTAINER),
+    done: "session_not_found",
+  },
+];
+
 const MOVES: readonly Scenario[] = [
   { name: "delete", run: (life) => life.delete(life.locate(one), false), done: "session_not_found" },
   {
@@ -142,6 +174,7 @@ const MOVES: readonly Scenario[] = [
 
 export const SCENARIOS: readonly Scenario[] = [
   ...MOVES,
+  ...CONTAINERS,
   ...MOVES.filter(({ name }) => ["delete", "restore", "archive", "unarchive"].includes(name)).map((scenario) => ({
     ...scenario,
     name: `${scenario.name} across file systems`,
@@ -157,7 +190,7 @@ async function prepared({ places = ROOT, prepare, isApart }: Scenario): Promise<
 }
 
 function contents(disk: FaultDisk): Map<string, string> {
-  return new Map(disk.paths().map((path) => [path, textOf(disk.content(path) as Uint8Array)]));
+  return new Map(disk.paths().map((path) => [path, Buffer.from(disk.content(path) as Uint8Array).toString("latin1")]));
 }
 
 /** Paths and contents, each once: folders of the trash are named by the clock, and may be two where one could not end. */
@@ -176,7 +209,10 @@ function shape(disk: FaultDisk): string[] {
 function isLeftover(path: string, disk: FaultDisk): boolean {
   if (path.endsWith(".tmp") || path.startsWith("/state/quarantine/")) return true;
   const item = /^\/state\/trash\/[^/]+\//.exec(path)?.[0];
-  return item !== undefined && disk.content(`${item}${NAME}`) === undefined;
+  return (
+    item !== undefined &&
+    !disk.paths().some((other) => other === `${item}${NAME}` || other.startsWith(`${item}${sessionId(5)}.v2/`))
+  );
 }
 
 /** Every content that was there is there still, and those of others under their names. */

@@ -7,8 +7,8 @@ import { sep } from "node:path";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
 import {
+  behindCursor,
   type Catalog,
-  chosen,
   comparing,
   familyOf,
   filterOf,
@@ -19,6 +19,7 @@ import {
   type Order,
   type Progress,
   parentsOf,
+  placeIn,
   type Relative,
   type SearchWish,
 } from "../finding.ts";
@@ -58,6 +59,10 @@ const CLOCKS_APART = 60_000;
 const CHEAP = 4 << 20;
 /** Milliseconds without a pause. */
 const SLICE = 8;
+/** Changes from which on sorting anew is faster than putting each in its place. */
+const SORT_FROM = 1000;
+/** Lists that are remembered for their next pages. */
+const MOST_PAGED = 8;
 /** Files scanned after which what is known of them is written. */
 const SAVE_AFTER = 200;
 /** Times a search looks for a moment in which the index is complete. */
@@ -78,6 +83,8 @@ class Finder implements Catalog {
   /** Files that are no sessions, as they were when that was found. */
   private readonly others = new Map<string, Stamp>();
   private readonly ordered = new Map<Order, Listed[]>();
+  /** What fits the last wishes, until something changes. */
+  private readonly pages = new Map<string, readonly Listed[]>();
   /** Whether the folders have been looked at. */
   private looked = false;
   /** One call works at a time. */
@@ -103,13 +110,14 @@ class Finder implements Catalog {
     this.texts = new TextIndex(options, this.rows, this.kept);
   }
 
-  list(wish: ListWish, progress?: ListProgress): Promise<{ found: Listed[]; total: number }> {
+  list(wish: ListWish, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
       const fits = filterOf(wish);
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
       this.indexAhead();
-      return chosen(this.order(wish.sort ?? "modified"), wish);
+      const fitting = this.fitting(wish);
+      return { found: behindCursor(fitting, wish), total: fitting.length };
     });
   }
 
@@ -245,6 +253,18 @@ class Finder implements Catalog {
     return ordered;
   }
 
+  /** All that fit, in order; remembered from one page to the next. */
+  private fitting(wish: ListWish): readonly Listed[] {
+    const key = JSON.stringify({ ...wish, cursor: undefined });
+    let fitting = this.pages.get(key);
+    if (!fitting) {
+      fitting = this.order(wish.sort ?? "modified").filter(filterOf(wish));
+      if (this.pages.size >= MOST_PAGED) this.pages.clear();
+      this.pages.set(key, fitting);
+    }
+    return fitting;
+  }
+
   private listed({ listed }: Row): Listed {
     return listed.path.startsWith(this.archive) ? { ...listed, archived: true } : listed;
   }
@@ -274,6 +294,7 @@ class Finder implements Catalog {
       if (this.rows.has(path)) return;
       this.rows.set(path, row);
       this.ordered.clear();
+      this.pages.clear();
     };
     await this.kept.with((file) => this.kept.load(file, this.looked ? undefined : take));
     const { there, gone } = await this.folders.look();
@@ -285,6 +306,7 @@ class Finder implements Catalog {
       vanished.set(keyOf(row.stamp), row);
       this.put(path, undefined);
     };
+    if (gone.length > SORT_FROM) this.ordered.clear();
     for (const path of gone) forget(path);
     if (!this.looked) for (const path of [...this.rows.keys()]) if (!there.has(path)) forget(path);
     this.looked = true;
@@ -294,6 +316,7 @@ class Finder implements Catalog {
       const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
       if (known === undefined || !sameStamp(known, stamp)) changed.push([path, stamp]);
     }
+    if (changed.length > SORT_FROM) this.ordered.clear();
     await this.scan(changed, vanished, progress);
     await this.kept.with((file) => this.kept.save(file));
   }
@@ -358,6 +381,7 @@ class Finder implements Catalog {
     const before = this.rows.get(path);
     if (row) this.rows.set(path, row);
     else if (!this.rows.delete(path)) return;
+    this.pages.clear();
     for (const [order, ordered] of this.ordered) {
       const compare = comparing(order);
       if (before) ordered.splice(placeIn(ordered, this.listed(before), compare), 1);
@@ -369,18 +393,6 @@ class Finder implements Catalog {
     this.kept.note(path, row === undefined);
     this.texts.note(path);
   }
-}
-
-/** Where something stands in an ordered list, or would. */
-function placeIn(ordered: readonly Listed[], listed: Listed, compare: (a: Listed, b: Listed) => number): number {
-  let low = 0;
-  let high = ordered.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (compare(ordered[middle], listed) < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function keyOf({ device, inode, size, modified, changed }: Stamp): string {

@@ -1,6 +1,6 @@
 import { UsageError } from "../cli.ts";
 import { count, inert } from "./text.ts";
-import { DAMAGE, OK, open, type Result, type Verb } from "./verb.ts";
+import { DAMAGE, OK, point, type Result, type Verb } from "./verb.ts";
 
 export default {
   name: "migrate",
@@ -16,8 +16,8 @@ export default {
   more: "The session file is kept beside the container, and rollback makes it the session again.",
   async run(asking, { operands, flags }) {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Give --apply or --dry-run, one of them.");
-    await open(asking, operands[0]);
-    return asking.ask("migrate_session", { to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") });
+    const where = await point(asking, operands[0]);
+    return asking.ask("migrate_session", { ...where, to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") });
   },
   print: (result) => (result.dryRun ? plan(result) : movementLines(result)),
   status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),

@@ -1,5 +1,5 @@
 import { movementLines } from "./migrate.ts";
-import { open, type Verb } from "./verb.ts";
+import { point, type Verb } from "./verb.ts";
 
 export default {
   name: "rollback",
@@ -8,9 +8,9 @@ export default {
   flags: { "--reason": { value: "text", meaning: "why; it is kept with the rollback" } },
   more: "What was appended since the migration stands behind the file's own lines. The container is kept aside.",
   async run(asking, { operands, flags }) {
-    await open(asking, operands[0]);
+    const where = await point(asking, operands[0]);
     const reason = flags.get("--reason");
-    return asking.ask("rollback_migration", reason === undefined ? {} : { reason });
+    return asking.ask("rollback_migration", reason === undefined ? where : { ...where, reason });
   },
   print: movementLines,
 } satisfies Verb;

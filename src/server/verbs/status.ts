@@ -1,5 +1,5 @@
 import { inert } from "./text.ts";
-import { DAMAGE, OK, open, type Result, type Verb } from "./verb.ts";
+import { DAMAGE, OK, point, type Result, type Verb } from "./verb.ts";
 
 export default {
   name: "status",
@@ -8,8 +8,8 @@ export default {
   flags: {},
   more: "Ends with 3 when something was begun and not brought to its end; migrate or rollback does that.",
   async run(asking, { operands }) {
-    await open(asking, operands[0]);
-    return asking.ask("migration_status");
+    const where = await point(asking, operands[0]);
+    return asking.ask("migration_status", where);
   },
   print: ({ active, state, phase, reason, snapshotPath, interrupted, events }) => [
     `${active === "native_v2" ? "Session Store V2" : "A JSONL file"}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,

@@ -82,6 +82,17 @@ export function open({ ask }: Asking, operand: string): Promise<Result> {
   return ask("switch_session", named(operand));
 }
 
+/**
+ * The same for a command that takes the path of any session, also of one that cannot be opened; answers the params that
+ * name it.
+ */
+export async function point(asking: Asking, operand: string): Promise<{ sessionPath?: string }> {
+  const where = named(operand);
+  if ("sessionPath" in where || operand.endsWith(".v2")) return { sessionPath: operand };
+  await open(asking, operand);
+  return {};
+}
+
 /** The whole number above 0 that a flag has, if it is given. Throws UsageError. */
 export function numberOf({ flags }: Given, name: string): number | undefined {
   const value = flags.get(name);

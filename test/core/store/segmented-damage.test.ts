@@ -19,6 +19,7 @@ import {
   segmentFile,
   spineFile,
 } from "../../../src/core/store/segmented/places.ts";
+import { removeTree } from "../../../src/core/store/segmented/tree.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { assistantText, chain, entryText, headerText, id, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
@@ -529,6 +530,19 @@ describe("another process", () => {
     await again.commit();
     again.close();
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  });
+
+  test("that deleted the session finds nothing of it when this one closes", async () => {
+    const disk = made.after();
+    const log = open(disk);
+    log.append(bytes(userText(id(50), id(11))));
+    await log.commit();
+    removeTree(disk, CONTAINER);
+    disk.remove(pointerFile(CONTAINER));
+    expect(log.refresh()).toEqual({ kind: "gone" });
+    expect(() => log.append(bytes(userText(id(51), id(50))))).toThrow(named("storage_failed"));
+    log.close();
+    expect(disk.names(FOLDER)).toEqual([]);
   });
 
   test("that made something else the session keeps this one from writing", () => {

@@ -348,3 +348,62 @@ describe("a published session", () => {
     },
   );
 });
+
+describe("a repair", () => {
+  /** The container of three with one entry damaged and bytes behind the last. */
+  function damaged(): FaultDisk {
+    const disk = three.after();
+    const path = segmentFile(CONTAINER, 1);
+    const text = Buffer.from(disk.content(path) as Uint8Array).toString("latin1");
+    disk.put(path, Buffer.from(text.replace(`say ${id(1)}`, "say !!!!!!!!"), "latin1"));
+    return more(disk, path, "torn");
+  }
+
+  const backups = (disk: FaultDisk) =>
+    new Set(disk.paths().flatMap((path) => /^.*\.damaged\.bak(\.\d+)?(?=\/)/.exec(path)?.[0] ?? []));
+
+  test.each([...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const])(
+    "with %s is done, or can be done by whoever comes next, and nothing that is legible is lost",
+    async (_, faultAt) => {
+      for (let at = 1; ; at++) {
+        const disk = damaged();
+        const session = openV2(disk);
+        disk.set(faultAt(at));
+        let failure: unknown;
+        try {
+          session.repair(false);
+        } catch (error) {
+          failure = error;
+          expect(error).toBeInstanceOf(Failure);
+        }
+        const operations = [...disk.operations];
+        if (operations.length < at) {
+          expect(at).toBeGreaterThan(20);
+          break;
+        }
+        if (!disk.struck) continue;
+        const where = `operation ${at} of ${operations.join(" ")}`;
+        const died = faultAt(at).kind === "die";
+        disk.set(undefined);
+        if (!died) {
+          session.close();
+          expect(disk.openCount, where).toBe(0);
+        }
+        for (const cut of died ? [undefined, ...POWER_CUTS] : [undefined]) {
+          const after = disk.after(cut);
+          const next = openV2(after);
+          expect(known(next), where).toEqual(THREE_IDS);
+          if (next.log.damage.length > 0) next.repair(false);
+          next.close();
+          const last = openV2(after);
+          expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
+          await append(last, id(50));
+          last.close();
+          expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+          expect(backups(after).size, where).toBe(1);
+        }
+        if (failure === undefined) expect(backups(disk).size, where).toBe(1);
+      }
+    },
+  );
+});

@@ -575,9 +575,10 @@ describe("every disk operation", () => {
 
   test.each(ways)("$name: the machine dies, and loses what was not synced", { timeout: 60_000 }, async (way) => {
     const { length: count } = await operationsOf(way);
+    const beginning = await way.begin();
     expect(count).toBeGreaterThan(60);
     for (let at = 1; at <= count; at++) {
-      const disk = await way.begin();
+      const disk = beginning.after();
       disk.set({ kind: "die", at });
       await way.go(disk).catch(() => {});
       expect(disk.struck).toBe(true);
@@ -589,11 +590,12 @@ describe("every disk operation", () => {
 
   test.each(ways)("$name: one operation fails", { timeout: 60_000 }, async (way) => {
     const operations = await operationsOf(way);
+    const beginning = await way.begin();
     const count = operations.length;
     for (const kind of ["fail", "short"] as const)
       for (let at = 1; at <= count; at++) {
         if (kind === "short" && operations[at - 1] !== "write") continue;
-        const disk = await way.begin();
+        const disk = beginning.after();
         const fault: Fault = { kind, at, errno: "ENOSPC" };
         disk.set(fault);
         let failure: unknown;

@@ -7,8 +7,10 @@
 import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
 import type { Progress } from "../../finding.ts";
+import { HeadReader } from "../../head.ts";
 import { memberOf, members, parse } from "../../json.ts";
 import type { StoreFinding } from "../../migrations.ts";
+import { KNOWN_TYPES, Nodes, unpackId } from "../../nodes.ts";
 import { closeQuietly, type Disk, exists, readAll, readWhole } from "../disk.ts";
 import { pause } from "../folders.ts";
 import { scanLines } from "../lines.ts";
@@ -137,6 +139,7 @@ class Auditor {
   private readonly checkpoints: Checkpoint[] = [];
   private sessionId: unknown;
 
+  private readonly heads = new HeadReader(new Nodes());
   private readonly rows: RowFacts[] = [];
   private readonly ids = new Map<string, number>();
   private readonly entryIds: string[] = [];
@@ -144,7 +147,7 @@ class Auditor {
   private readonly parents: (string | null)[] = [];
   /** How many entries name a parent. */
   private readonly children = new Map<string, number>();
-  private readonly heads = new Set<string>();
+  private readonly branchHeads = new Set<string>();
   private readonly odd: { entryId: string; reason: string }[] = [];
 
   private chain = GENESIS;
@@ -391,24 +394,56 @@ class Auditor {
     where: { byteOffset: number; length: number; entryId?: string },
   ): void {
     const { payloadStart, payloadEnd } = frame;
-    const found = isUtf8(b.subarray(payloadStart, payloadEnd)) ? members(b, payloadStart, payloadEnd) : null;
+    const { heads } = this;
+    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) this.find("INV-005", file, "the payload is not UTF-8", where);
+    else if (heads.read(b, payloadStart, payloadEnd)) {
+      // The usual head; the payload was found to be JSON when the frame was decoded.
+      const parent = heads.packedParent < 0 ? null : unpackId(heads.packedParent);
+      this.holdAgainstEntry(file, frame, unpackId(heads.packedId), parent, KNOWN_TYPES[heads.type], where);
+    } else this.bindSlowly(file, b, frame, where);
+    if (!isWireId(frame.entryId)) this.odd.push({ entryId: frame.entryId, reason: "its id has other characters" });
+    if (!EXCHANGEABLE_TYPES.has(frame.entryType))
+      this.odd.push({ entryId: frame.entryId, reason: `its type is ${frame.entryType}` });
+  }
+
+  private holdAgainstEntry(
+    file: string,
+    frame: Frame,
+    id: unknown,
+    parent: unknown,
+    type: unknown,
+    where: { byteOffset: number; length: number; entryId?: string },
+  ): void {
+    if (id !== frame.entryId) this.find("INV-003", file, "the payload has another id", where);
+    if (parent !== frame.parentEntryId) this.find("INV-001", file, "the payload has another parent", where);
+    if (type !== frame.entryType) this.find("INV-003", file, "the payload has another type", where);
+  }
+
+  private bindSlowly(
+    file: string,
+    b: Uint8Array,
+    frame: Frame,
+    where: { byteOffset: number; length: number; entryId?: string },
+  ): void {
+    const found = members(b, frame.payloadStart, frame.payloadEnd);
     if (!found) {
-      this.find("INV-005", file, "the payload is not a JSON object in UTF-8", where);
+      this.find("INV-005", file, "the payload is not a JSON object", where);
       return;
     }
     const value = (name: string): unknown => {
       const member = memberOf(found, name);
-      return member ? parse(b, member.start, member.end) : undefined;
+      const given = member ? parse(b, member.start, member.end) : undefined;
+      return typeof given === "number" && name !== "type" ? String(given) : given;
     };
-    const text = (given: unknown): unknown => (typeof given === "number" ? String(given) : given);
-    if (text(value("id")) !== frame.entryId) this.find("INV-003", file, "the payload has another id", where);
-    const parent = text(value("parentId"));
-    if ((parent === undefined || parent === "" ? null : parent) !== frame.parentEntryId)
-      this.find("INV-001", file, "the payload has another parent", where);
-    if (value("type") !== frame.entryType) this.find("INV-003", file, "the payload has another type", where);
-    if (!isWireId(frame.entryId)) this.odd.push({ entryId: frame.entryId, reason: "its id has other characters" });
-    if (!EXCHANGEABLE_TYPES.has(frame.entryType))
-      this.odd.push({ entryId: frame.entryId, reason: `its type is ${frame.entryType}` });
+    const parent = value("parentId");
+    this.holdAgainstEntry(
+      file,
+      frame,
+      value("id"),
+      parent === undefined || parent === "" ? null : parent,
+      value("type"),
+      where,
+    );
   }
 
   private count(frame: Frame, length: number, crc: string): void {
@@ -417,9 +452,9 @@ class Auditor {
     this.ids.set(entryId, this.entryIds.length);
     this.entryIds.push(entryId);
     this.parents.push(parentEntryId);
-    this.heads.add(entryId);
+    this.branchHeads.add(entryId);
     if (parentEntryId !== null) {
-      this.heads.delete(parentEntryId);
+      this.branchHeads.delete(parentEntryId);
       const siblings = (this.children.get(parentEntryId) ?? 0) + 1;
       this.children.set(parentEntryId, siblings);
       if (siblings === 2) this.branches++;
@@ -484,7 +519,7 @@ class Auditor {
       for (const step of way) seen[step] = 2;
     }
     // Frames beyond the rows were found already; here it is heads whose row names something else.
-    for (const head of this.heads) {
+    for (const head of this.branchHeads) {
       const position = ids.get(head) as number;
       if (position < this.rows.length && this.rows[position].entryId !== head)
         this.find("INV-006", "index/offsets.jsonl", "a branch head is not indexed", { entryId: head });

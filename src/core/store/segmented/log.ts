@@ -210,7 +210,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
   awaitRollBack(phase: string): void {
     this.readOnly ??= new Failure(
       "migration_failed",
-      `The migration of the session stands at ${phase}, so it can be read but not written. migrate_session finishes it, rollback_session goes back.`,
+      `The migration of the session stands at ${phase}, so it can be read but not written. rollback_migration goes back, and migrate_session does that first.`,
     );
     this.states = new StateMachine(() => timestamp(this.env), "FAILED");
   }
@@ -954,6 +954,8 @@ export class SegmentedLog extends SegmentedReader implements Log {
   /** On leaving: the manifest of the durable state. Without it the next opening works as well. */
   private publishManifestNow(): void {
     try {
+      // What was deleted or moved away meanwhile is not begun anew.
+      if (this.infoOrNull(headerFile(this.folder))?.inode !== this.key?.inode) return;
       const { path, fd } = this.temporary(
         "manifest.json.tmp",
         bytesOf(encodeManifest(this.manifestNow(timestamp(this.env)))),

@@ -521,7 +521,7 @@ class Migration {
       for (let first = 0; first < count; ) {
         const past = stretch(log, first);
         for (const line of log.readMany(range(first, past))) {
-          const position = builder.add(line);
+          const position = builder.add(line, true);
           if (builder.nodes.id(position) !== log.nodes.id(position))
             throw new Failure("migration_failed", "The entries came in another order. Migrate again.");
           bytes += line.length + 1;

@@ -321,6 +321,8 @@ export abstract class SegmentedReader {
     let fault: string | null = null;
     let promised = 0;
     let known = true;
+    /** Of the last row that was taken. */
+    let length = 0;
     const take = (b: Uint8Array, at: number, end: number): void => {
       try {
         const row = decodeRow(b, at, end);
@@ -332,7 +334,7 @@ export abstract class SegmentedReader {
           throw new Malformed(`entry ${row.entrySeq} has its row before`);
         }
         this.indexEnd += end - at + 1;
-        this.lastRow = { length: end - at + 1, crc: crc32c(concat([b.subarray(at, end), LF])) };
+        length = end - at + 1;
       } catch (error) {
         if (!(error instanceof Malformed)) throw error;
         fault ??= `of the row at byte ${this.indexEnd}, ${error.message}`;
@@ -345,6 +347,11 @@ export abstract class SegmentedReader {
       },
     };
     const scanned = scanLines(this.disk, fd, this.indexEnd, HEAD_BYTES, visitor, scratchBuffer());
+    if (length > 0) {
+      const row = Buffer.allocUnsafe(length);
+      readAll(this.disk, fd, row, this.indexEnd - length);
+      this.lastRow = { length, crc: crc32c(row) };
+    }
     return { fault, promised, size: scanned.size, known };
   }
 
