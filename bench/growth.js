@@ -30,6 +30,9 @@ const ASKED = [
   ["prepare_compaction"],
   ["prepare_branch_summary", ({ first }) => ({ targetId: first })],
   ["verify_session"],
+  ["export_session", ({ out }) => ({ format: "markdown", outputPath: out, overwrite: true })],
+  ["export_html", ({ out }) => ({ outputPath: out, overwrite: true })],
+  ["migrate_session", { dryRun: true }],
   ["list_open_sessions"],
   ["append", { entries: [{ type: "message", message: { role: "user", content: "more" } }] }],
   ["set_label", ({ last }) => ({ entryId: last, label: "here" })],
@@ -56,7 +59,7 @@ async function timesAt(count, { ours, home, runs }) {
   const file = join(home, `growth-${count}.jsonl`);
   writeSession(file, count, "uncompacted");
   const times = new Map();
-  const facts = { first: idOf(0), last: idOf(count - 4 - ((count - 4) % 4)), path: file };
+  const facts = { first: idOf(0), last: idOf(count - 4 - ((count - 4) % 4)), path: file, out: `${file}.out` };
   const copy = `${file}.copy.jsonl`;
   copyFileSync(file, copy);
   let child;
@@ -91,6 +94,7 @@ async function timesAt(count, { ours, home, runs }) {
   await child.end();
   rmSync(file);
   rmSync(copy);
+  rmSync(facts.out, { force: true });
   return { times, commands: result.capabilities?.commands ?? [] };
 }
 

@@ -165,6 +165,7 @@ function valueStart(b: Uint8Array, at: number, end: number): number {
  * Iterative, so depth costs memory and never the stack (RFC 8259 grammar; UTF-8 is not checked here).
  */
 export function valueEnd(b: Uint8Array, at: number, end: number): number {
+  if (at < end && b[at] === QUOTE) return stringEnd(b, at, end);
   const open: number[] = [];
   let i = at;
   for (;;) {

@@ -404,7 +404,9 @@ export class Session implements Bodies {
 
   /** Whether there is anything that `commit` would have to wait for. */
   get settled(): boolean {
-    return this.log.durableCount >= this.log.nodes.count && !(this.leafMoved && this.recordsLeaf);
+    const { log } = this;
+    if (log.durableCount < log.nodes.count || log.isCheckpointDue) return false;
+    return !(this.leafMoved && this.recordsLeaf);
   }
 
   private get recordsLeaf(): boolean {

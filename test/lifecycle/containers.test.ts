@@ -25,12 +25,15 @@ async function born(): Promise<Made> {
   return { place, server: serveLibrary(place), file, id };
 }
 
-/** A container that was a session file, with what belonged to that. */
+/** A container that was a session file, with what belonged to that, and one that was rolled back before. */
 async function migrated(): Promise<Made> {
   const place = temporaryPlace();
   const source = putSession(place, 1);
   put(`${source}.v1.bak`, "backup");
   const server = serveLibrary(place);
+  await server.result("migrate_session", { sessionPath: source, to: "v2" });
+  const { keptAt } = await server.result("rollback_migration", { sessionPath: source });
+  expect(basename(keptAt)).toBe(`${sessionId(1)}.v2.rolled-back`);
   await server.result("migrate_session", { sessionPath: source, to: "v2" });
   const { sessions } = await server.result("list_sessions");
   return { place, server, file: sessions[0].sessionPath, id: sessionId(1) };

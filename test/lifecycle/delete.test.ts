@@ -20,6 +20,9 @@ function wholeSession(place: Place, n = 1): { file: string; others: string[] } {
     join(folder, `${sessionId(n)}.store.json`),
     join(folder, `${sessionId(n)}.v2`, "manifest.json"),
     join(folder, `${sessionId(n)}.v2`, "segments", "0000000000000001.seg"),
+    join(folder, `${sessionId(n)}.v2.staging`, "migrations", "ledger.jsonl"),
+    join(folder, `${sessionId(n)}.v2.rolled-back`, "manifest.json"),
+    join(folder, `${sessionId(n)}.v2.rolled-back.2`, "manifest.json"),
   ];
   for (const path of others) put(path, `content of ${basename(path)} ${n}`);
   return { file, others };

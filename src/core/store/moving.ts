@@ -26,6 +26,8 @@ import { isContainerName, pointerFile } from "./segmented/places.ts";
 const PIECE = 1 << 20;
 /** What the names of a session's own backups have behind that of its file or container. */
 const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
+/** What those of a container have besides: what a migration that was given up left, and containers that were rolled back. */
+const ASIDE = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
 
 /**
  * What lies beside a session and belongs to it, by name: backups, attachments, a container of Session Store V2 with its
@@ -37,7 +39,9 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
   const names = namesIn(disk, folder);
   const bases = [name];
   const own = new Set<string>();
+  let container: string | undefined;
   if (isContainerName(name)) {
+    container = name;
     own.add(basename(pointerFile(session)));
     const source = sourceOf(disk, session);
     if (source !== null) bases.push(source);
@@ -46,14 +50,17 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
     // A container is that of the id; where two files have the same, it stays with the other.
     const shared = names.some((other) => other !== name && isSessionName(other) && other.includes(sessionId));
     if (SESSION_ID.test(sessionId) && !shared) {
-      const container = `${sessionId}.v2`;
+      container = `${sessionId}.v2`;
       own.add(container).add(basename(pointerFile(join(folder, container))));
       bases.push(container);
     }
   }
   for (const base of bases) own.add(`${base}.blobs`);
+  const rest = (other: string, base: string): string => (other.startsWith(base) ? other.slice(base.length) : "");
   const belongs = (other: string): boolean =>
-    own.has(other) || bases.some((base) => other.startsWith(base) && BACKUP.test(other.slice(base.length)));
+    own.has(other) ||
+    bases.some((base) => BACKUP.test(rest(other, base))) ||
+    (container !== undefined && ASIDE.test(rest(other, container)));
   return names.filter((other) => other !== name && belongs(other));
 }
 

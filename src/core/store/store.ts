@@ -57,6 +57,8 @@ export interface Log {
   readonly persisted: boolean;
   /** Entries before this position survive what the store's durability promises to survive. */
   readonly durableCount: number;
+  /** `commit` has something to do though every entry is durable. */
+  readonly isCheckpointDue?: boolean;
   readonly stamp: FileStamp | null;
 
   /** Bytes of an entry's line, without reading it. */

@@ -634,7 +634,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
 
   /** Where an append is durable at once, a commit has nothing to do but this. */
   private async checkpointInPassing(): Promise<void> {
-    if (this.options.durability === "sync" || this.state !== "INDEXED" || this.committing || this.closed) return;
+    if (!this.isCheckpointDue) return;
     const { count } = this.nodes;
     const done = this.checkpointIfDue().finally(() => {
       this.committing = null;
@@ -825,12 +825,21 @@ export class SegmentedLog extends SegmentedReader implements Log {
     return this.findLastCheckpoint().seq;
   }
 
-  private async checkpointIfDue(): Promise<void> {
+  /** Where an append is durable at once, its commit is still what makes the checkpoint. */
+  get isCheckpointDue(): boolean {
+    if (this.options.durability === "sync" || this.state !== "INDEXED" || this.committing || this.closed) return false;
+    return this.lastCheckpoint === null || this.isFarFrom(this.lastCheckpoint.tail);
+  }
+
+  private isFarFrom(checkpointed: Tail): boolean {
     const { entries, bytes } = this.options.checkpointEvery;
+    const { tail } = this.durable;
+    return tail.entrySeq - checkpointed.entrySeq >= entries || tail.bytesTotal - checkpointed.bytesTotal >= bytes;
+  }
+
+  private async checkpointIfDue(): Promise<void> {
     try {
-      const last = this.findLastCheckpoint();
-      const { tail } = this.durable;
-      if (tail.entrySeq - last.tail.entrySeq < entries && tail.bytesTotal - last.tail.bytesTotal < bytes) return;
+      if (!this.isFarFrom(this.findLastCheckpoint().tail)) return;
       await this.checkpoint("periodic");
     } catch (error) {
       // The entries are durable without it; the next commit tries again.
