@@ -5,7 +5,7 @@ export default defineConfig({
   test: {
     include: ["test/soak/**/*.test.ts"],
     globalSetup: ["test/support/build.ts"],
-    testTimeout: 3_600_000,
+    testTimeout: 7_200_000,
     pool: "forks",
     // Some of them look at how long something takes.
     fileParallelism: false,

@@ -152,8 +152,10 @@ export class Wire {
     return this.reply(id);
   }
 
-  /** The reply with an id. */
+  /** The reply with an id; sessions answer side by side, so it may have come before another that was waited for. */
   async reply(id: unknown): Promise<Json> {
+    const early = this.events.findIndex((message) => message.id === id && !("method" in message));
+    if (early >= 0) return this.events.splice(early, 1)[0];
     for (;;) {
       const message = await this.next();
       if (message.id === id && !("method" in message)) return message;
