@@ -127,6 +127,8 @@ export interface Migrations {
   /** Throws the same, and already_exists. */
   rollBack(path: string, wishes: Wishes): Promise<Moved>;
   status(path: string): Status;
+  /** Where the session stands now that had this path before it was migrated or rolled back; else the path itself. */
+  standsAt(path: string): string;
   /** Every byte of a container, held against the rules of the store. */
   audit(container: string, progress?: Progress): Promise<StoreAudit>;
 }

@@ -71,8 +71,10 @@ export function packId(id: string): number {
   return packed;
 }
 
+const DIGITS = Array.from({ length: 256 }, (_, n) => n.toString(16).padStart(2, "0"));
+
 export function unpackId(packed: number): string {
-  return packed.toString(16).padStart(8, "0");
+  return DIGITS[packed >>> 24] + DIGITS[(packed >>> 16) & 0xff] + DIGITS[(packed >>> 8) & 0xff] + DIGITS[packed & 0xff];
 }
 
 function grow<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array>(

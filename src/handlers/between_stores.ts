@@ -54,9 +54,11 @@ export const MOVEMENT_FAILURES = [
   "corrupt",
 ] as const;
 
-/** The open session that is meant; undefined when the path names one that is not open. */
+/** The open session that is meant, also by the path it had in the other store; undefined when it is not open. */
 export function openSession(context: Context, path: string | undefined): Session | undefined {
-  return path === undefined ? context.session : context.workspace.openAt(path);
+  if (path === undefined) return context.session;
+  const { workspace } = context;
+  return workspace.openAt(path) ?? workspace.openAt(workspace.stores.migrations.standsAt(path));
 }
 
 /** Throws migration_failed when the session is stored nowhere yet. */

@@ -6,7 +6,9 @@ import { describe, expect, test } from "vitest";
 import { segmentFile } from "../../src/core/store/segmented/places.ts";
 import { user } from "../support/drafts.ts";
 import { examplePlace, ID_OF_CURRENT } from "../support/example.ts";
-import { serveHere } from "../support/server.ts";
+import { putSession, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { id } from "../support/lines.ts";
+import { serveHere, temporaryPlace } from "../support/server.ts";
 
 function world() {
   const { place, session } = examplePlace();
@@ -66,6 +68,42 @@ describe("over the wire", () => {
     for (const where of [{ sessionPath: other }, { sessionPath }, { sessionId }])
       expect(await server.result("switch_session", where)).toMatchObject({ sessionId, sessionFile: sessionPath });
     expect((await server.result("get_state")).sessionFile).toBe(sessionPath);
+  });
+
+  test("an open session that was migrated is meant by the name of the file that it was", async () => {
+    const { server, session, container } = world();
+    const text = readFileSync(session, "utf8");
+    await server.result("migrate_session");
+    await server.result("append", { entries: [user("more")] });
+    expect(await server.result("migrate_session", { sessionPath: session })).toMatchObject({ sessionPath: container });
+    expect((await server.result("migrate_session", { sessionPath: session, dryRun: true })).obstacles).toMatchObject([
+      { kind: "already_migrated" },
+    ]);
+    await server.result("append", { entries: [user("and more")] });
+    const back = await server.result("rollback_migration", { sessionPath: session });
+    expect(back).toMatchObject({ state: "ROLLED_BACK", sessionPath: session });
+    expect((await server.result("get_state")).sessionFile).toBe(session);
+    await server.result("append", { entries: [user("and still more")] });
+    expect(readFileSync(session, "utf8").split("\n").length).toBe(text.split("\n").length + 3);
+    // And the other way round: the name of the container that it was.
+    expect(await server.result("migrate_session", { sessionPath: container })).toMatchObject({ state: "MIGRATED" });
+    expect((await server.result("get_state")).sessionFile).toBe(container);
+  });
+
+  test("a position of the leaf that only we keep goes along with a session that is not open, there and back", async () => {
+    const place = temporaryPlace();
+    const file = putSession(place, 1);
+    const first = serveHere(["--session", file, "--events", "none"], { place });
+    await first.result("branch", { entryId: id(0) });
+    // It is gone before it leaves its marker.
+    first.stop();
+    await first.done;
+    const server = serveLibrary(place);
+    const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
+    expect((await server.result("open_session", { sessionPath })).leafId).toBe(id(0));
+    await server.result("close_session", { sessionId: sessionId(1) });
+    await server.result("rollback_migration", { sessionPath });
+    expect((await server.result("open_session", { sessionPath: file })).leafId).toBe(id(0));
   });
 
   test("what cannot be migrated is named, in a dry run and in earnest", async () => {

@@ -294,7 +294,7 @@ describe("restore_session", () => {
     expect([contentsOf(dirname(movedTo)), read(taken)]).toEqual([item, "of somebody else"]);
     unlinkSync(taken);
     await server.result("restore_session", { sessionPath: file });
-    expect(Object.keys(contentsOf(rootOf(place))).length).toBe(9);
+    expect(Object.keys(contentsOf(rootOf(place))).length).toBe(12);
   });
 
   test("knows nothing in the trash that is not a deleted session", async () => {

@@ -5,6 +5,15 @@ import { Session } from "../../src/core/session.ts";
 import { type Disk, readWhole } from "../../src/core/store/disk.ts";
 import { leafMemory } from "../../src/core/store/leaves.ts";
 import { noLocks } from "../../src/core/store/lock.ts";
+import {
+  type Coordinates,
+  crc32c,
+  type EntryFacts,
+  encodeHead,
+  frameBytes,
+  sha256,
+  writeFrame,
+} from "../../src/core/store/segmented/frame.ts";
 import { type StoreOptions, segmentedStore } from "../../src/core/store/segmented/store.ts";
 import type { Store } from "../../src/core/store/store.ts";
 import { FaultDisk } from "./disk.ts";
@@ -134,6 +143,15 @@ function lastCheckpoint(disk: Disk, container: string): { headEntrySeq?: number;
     .sort()
     .at(-1);
   return name === undefined ? {} : JSON.parse(textAt(disk, `${container}/checkpoints/${name}`));
+}
+
+/** One frame by itself. */
+export function encodeFrame(at: Coordinates, entry: EntryFacts, timestamp: string, payload: Uint8Array) {
+  const payloadSha256 = sha256(payload);
+  const head = encodeHead(at, entry, timestamp, payloadSha256, payload.length);
+  const bytes = Buffer.alloc(frameBytes(head, payload));
+  const payloadStart = writeFrame(bytes, head, payload);
+  return { bytes, payloadStart, payloadSha256, crc: crc32c(bytes) };
 }
 
 // --- sessions for tests ------------------------------------------------------------------------------------------

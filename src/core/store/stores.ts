@@ -120,6 +120,7 @@ export function makeStores(options: StoreOptions): Stores {
         openFile: (file, readOnly) => jsonl.open(file, readOnly),
         openContainer: (container, readOnly) => v2.open(container, readOnly),
         fileFor: (header, folder) => join(folder, fileName(header)),
+        leaves,
       },
       allowed,
       options.readOnly === true,

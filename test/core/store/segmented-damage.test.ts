@@ -7,7 +7,6 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json.ts";
 import { type Disk, writeAll } from "../../../src/core/store/disk.ts";
 import { sharedLocks } from "../../../src/core/store/lock.ts";
-import { encodeFrame } from "../../../src/core/store/segmented/frame.ts";
 import type { SegmentedLog } from "../../../src/core/store/segmented/log.ts";
 import {
   checkpointFile,
@@ -25,7 +24,16 @@ import { assistantText, chain, entryText, headerText, id, userText } from "../..
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { beginning, FOLDER, idsOf, kindsOf, textsOf } from "../../support/sessions.ts";
-import { CONTAINER, containerWith, cutFile, faultsOf, type Options, storedText, v2On } from "../../support/v2.ts";
+import {
+  CONTAINER,
+  containerWith,
+  cutFile,
+  encodeFrame,
+  faultsOf,
+  type Options,
+  storedText,
+  v2On,
+} from "../../support/v2.ts";
 
 const COUNT = 12;
 /** Segments of four entries each. */

@@ -406,4 +406,68 @@ describe("a repair", () => {
       }
     },
   );
+
+  test("that was answered outlasts a loss of power, and so does one that is asked for again", async () => {
+    const disk = damaged();
+    const session = openV2(disk);
+    expect(session.repair(false).backupPath).not.toBeNull();
+    session.close();
+    const sound = (after: FaultDisk, where: string): void => {
+      const last = openV2(after);
+      expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
+      last.close();
+      expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+      expect(backups(after).size, where).toBe(1);
+    };
+    for (const cut of POWER_CUTS) sound(disk.after(cut), JSON.stringify(cut));
+    for (let at = 1, struck = true; struck; at++) {
+      const failing = damaged();
+      const again = openV2(failing);
+      failing.set({ kind: "fail", at, errno: "EIO" });
+      const ask = async (): Promise<unknown> => {
+        try {
+          again.refreshToWrite();
+          again.repair(false);
+          await again.commit();
+          return undefined;
+        } catch (error) {
+          return error;
+        }
+      };
+      const failure = await ask();
+      struck = failing.struck;
+      const operations = failing.operations.join(" ");
+      if (failure !== undefined) {
+        expect(failure, operations).toBeInstanceOf(Failure);
+        expect(await ask(), operations).toBeUndefined();
+      }
+      again.close();
+      for (const cut of POWER_CUTS) sound(failing.after(cut), `${JSON.stringify(cut)} after ${operations}`);
+    }
+  });
+});
+
+test("what an append adds while a commit waits for the medium takes nothing of that commit from it", async () => {
+  const disk = three.after();
+  const log = v2On(disk, { segmentBytes: 1024 }).open(CONTAINER);
+  const long = (n: number): Uint8Array => bytesOf(userText(id(n), id(n - 1), "x".repeat(500)));
+  const { sync } = disk;
+  let next = 20;
+  // Each wait sees another segment begin.
+  disk.sync = async (fd) => {
+    if (next < 26) log.append([long(next++)]);
+    await sync(fd);
+  };
+  log.append([bytesOf(userText(id(17), id(2))), long(18), long(19)]);
+  for (let count = log.nodes.count; count < 12; count = log.nodes.count) {
+    await log.commit();
+    for (const cut of POWER_CUTS) {
+      const after = disk.after(cut);
+      const again = v2On(after).open(CONTAINER);
+      expect(again.nodes.count, JSON.stringify(cut)).toBeGreaterThanOrEqual(count);
+      expect(again.damage.filter(({ kind }) => kind !== "torn_tail" && kind !== "bad_index")).toEqual([]);
+      again.close();
+    }
+  }
+  log.close();
 });

@@ -9,7 +9,6 @@ import {
   decodeFrame,
   decodeHead,
   decodeRow,
-  encodeFrame,
   encodeRow,
   type Frame,
   GENESIS,
@@ -17,7 +16,7 @@ import {
   payloadOf,
 } from "../../../src/core/store/segmented/frame.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import { slowCrc } from "../../support/v2.ts";
+import { encodeFrame, slowCrc } from "../../support/v2.ts";
 
 const FIRST = `{"id":"a1b2c3d4","message":{"content":"Hello","role":"user","timestamp":1706918401000},"timestamp":"2026-02-03T22:52:06.410Z","type":"message"}`;
 const SECOND = `{"id":"b2c3d4e5","name":"café ☃","parentId":"a1b2c3d4","timestamp":"2026-02-03T22:52:07.000Z","type":"session_info"}`;

@@ -7,6 +7,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json.ts";
 import { jsonlStore } from "../../../src/core/store/jsonl.ts";
+import { leafMemory } from "../../../src/core/store/leaves.ts";
 import type { Locks } from "../../../src/core/store/lock.ts";
 import { noLocks } from "../../../src/core/store/lock.ts";
 import { audit } from "../../../src/core/store/segmented/audit.ts";
@@ -172,6 +173,24 @@ describe("migrating", () => {
     expect(disk.paths()).toEqual(before);
     const writing = ["write", "create", "rename", "link", "truncate", "remove", "makeFolder"];
     expect(disk.operations.filter((operation) => writing.includes(operation))).toEqual([]);
+  });
+
+  test("a position of the leaf that only we keep goes along, there and back", async () => {
+    const disk = diskWith(FIVE);
+    const leaves = leafMemory(disk, "/state", true);
+    const options = { ...optionsOn(disk), leaves };
+    const recalled = (log: Log): unknown => {
+      const leafId = leaves.recall(log);
+      log.close();
+      return leafId;
+    };
+    const before = options.openFile(FILE, true);
+    await leaves.record(before, id(1));
+    before.close();
+    await migrate(options, FILE);
+    expect(recalled(options.openContainer(CONTAINER, true))).toBe(id(1));
+    await rollBack(options, CONTAINER);
+    expect(recalled(options.openFile(FILE, true))).toBe(id(1));
   });
 
   test("a session without entries", async () => {

@@ -20,9 +20,21 @@ import {
   type SourceFormat,
   snapshotRef,
 } from "./documents.ts";
-import { chained, crc32c, crcText, encodeFrame, encodeRow, FRAME_BYTES, payloadOf } from "./frame.ts";
+import {
+  chained,
+  crc32c,
+  crcText,
+  encodeHead,
+  encodeRow,
+  FRAME_BYTES,
+  frameBytes,
+  payloadOf,
+  sha256,
+  writeFrame,
+} from "./frame.ts";
 import { Tally } from "./manifest.ts";
 import {
+  BLOBS,
   checkpointFile,
   EMPTY_TAIL,
   FOLDERS,
@@ -54,7 +66,10 @@ export interface NextFrame {
   readonly tail: Tail;
 }
 
-/** The frame of an entry behind a tail. Throws invalid_entry when it is too large for a segment. */
+/**
+ * The frame of an entry behind a tail, written into what `room` gives for its length. Throws invalid_entry when it is too
+ * large for a segment.
+ */
 export function nextFrame(
   tail: Tail,
   nodes: Nodes,
@@ -62,6 +77,7 @@ export function nextFrame(
   payload: Uint8Array,
   now: string,
   segmentBytes: number,
+  room: (length: number) => Buffer = Buffer.allocUnsafe,
 ): NextFrame {
   const parent = nodes.parent(position);
   const entry = {
@@ -71,31 +87,38 @@ export function nextFrame(
   };
   const entrySeq = tail.entrySeq + 1;
   let at = { segmentSeq: tail.segmentSeq, frameSeq: tail.frameSeq + 1, entrySeq };
-  let encoded = encodeFrame(at, entry, now, payload);
-  const isNew =
-    tail.segmentSeq === 0 || (tail.segmentSize > 0 && tail.segmentSize + encoded.bytes.length > segmentBytes);
+  const payloadSha256 = sha256(payload);
+  let head = encodeHead(at, entry, now, payloadSha256, payload.length);
+  let length = frameBytes(head, payload);
+  const isNew = tail.segmentSeq === 0 || (tail.segmentSize > 0 && tail.segmentSize + length > segmentBytes);
   if (isNew) {
     at = { segmentSeq: tail.segmentSeq + 1, frameSeq: 1, entrySeq };
-    encoded = encodeFrame(at, entry, now, payload, encoded.payloadSha256);
+    head = encodeHead(at, entry, now, payloadSha256, payload.length);
+    length = frameBytes(head, payload);
   }
-  const { bytes, crc, payloadSha256, payloadStart } = encoded;
   const limit = Math.min(segmentBytes, FRAME_BYTES);
-  if (bytes.length > limit)
+  if (length > limit)
     throw new Failure(
       "invalid_entry",
-      `The entry ${entry.entryId} takes ${bytes.length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
-      { entryId: entry.entryId, bytes: bytes.length, limit },
+      `The entry ${entry.entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
+      { entryId: entry.entryId, bytes: length, limit },
     );
+  const bytes = room(length);
+  const payloadStart = writeFrame(bytes, head, payload);
+  const crc = crc32c(bytes);
+  const crcDigits = crcText(crc);
   const start = isNew ? 0 : tail.segmentSize;
   return {
     bytes,
     isNew,
     row: encodeRow({
-      ...at,
+      entrySeq,
+      segmentSeq: at.segmentSeq,
+      frameSeq: at.frameSeq,
       entryId: entry.entryId,
       byteOffset: start,
       byteLength: bytes.length,
-      crc32c: crcText(crc),
+      crc32c: crcDigits,
     }),
     place: {
       segmentSeq: at.segmentSeq,
@@ -106,10 +129,12 @@ export function nextFrame(
       crc,
     },
     tail: {
-      ...at,
+      entrySeq,
+      segmentSeq: at.segmentSeq,
+      frameSeq: at.frameSeq,
       segmentSize: start + bytes.length,
       chainHash: chained(tail.chainHash, payloadSha256),
-      lastCrc: crcText(crc),
+      lastCrc: crcDigits,
       bytesTotal: tail.bytesTotal + bytes.length,
       segmentCount: tail.segmentCount + (isNew ? 1 : 0),
     },
@@ -150,10 +175,11 @@ export class Builder {
   private readonly heads = new HeadReader(this.nodes);
   private segment = -1;
   private index = -1;
-  private frames: Uint8Array[] = [];
+  /** Frames that are not written yet stand at its beginning. */
+  private frames = Buffer.allocUnsafe(CHUNK);
   private framesLength = 0;
+  private now = "";
   private rows: string[] = [];
-  private rowsLength = 0;
   /** Files that are written but not on the medium. */
   private unsynced: number[] = [];
 
@@ -208,24 +234,26 @@ export class Builder {
       const id = nodes.id(position);
       throw new Failure("corrupt", `The id ${id.slice(0, id.lastIndexOf("~"))} stands twice. repair_session mends it.`);
     }
-    const frame = nextFrame(
-      this.tail,
-      nodes,
-      position,
-      payload,
-      timestamp(this.options.env),
-      this.options.segmentBytes,
-    );
-    if (frame.isNew) this.rotate(frame.place.segmentSeq);
+    // Frames that are written together are made at one time; the clock costs as much as a checksum.
+    if (this.framesLength === 0) this.now = timestamp(this.options.env);
+    const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
+    if (frame.isNew) {
+      this.rotate(frame.place.segmentSeq);
+      this.frames.set(frame.bytes);
+    }
     this.places.set(position, frame.place);
     this.tail = frame.tail;
-    this.frames.push(frame.bytes);
     this.framesLength += frame.bytes.length;
     this.rows.push(frame.row);
-    this.rowsLength += frame.row.length;
-    if (this.framesLength + this.rowsLength > CHUNK) this.flush();
     return position;
   }
+
+  /** Where the next frame goes: behind those that wait, which give way when it does not fit. */
+  private readonly room = (length: number): Buffer => {
+    if (this.framesLength + length > this.frames.length) this.flush();
+    if (length > this.frames.length) this.frames = Buffer.allocUnsafe(length);
+    return this.frames.subarray(this.framesLength, this.framesLength + length);
+  };
 
   private rotate(segmentSeq: number): void {
     this.flush();
@@ -235,7 +263,7 @@ export class Builder {
 
   private flush(): void {
     const { disk } = this.options;
-    if (this.framesLength > 0) writeAll(disk, this.segment, concat(this.frames));
+    if (this.framesLength > 0) writeAll(disk, this.segment, this.frames.subarray(0, this.framesLength));
     if (this.rows.length > 0) {
       const last = bytesOf(this.rows[this.rows.length - 1]);
       const bytes = bytesOf(this.rows.join(""));
@@ -243,10 +271,8 @@ export class Builder {
       this.indexEnd += bytes.length;
       this.lastRow = { length: last.length, crc: crc32c(last) };
     }
-    this.frames = [];
     this.rows = [];
     this.framesLength = 0;
-    this.rowsLength = 0;
   }
 
   /** Whether a whole segment waits for {@link settle}. */
@@ -315,8 +341,20 @@ export class Builder {
   /** Brings the names of all files onto the medium. */
   async syncFolders(): Promise<void> {
     if (this.options.durability !== "sync") return;
-    for (const name of FOLDERS) await this.options.disk.syncFolder(join(this.folder, name));
-    await this.options.disk.syncFolder(this.folder);
+    const { disk } = this.options;
+    for (const folder of this.folders()) await disk.syncFolder(folder);
+  }
+
+  /** The same, holding everything else up. */
+  syncFoldersNow(): void {
+    if (this.options.durability !== "sync") return;
+    for (const folder of this.folders()) this.options.disk.syncFolderNow(folder);
+  }
+
+  /** All of them, the attachments' too where there are any; the container's own last. */
+  private folders(): string[] {
+    const shared = this.options.disk.names(this.folder).filter((name) => name === BLOBS);
+    return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
   }
 
   /** Gives up what it holds open. */

@@ -90,9 +90,11 @@ export function crc32c(b: Uint8Array, start = 0, end = b.length): number {
   return ~crc >>> 0;
 }
 
+const DIGITS = Array.from({ length: 256 }, (_, n) => n.toString(16).toUpperCase().padStart(2, "0"));
+
 /** Eight upper-case hex digits. */
 export function crcText(crc: number): string {
-  return crc.toString(16).toUpperCase().padStart(8, "0");
+  return DIGITS[crc >>> 24] + DIGITS[(crc >>> 16) & 0xff] + DIGITS[(crc >>> 8) & 0xff] + DIGITS[crc & 0xff];
 }
 
 /** Lower-case hex. */
@@ -120,34 +122,39 @@ export interface Coordinates {
   readonly entrySeq: number;
 }
 
-export interface Encoded {
-  /** The line with its line feed. */
-  readonly bytes: Uint8Array;
-  readonly payloadStart: number;
-  readonly payloadSha256: string;
-  readonly crc: number;
-}
-
-/** The frame of a payload, which is one JSON value without white space around it and without line feeds. */
-export function encodeFrame(
+/** The text of a frame before its payload. */
+export function encodeHead(
   at: Coordinates,
   entry: EntryFacts,
   timestamp: string,
-  payload: Uint8Array,
-  payloadSha256 = sha256(payload),
-): Encoded {
+  payloadSha256: string,
+  payloadBytes: number,
+): string {
   const parent = entry.parentEntryId === null ? "" : `,"parentEntryId":${JSON.stringify(entry.parentEntryId)}`;
-  const head = Buffer.from(
+  return (
     `{"schema":"${FRAME_SCHEMA}","segmentSeq":${at.segmentSeq},"frameSeq":${at.frameSeq},"entrySeq":${at.entrySeq},` +
-      `"entryId":${JSON.stringify(entry.entryId)}${parent},"entryType":${JSON.stringify(entry.entryType)},` +
-      `"timestamp":"${timestamp}","payloadSha256":"${payloadSha256}","payloadBytes":${payload.length},"payload":`,
+    `"entryId":${JSON.stringify(entry.entryId)}${parent},"entryType":${JSON.stringify(entry.entryType)},` +
+    `"timestamp":"${timestamp}","payloadSha256":"${payloadSha256}","payloadBytes":${payloadBytes},"payload":`
   );
-  const bytes = Buffer.allocUnsafe(head.length + payload.length + 2);
-  bytes.set(head);
-  bytes.set(payload, head.length);
+}
+
+/** Bytes of a frame, line feed included. */
+export function frameBytes(head: string, payload: Uint8Array): number {
+  return Buffer.byteLength(head) + payload.length + 2;
+}
+
+/**
+ * Writes a frame, with its line feed, into all of `bytes`; answers where its payload begins. The payload is one JSON
+ * value without white space around it and without line feeds.
+ */
+export function writeFrame(bytes: Buffer, head: string, payload: Uint8Array): number {
+  const payloadStart = bytes.length - payload.length - 2;
+  if (payloadStart === head.length) bytes.write(head, 0, "latin1");
+  else bytes.write(head, 0, "utf8");
+  bytes.set(payload, payloadStart);
   bytes[bytes.length - 2] = 0x7d;
   bytes[bytes.length - 1] = 0x0a;
-  return { bytes, payloadStart: head.length, payloadSha256, crc: crc32c(bytes) };
+  return payloadStart;
 }
 
 /** The line of a row, with its line feed. */
@@ -193,10 +200,10 @@ const CRC = /^[0-9A-F]{8}$/;
 
 /**
  * The frame that is `b[start, end)`, line feed excluded. Its payload is held against its length and, unless told not
- * to, its hash. Throws {@link Malformed}.
+ * to, its hash; whether it is JSON can be left to who knows the hash to be that of JSON. Throws {@link Malformed}.
  */
-export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash = true): Frame {
-  const frame = decodeUsual(b, start, end) ?? decodeAny(b, start, end);
+export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash = true, checkJson = true): Frame {
+  const frame = decodeUsual(b, start, end, checkJson) ?? decodeAny(b, start, end);
   if (frame.payloadEnd - frame.payloadStart !== frame.payloadBytes)
     throw new Malformed(`the payload has ${frame.payloadEnd - frame.payloadStart} bytes, not ${frame.payloadBytes}`);
   if (checkHash && sha256(b.subarray(frame.payloadStart, frame.payloadEnd)) !== frame.payloadSha256)
@@ -205,11 +212,11 @@ export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash 
 }
 
 /** A frame in the usual order, all of which is at hand; only its payload's end is looked at. */
-function decodeUsual(b: Uint8Array, start: number, end: number): Frame | null {
+function decodeUsual(b: Uint8Array, start: number, end: number, checkJson: boolean): Frame | null {
   const head = decodeHead(b, start, end);
   if (!head || b[end - 1] !== 0x7d || head.payloadEnd !== end - 1) return null;
   // A payload that is more than one value would be read differently by others.
-  return valueEnd(b, head.payloadStart, end - 1) === end - 1 ? head : null;
+  return !checkJson || valueEnd(b, head.payloadStart, end - 1) === end - 1 ? head : null;
 }
 
 const MARKS = [
@@ -228,11 +235,11 @@ const MARKS = [
 /** Reads forward through one frame. */
 class Cursor {
   at: number;
-  readonly b: Uint8Array;
+  readonly b: Buffer;
   readonly end: number;
 
   constructor(b: Uint8Array, at: number, end: number) {
-    this.b = b;
+    this.b = Buffer.isBuffer(b) ? b : Buffer.from(b.buffer, b.byteOffset, b.length);
     this.at = at;
     this.end = end;
   }
@@ -270,8 +277,7 @@ class Cursor {
     }
     if (i >= this.end) return null;
     this.at = i + 1;
-    const { buffer, byteOffset } = this.b;
-    if (high < 0x80) return Buffer.from(buffer, byteOffset + from, i - from).toString("latin1");
+    if (high < 0x80) return this.b.toString("latin1", from, i);
     try {
       return textOf(this.b, from, i);
     } catch {

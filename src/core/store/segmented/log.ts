@@ -4,7 +4,7 @@
  * bounds what the next opening has to read.
  */
 
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { Damage } from "../../damage.ts";
 import type { SessionHeader } from "../../entry.ts";
 import { type Env, timestamp } from "../../env.ts";
@@ -16,6 +16,7 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  isAbsent,
   publishNew,
   readAll,
   readWhole,
@@ -51,6 +52,7 @@ import { crc32c, Malformed, payloadOf } from "./frame.ts";
 import { appendEventNow } from "./ledger.ts";
 import { type Counted, Tally } from "./manifest.ts";
 import {
+  BLOBS,
   checkpointFile,
   checkpointFolder,
   EMPTY_TAIL,
@@ -223,6 +225,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
       log.holder = null;
       this.lock = undefined;
     }
+    for (const folder of this.looseFolders) log.looseFolders.add(folder);
     return log;
   }
 
@@ -660,7 +663,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
           const pending = this.rows.slice(0, rows);
           const bytes = this.writeRows(pending);
           if (bytes.length > 0) await this.disk.sync(this.indexFd);
-          for (const folder of this.looseFolders) await this.disk.syncFolder(folder);
+          await this.syncFolders();
           this.demandEra(era);
           if (this.durableCount < count) {
             this.indexed(bytes, pending);
@@ -683,12 +686,25 @@ export class SegmentedLog extends SegmentedReader implements Log {
     return done;
   }
 
+  /** Of the segments that are there now: while one becomes durable, an append may begin the next. */
   private async syncFrames(): Promise<void> {
     const sealed = [...this.sealed];
-    for (const fd of sealed) await this.disk.sync(fd);
-    if (this.writer) await this.disk.sync(this.writer.fd);
+    const { writer } = this;
+    for (const fd of writer ? [...sealed, writer.fd] : sealed) await this.disk.sync(fd);
     for (const fd of sealed) closeQuietly(this.disk, fd);
     this.sealed = this.sealed.filter((fd) => !sealed.includes(fd));
+  }
+
+  /** A name that comes into a folder while that becomes durable needs it once more. */
+  private async syncFolders(): Promise<void> {
+    const loose = [...this.looseFolders];
+    this.looseFolders.clear();
+    try {
+      for (const folder of loose) await this.disk.syncFolder(folder);
+    } catch (error) {
+      for (const folder of loose) this.looseFolders.add(folder);
+      throw error;
+    }
   }
 
   private demandEra(era: number): void {
@@ -728,7 +744,6 @@ export class SegmentedLog extends SegmentedReader implements Log {
   private markDurable(count: number, tail: Tail): void {
     this.durableCount = count;
     this.durable = { tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
-    this.looseFolders.clear();
     this.created = null;
     if (count === this.nodes.count) this.writers.delete(this.writerKey);
   }
@@ -739,16 +754,18 @@ export class SegmentedLog extends SegmentedReader implements Log {
     const { tail } = this;
     const sync = this.options.durability === "sync";
     try {
-      for (const fd of this.sealed) {
-        if (sync) this.disk.syncNow(fd);
-        closeQuietly(this.disk, fd);
-      }
-      this.sealed = [];
+      for (const fd of this.sealed) if (sync) this.disk.syncNow(fd);
+      // What a commit is about to bring onto the medium stays open for it.
+      if (!this.committing) for (const fd of this.sealed.splice(0)) closeQuietly(this.disk, fd);
       if (sync && this.writer) this.disk.syncNow(this.writer.fd);
       if (!this.committing) this.states.to("SEGMENT_SEALED", "the frames are written");
       const rows = [...this.rows];
       const bytes = this.writeRows(rows);
-      if (sync && bytes.length > 0) this.disk.syncNow(this.indexFd);
+      if (sync) {
+        if (bytes.length > 0) this.disk.syncNow(this.indexFd);
+        for (const folder of this.looseFolders) this.disk.syncFolderNow(folder);
+      }
+      this.looseFolders.clear();
       this.indexed(bytes, rows);
       this.markDurable(this.nodes.count, tail);
       if (!this.committing) this.states.to("INDEXED", "the index rows are written");
@@ -1018,7 +1035,10 @@ export class SegmentedLog extends SegmentedReader implements Log {
 
   /** Builds the container anew from what can be read and swaps the two; the damaged one stays under another name. */
   repair(): string | null {
-    if (this.mendable.length === 0) return null;
+    if (this.mendable.length === 0) {
+      this.makeNamesDurable();
+      return null;
+    }
     if (this.readOnly && this.readOnly.name !== "corrupt") throw this.readOnly;
     this.takeLock();
     const { disk, nodes, file } = this;
@@ -1038,6 +1058,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
       if (exists(disk, ledgerFile(this.folder))) disk.link(ledgerFile(this.folder), ledgerFile(builder.folder));
       this.recordEvent("integrity_check", "recoverable_error", "integrity_mismatch", builder.folder, backup);
       shareAttachments(disk, this.folder, builder.folder);
+      builder.syncFoldersNow();
       if (backup !== this.folder) disk.rename(this.folder, backup);
       try {
         disk.rename(builder.folder, file);
@@ -1055,7 +1076,24 @@ export class SegmentedLog extends SegmentedReader implements Log {
     this.manifestDue = false;
     for (const state of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
       this.states.to(state, "the session was rebuilt");
+    // The container has none of it any more, whether or not the rest succeeds.
+    this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !MENDED.has(kind)));
+    this.looseFolders = new Set([dirname(file)]);
+    this.makeNamesDurable();
     return backup;
+  }
+
+  /** What was put in its place lasts only with its folder. */
+  private makeNamesDurable(): void {
+    if (this.options.durability !== "sync") return;
+    try {
+      for (const folder of this.looseFolders) this.disk.syncFolderNow(folder);
+      this.looseFolders.clear();
+    } catch (error) {
+      // What stands there is whole; the next look takes it in anew.
+      this.seen = undefined;
+      throw storageFailure(error, "making the repaired session durable");
+    }
   }
 
   /** From a state that does not lead to FAILED, through DIRTY. */
@@ -1133,8 +1171,8 @@ export function publishPointer(disk: Disk, container: string, pointer: Pointer, 
 /** Gives a session the attachments of another: second names of the same files, which never change. */
 export function shareAttachments(disk: Disk, from: string, to: string): void {
   const source = attachmentFolder(from);
-  if (!exists(disk, source)) return;
-  const target = join(to, "blobs");
+  if (isAbsent(disk, source)) return;
+  const target = join(to, BLOBS);
   disk.makeFolder(target);
   for (const name of disk.names(source))
     if (/^[0-9a-f]{64}$/.test(name) && !exists(disk, join(target, name)))

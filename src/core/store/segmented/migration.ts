@@ -26,6 +26,7 @@ import { Failure } from "../../failure.ts";
 import type { Progress } from "../../finding.ts";
 import { bytesOf, concat, parse, skipSpace } from "../../json.ts";
 import type { Moved, Obstacle, Plan, Site, Status, Verification, Wishes } from "../../migrations.ts";
+import type { LeafMemory } from "../../session.ts";
 import {
   closeQuietly,
   type Disk,
@@ -42,6 +43,7 @@ import { LF } from "../jsonl-reader.ts";
 import { isLock, type Lock, type Locks } from "../lock.ts";
 import { copyFile, piecesOf, sameStretch } from "../moving.ts";
 import type { Log } from "../store.ts";
+import { containerOf } from "./active.ts";
 import { audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import {
@@ -76,6 +78,8 @@ export interface MigrationOptions {
   readonly openContainer: (container: string, readOnly?: boolean) => Log;
   /** Where the session file of a session goes that began in V2, in the folder of its container. */
   readonly fileFor: (header: SessionHeader, folder: string) => string;
+  /** Positions that the stored bytes do not tell go along. */
+  readonly leaves?: LeafMemory;
 }
 
 const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
@@ -158,6 +162,16 @@ function siteIn(folder: string, sessionId: string, source: string | null): Site 
     pointer: pointerFile(container),
     source: source === null ? null : join(folder, source),
   };
+}
+
+/** Where the session stands now that had this path before it was migrated or rolled back; else the path itself. */
+export function standsAt(disk: Disk, path: string): string {
+  if (isContainerName(path)) {
+    const pointer = pointerAt(disk, pointerFile(path));
+    return pointer?.active === "jsonl_v3" && pointer.source !== null ? join(dirname(path), pointer.source) : path;
+  }
+  const id = [path, snapshotOf(path)].map((file) => headerAt(disk, file)?.id).find((id) => typeof id === "string");
+  return containerOf(disk, path, id as string | undefined) ?? path;
 }
 
 function pointerAt(disk: Disk, file: string): Pointer | null {
@@ -391,6 +405,7 @@ class Migration {
     this.demandNone(before.obstacles);
     log.takeLock();
     const stamp = disk.info(source);
+    const leafId = this.options.leaves?.recall(log);
     // Building, reading back and hashing the source go over its bytes once each.
     const total = 3 * Math.max(1, stamp.size);
     const tell = (part: number, done: number): void =>
@@ -453,6 +468,7 @@ class Migration {
       throw error;
     }
     machine.to("MIGRATED", "the container is the session");
+    await this.keepLeaf(leafId, () => this.options.openContainer(site.container, true));
     const { nodes } = log;
     return {
       ...this.done(machine.state, machine.history, snapshotId, verification, nodes.count),
@@ -538,8 +554,6 @@ class Migration {
       builder.close();
       shareAttachments(disk, source, site.staging);
       await builder.syncFolders();
-      const blobs = join(site.staging, "blobs");
-      if (exists(disk, blobs)) await disk.syncFolder(blobs);
       return { manifest: manifest.integrity.manifestHash, chainHash: builder.tail.chainHash, ids: count };
     } catch (error) {
       builder.close();
@@ -704,6 +718,7 @@ class Migration {
         machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "closed with no frame added");
       const after: Pointer = { ...intent, active: "jsonl_v3" };
       await putPointer(disk, site.pointer, after);
+      await this.keepLeaf(this.options.leaves?.recall(log), () => this.options.openFile(file, true));
       log.close();
       const keptAt = await this.tidy(after, verification, before?.version);
       machine.to("ROLLED_BACK", reason);
@@ -845,6 +860,17 @@ class Migration {
   }
 
   // --- common --------------------------------------------------------------------------------------------------
+
+  /** A position that only we keep is one among the same entries in the new place. */
+  private async keepLeaf(leafId: string | null | undefined, open: () => Log): Promise<void> {
+    if (leafId === undefined) return;
+    try {
+      const log = open();
+      await this.options.leaves?.record(log, leafId).finally(() => log.close());
+    } catch {
+      // The session is where it is to be; its leaf is the one that its bytes tell.
+    }
+  }
 
   private async note(
     container: string,

@@ -4,7 +4,7 @@ import { Failure } from "../../failure.ts";
 import type { Migrations } from "../../migrations.ts";
 import { storageFailure } from "../disk.ts";
 import { audit } from "./audit.ts";
-import { type MigrationOptions, migrate, plan, rollBack, status } from "./migration.ts";
+import { type MigrationOptions, migrate, plan, rollBack, standsAt, status } from "./migration.ts";
 
 /** `allowed` answers the absolute path, or throws path_outside_root. */
 export function makeMigrations(
@@ -26,6 +26,13 @@ export function makeMigrations(
       return rollBack(options, allowed(path), wishes);
     },
     status: (path) => status(options.disk, allowed(path)),
+    standsAt(path) {
+      try {
+        return standsAt(options.disk, allowed(path));
+      } catch (error) {
+        throw storageFailure(error, "looking for the session");
+      }
+    },
     async audit(container, progress) {
       try {
         return await audit(options.disk, allowed(container), { progress });

@@ -44,6 +44,8 @@ export const spineFile = (container: string): string => join(container, "spine.b
 
 /** The folders of a container. */
 export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "migrations", "tmp"];
+/** That of the attachments, where there are any. */
+export const BLOBS = "blobs";
 
 /** Where one frame lies, and in it its payload. */
 export interface Place {
