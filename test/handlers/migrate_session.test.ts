@@ -90,12 +90,11 @@ describe("over the wire", () => {
     expect((await server.result("get_state")).sessionFile).toBe(container);
   });
 
-  test("a position of the leaf that only we keep goes along with a session that is not open, there and back", async () => {
+  test("a session that is not open keeps its leaf, there and back", async () => {
     const place = temporaryPlace();
     const file = putSession(place, 1);
     const first = serveHere(["--session", file, "--events", "none"], { place });
     await first.result("branch", { entryId: id(0) });
-    // It is gone before it leaves its marker.
     first.stop();
     await first.done;
     const server = serveLibrary(place);

@@ -104,13 +104,16 @@ test("every answered entry and position is there after kill -9, and what is sent
   });
 });
 
-test.each(["sync", "os"])("with --durability %s a checkpoint is made whenever so much was appended", async (durability) => {
-  const server = serveHere(["--store", "v2", "--events", "none", "--durability", durability]);
-  const made = [];
-  for (let n = 0; n < 7; n++) {
-    await server.result("append", { entries: Array.from({ length: 1024 }, (_, i) => user(`${n} ${i}`)) });
-    const { sessionFile } = await server.result("get_state");
-    made.push(readdirSync(join(sessionFile, "checkpoints")).length);
-  }
-  expect(made).toEqual([0, 1, 1, 2, 2, 3, 3]);
-});
+test.each(["sync", "os"])(
+  "with --durability %s a checkpoint is made whenever so much was appended",
+  async (durability) => {
+    const server = serveHere(["--store", "v2", "--events", "none", "--durability", durability]);
+    const made = [];
+    for (let n = 0; n < 7; n++) {
+      await server.result("append", { entries: Array.from({ length: 1024 }, (_, i) => user(`${n} ${i}`)) });
+      const { sessionFile } = await server.result("get_state");
+      made.push(readdirSync(join(sessionFile, "checkpoints")).length);
+    }
+    expect(made).toEqual([0, 1, 1, 2, 2, 3, 3]);
+  },
+);
