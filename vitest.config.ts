@@ -7,5 +7,7 @@ export default defineConfig({
     globalSetup: ["test/support/build.ts"],
     testTimeout: 90_000,
     pool: "forks",
+    // One less than there are cores is the default, and half of two.
+    maxWorkers: "100%",
   },
 });
