@@ -13,6 +13,7 @@ import type { Workspace } from "../../../src/core/workspace.ts";
 import { type Fault, type FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
+import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
 import { diskWith, FILE, FOLDER, idsOf, openOn, QUARANTINE, textsOf, workspaceOn } from "../../support/sessions.ts";
 
 /** What was told to whoever asked for the changes. */
@@ -521,31 +522,15 @@ describe("a repair", () => {
     expect(session.repair(false).backupPath).not.toBeNull();
     await session.commit();
     for (const cut of POWER_CUTS) expect(textOf(disk.after(cut).content(FILE) as Uint8Array)).toBe(THREE);
-    for (let at = 1, struck = true; struck; at++) {
-      const failing = diskWith(damaged);
-      const again = openOn(failing);
-      failing.set({ kind: "fail", at, errno: "EIO" });
-      const ask = async (): Promise<unknown> => {
-        try {
-          again.refreshToWrite();
-          again.repair(false);
-          await again.commit();
-          return undefined;
-        } catch (error) {
-          return error;
-        }
-      };
-      const failure = await ask();
-      struck = failing.struck;
-      const operations = failing.operations.join(" ");
-      if (failure !== undefined) {
-        expect(failure, operations).toBeInstanceOf(Failure);
-        expect(await ask(), operations).toBeUndefined();
-      }
-      for (const cut of POWER_CUTS)
-        expect(textOf(failing.after(cut).content(FILE) as Uint8Array), operations).toBe(THREE);
-      expect(failing.paths().filter((path) => path.includes(".bak")).length, operations).toBe(1);
-    }
+    await repairAgainAfterFaults(
+      () => diskWith(damaged),
+      openOn,
+      (failing, operations) => {
+        for (const cut of POWER_CUTS)
+          expect(textOf(failing.after(cut).content(FILE) as Uint8Array), operations).toBe(THREE);
+        expect(failing.paths().filter((path) => path.includes(".bak")).length, operations).toBe(1);
+      },
+    );
   });
 
   test.each([

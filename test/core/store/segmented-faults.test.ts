@@ -15,6 +15,7 @@ import { indexFile, segmentFile } from "../../../src/core/store/segmented/places
 import { type Fault, FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
 import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../support/sessions.ts";
 import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../support/v2.ts";
 
@@ -420,30 +421,9 @@ describe("a repair", () => {
       expect(backups(after).size, where).toBe(1);
     };
     for (const cut of POWER_CUTS) sound(disk.after(cut), JSON.stringify(cut));
-    for (let at = 1, struck = true; struck; at++) {
-      const failing = damaged();
-      const again = openV2(failing);
-      failing.set({ kind: "fail", at, errno: "EIO" });
-      const ask = async (): Promise<unknown> => {
-        try {
-          again.refreshToWrite();
-          again.repair(false);
-          await again.commit();
-          return undefined;
-        } catch (error) {
-          return error;
-        }
-      };
-      const failure = await ask();
-      struck = failing.struck;
-      const operations = failing.operations.join(" ");
-      if (failure !== undefined) {
-        expect(failure, operations).toBeInstanceOf(Failure);
-        expect(await ask(), operations).toBeUndefined();
-      }
-      again.close();
+    await repairAgainAfterFaults(damaged, openV2, (failing, operations) => {
       for (const cut of POWER_CUTS) sound(failing.after(cut), `${JSON.stringify(cut)} after ${operations}`);
-    }
+    });
   });
 });
 

@@ -9,7 +9,6 @@ import type { Verification } from "../../migrations.ts";
 import { type Disk, readWhole } from "../disk.ts";
 import { GENESIS, Malformed, NO_CRC, sha256 } from "./frame.ts";
 
-export const CONTRACT_SCHEMA = "pi.session_store_v2.contract.v1";
 export const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
 export const CHECKPOINT_SCHEMA = "pi.session_store_v2.checkpoint.v1";
 export const EVENT_SCHEMA = "pi.session_store_v2.migration_event.v1";
