@@ -17,7 +17,7 @@ import { bytesOf, parse, textOf } from "../core/json.ts";
 import { idOfLine, migrateV1, migrateV2 } from "../core/migrate.ts";
 import { Nodes, ROOT } from "../core/nodes.ts";
 import { readAll } from "../core/store/disk.ts";
-import { scanLines } from "../core/store/lines.ts";
+import { scanLines } from "../core/store/jsonl/lines.ts";
 import { Tree } from "../core/tree.ts";
 import { absolutePath, disk, env } from "./here.ts";
 import type {

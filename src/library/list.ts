@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import type { Entry } from "../core/entry.ts";
 import { parse } from "../core/json.ts";
-import { jsonlStore } from "../core/store/jsonl.ts";
+import { jsonlStore } from "../core/store/jsonl/log.ts";
 import { noLocks } from "../core/store/lock.ts";
 import { isSessionName, sessionFolders } from "../core/store/paths.ts";
 import type { Log, Store } from "../core/store/store.ts";

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { bytesOf } from "../../src/core/json.ts";
 import { type Disk, realDisk } from "../../src/core/store/disk.ts";
-import { jsonlStore } from "../../src/core/store/jsonl.ts";
+import { jsonlStore } from "../../src/core/store/jsonl/log.ts";
 import { fileLocks, isLock, type Lock, type LockOptions, type Locks } from "../../src/core/store/lock.ts";
 import type { Holder } from "../../src/core/store/store.ts";
 import { FaultDisk } from "../support/disk.ts";

@@ -4,7 +4,7 @@ import type { SessionHeader } from "../../src/core/entry.ts";
 import { bytesOf, parse, textOf } from "../../src/core/json.ts";
 import { Session } from "../../src/core/session.ts";
 import type { Disk } from "../../src/core/store/disk.ts";
-import { type Durability, jsonlStore } from "../../src/core/store/jsonl.ts";
+import { type Durability, jsonlStore } from "../../src/core/store/jsonl/log.ts";
 import { leafMemory } from "../../src/core/store/leaves.ts";
 import { noLocks } from "../../src/core/store/lock.ts";
 import { memoryStore } from "../../src/core/store/memory.ts";

@@ -2,11 +2,11 @@
 
 import { Failure } from "../failure.ts";
 import { bytesOf } from "../json.ts";
+import { pause } from "./catalog/folders.ts";
 import { closeQuietly, type Disk, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
-import { bringAttachments } from "./exchange.ts";
-import { pause } from "./folders.ts";
-import { LF } from "./jsonl-reader.ts";
-import { piecesOf } from "./moving.ts";
+import { LF } from "./jsonl/reader.ts";
+import { bringAttachments } from "./lifecycle/exchange.ts";
+import { piecesOf } from "./lifecycle/moving.ts";
 import type { Log } from "./store.ts";
 
 /** Milliseconds of writing without a pause. */

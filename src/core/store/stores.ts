@@ -7,13 +7,14 @@ import { Failure } from "../failure.ts";
 import { memberOf, members, parse, skipSpace } from "../json.ts";
 import type { LeafMemory } from "../session.ts";
 import type { Stores } from "../workspace.ts";
+import { activityOf, lastActivity, moment } from "./catalog/figures.ts";
+import { makeCatalog } from "./catalog/finder.ts";
 import { type Disk, exists } from "./disk.ts";
-import { activityOf, lastActivity, moment } from "./figures.ts";
-import { makeCatalog } from "./finder.ts";
-import { type Durability, jsonlStore } from "./jsonl.ts";
-import type { Keeping } from "./keeping.ts";
+import { type Durability, jsonlStore } from "./jsonl/log.ts";
+import { sideIndexes } from "./jsonl/side-index.ts";
 import { leafMemory } from "./leaves.ts";
-import { makeLifeCycle } from "./life.ts";
+import type { Keeping } from "./lifecycle/keeping.ts";
+import { makeLifeCycle } from "./lifecycle/life.ts";
 import type { Locks } from "./lock.ts";
 import { memoryStore } from "./memory.ts";
 import { storedBytes, writeOutput } from "./output.ts";
@@ -30,7 +31,6 @@ import {
 import { makeMigrations } from "./segmented/migrations.ts";
 import { headerFile, isContainerName } from "./segmented/places.ts";
 import { containerOf, isActive, segmentedStore } from "./segmented/store.ts";
-import { sideIndexes } from "./side-index.ts";
 import type { Beginning, Log, Store } from "./store.ts";
 
 export interface StoreOptions {

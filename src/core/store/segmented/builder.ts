@@ -9,8 +9,8 @@ import { HeadReader } from "../../head.ts";
 import { bytesOf, concat, isJson } from "../../json.ts";
 import { Nodes, unpackId } from "../../nodes.ts";
 import { closeQuietly, type Disk, writeAll } from "../disk.ts";
-import type { Durability } from "../jsonl.ts";
-import { CHUNK } from "../lines.ts";
+import { CHUNK } from "../jsonl/lines.ts";
+import type { Durability } from "../jsonl/log.ts";
 import {
   CHECKPOINT_SCHEMA,
   encodeCheckpoint,

@@ -25,8 +25,8 @@ import {
   takeName,
   writeAll,
 } from "../disk.ts";
-import type { Durability } from "../jsonl.ts";
-import { attachmentFolder, withMember } from "../jsonl-reader.ts";
+import type { Durability } from "../jsonl/log.ts";
+import { attachmentFolder, withMember } from "../jsonl/reader.ts";
 import { isLock, type Lock, type Locks } from "../lock.ts";
 import { addHead } from "../memory.ts";
 import type { Beginning, FileStamp, Holder, Log } from "../store.ts";

@@ -27,6 +27,7 @@ import type { Progress } from "../../finding.ts";
 import { bytesOf, concat, parse, skipSpace } from "../../json.ts";
 import type { Moved, Obstacle, Plan, Site, Status, Verification, Wishes } from "../../migrations.ts";
 import type { LeafMemory } from "../../session.ts";
+import { pause } from "../catalog/folders.ts";
 import {
   closeQuietly,
   type Disk,
@@ -38,10 +39,9 @@ import {
   temporaryName,
   writeAll,
 } from "../disk.ts";
-import { pause } from "../folders.ts";
-import { LF } from "../jsonl-reader.ts";
+import { LF } from "../jsonl/reader.ts";
+import { copyFile, piecesOf, sameStretch } from "../lifecycle/moving.ts";
 import { isLock, type Lock, type Locks } from "../lock.ts";
-import { copyFile, piecesOf, sameStretch } from "../moving.ts";
 import type { Log } from "../store.ts";
 import { containerOf } from "./active.ts";
 import { audit } from "./audit.ts";

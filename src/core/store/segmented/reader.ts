@@ -14,8 +14,8 @@ import { HEAD_BYTES, HeadReader } from "../../head.ts";
 import { bytesOf, concat, isJson, parse } from "../../json.ts";
 import { Column, Nodes, unpackId } from "../../nodes.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
-import { attachmentFolder, notASession } from "../jsonl-reader.ts";
-import { CHUNK, scanLines } from "../lines.ts";
+import { CHUNK, scanLines } from "../jsonl/lines.ts";
+import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import type { Change } from "../store.ts";
 import { readManifest } from "./documents.ts";
 import {

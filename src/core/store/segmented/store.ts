@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { Failure } from "../../failure.ts";
 import { concat, members } from "../../json.ts";
 import { type Disk, exists, removeQuietly, storageFailure } from "../disk.ts";
-import { notASession } from "../jsonl-reader.ts";
+import { notASession } from "../jsonl/reader.ts";
 import type { Store } from "../store.ts";
 import { hasSnapshot } from "./active.ts";
 import { Builder } from "./builder.ts";
