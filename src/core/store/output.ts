@@ -2,11 +2,10 @@
 
 import { Failure } from "../failure.ts";
 import { bytesOf } from "../json.ts";
-import { pause } from "./catalog/folders.ts";
 import { closeQuietly, type Disk, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
 import { LF } from "./jsonl/reader.ts";
 import { bringAttachments } from "./lifecycle/exchange.ts";
-import { piecesOf } from "./lifecycle/moving.ts";
+import { pause, piecesOf } from "./pieces.ts";
 import type { Log } from "./store.ts";
 
 /** Milliseconds of writing without a pause. */

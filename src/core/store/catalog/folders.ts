@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import type { Disk, FileInfo } from "../disk.ts";
 import { archiveFolder, isSessionName, type Places } from "../paths.ts";
+import { pause } from "../pieces.ts";
 import type { FileStamp } from "../store.ts";
 import { containerOfPointer, isContainerName, stampOfContainer } from "./containers.ts";
 
@@ -329,9 +330,4 @@ export function infoOf(disk: Disk, path: string): FileInfo | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** Lets everything else have its turn. */
-export function pause(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import type { Env } from "../../env.ts";
 import type { Disk } from "../disk.ts";
 import type { Places } from "../paths.ts";
+import { pause } from "../pieces.ts";
 import { CatalogDamaged, CatalogFile, findSqlite, type Indexed, isPassing, type OpenDatabase } from "./catalog.ts";
-import { pause, sameStamp } from "./folders.ts";
+import { sameStamp } from "./folders.ts";
 import { keptOf, type Row, readRow } from "./rows.ts";
 
 export interface KeptRowsOptions {

@@ -7,9 +7,10 @@ import { type LeafMemory, Session } from "../../session.ts";
 import { expressionOf, fold, holds, type Query, score, snippet } from "../../terms.ts";
 import { closeQuietly, type Disk } from "../disk.ts";
 import type { Places } from "../paths.ts";
+import { pause } from "../pieces.ts";
 import type { Log } from "../store.ts";
 import type { CatalogFile, Kind, Numbered } from "./catalog.ts";
-import { pause, type Stamp } from "./folders.ts";
+import type { Stamp } from "./folders.ts";
 import type { Row } from "./rows.ts";
 import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts } from "./texts.ts";
 

@@ -2,10 +2,10 @@
 
 import type { Progress } from "../../finding.ts";
 import type { Disk } from "../disk.ts";
+import { pause } from "../pieces.ts";
 import type { Log } from "../store.ts";
 import type { CatalogFile, Indexed, Kind, NewText } from "./catalog.ts";
 import { isContainerName } from "./containers.ts";
-import { pause } from "./folders.ts";
 import type { KeptRows } from "./records.ts";
 import { type Row, stateOf } from "./rows.ts";
 import { KIND_OF_ROLE, logTexts, type Said, scanTexts, textFrom } from "./texts.ts";

@@ -7,14 +7,14 @@ import { Failure } from "../../failure.ts";
 import type { Progress } from "../../finding.ts";
 import { bytesOf, sameBytes } from "../../json.ts";
 import type { Imported } from "../../lifecycle.ts";
-import { pause } from "../catalog/folders.ts";
 import { closeQuietly, type Disk, exists, storageFailure, writeAll } from "../disk.ts";
 import { attachmentFolder, withMember } from "../jsonl/reader.ts";
 import { fileName, folderFor, folderName } from "../paths.ts";
+import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../pieces.ts";
 import { isContainerName } from "../segmented/places.ts";
 import type { Log } from "../store.ts";
 import { demandWritable, holding, type Keeping } from "./keeping.ts";
-import { belongings, copyBytes, copyFile, namesIn, piecesOf, publish, sameStretch } from "./moving.ts";
+import { belongings, namesIn } from "./moving.ts";
 import { headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */

@@ -6,24 +6,12 @@
 import { basename, dirname, join } from "node:path";
 import { SESSION_ID } from "../../entry.ts";
 import { Failure } from "../../failure.ts";
-import { sameBytes } from "../../json.ts";
-import { pause } from "../catalog/folders.ts";
-import {
-  closeQuietly,
-  type Disk,
-  exists,
-  type Named,
-  removeQuietly,
-  takeName,
-  temporaryName,
-  writeAll,
-} from "../disk.ts";
+import { type Disk, exists, type Named } from "../disk.ts";
 import { isSessionName } from "../paths.ts";
+import { copyFile, sameContent } from "../pieces.ts";
 import { readPointer } from "../segmented/documents.ts";
 import { isContainerName, pointerFile } from "../segmented/places.ts";
 
-/** Bytes copied without a pause. */
-const PIECE = 1 << 20;
 /** What the names of a session's own backups have behind that of its file or container. */
 const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
 /** What those of a container have besides: what a migration that was given up left, and containers that were rolled back. */
@@ -211,108 +199,6 @@ async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
   disk.makeFolder(to);
   for (const { name, kind } of entriesIn(disk, from)) await move(disk, join(from, name), join(to, name), kind);
   disk.removeFolder(from);
-}
-
-/** Copies a file to a name that is free (EEXIST), durably, with its mode or as a new file of ours. */
-export async function copyFile(
-  disk: Disk,
-  from: string,
-  to: string,
-  withMode: boolean,
-  done?: (at: number) => void,
-): Promise<void> {
-  const source = disk.openRead(from);
-  try {
-    await publish(disk, to, async (copy) => {
-      if (withMode) disk.copyMode(from, copy);
-      await copyBytes(disk, source, copy, 0, disk.infoOf(source).size, done);
-    });
-  } finally {
-    closeQuietly(disk, source);
-  }
-}
-
-/** Writes a file beside its name and gives it that when it is whole and durable. Throws EEXIST when it is taken. */
-export async function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<void> {
-  const temporary = temporaryName(path);
-  const fd = disk.create(temporary);
-  try {
-    await fill(fd);
-    await disk.sync(fd);
-    takeName(disk, temporary, path);
-  } catch (error) {
-    removeQuietly(disk, temporary);
-    throw error;
-  } finally {
-    closeQuietly(disk, fd);
-  }
-}
-
-/** Copies the bytes of an open file from `start` up to `end` to the end of another. */
-export async function copyBytes(
-  disk: Disk,
-  source: number,
-  target: number,
-  start: number,
-  end: number,
-  done: (at: number) => void = () => {},
-): Promise<void> {
-  let at = start;
-  for (const piece of piecesOf(disk, source, start, end)) {
-    writeAll(disk, target, piece);
-    at += piece.length;
-    done(at);
-    await pause();
-  }
-}
-
-/** The bytes of an open file, each piece good until the next is asked for. Throws EIO when the file ends before. */
-export function* piecesOf(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
-  const buffer = Buffer.allocUnsafe(Math.min(PIECE, Math.max(0, end - start)));
-  for (let at = start; at < end; ) {
-    const count = disk.read(fd, buffer, 0, Math.min(buffer.length, end - at), at);
-    if (count <= 0) throw Object.assign(new Error("the file ended before its known end"), { code: "EIO" });
-    yield buffer.subarray(0, count);
-    at += count;
-  }
-}
-
-/** Whether two files hold the same bytes. */
-export async function sameContent(disk: Disk, a: string, b: string): Promise<boolean> {
-  const fds: number[] = [];
-  try {
-    for (const path of [a, b]) fds.push(disk.openRead(path));
-    const [first, second] = fds.map((fd) => disk.infoOf(fd));
-    if (first.kind !== "file" || second.kind !== "file" || first.size !== second.size) return false;
-    if (first.inode === second.inode && first.device === second.device) return true;
-    return await sameStretch(disk, [fds[0], 0], [fds[1], 0], first.size);
-  } finally {
-    for (const fd of fds) closeQuietly(disk, fd);
-  }
-}
-
-/** Whether as many bytes are the same in two open files, each from an offset on. */
-export async function sameStretch(
-  disk: Disk,
-  [a, startOfA]: readonly [number, number],
-  [b, startOfB]: readonly [number, number],
-  length: number,
-  done: (at: number) => void = () => {},
-): Promise<boolean> {
-  const other = Buffer.allocUnsafe(Math.min(PIECE, length));
-  let at = 0;
-  for (const piece of piecesOf(disk, a, startOfA, startOfA + length)) {
-    for (let read = 0; read < piece.length; ) {
-      const count = disk.read(b, other, read, piece.length - read, startOfB + at + read);
-      if (count <= 0) return false;
-      read += count;
-    }
-    if (!sameBytes(piece, other.subarray(0, piece.length))) return false;
-    at += piece.length;
-    done(at);
-    await pause();
-  }
-  return true;
 }
 
 /** Whether something else stands at the new place of what is to be moved; what an interrupted move left there is not. */

@@ -16,18 +16,10 @@ import {
 } from "../disk.ts";
 import { withMember } from "../jsonl/reader.ts";
 import { fileName, folderFor, isSessionName } from "../paths.ts";
+import { copyBytes, piecesOf, sameContent } from "../pieces.ts";
 import { headerFile, isContainerName } from "../segmented/places.ts";
 import type { Hold, Keeping } from "./keeping.ts";
-import {
-  alreadyThere,
-  belongings,
-  copyBytes,
-  isInTheWay,
-  isOneFile,
-  moveWith,
-  piecesOf,
-  sameContent,
-} from "./moving.ts";
+import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./moving.ts";
 
 /** A longer header is none that is rewritten. */
 const MOST_HEADER = 64 << 20;

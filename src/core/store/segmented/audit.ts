@@ -11,9 +11,9 @@ import { HeadReader } from "../../head.ts";
 import { memberOf, members, parse } from "../../json.ts";
 import type { StoreFinding } from "../../migrations.ts";
 import { KNOWN_TYPES, Nodes, unpackId } from "../../nodes.ts";
-import { pause } from "../catalog/folders.ts";
 import { closeQuietly, type Disk, exists, readAll, readWhole } from "../disk.ts";
 import { scanLines } from "../jsonl/lines.ts";
+import { pause } from "../pieces.ts";
 import {
   type Checkpoint,
   type Counters,

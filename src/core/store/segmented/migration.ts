@@ -18,16 +18,13 @@
  * tidy.
  */
 
-import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import type { SessionHeader } from "../../entry.ts";
 import { type Env, timestamp } from "../../env.ts";
 import { Failure } from "../../failure.ts";
-import type { Progress } from "../../finding.ts";
-import { bytesOf, concat, parse, skipSpace } from "../../json.ts";
-import type { Moved, Obstacle, Plan, Site, Status, Verification, Wishes } from "../../migrations.ts";
+import { concat } from "../../json.ts";
+import type { Moved, Obstacle, Site, Verification, Wishes } from "../../migrations.ts";
 import type { LeafMemory } from "../../session.ts";
-import { pause } from "../catalog/folders.ts";
 import {
   closeQuietly,
   type Disk,
@@ -40,29 +37,26 @@ import {
   writeAll,
 } from "../disk.ts";
 import { LF } from "../jsonl/reader.ts";
-import { copyFile, piecesOf, sameStretch } from "../lifecycle/moving.ts";
 import { isLock, type Lock, type Locks } from "../lock.ts";
+import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../pieces.ts";
 import type { Log } from "../store.ts";
-import { containerOf } from "./active.ts";
 import { audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import {
   type ErrorClass,
-  encodePointer,
   isCorrelationId,
-  isUuid,
-  type MigrationEvent,
   type Outcome,
   type Phase,
   type Pointer,
   readManifest,
-  readPointer,
   type SourceFormat,
 } from "./documents.ts";
-import { chained, GENESIS, Malformed, SEGMENT_BYTES, sha256 } from "./frame.ts";
+import { chained, GENESIS, SEGMENT_BYTES, sha256 } from "./frame.ts";
 import { appendEvent, readLedger } from "./ledger.ts";
 import { shareAttachments } from "./log.ts";
-import { CONTAINER, headerFile, isContainerName, ledgerFile, manifestFile, pointerFile } from "./places.ts";
+import { headerFile, ledgerFile, manifestFile } from "./places.ts";
+import { planOf, stretch } from "./plan.ts";
+import { asideName, headerAt, pointerAt, putPointer, siteOf, snapshotOf, versionIn } from "./site.ts";
 import { type State, StateMachine, type Transition } from "./states.ts";
 import { removeTree } from "./tree.ts";
 
@@ -84,218 +78,6 @@ export interface MigrationOptions {
 
 const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
 const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
-/** What a frame has beside its payload, at most, when ids are of the usual length. */
-const FRAME_ROOM = 1024;
-/** Entries handled without a pause, and bytes. */
-const PAUSE_ENTRIES = 4096;
-const PAUSE_BYTES = 4 << 20;
-/** Obstacles that are told. */
-const MOST_OBSTACLES = 100;
-
-/** What a session file is called once a container took its place. */
-export function snapshotOf(source: string): string {
-  return `${source}.migrated`;
-}
-
-/** The parts of the session at a path, which may name its file or its container. Throws session_not_found. */
-export function siteOf(disk: Disk, path: string): Site {
-  try {
-    return findSite(disk, path);
-  } catch (error) {
-    throw storageFailure(error, "looking for the session");
-  }
-}
-
-function findSite(disk: Disk, path: string): Site {
-  const folder = dirname(path);
-  if (isContainerName(path)) {
-    const pointer = pointerAt(disk, pointerFile(path));
-    return siteIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
-  }
-  for (const file of [path, snapshotOf(path)]) {
-    const id = headerAt(disk, file)?.id;
-    if (typeof id === "string") return siteIn(folder, id, basename(path));
-  }
-  throw new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
-    sessionPath: path,
-  });
-}
-
-/** How much of a file is read to find its header; headers are a few hundred bytes. */
-const HEADER_BYTES = 1 << 16;
-
-/** The header of a session file; undefined when there is none. */
-function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
-  let fd: number;
-  try {
-    fd = disk.openRead(file);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-  try {
-    if (disk.infoOf(fd).kind !== "file") return undefined;
-    const bytes = Buffer.alloc(HEADER_BYTES);
-    const count = disk.read(fd, bytes, 0, bytes.length, 0);
-    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
-    const end = bytes.indexOf(0x0a, start);
-    const header = parse(bytes, start, end < 0 ? count : end) as {
-      type?: unknown;
-      id?: unknown;
-      version?: unknown;
-    } | null;
-    return header?.type === "session" ? header : undefined;
-  } catch (error) {
-    if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
-    throw error;
-  } finally {
-    closeQuietly(disk, fd);
-  }
-}
-
-function siteIn(folder: string, sessionId: string, source: string | null): Site {
-  const container = join(folder, `${sessionId}${CONTAINER}`);
-  return {
-    sessionId,
-    container,
-    staging: `${container}.staging`,
-    pointer: pointerFile(container),
-    source: source === null ? null : join(folder, source),
-  };
-}
-
-/** Where the session stands now that had this path before it was migrated or rolled back; else the path itself. */
-export function standsAt(disk: Disk, path: string): string {
-  if (isContainerName(path)) {
-    const pointer = pointerAt(disk, pointerFile(path));
-    return pointer?.active === "jsonl_v3" && pointer.source !== null ? join(dirname(path), pointer.source) : path;
-  }
-  const id = [path, snapshotOf(path)].map((file) => headerAt(disk, file)?.id).find((id) => typeof id === "string");
-  return containerOf(disk, path, id as string | undefined) ?? path;
-}
-
-function pointerAt(disk: Disk, file: string): Pointer | null {
-  try {
-    return readPointer(disk, file);
-  } catch (error) {
-    if (!(error instanceof Malformed)) throw error;
-    throw new Failure(
-      "corrupt",
-      `The pointer file ${basename(file)} is damaged: ${error.message}. Put a copy of it back, or move it away to go on with the session file.`,
-      {},
-      { cause: error },
-    );
-  }
-}
-
-/** Where a session stands between the two formats. Changes nothing. */
-export function status(disk: Disk, path: string): Status {
-  try {
-    return statusOf(disk, path);
-  } catch (error) {
-    throw storageFailure(error, "looking at the migration");
-  }
-}
-
-function statusOf(disk: Disk, path: string): Status {
-  const site = siteOf(disk, path);
-  const pointer = pointerAt(disk, site.pointer);
-  const ledger = [site.container, site.staging].map(ledgerFile).find((file) => exists(disk, file));
-  const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
-  const told = {
-    site,
-    phase: pointer?.phase ?? null,
-    snapshotId: pointer?.snapshotId ?? null,
-    correlationId: pointer?.correlationId ?? events.at(-1)?.correlationId ?? null,
-    reason: pointer?.reason ?? null,
-    snapshotPath: site.source !== null && exists(disk, snapshotOf(site.source)) ? snapshotOf(site.source) : null,
-    events,
-  };
-  if (pointer === null) {
-    const interrupted = exists(disk, site.container) || (events.length > 0 && events.at(-1)?.phase !== "failed");
-    return { ...told, active: "jsonl_v3", state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
-  }
-  if (pointer.active === "jsonl_v3") {
-    const interrupted = exists(disk, site.container);
-    return {
-      ...told,
-      events: interrupted ? events : ledgerAside(disk, site),
-      active: "jsonl_v3",
-      state: "ROLLED_BACK",
-      interrupted,
-    };
-  }
-  if (pointer.phase !== "completed") return { ...told, active: "native_v2", state: "FAILED", interrupted: true };
-  const untouched = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash === pointer.manifestHash;
-  const state = pointer.source !== null && untouched ? "MIGRATED" : "CLEAN";
-  return { ...told, active: "native_v2", state, interrupted: false };
-}
-
-/** The ledger of the container that was rolled back last. */
-function ledgerAside(disk: Disk, site: Site): readonly MigrationEvent[] {
-  let last: string | undefined;
-  for (let n = 1; exists(disk, asideName(site, n)); n++) last = asideName(site, n);
-  return last === undefined ? [] : readLedger(disk, ledgerFile(last)).events;
-}
-
-function asideName({ container }: Site, n: number): string {
-  return `${container}.rolled-back${n === 1 ? "" : `.${n}`}`;
-}
-
-/** What a migration of this session file would do, and what stands against it. Reads all of it, writes nothing. */
-export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
-  const log = options.openFile(file, true);
-  try {
-    return await planOf(options, log, file, true, progress);
-  } catch (error) {
-    throw storageFailure(error, "reading the session");
-  } finally {
-    log.close();
-  }
-}
-
-/** With `reading`, every body is read, which finds what only reading finds. */
-async function planOf(
-  options: MigrationOptions,
-  log: Log,
-  file: string,
-  reading: boolean,
-  progress?: Progress,
-): Promise<Plan> {
-  const { disk, segmentBytes = SEGMENT_BYTES } = options;
-  const { nodes, header } = log;
-  const site = siteIn(dirname(file), header.id, basename(file));
-  const obstacles: Obstacle[] = [];
-  const tell = (kind: string, reason: string, entryId?: string): void => {
-    if (obstacles.length < MOST_OBSTACLES)
-      obstacles.push({ kind, reason, ...(entryId === undefined ? {} : { entryId }) });
-  };
-  if (log.readOnly && log.readOnly.name !== "read_only") tell(log.readOnly.name, log.readOnly.message);
-  if (!isUuid(header.id)) tell("invalid_id", `the session id ${header.id} is not a UUID`);
-  if (exists(disk, snapshotOf(file))) tell("already_exists", `${basename(file)}.migrated exists; move it away`);
-  if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
-    tell("already_exists", `${basename(site.container)} exists and is no container of ours; move it away`);
-  await inPieces(nodes.count, (p) => {
-    if (log.length(p) + FRAME_ROOM > segmentBytes)
-      tell("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
-    else if (reading) log.read(p);
-    progress?.(p + 1, nodes.count);
-    return reading ? log.length(p) : 0;
-  });
-  for (const { kind, reason, entryId } of log.mendable) tell(kind, reason, entryId);
-  return { site, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
-}
-
-/** Calls for every position, with pauses; `visit` answers the bytes it handled. */
-async function inPieces(count: number, visit: (position: number) => number): Promise<void> {
-  let bytes = 0;
-  for (let p = 0; p < count; p++) {
-    bytes += visit(p);
-    if (bytes < PAUSE_BYTES && p % PAUSE_ENTRIES !== PAUSE_ENTRIES - 1) continue;
-    bytes = 0;
-    await pause();
-  }
-}
 
 /**
  * Migrates a session file. What an earlier attempt left is put in order first. Throws migration_failed with the
@@ -964,14 +746,6 @@ function isSame(a: FileInfo, b: FileInfo): boolean {
   return a.device === b.device && a.inode === b.inode && a.size === b.size && a.modified === b.modified;
 }
 
-/** Positions from `first` on whose lines are handled without a pause. */
-function stretch(log: Log, first: number): number {
-  let past = first;
-  for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
-    bytes += log.length(past);
-  return past;
-}
-
 function range(first: number, past: number): Int32Array {
   return Int32Array.from({ length: past - first }, (_, i) => first + i);
 }
@@ -982,24 +756,6 @@ function laterThan(log: Log, before: Log | null): Int32Array {
   const later: number[] = [];
   for (let p = 0; p < log.nodes.count; p++) if (before.nodes.position(log.nodes.id(p)) < 0) later.push(p);
   return Int32Array.from(later);
-}
-
-/** SHA-256 of a file's bytes as lower-case hex. */
-async function hashOf(disk: Disk, file: string, progress?: (bytes: number) => void): Promise<string> {
-  const fd = disk.openRead(file);
-  try {
-    const hash = createHash("sha256");
-    let done = 0;
-    for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) {
-      hash.update(piece);
-      done += piece.length;
-      progress?.(done);
-      await pause();
-    }
-    return hash.digest("hex");
-  } finally {
-    closeQuietly(disk, fd);
-  }
 }
 
 /** Copies a file's bytes, and a line feed when the last line lacks it. */
@@ -1015,17 +771,6 @@ async function copyLines(disk: Disk, from: string, to: number): Promise<void> {
     if (last !== 0x0a) writeAll(disk, to, LF);
   } finally {
     closeQuietly(disk, fd);
-  }
-}
-
-/** Whether a file begins with all the bytes of another. */
-async function beginsWith(disk: Disk, file: string, other: string): Promise<boolean> {
-  const fds = [disk.openRead(file), disk.openRead(other)];
-  try {
-    const { size } = disk.infoOf(fds[1]);
-    return size <= disk.infoOf(fds[0]).size && (await sameStretch(disk, [fds[0], 0], [fds[1], 0], size));
-  } finally {
-    for (const fd of fds) closeQuietly(disk, fd);
   }
 }
 
@@ -1045,28 +790,4 @@ function freeName(disk: Disk, name: string): string {
     const candidate = n === 1 ? name : `${name}.${n}`;
     if (!exists(disk, candidate)) return candidate;
   }
-}
-
-function versionIn(disk: Disk, file: string): number {
-  const version = headerAt(disk, file)?.version;
-  return typeof version === "number" ? version : 1;
-}
-
-/** Publishes a pointer in one step, durably. */
-async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
-  const temporary = temporaryName(file);
-  const fd = disk.create(temporary);
-  try {
-    try {
-      writeAll(disk, fd, bytesOf(encodePointer(pointer)));
-      await disk.sync(fd);
-    } finally {
-      closeQuietly(disk, fd);
-    }
-    disk.rename(temporary, file);
-  } catch (error) {
-    removeQuietly(disk, temporary);
-    throw error;
-  }
-  await disk.syncFolder(dirname(file));
 }

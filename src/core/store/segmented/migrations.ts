@@ -4,7 +4,9 @@ import { Failure } from "../../failure.ts";
 import type { Migrations } from "../../migrations.ts";
 import { storageFailure } from "../disk.ts";
 import { audit } from "./audit.ts";
-import { type MigrationOptions, migrate, plan, rollBack, standsAt, status } from "./migration.ts";
+import { type MigrationOptions, migrate, rollBack } from "./migration.ts";
+import { plan } from "./plan.ts";
+import { standsAt, status } from "./site.ts";
 
 /** `allowed` answers the absolute path, or throws path_outside_root. */
 export function makeMigrations(

@@ -13,14 +13,10 @@ import { noLocks } from "../../../../src/core/store/lock.ts";
 import { audit } from "../../../../src/core/store/segmented/audit.ts";
 import { readPointer } from "../../../../src/core/store/segmented/documents.ts";
 import { readLedger } from "../../../../src/core/store/segmented/ledger.ts";
-import {
-  type MigrationOptions,
-  migrate,
-  plan,
-  rollBack,
-  status,
-} from "../../../../src/core/store/segmented/migration.ts";
+import { type MigrationOptions, migrate, rollBack } from "../../../../src/core/store/segmented/migration.ts";
 import { ledgerFile, pointerFile, segmentFile } from "../../../../src/core/store/segmented/places.ts";
+import { plan } from "../../../../src/core/store/segmented/plan.ts";
+import { status } from "../../../../src/core/store/segmented/site.ts";
 import { segmentedStore } from "../../../../src/core/store/segmented/store.ts";
 import type { Log } from "../../../../src/core/store/store.ts";
 import { type Fault, FaultDisk, POWER_CUTS } from "../../../support/disk.ts";

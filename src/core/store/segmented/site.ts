@@ -1,0 +1,186 @@
+/** Where the parts of a session lie that is, was or will be in Store V2, and which of them is the session. */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../failure.ts";
+import { bytesOf, parse, skipSpace } from "../../json.ts";
+import type { Site, Status } from "../../migrations.ts";
+import { closeQuietly, type Disk, exists, removeQuietly, storageFailure, temporaryName, writeAll } from "../disk.ts";
+import { containerOf } from "./active.ts";
+import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
+import { Malformed } from "./frame.ts";
+import { readLedger } from "./ledger.ts";
+import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "./places.ts";
+
+/** What a session file is called once a container took its place. */
+export function snapshotOf(source: string): string {
+  return `${source}.migrated`;
+}
+
+/** The parts of the session at a path, which may name its file or its container. Throws session_not_found. */
+export function siteOf(disk: Disk, path: string): Site {
+  try {
+    return findSite(disk, path);
+  } catch (error) {
+    throw storageFailure(error, "looking for the session");
+  }
+}
+
+function findSite(disk: Disk, path: string): Site {
+  const folder = dirname(path);
+  if (isContainerName(path)) {
+    const pointer = pointerAt(disk, pointerFile(path));
+    return siteIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
+  }
+  for (const file of [path, snapshotOf(path)]) {
+    const id = headerAt(disk, file)?.id;
+    if (typeof id === "string") return siteIn(folder, id, basename(path));
+  }
+  throw new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
+    sessionPath: path,
+  });
+}
+
+/** How much of a file is read to find its header; headers are a few hundred bytes. */
+const HEADER_BYTES = 1 << 16;
+
+/** The header of a session file; undefined when there is none. */
+export function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+  try {
+    if (disk.infoOf(fd).kind !== "file") return undefined;
+    const bytes = Buffer.alloc(HEADER_BYTES);
+    const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
+    const end = bytes.indexOf(0x0a, start);
+    const header = parse(bytes, start, end < 0 ? count : end) as {
+      type?: unknown;
+      id?: unknown;
+      version?: unknown;
+    } | null;
+    return header?.type === "session" ? header : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
+    throw error;
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+export function siteIn(folder: string, sessionId: string, source: string | null): Site {
+  const container = join(folder, `${sessionId}${CONTAINER}`);
+  return {
+    sessionId,
+    container,
+    staging: `${container}.staging`,
+    pointer: pointerFile(container),
+    source: source === null ? null : join(folder, source),
+  };
+}
+
+/** Where the session stands now that had this path before it was migrated or rolled back; else the path itself. */
+export function standsAt(disk: Disk, path: string): string {
+  if (isContainerName(path)) {
+    const pointer = pointerAt(disk, pointerFile(path));
+    return pointer?.active === "jsonl_v3" && pointer.source !== null ? join(dirname(path), pointer.source) : path;
+  }
+  const id = [path, snapshotOf(path)].map((file) => headerAt(disk, file)?.id).find((id) => typeof id === "string");
+  return containerOf(disk, path, id as string | undefined) ?? path;
+}
+
+export function pointerAt(disk: Disk, file: string): Pointer | null {
+  try {
+    return readPointer(disk, file);
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    throw new Failure(
+      "corrupt",
+      `The pointer file ${basename(file)} is damaged: ${error.message}. Put a copy of it back, or move it away to go on with the session file.`,
+      {},
+      { cause: error },
+    );
+  }
+}
+
+/** Where a session stands between the two formats. Changes nothing. */
+export function status(disk: Disk, path: string): Status {
+  try {
+    return statusOf(disk, path);
+  } catch (error) {
+    throw storageFailure(error, "looking at the migration");
+  }
+}
+
+function statusOf(disk: Disk, path: string): Status {
+  const site = siteOf(disk, path);
+  const pointer = pointerAt(disk, site.pointer);
+  const ledger = [site.container, site.staging].map(ledgerFile).find((file) => exists(disk, file));
+  const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
+  const told = {
+    site,
+    phase: pointer?.phase ?? null,
+    snapshotId: pointer?.snapshotId ?? null,
+    correlationId: pointer?.correlationId ?? events.at(-1)?.correlationId ?? null,
+    reason: pointer?.reason ?? null,
+    snapshotPath: site.source !== null && exists(disk, snapshotOf(site.source)) ? snapshotOf(site.source) : null,
+    events,
+  };
+  if (pointer === null) {
+    const interrupted = exists(disk, site.container) || (events.length > 0 && events.at(-1)?.phase !== "failed");
+    return { ...told, active: "jsonl_v3", state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
+  }
+  if (pointer.active === "jsonl_v3") {
+    const interrupted = exists(disk, site.container);
+    return {
+      ...told,
+      events: interrupted ? events : ledgerAside(disk, site),
+      active: "jsonl_v3",
+      state: "ROLLED_BACK",
+      interrupted,
+    };
+  }
+  if (pointer.phase !== "completed") return { ...told, active: "native_v2", state: "FAILED", interrupted: true };
+  const untouched = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash === pointer.manifestHash;
+  const state = pointer.source !== null && untouched ? "MIGRATED" : "CLEAN";
+  return { ...told, active: "native_v2", state, interrupted: false };
+}
+
+/** The ledger of the container that was rolled back last. */
+function ledgerAside(disk: Disk, site: Site): readonly MigrationEvent[] {
+  let last: string | undefined;
+  for (let n = 1; exists(disk, asideName(site, n)); n++) last = asideName(site, n);
+  return last === undefined ? [] : readLedger(disk, ledgerFile(last)).events;
+}
+
+export function asideName({ container }: Site, n: number): string {
+  return `${container}.rolled-back${n === 1 ? "" : `.${n}`}`;
+}
+
+export function versionIn(disk: Disk, file: string): number {
+  const version = headerAt(disk, file)?.version;
+  return typeof version === "number" ? version : 1;
+}
+
+/** Publishes a pointer in one step, durably. */
+export async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
+  const temporary = temporaryName(file);
+  const fd = disk.create(temporary);
+  try {
+    try {
+      writeAll(disk, fd, bytesOf(encodePointer(pointer)));
+      await disk.sync(fd);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+    disk.rename(temporary, file);
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    throw error;
+  }
+  await disk.syncFolder(dirname(file));
+}
