@@ -8,6 +8,9 @@ export function figure(values) {
   return { median: sorted[sorted.length >> 1], low: sorted[0], high: sorted[sorted.length - 1], runs: sorted.length };
 }
 
+/** How much of what a child says is kept. A reply that is longer is known by its beginning. */
+const KEPT = 4 << 20;
+
 /** A child that gets lines and gives lines. `ask` resolves with the reply lines to as many lines as it sends. */
 export class Child {
   constructor(node, args, env) {
@@ -28,11 +31,11 @@ export class Child {
       this.wanted--;
       this.onReply?.();
     }
-    if (this.keeps) this.chunks.push(chunk);
+    if (this.keeps && this.bytes <= KEPT) this.chunks.push(chunk);
     if (this.wanted <= 0) this.done?.();
   }
 
-  /** Milliseconds until all replies are there; `text` has them where `keep` is set. */
+  /** Milliseconds until all replies are there; where `keep` is set, `text` has how they begin. */
   async ask(lines, { keep = false } = {}) {
     this.wanted = lines.length;
     this.keeps = keep;
@@ -77,17 +80,13 @@ export class Child {
     return performance.now() - from;
   }
 
-  /** The result of one request in JSON-RPC. Throws when it is an error. */
+  /** The result of one request in JSON-RPC, undefined when it is a very large one. Throws when it is an error. */
   async result(method, params) {
     const took = await this.ask([request("r", method, params)], { keep: true });
     // Events stand behind the reply.
-    const reply = this.text
-      .split("\n")
-      .filter((line) => line !== "")
-      .map((line) => JSON.parse(line))
-      .find(({ id }) => id === "r");
-    if (!reply || reply.error) throw new Error(`${method}: ${JSON.stringify(reply?.error)}`);
-    return { result: reply.result, took };
+    const line = this.text.split("\n").find((line) => line.startsWith('{"jsonrpc":"2.0","id":"r",'));
+    if (!line?.startsWith('{"jsonrpc":"2.0","id":"r","result":')) throw new Error(`${method}: ${line?.slice(0, 2000)}`);
+    return { result: this.bytes > KEPT ? undefined : JSON.parse(line).result, took };
   }
 
   /** Megabytes: `VmRSS` now, `VmHWM` at most; undefined where the system does not tell. */
