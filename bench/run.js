@@ -4,6 +4,7 @@
 //   --runs <n>              runs of each measurement (5)
 //   --rows <text>           only rows whose name contains it
 //   --million               also sessions of a million entries
+//   --shapes                also sessions of unusual shapes
 //   --json                  figures with their spread, as JSON
 //   --pi                    also Pi, on the same files: installs 0.73.1, and 1.5.2 where Node is 22.19 or newer
 //   --node <program>        the Node that runs Pi 1.5.2
@@ -40,6 +41,7 @@ const { values: options, positionals } = parseArgs({
     runs: { type: "string" },
     rows: { type: "string", default: "" },
     million: { type: "boolean", default: false },
+    shapes: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
     pi: { type: "boolean", default: false },
     node: { type: "string" },
@@ -173,6 +175,16 @@ function session(shape, count) {
 
 const number = new Intl.NumberFormat("en");
 
+/** Shapes of sessions that people reported, each with its entries (of `giant`: MiB in one line). */
+const UNUSUAL = [
+  ["giant", 64],
+  ["custom", 250_000],
+  ["images", 300],
+  ["deep", 100_000],
+  ["wide", 100_000],
+  ["broken", 100_000],
+];
+
 /** Each row: its name and unit, and how ours, the machine and Pi are measured. `more` is better where it says so. */
 function* rows() {
   yield {
@@ -248,6 +260,19 @@ function* rows() {
       ours: () => onSession(file, "get_messages"),
       against: ["round trip", () => once(echo(), state(0), state(1))],
       pi: (pi) => run("context", file, "ms", pi.library, pi.node),
+    };
+  }
+  for (const [shape, count] of options.shapes ? UNUSUAL : []) {
+    const file = session(shape, quick ? Math.ceil(count / 100) : count);
+    yield {
+      what: `switch_session, ${shape}, ${size(file)}`,
+      unit: "ms",
+      ours() {
+        forget();
+        return switchTo(file);
+      },
+      against: parseAll(file),
+      pi: (pi) => piSwitchTo(pi, file),
     };
   }
   const whole = session("whole", quick ? 500 : 10_000);
@@ -384,6 +409,22 @@ async function listing() {
   ];
 }
 
+/** Session Store V2 has one, too. */
+async function segmented() {
+  if (options.rows !== "" && !"V2 resume migration".includes(options.rows)) return [];
+  const script = fileURLToPath(new URL("v2.js", import.meta.url));
+  const args = [script, "--json", "--runs", String(runs), "--program", program];
+  const found = await fresh(node, [...args, ...(quick ? ["--quick"] : []), ...(million ? ["--million"] : [])], env);
+  return (found ?? [])
+    .filter(({ name }) => !name.includes("JSONL") && !name.includes("without"))
+    .map(({ name, unit, ...ours }) => ({
+      what: name.includes("V2") ? name : `V2, ${name}`,
+      unit,
+      more: unit === "MB/s",
+      ours,
+    }));
+}
+
 async function measure(pis) {
   const measured = [];
   for (const row of rows()) {
@@ -409,7 +450,7 @@ async function measure(pis) {
       pis: Object.fromEntries(pis.map(({ name }, index) => [name, known(values.pis[index])])),
     });
   }
-  return [...measured, ...(await listing())];
+  return [...measured, ...(await segmented()), ...(await listing())];
 }
 
 function print(measured, pis) {

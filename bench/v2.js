@@ -124,7 +124,7 @@ try {
   row("durable append, V2, 1001 entries, lean", "ms", times);
   const large = sizes[sizes.length - 1];
   row(`durable append, ${large} entries to 1001`, "x", [medians[large] / figure(times).median]);
-  if (options.json) console.log(JSON.stringify(rows, null, 2));
+  if (options.json) console.log(JSON.stringify(rows));
 } finally {
   rmSync(home, { recursive: true, force: true });
 }
