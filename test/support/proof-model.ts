@@ -3,13 +3,12 @@
  * format (`model.ts`) and the protocol; it shares no code with the program.
  */
 
-import { readFileSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { expect } from "vitest";
 import { LEAF_MARKER } from "../../src/core/head.ts";
 import { TIME } from "./lines.ts";
 import { Model, type ModelEntry } from "./model.ts";
-import { isMarker, type Lives, plainLines, readPlainly, same, toldEntries } from "./proof.ts";
+import { isMarker, type Lives, type Shelf, same, shelves, toldEntries } from "./proof.ts";
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
 
@@ -40,8 +39,13 @@ interface Keyed {
 const SETUP = ["model_change", "thinking_level_change", "session_info"];
 
 /** Runs so many random operations. With `slow`, fewer of them end the process. */
-export async function runModel(random: Random, lives: Lives, operations: number, slow = false): Promise<void> {
-  const run = new ModelRun(random, lives, slow);
+export async function runModel(
+  random: Random,
+  lives: Lives,
+  operations: number,
+  { slow = false, store = "jsonl" }: { slow?: boolean; store?: "jsonl" | "v2" } = {},
+): Promise<void> {
+  const run = new ModelRun(random, lives, slow, shelves[store]);
   await run.begin();
   for (let n = 1; n <= operations; n++) {
     try {
@@ -62,6 +66,7 @@ class ModelRun {
   private readonly random: Random;
   private readonly lives: Lives;
   private readonly slow: boolean;
+  private readonly shelf: Shelf;
   private wire!: Wire;
   private now!: Known;
   private readonly sessions = new Map<string, Known>();
@@ -69,14 +74,15 @@ class ModelRun {
   private keys = 0;
   private calls = 0;
 
-  constructor(random: Random, lives: Lives, slow: boolean) {
+  constructor(random: Random, lives: Lives, slow: boolean, shelf: Shelf) {
     this.random = random;
     this.lives = lives;
     this.slow = slow;
+    this.shelf = shelf;
   }
 
   async begin(): Promise<void> {
-    this.wire = await this.lives.start(["--durability", "os"]);
+    this.wire = await this.lives.start([...this.shelf.options, "--durability", "os"]);
     const { sessionId, sessionFile } = await this.wire.result("get_state");
     this.now = this.know(sessionId, sessionFile, null, false);
   }
@@ -435,8 +441,8 @@ class ModelRun {
       this.sessions.delete(now.id);
       return;
     }
-    const lines = readPlainly(now.file);
-    const added = plainLines(readFileSync(now.file).subarray(now.seen));
+    const lines = this.shelf.lines(now.file);
+    const added = this.shelf.lines(now.file, now.seen);
     const before = lines.slice(0, lines.length - added.length);
     if (leafByRule(before) === now.leaf) same(added, [], "lines that leaving added");
     else {
@@ -444,15 +450,15 @@ class ModelRun {
       expect(added[0]).toMatchObject({ type: "custom", customType: LEAF_MARKER, parentId: now.leaf });
       expect(leafByRule(lines)).toBe(now.leaf);
     }
-    now.seen = statSync(now.file).size;
-    now.left = looks(now.file);
+    now.seen = this.shelf.size(now.file);
+    now.left = this.shelf.look(now.file);
   }
 
   private async switchSession(): Promise<void> {
     const others = [...this.sessions.values()].filter((session) => session !== this.now && session.persisted);
     if (others.length === 0) return;
     const next = this.random.pick(others);
-    expect(looks(next.file), "a session that is not open stays as it is").toBe(next.left);
+    expect(this.shelf.look(next.file), "a session that is not open stays as it is").toBe(next.left);
     const params = this.random.chance(0.5) ? { sessionPath: next.file } : { sessionId: next.id };
     const result = await this.succeed("switch_session", params);
     this.leave();
@@ -513,13 +519,13 @@ class ModelRun {
     else await this.lives.end();
     if (!killed) this.leave();
     else if (!this.now.persisted) this.sessions.delete(this.now.id);
-    else this.now.left = looks(this.now.file);
+    else this.now.left = this.shelf.look(this.now.file);
     const there = [...this.sessions.values()];
     if (there.length === 0) return this.begin();
     this.now = this.sessions.get(this.now.id) ?? this.random.pick(there);
-    this.wire = await this.lives.start(["--durability", "os", "--session", this.now.file]);
+    this.wire = await this.lives.start([...this.shelf.options, "--durability", "os", "--session", this.now.file]);
     await this.wire.result("get_state");
-    expect(looks(this.now.file), "opening writes nothing").toBe(this.now.left);
+    expect(this.shelf.look(this.now.file), "opening writes nothing").toBe(this.now.left);
   }
 
   // --- the comparison ------------------------------------------------------------------------------------------
@@ -564,7 +570,7 @@ class ModelRun {
       "get_state",
     );
     if (!now.persisted) return;
-    const lines = readPlainly(now.file, now.seen).slice(now.seen === 0 ? 1 : 0);
+    const lines = this.shelf.lines(now.file, now.seen).slice(now.seen === 0 ? 1 : 0);
     const told = lines.filter((line) => !isMarker(line));
     same(
       told.map(({ id }) => id),
@@ -573,7 +579,7 @@ class ModelRun {
     );
     for (const [index, line] of lines.entries())
       if (isMarker(line)) expect(["label", "session_info"], "what follows a marker").toContain(lines[index + 1]?.type);
-    now.seen = statSync(now.file).size;
+    now.seen = this.shelf.size(now.file);
     now.told = model.entries.length;
   }
 
@@ -633,7 +639,7 @@ class ModelRun {
   private compareFile(): void {
     const { now } = this;
     if (!now.persisted) return;
-    const lines = readPlainly(now.file);
+    const lines = this.shelf.lines(now.file);
     expect(lines[0]).toMatchObject({ type: "session", version: 3, id: now.id });
     same(toldEntries(lines).map(bare), now.model.entries.map(bare), basename(now.file));
   }
@@ -653,11 +659,6 @@ function leafByRule(lines: readonly Json[]): string | null {
     if (at.id === leaf) return last.id;
     if (leaf === null && !isAside(at)) return leaf;
   }
-}
-
-function looks(file: string): string {
-  const { size, mtimeMs } = statSync(file);
-  return `${size} ${mtimeMs}`;
 }
 
 /** Whether keeping from an entry on parts a tool result from its call. */

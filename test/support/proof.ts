@@ -158,10 +158,53 @@ export function plainLines(bytes: Uint8Array, file = "the file"): Json[] {
     .slice(0, -1)
     .split("\n")
     .map((line) => {
-      if (!line.startsWith('{"type":"')) expect.fail(`${file} has a line without type in front: ${line.slice(0, 200)}`);
+      if (!/^\{"(type|schema)":"/.test(line))
+        expect.fail(`${file} has a line without type in front: ${line.slice(0, 200)}`);
       return JSON.parse(line);
     });
 }
+
+/** How the sessions of a backend lie on the disk, for who reads along. Sizes only ever grow. */
+export interface Shelf {
+  /** Of a server that keeps new sessions so. */
+  readonly options: string[];
+  size(session: string): number;
+  /** The header and the entries that stand behind so many bytes. */
+  lines(session: string, from?: number): Json[];
+  /** Equal ones mean that nobody wrote. */
+  look(session: string): string;
+}
+
+const look = (file: string): string => {
+  const { size, mtimeMs } = statSync(file);
+  return `${size} ${mtimeMs}`;
+};
+
+/** The header of a container of Store V2 and its segments, in order. */
+const parts = (container: string): string[] =>
+  [
+    "header.jsonl",
+    ...readdirSync(join(container, "segments"))
+      .sort()
+      .map((name) => `segments/${name}`),
+  ].map((name) => join(container, name));
+
+export const shelves: Readonly<Record<"jsonl" | "v2", Shelf>> = {
+  jsonl: { options: [], size: (file) => statSync(file).size, lines: readPlainly, look },
+  v2: {
+    options: ["--store", "v2"],
+    size: (container) => parts(container).reduce((sum, file) => sum + statSync(file).size, 0),
+    lines(container, from = 0) {
+      const bytes = Buffer.concat(parts(container).map((file) => readFileSync(file)));
+      return plainLines(bytes.subarray(from), container).map(({ payload, ...header }) => payload ?? header);
+    },
+    look: (container) =>
+      readdirSync(container, { recursive: true, encoding: "utf8" })
+        .map((name) => `${name} ${look(join(container, name))}`)
+        .sort()
+        .join("\n"),
+  },
+};
 
 export function isMarker(entry: Json): boolean {
   return entry.type === "custom" && entry.customType === LEAF_MARKER;
