@@ -11,16 +11,17 @@ const COUNT = 100_000;
 const LAST = `n${COUNT - 1}`;
 
 describe("100,000 entries in a row", () => {
+  const entries = Array.from({ length: COUNT }, (_, i) =>
+    user(`text ${i}`, { id: `n${i}`, parentId: i === 0 ? null : `n${i - 1}` }),
+  );
+  const text = sessionText({ id: "deep", cwd: "/project" }, entries);
   let server: HereServer;
   let file: string;
 
   beforeEach(async () => {
     const place = temporaryPlace();
     file = join(place.cwd, "deep.jsonl");
-    const entries = Array.from({ length: COUNT }, (_, i) =>
-      user(`text ${i}`, { id: `n${i}`, parentId: i === 0 ? null : `n${i - 1}` }),
-    );
-    writeFileSync(file, sessionText({ id: "deep", cwd: place.cwd }, entries));
+    writeFileSync(file, text);
     server = serveHere(["--session", file, "--events", "none"], { place });
   });
 
@@ -49,12 +50,12 @@ describe("100,000 entries in a row", () => {
     const { tree } = await server.result("get_tree", { format: "nested" });
     let depth = 0;
     let last: Json;
-    for (let level = tree; level.length > 0; level = level[0].children) {
-      expect(level).toHaveLength(1);
+    let level = tree;
+    for (; level.length === 1; level = level[0].children) {
       last = level[0].entry;
       depth++;
     }
-    expect(depth).toBe(COUNT);
+    expect([depth, level]).toEqual([COUNT, []]);
     expect(last).toMatchObject({ id: LAST, message: { content: `text ${COUNT - 1}` } });
   });
 

@@ -6,7 +6,8 @@ import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { FAILURES } from "../../src/core/failure.ts";
 import { type Command, commonParams } from "../../src/handlers/command.ts";
-import { commandNames, findCommand, table } from "../../src/handlers/table.ts";
+import { commandNames, findCommand } from "../../src/handlers/find.ts";
+import { table } from "../../src/handlers/table.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "../support/example.ts";
 import { type Json, serveHere } from "../support/server.ts";
 

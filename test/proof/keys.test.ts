@@ -26,17 +26,20 @@ describe("a torn batch", () => {
   const FOLDER = "/sessions";
 
   test("cut at every byte is not there, and a retry writes it whole, once", async () => {
-    const disk = new FaultDisk();
-    const lives = new HereLives({ disk });
-    let wire = await lives.start(["--session-dir", FOLDER]);
+    const first = new FaultDisk();
+    const firstLives = new HereLives({ disk: first });
+    let wire = await firstLives.start(["--session-dir", FOLDER]);
     await wire.result("append", { entries: [user("before")] });
     const { sessionFile: file, leafId } = await wire.result("get_state");
-    const start = (disk.content(file) as Uint8Array).length;
+    const start = (first.content(file) as Uint8Array).length;
     const params = { entries: [user("a"), assistant("b", { id: "own-b" }), user("c")], idempotencyKey: "k" };
     const whole = await wire.result("append", params);
-    await lives.end();
-    const bytes = disk.content(file) as Uint8Array;
+    await firstLives.end();
+    const bytes = first.content(file) as Uint8Array;
     for (let cut = start; cut < bytes.length; cut++) {
+      // What is kept aside of one cut is not in the way of the next.
+      const disk = new FaultDisk();
+      const lives = new HereLives({ disk, place: firstLives.place });
       disk.put(file, bytes.subarray(0, cut));
       wire = await lives.start(["--session", file]);
       const before = await wire.result("get_entries");

@@ -20,14 +20,14 @@ import {
 } from "../../src/server/client.ts";
 import { PROGRAM } from "../support/build.ts";
 import { assistant, user } from "../support/drafts.ts";
-import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { type Json, programEnvironment, serveHere, temporaryPlace } from "../support/server.ts";
 
 describe("an editor's connection", () => {
   function editor(args: string[]): { connection: MessageConnection; exit: Promise<number | null> } {
     const place = temporaryPlace();
     const child = spawn(process.execPath, [PROGRAM, ...args], {
       cwd: place.cwd,
-      env: { PATH: process.env.PATH, ...place.variables },
+      env: programEnvironment(place),
       stdio: ["pipe", "pipe", "inherit"],
     });
     const connection = createMessageConnection(
@@ -77,7 +77,7 @@ describe("an editor's connection", () => {
 describe("the typed client", () => {
   function spawned(...args: string[]): SpawnedClient {
     const place = temporaryPlace();
-    const env = { PATH: process.env.PATH, ...place.variables };
+    const env = programEnvironment(place);
     const client = spawnServer({ program: PROGRAM, args, cwd: place.cwd, env });
     onTestFinished(() => client.close());
     return client;

@@ -57,22 +57,12 @@ describe("a reply", () => {
   });
 
   test("gives the id back with its JSON type", async () => {
-    for (const id of [
-      "5",
-      '"5"',
-      '"tab:12"',
-      '"é\\n\\""',
-      "0",
-      "-1",
-      '""',
-      "1.5",
-      "9007199254740993",
-      "null",
-      '{"a":[1]}',
-    ]) {
-      const { stdout } = await runProgram(`{"type":"get_last_assistant_text","id":${id}}\n`, QUIET);
+    const ids = ["5", '"5"', '"tab:12"', '"é\\n\\""', "0", "-1", '""', "1.5", "9007199254740993", "null", '{"a":[1]}'];
+    const input = ids.map((id) => `{"type":"get_last_assistant_text","id":${id}}\n`).join("");
+    const lines = (await runProgram(input, QUIET)).stdout.split("\n");
+    for (const [n, id] of ids.entries()) {
       const [, echoed] =
-        /^\{"id":(.*),"type":"response","command":"get_last_assistant_text","success":true/.exec(stdout) ?? [];
+        /^\{"id":(.*),"type":"response","command":"get_last_assistant_text","success":true/.exec(lines[n]) ?? [];
       if (id.startsWith('"')) expect(JSON.parse(echoed)).toBe(JSON.parse(id));
       else expect(echoed).toBe(id);
     }

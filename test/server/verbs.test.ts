@@ -9,7 +9,14 @@ import { PROGRAM } from "../support/build.ts";
 import { fileOf, linesIn, sessionFile } from "../support/cases.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { imprint } from "../support/proof.ts";
-import { type Json, type Place, runProgram, spawnServer, temporaryPlace } from "../support/server.ts";
+import {
+  type Json,
+  type Place,
+  programEnvironment,
+  runProgram,
+  spawnServer,
+  temporaryPlace,
+} from "../support/server.ts";
 
 interface Run {
   stdout: string;
@@ -167,7 +174,7 @@ test("a reader that stops early, as head does, is no failure and no noise", asyn
   const file = sessionFile(place, chain(20_000), "long.jsonl");
   const child = spawn(process.execPath, [PROGRAM, "tree", file], {
     cwd: place.cwd,
-    env: { PATH: process.env.PATH, ...place.variables },
+    env: programEnvironment(place),
     stdio: ["ignore", "pipe", "pipe"],
   });
   child.stdout.once("data", () => child.stdout.destroy());

@@ -397,6 +397,11 @@ function remainder(inode: Inode, content: PowerCut["content"]): Uint8Array {
   return zeroed;
 }
 
+/** Most say that there is no such file, a hundred thousand times in a run; where that was asked, nobody reads. */
 function errno(code: string, message = code): Error {
-  return Object.assign(new Error(`${code}: ${message}`), { code });
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 0;
+  const error = Object.assign(new Error(`${code}: ${message}`), { code });
+  Error.stackTraceLimit = stackTraceLimit;
+  return error;
 }

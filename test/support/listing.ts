@@ -1,10 +1,12 @@
 /** Processes that list, and so index, the same sessions at the same time. */
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
+import { randomLine, randomSession, readHits, readList, sessionFiles } from "./catalog.ts";
 import { fileText, headerText, id, userText } from "./lines.ts";
-import { type Json, runProgram, temporaryPlace } from "./server.ts";
+import type { Random } from "./random.ts";
+import { type Json, runProgram, spawnServer, temporaryPlace } from "./server.ts";
 
 /** Each of them sees all sessions once, and nobody is told of an error. */
 export async function listTogether(processes: number, sessions: number): Promise<void> {
@@ -23,4 +25,51 @@ export async function listTogether(processes: number, sessions: number): Promise
     const ids = new Set(result.sessions.map(({ sessionId }: Json) => sessionId));
     expect([result.total, ids.size, stderr, status]).toEqual([sessions, sessions, "", 0]);
   }
+}
+
+/** They list and search while the files grow between the rounds: each tells at any time what the files say. */
+export async function indexTogether(
+  random: Random,
+  processes: number,
+  sessions: number,
+  rounds: number,
+): Promise<void> {
+  const place = temporaryPlace();
+  const root = join(place.home, "sessions");
+  const withRoot = { ...place, variables: { ...place.variables, PI_SESSIONS_DIR: root } };
+  for (let n = 0; n < sessions; n++) {
+    const folder = join(root, `--p${n % 7}--`);
+    mkdirSync(folder, { recursive: true });
+    const { id, text } = randomSession(random, `/p${n % 7}`);
+    writeFileSync(join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`), text);
+  }
+  const servers = Array.from({ length: processes }, () =>
+    spawnServer(["--no-session", "--events", "none"], "lines", withRoot),
+  );
+  const list = { headerOnly: true };
+  const check = async (): Promise<void> => {
+    const paths = readList(root).map(({ path }) => path);
+    const hits = readHits(root, ["token"]);
+    await Promise.all(
+      servers.map(async (server) => {
+        const { sessions: listed, total } = await server.result("list_sessions", list);
+        expect(listed.map(({ sessionPath }: Json) => sessionPath)).toEqual(paths);
+        expect(total).toBe(paths.length);
+        const found = await server.result("search_sessions", { query: "token", limit: 100_000 });
+        expect(found.hits.map(({ sessionPath, entryId }: Json) => `${sessionPath} ${entryId}`).sort()).toEqual(hits);
+      }),
+    );
+  };
+  await check();
+  for (let round = 0; round < rounds; round++) {
+    for (const file of sessionFiles(root))
+      if (random.chance(0.3)) appendFileSync(file, randomLine(random, random.hex(8), null, 1.77e12));
+    await check();
+  }
+  for (const server of servers) expect(await server.finish()).toMatchObject({ status: 0 });
+  for (const server of servers) expect(server.stderr).toBe("");
+  // What they left behind is whole.
+  const after = spawnServer(["--no-session", "--events", "none"], "lines", withRoot);
+  const { sessions: listed } = await after.result("list_sessions", list);
+  expect(listed.map(({ sessionPath }: Json) => sessionPath)).toEqual(readList(root).map(({ path }) => path));
 }

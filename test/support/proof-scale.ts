@@ -36,7 +36,7 @@ interface Grown {
   readonly megabytes: number;
 }
 
-export function grow(folder: string, count: number, shape: string): Grown {
+function grow(folder: string, count: number, shape: string): Grown {
   mkdirSync(folder, { recursive: true });
   const file = join(folder, `${shape.replaceAll(" ", "-")}.jsonl`);
   const parentOf = SHAPES[shape](count);

@@ -113,8 +113,12 @@ export class HereLives implements Lives {
     await this.done;
   }
 
+  /** What it still does reaches nobody; its input ends, so that it does not stay and look at its files. */
   async kill(): Promise<void> {
     this.mortal?.die();
+    this.done.catch(() => {});
+    this.wire?.end();
+    this.wire?.output.resume();
     this.wire = undefined;
   }
 }

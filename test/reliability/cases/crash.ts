@@ -12,7 +12,7 @@ import { expectGone } from "../../support/ends.ts";
 import { chain, fileText, headerText, id } from "../../support/lines.ts";
 import { killRuns } from "../../support/proof-kill.ts";
 import { Random } from "../../support/random.ts";
-import { type Json, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { type Json, programEnvironment, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { diskWith, idsOf, openOn } from "../../support/sessions.ts";
 
 const QUIET = ["--events", "none"];
@@ -144,7 +144,7 @@ export const crash: readonly Case[] = [
            child.stdout.once("data", () => console.log(child.pid));
            child.stdin.write(${JSON.stringify(`${append}\n`)});`,
         ],
-        { cwd: place.cwd, env: { PATH: process.env.PATH, ...place.variables }, stdio: ["pipe", "pipe", "inherit"] },
+        { cwd: place.cwd, env: programEnvironment(place), stdio: ["pipe", "pipe", "inherit"] },
       );
       const pid = Number(await new Promise((resolve) => host.stdout.once("data", resolve)));
       host.kill("SIGKILL");

@@ -24,6 +24,7 @@ import {
   type HereServer,
   type Json,
   type Place,
+  programEnvironment,
   SpawnedServer,
   serveHere,
   temporaryPlace,
@@ -35,7 +36,7 @@ const CANARY = "canary-7f3a9c";
 function spawnWithUmask(umask: string, args: string[], place: Place): SpawnedServer {
   const child = spawn("sh", ["-c", `umask ${umask}; exec "$0" "$@"`, process.execPath, PROGRAM, ...args], {
     cwd: place.cwd,
-    env: { PATH: process.env.PATH, ...place.variables },
+    env: programEnvironment(place),
     stdio: ["pipe", "pipe", "pipe"],
   });
   return new SpawnedServer(child, "lines", place);
