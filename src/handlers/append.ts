@@ -1,6 +1,7 @@
 import * as z from "zod";
-import { draft, draftOfText } from "../core/entry.ts";
+import { draftOfText } from "../core/entry.ts";
 import { bytesOf, elements } from "../core/json.ts";
+import { draft } from "../core/schemas.ts";
 import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
 
@@ -24,7 +25,7 @@ export default command({
   run(context, params) {
     const { session } = context;
     const bytes = context.text("entries") ?? bytesOf(JSON.stringify(params.entries));
-    const drafts = (elements(bytes) ?? []).map((range) => draftOfText(bytes, range));
+    const drafts = (elements(bytes) ?? []).map((range, index) => draftOfText(bytes, range, params.entries[index]));
     const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
     if (branchChanged) context.tell("session_tree", { newLeafId: session.leafId, oldLeafId });
     return { entryIds: ids, leafId: session.leafId };

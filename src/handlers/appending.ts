@@ -12,7 +12,7 @@ export function foreignPayload(session: Session, positions: readonly number[]): 
   return {
     entryIds: positions.map((position) => session.log.nodes.id(position)),
     origin: "foreign",
-    entries: Raw.array(() => session.log.readMany(positions)),
+    entries: Raw.array(() => session.log.readMany(positions, true)),
   };
 }
 

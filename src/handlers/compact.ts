@@ -37,7 +37,7 @@ export default command({
     const { session } = context;
     if (!context.asks("session_before_compact")) throw withoutSummary();
     const preparation = compactionPreparationOf(context, { customInstructions });
-    const branchEntries = Raw.array(() => session.log.readMany(session.tree.path()));
+    const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));
     const asked = await context.ask("session_before_compact", { preparation, branchEntries, customInstructions });
     const answer = checkedAnswer("session_before_compact", asked.answer);
     if (asked.cancelled || !answer) return { cancelled: true, reason: asked.reason ?? "hook_failed" };

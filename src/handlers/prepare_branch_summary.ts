@@ -46,7 +46,7 @@ export default command({
     return {
       oldLeafId: session.leafId,
       commonAncestorId: session.idOrNull(plan.commonAncestor),
-      entriesToSummarize: Raw.array(() => session.log.readMany(plan.left)),
+      entriesToSummarize: Raw.array(() => session.log.readMany(plan.left, true)),
       details: { ...plan.files },
       conversationText: plan.conversationText,
     };

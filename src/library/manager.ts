@@ -1,7 +1,7 @@
 /** Pi's SessionManager: one conversation by synchronous calls, over the same session and log as the server. */
 
 import { type Bodies, spanAt } from "../core/context.ts";
-import { type SessionHeader as CoreHeader, type Draft, draftOf, type Entry, SESSION_ID } from "../core/entry.ts";
+import { type SessionHeader as CoreHeader, type Draft, draftOfValues, type Entry, SESSION_ID } from "../core/entry.ts";
 import { Failure } from "../core/failure.ts";
 import { planCopy, planFork } from "../core/fork.ts";
 import { bytesOf, concat, parse } from "../core/json.ts";
@@ -227,20 +227,20 @@ export class SessionManager {
     if (typeof message !== "object" || message === null)
       throw new Failure("invalid_entry", "A message is an object with a role.");
     const opens = message.role === "user" || message.role === "assistant";
-    return this.append(draft("message", { message }), opens);
+    return this.append(draftOfValues("message", { message }), opens);
   }
 
   appendThinkingLevelChange(thinkingLevel: string): string {
-    return this.append(draft("thinking_level_change", { thinkingLevel }));
+    return this.append(draftOfValues("thinking_level_change", { thinkingLevel }));
   }
 
   appendModelChange(provider: string, modelId: string): string {
-    return this.append(draft("model_change", { provider, modelId }));
+    return this.append(draftOfValues("model_change", { provider, modelId }));
   }
 
   /** Appends tokens and cost that belong to no message, and answers the entry. */
   appendUsage(kind: string, provider: string, model: string, usage: Usage, note?: string): UsageEntry {
-    const id = this.append(draft("usage", { kind, provider, model, usage, note: note || undefined }));
+    const id = this.append(draftOfValues("usage", { kind, provider, model, usage, note: note || undefined }));
     return this.getEntry(id) as UsageEntry;
   }
 
@@ -264,12 +264,12 @@ export class SessionManager {
 
   /** Appends state of an extension, which the model does not see. */
   appendCustomEntry(customType: string, data?: unknown): string {
-    return this.append(draft("custom", { customType, data }));
+    return this.append(draftOfValues("custom", { customType, data }));
   }
 
   /** Sets the display name, on one line; an empty one clears it. */
   appendSessionInfo(name: string): string {
-    return this.append(draft("session_info", { name: sessionName(name) }));
+    return this.append(draftOfValues("session_info", { name: sessionName(name) }));
   }
 
   /** Appends a message of an extension, which the model sees. */
@@ -279,7 +279,7 @@ export class SessionManager {
     display: boolean,
     details?: T,
   ): string {
-    return this.append(draft("custom_message", { customType, content, display, details }));
+    return this.append(draftOfValues("custom_message", { customType, content, display, details }));
   }
 
   /**
@@ -299,14 +299,16 @@ export class SessionManager {
       throw fault(`Entry ${targetId} has no content that the model sees.`);
     const inBlocks = (role === "assistant" || role === "toolResult") && typeof replacement?.content === "string";
     const content = inBlocks ? [{ type: "text", text: replacement.content }] : replacement?.content;
-    return this.append(draft("context_edit", { targetId, replacement: replacement && { ...replacement, content } }));
+    return this.append(
+      draftOfValues("context_edit", { targetId, replacement: replacement && { ...replacement, content } }),
+    );
   }
 
   /** Names an entry; undefined or an empty label takes the name away. Throws entry_not_found. */
   appendLabelChange(targetId: string, label: string | undefined): string {
     this.look();
     this.position(targetId);
-    return this.append(draft("label", { targetId, label }));
+    return this.append(draftOfValues("label", { targetId, label }));
   }
 
   /** Resolves when everything appended so far is durable. Rejects after taking back what could not be made so. */
@@ -413,7 +415,7 @@ export class SessionManager {
     if (branchFromId !== null) this.position(branchFromId);
     const fromId = this.getLeafId() ?? "root";
     const rest = { fromId, summary, details, usage, fromHook };
-    return this.append({ ...draft("branch_summary", rest), parentId: branchFromId });
+    return this.append({ ...draftOfValues("branch_summary", rest), parentId: branchFromId });
   }
 
   /**
@@ -594,14 +596,6 @@ export class SessionManager {
 
 function folderOr(sessionDir: string | undefined, cwd: string): string {
   return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
-}
-
-/** An entry to be, of values that are written as JSON.stringify does. */
-function draft(type: string, rest: Readonly<Record<string, unknown>>): Draft {
-  // To the core, bytes are JSON text.
-  for (const [name, value] of Object.entries(rest))
-    if (value instanceof Uint8Array) return draft(type, { ...rest, [name]: JSON.parse(JSON.stringify(value)) });
-  return draftOf(type, rest);
 }
 
 /** The JSON text of a value that has one. */

@@ -5,10 +5,11 @@ import type { Command } from "../handlers/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
 
-/** Where the JSON text of the params stands; found only when a command asks for it. */
-export interface ParamsText {
+/** The message of a call as JSON text, and where in it the params are. */
+export interface MessageText {
   readonly bytes: Uint8Array;
   readonly range: Range;
+  readonly toParams: readonly string[];
 }
 
 export interface Call {
@@ -18,16 +19,17 @@ export interface Call {
   readonly params: unknown;
   /** JSON text of the id, echoed as it is; undefined for a notification. */
   readonly idText: string | undefined;
-  readonly paramsText: () => ParamsText | undefined;
+  /** Looked at only when a command asks for the text of a param. */
+  readonly messageText: () => MessageText;
   /** The params did not pass; the reply says so in its turn. */
   readonly fault?: unknown;
 }
 
 /** The raw text of a value inside the params. */
 export function textOfParam(call: Call, path: readonly (string | number)[]): Uint8Array | undefined {
-  const text = call.paramsText();
-  const found = text && valueAt(text.bytes, text.range, path);
-  return found && text.bytes.subarray(found.start, found.end);
+  const { bytes, range, toParams } = call.messageText();
+  const found = valueAt(bytes, range, [...toParams, ...path]);
+  return found && bytes.subarray(found.start, found.end);
 }
 
 /**

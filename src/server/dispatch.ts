@@ -98,6 +98,8 @@ class Lane {
   committing: Promise<void> | undefined;
   /** When something happened here last. */
   touched = 0;
+  /** The session whose file was looked at for a write since the input chunk began. */
+  looked: Session | undefined;
 
   constructor(sessionId: string | null) {
     this.sessionId = sessionId;
@@ -255,8 +257,12 @@ export class Dispatcher {
 
   /** The end of an input chunk: everything applied in it becomes durable together. */
   settle(): void {
-    for (const lane of this.lanes()) if (lane.durable < lane.applied) this.commit(lane);
+    // What is ready leaves first: the medium may be waited for at once.
     this.sink.flush();
+    for (const lane of this.lanes()) {
+      lane.looked = undefined;
+      if (lane.durable < lane.applied) this.commit(lane);
+    }
   }
 
   /** The reader has room again. */
@@ -397,8 +403,11 @@ export class Dispatcher {
       return result;
     };
     if (command.effect === "write") {
-      this.takeForeign(lane, context.session, true);
-      context.session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
+      const { session } = context;
+      // One look serves an input chunk: what comes in within its moment, the append itself finds.
+      if (lane.looked !== session) this.takeForeign(lane, session, true);
+      lane.looked = session;
+      session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
       return remember(command.run(context, call.params as never));
     }
     return this.whenDurable(lane, async () => {

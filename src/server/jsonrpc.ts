@@ -1,8 +1,8 @@
 /** The JSON-RPC 2.0 dialect (protocol, section 2; JSON-RPC 2.0 specification, sections 4 to 6). */
 
 import { BadParams } from "../core/failure.ts";
-import { elements, type Range, valueAt } from "../core/json.ts";
-import { findCommand } from "../handlers/table.ts";
+import { elements, type Range } from "../core/json.ts";
+import { findCommand } from "../handlers/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import {
   type Decoded,
@@ -114,10 +114,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
     name: method,
     params: checked,
     idText: hasId ? idText : undefined,
-    paramsText() {
-      const found = valueAt(bytes, range(), ["params"]);
-      return found && { bytes, range: found };
-    },
+    messageText: () => ({ bytes, range: range(), toParams: ["params"] }),
     fault,
   };
   return { kind: "call", call };

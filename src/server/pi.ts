@@ -1,7 +1,7 @@
 /** Pi's own line dialect (protocol, section 2; Pi reference, section 2.1). */
 
 import { textPieces } from "../core/raw.ts";
-import { findCommand } from "../handlers/table.ts";
+import { findCommand } from "../handlers/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import { type Dialect, type HookMessage, type Pieces, REFUSAL_NAMES, tellError, withMember } from "./dialect.ts";
 import { checkParams } from "./params.ts";
@@ -40,7 +40,8 @@ export const pi: Dialect = {
     } catch (error) {
       fault = error;
     }
-    const call: Call = { command, name: type, params: checked, idText, paramsText: () => ({ bytes, range }), fault };
+    const messageText: Call["messageText"] = () => ({ bytes, range, toParams: [] });
+    const call: Call = { command, name: type, params: checked, idText, messageText, fault };
     return { kind: "call", call };
   },
 

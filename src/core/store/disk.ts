@@ -4,6 +4,7 @@ import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../failure.ts";
 import { concat } from "../json.ts";
+import { quickSync } from "./quick-sync.ts";
 
 export interface FileInfo {
   readonly kind: "file" | "folder" | "other";
@@ -95,7 +96,11 @@ export const realDisk: Disk = {
   infoOf: (fd) => fileInfo(fs.fstatSync(fd)),
   info: (path) => fileInfo(fs.statSync(path)),
   truncate: (fd, size) => fs.ftruncateSync(fd, size),
-  sync: (fd) => new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
+  sync: quickSync({
+    atOnce: (fd) => fs.fdatasyncSync(fd),
+    beside: (fd) => new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
+    now: () => performance.now(),
+  }),
   syncNow: (fd) => fs.fdatasyncSync(fd),
   async syncFolder(path) {
     // Windows has no such thing.

@@ -3,6 +3,7 @@
 import { createHash, randomFillSync } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import type { Env } from "../env.ts";
+import { unpackId } from "../nodes.ts";
 
 /** Random bytes are drawn many at a time: the call costs more than the bytes. */
 const drawn = Buffer.alloc(4096);
@@ -17,7 +18,7 @@ export const realEnv: Env = {
       used = 0;
     }
     used += 4;
-    return drawn.toString("hex", used - 4, used);
+    return unpackId(drawn.readUInt32BE(used - 4));
   },
   sha256: (bytes) => createHash("sha256").update(bytes).digest("hex"),
 };

@@ -10,6 +10,8 @@ import { CURRENT_VERSION, type SessionHeader } from "../../entry.ts";
 import { Failure } from "../../failure.ts";
 import { bytesOf, concat, parse, sameBytes } from "../../json.ts";
 import { MISSING } from "../../nodes.ts";
+import { backupName, keepAside } from "../aside.ts";
+import { Commits } from "../commits.ts";
 import {
   closeQuietly,
   type Disk,
@@ -25,10 +27,12 @@ import {
   temporaryName,
   writeAll,
 } from "../disk.ts";
-import { isLock, type Lock, type Locks } from "../lock.ts";
+import type { Lock, Locks } from "../lock.ts";
+import { LooseFolders } from "../loose-folders.ts";
 import { addHead } from "../memory.ts";
 import type { Beginning, Change, FileStamp, Holder, Log, Store } from "../store.ts";
 import { sweepStrays } from "../strays.ts";
+import { WriterLock } from "../writer-lock.ts";
 import { attachmentFolder, JsonlReader, LF, notASession, type ReaderOptions, withMember } from "./reader.ts";
 
 export type Durability = "sync" | "os";
@@ -67,26 +71,27 @@ class JsonlLog extends JsonlReader implements Log {
   durableCount = 0;
 
   private readonly options: JsonlOptions;
+  private readonly lock: WriterLock;
+  private readonly commits: Commits;
+  private readonly looseFolders: LooseFolders;
   private writable = false;
-  private lock: Lock | undefined;
-  private holder: Holder | null = null;
   private durableSize = 0;
   private durableUnterminated = false;
-  /** Folders that hold names which are not yet on the medium. */
-  private looseFolders: string[] = [];
   /** Set between the creation of the file and its first commit. */
   private created: Uint8Array[] | null = null;
   /** Another program appended after entries of ours that are not durable yet. */
   private mixed = false;
-  /** The disk operation that runs for `commit`, and the one after it that is waited for already. */
-  private committing: { readonly count: number; readonly done: Promise<void> } | null = null;
-  private nextCommit: Promise<void> | null = null;
-  /** Counts how often entries were given up. */
-  private era = 0;
 
   constructor(options: JsonlOptions, file: string, thorough = false) {
     super(options, file, thorough);
     this.options = options;
+    this.lock = new WriterLock(options.locks);
+    this.looseFolders = new LooseFolders(options.disk);
+    this.commits = new Commits({
+      makeDurable: (demandWanted) => this.makeDurable(demandWanted),
+      rollBack: () => this.rollBack(),
+      commit: () => this.commit(),
+    });
   }
 
   get persisted(): boolean {
@@ -104,9 +109,7 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   get lockedBy(): Holder | null {
-    // Whoever held it may have gone since.
-    if (this.holder && this.seen) this.holder = this.options.locks.holder(this.seen);
-    return this.holder;
+    return this.lock.lockedBy(this.seen);
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ class JsonlLog extends JsonlReader implements Log {
     }
     try {
       this.readFile();
-      this.holder = this.seen ? this.options.locks.holder(this.seen) : null;
+      if (this.seen) this.lock.look(this.seen);
     } catch (error) {
       this.close();
       throw storageFailure(error, "reading the session");
@@ -144,13 +147,8 @@ class JsonlLog extends JsonlReader implements Log {
 
   reopen(): Log {
     const log = openLog(this.options, this.file, this.thorough || this.mayHideEntries);
-    log.looseFolders = this.looseFolders;
-    // The lock goes over if the file is still the same one.
-    if (this.lock && log.seen?.inode === this.seen?.inode && log.seen?.device === this.seen?.device) {
-      log.lock = this.lock;
-      log.holder = null;
-      this.lock = undefined;
-    }
+    log.looseFolders.addAll(this.looseFolders);
+    if (log.seen?.inode === this.seen?.inode && log.seen?.device === this.seen?.device) this.lock.handTo(log.lock);
     return log;
   }
 
@@ -233,44 +231,27 @@ class JsonlLog extends JsonlReader implements Log {
     } catch (error) {
       throw storageFailure(error, "appending to the session");
     }
-    if (this.options.durability === "os") this.markDurable(this.nodes.count, this.size);
+    if (this.options.durability === "sync") return;
+    this.looseFolders.clear();
+    this.markDurable(this.nodes.count, this.size);
   }
 
   takeLock(): boolean {
-    if (this.lock || !this.persisted || !this.seen) return false;
-    this.lock = this.lockOf(this.seen);
-    this.holder = null;
+    if (this.lock.isHeld || !this.persisted || !this.seen) return false;
+    this.lock.take(this.seen);
     return true;
   }
 
-  private lockOf(file: FileInfo): Lock {
-    const taken = this.options.locks.take(file);
-    if (!isLock(taken)) {
-      this.holder = taken;
-      throw new Failure(
-        "session_locked",
-        `${taken.client}${taken.pid > 0 ? ` (process ${taken.pid})` : ""} is writing to this session. Close it there, or clone it here.`,
-        { holder: taken },
-      );
-    }
-    return taken;
-  }
-
   unlock(): void {
-    if (this.lock && this.durableCount === this.nodes.count) this.keepIndex();
-    this.releaseLock();
-  }
-
-  private releaseLock(): void {
-    this.lock?.release();
-    this.lock = undefined;
+    if (this.lock.isHeld && this.durableCount === this.nodes.count) this.keepIndex();
+    this.lock.release();
   }
 
   private added(line: Uint8Array, start: number): number {
     const position = addHead(this.heads, this.nodes, line);
-    this.starts.set(position, start);
-    this.lengths.set(position, line.length);
-    this.checked.set(position, 1);
+    this.starts.room(position)[position] = start;
+    this.lengths.room(position)[position] = line.length;
+    this.checked.room(position)[position] = 1;
     return position;
   }
 
@@ -322,7 +303,7 @@ class JsonlLog extends JsonlReader implements Log {
     }
     const bytes = Buffer.allocUnsafe(this.size - start);
     readAll(this.disk, this.fd, bytes, start);
-    const keptAt = this.keepAside(start, bytes);
+    const keptAt = keepAside(this.disk, this.options.quarantine, `${this.header.id}-${start}`, bytes);
     this.disk.truncate(this.fd, start);
     this.closeWindow();
     this.size = start;
@@ -334,20 +315,6 @@ class JsonlLog extends JsonlReader implements Log {
     );
     if (index >= 0) this.damage[index] = { ...this.damage[index], keptAt };
     return this.unterminated;
-  }
-
-  private keepAside(start: number, bytes: Uint8Array): string {
-    const folder = this.options.quarantine;
-    this.disk.makeFolder(folder);
-    for (let n = 1; ; n++) {
-      const path = join(folder, `${this.header.id}-${start}${n === 1 ? "" : `-${n}`}.bin`);
-      try {
-        this.disk.close(publishNew(this.disk, path, (fd) => writeAll(this.disk, fd, bytes)));
-        return path;
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-      }
-    }
   }
 
   /** The first append makes the file: header, what waited, and the new lines appear in one step. */
@@ -363,8 +330,7 @@ class JsonlLog extends JsonlReader implements Log {
         writeAll(this.disk, fd, bytes);
         this.syncBeforeNaming(fd);
         seen = this.disk.infoOf(fd);
-        // While it has no name yet, nobody else can be its writer.
-        lock = this.lockOf(seen);
+        lock = this.lock.claim(seen);
       });
     } catch (error) {
       lock?.release();
@@ -372,9 +338,8 @@ class JsonlLog extends JsonlReader implements Log {
     }
     this.writable = true;
     this.seen = seen;
-    this.lock = lock;
-    this.holder = null;
-    this.looseFolders = [dirname(this.file)];
+    this.lock.adopt(lock);
+    this.looseFolders.add(dirname(this.file));
     this.created = held;
     this.overrides.clear();
     let at = this.headerLine.length + 1;
@@ -394,7 +359,7 @@ class JsonlLog extends JsonlReader implements Log {
    * Publishes the file as version 3 beside the original and swaps the names; the original stays, with its bytes and
    * mode, under a backup name that no scanner takes for a session.
    */
-  private publishAnew(backup = this.backupName(`v${this.version}`)): void {
+  private publishAnew(backup = backupName(this.disk, this.file, `v${this.version}`)): void {
     const { disk, file } = this;
     const temporary = temporaryName(file);
     const fd = disk.create(temporary);
@@ -415,8 +380,7 @@ class JsonlLog extends JsonlReader implements Log {
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
       this.syncBeforeNaming(fd);
       seen = disk.infoOf(fd);
-      // While it has no name yet, nobody else can be its writer.
-      lock = this.lockOf(seen);
+      lock = this.lock.claim(seen);
       keepAs(disk, file, backup);
       kept = true;
       this.checkUnchanged();
@@ -445,9 +409,8 @@ class JsonlLog extends JsonlReader implements Log {
     this.rewrite = false;
     this.version = CURRENT_VERSION;
     this.header = parse(this.headerLine) as SessionHeader;
-    this.looseFolders.push(dirname(file));
-    this.releaseLock();
-    this.lock = lock;
+    this.looseFolders.add(dirname(file));
+    this.lock.adopt(lock);
     this.seen = seen;
   }
 
@@ -491,7 +454,7 @@ class JsonlLog extends JsonlReader implements Log {
     }
     for (let position = 0; position < this.nodes.count; position++) this.read(position);
     for (const [position, line] of this.standIns) this.overrides.set(position, line);
-    const backup = this.backupName("damaged");
+    const backup = backupName(this.disk, this.file, "damaged");
     try {
       this.publishAnew(backup);
     } catch (error) {
@@ -508,8 +471,7 @@ class JsonlLog extends JsonlReader implements Log {
   private makeNamesDurable(): void {
     if (this.options.durability !== "sync") return;
     try {
-      for (const folder of this.looseFolders) this.disk.syncFolderNow(folder);
-      this.looseFolders = [];
+      this.looseFolders.syncNow();
     } catch (error) {
       // What stands there is whole; the next look takes it in anew.
       this.seen = undefined;
@@ -520,14 +482,6 @@ class JsonlLog extends JsonlReader implements Log {
   /** A name must never lead to bytes that a power loss can take away. */
   private syncBeforeNaming(fd: number): void {
     if (this.options.durability === "sync") this.disk.syncNow(fd);
-  }
-
-  private backupName(kind: string): string {
-    const name = `${this.file}.${kind}.bak`;
-    for (let n = 1; ; n++) {
-      const candidate = n === 1 ? name : `${name}.${n}`;
-      if (!exists(this.disk, candidate)) return candidate;
-    }
   }
 
   /**
@@ -555,39 +509,17 @@ class JsonlLog extends JsonlReader implements Log {
   async commit(): Promise<void> {
     if (this.durableCount >= this.nodes.count) return;
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
-    const running = this.committing;
-    if (!running) return this.makeDurable();
-    if (running.count >= this.nodes.count) return running.done;
-    // Whoever comes too late for the operation that runs shares the next; if it fails, it took their entries along.
-    this.nextCommit ??= running.done
-      .finally(() => {
-        this.nextCommit = null;
-      })
-      .then(() => this.commit());
-    return this.nextCommit;
+    return this.commits.join(this.nodes.count);
   }
 
-  private makeDurable(): Promise<void> {
+  private async makeDurable(demandWanted: () => void): Promise<void> {
     const { count } = this.nodes;
-    const { size, era } = this;
-    const sync = async (): Promise<void> => {
-      try {
-        await this.disk.sync(this.fd);
-        for (const folder of this.looseFolders) await this.disk.syncFolder(folder);
-        this.checkStillThere();
-        if (era !== this.era)
-          throw new Failure("storage_failed", "The changes were given up before they were durable.");
-      } catch (error) {
-        if (era === this.era) this.rollBack();
-        throw storageFailure(error, "making the changes durable");
-      } finally {
-        this.committing = null;
-      }
-      this.markDurable(count, size);
-    };
-    const done = sync();
-    this.committing = { count, done };
-    return done;
+    const { size } = this;
+    await this.disk.sync(this.fd);
+    await this.looseFolders.sync();
+    this.checkStillThere();
+    demandWanted();
+    this.markDurable(count, size);
   }
 
   /** What is durable in a file that lost its name is lost with it. */
@@ -601,7 +533,6 @@ class JsonlLog extends JsonlReader implements Log {
     this.durableCount = count;
     this.durableSize = size;
     this.durableUnterminated = false;
-    this.looseFolders = [];
     this.created = null;
     this.mixed = false;
   }
@@ -613,7 +544,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.markDurable(this.nodes.count, this.size);
       return;
     }
-    this.era++;
+    this.commits.giveUp();
     this.forgetFrom(this.durableCount);
     if (!this.created) {
       const gone = Buffer.allocUnsafe(Math.max(0, this.size - this.durableSize));
@@ -627,7 +558,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.cutBack(this.durableSize, gone);
       return;
     }
-    this.releaseLock();
+    this.lock.release();
     closeQuietly(this.disk, this.fd);
     this.fd = -1;
     this.writable = false;
@@ -635,12 +566,12 @@ class JsonlLog extends JsonlReader implements Log {
     removeQuietly(this.disk, this.file);
     for (const [position, line] of this.created.entries()) this.overrides.set(position, line);
     this.created = null;
-    this.looseFolders = [];
+    this.looseFolders.clear();
   }
 
   close(): void {
     if (this.fd >= 0 && this.durableCount === this.nodes.count) this.keepIndex();
-    this.releaseLock();
+    this.lock.release();
     if (this.fd >= 0) closeQuietly(this.disk, this.fd);
     this.fd = -1;
     this.closed = true;
@@ -648,7 +579,7 @@ class JsonlLog extends JsonlReader implements Log {
 
   discard(): void {
     this.closed = true;
-    this.releaseLock();
+    this.lock.release();
     if (this.fd < 0) return;
     try {
       const { device, inode, size, modified } = this.disk.infoOf(this.fd);
@@ -670,11 +601,16 @@ function openLog(options: JsonlOptions, file: string, thorough = false): JsonlLo
   return new JsonlLog(options, file, true).open();
 }
 
-/** Lines as they stand in a file, each with its line feed; `sealed`, they begin with one. */
+/** What few bytes are put together in; no write begins within another. */
+const scratch = Buffer.allocUnsafeSlow(1 << 16);
+
+/**
+ * Lines as they stand in a file, each with its line feed; `sealed`, they begin with one. Good until the next call.
+ */
 function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
   let length = sealed ? 1 : 0;
   for (const line of lines) length += line.length + 1;
-  const bytes = Buffer.allocUnsafe(length);
+  const bytes = length <= scratch.length ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
   let at = 0;
   if (sealed) bytes[at++] = 0x0a;
   for (const line of lines) {

@@ -6,89 +6,50 @@
 
 import { dirname, join } from "node:path";
 import type { Damage } from "../../damage.ts";
-import type { SessionHeader } from "../../entry.ts";
-import { type Env, timestamp } from "../../env.ts";
+import { timestamp } from "../../env.ts";
 import { Failure } from "../../failure.ts";
-import { bytesOf, concat } from "../../json.ts";
+import { bytesOf } from "../../json.ts";
 import { MISSING } from "../../nodes.ts";
+import { backupName } from "../aside.ts";
+import { Commits } from "../commits.ts";
 import {
   closeQuietly,
   type Disk,
   exists,
-  type FileInfo,
   isAbsent,
   publishNew,
-  readAll,
-  readWhole,
   removeQuietly,
   storageFailure,
-  takeName,
   writeAll,
 } from "../disk.ts";
 import type { Durability } from "../jsonl/log.ts";
 import { attachmentFolder, withMember } from "../jsonl/reader.ts";
-import { isLock, type Lock, type Locks } from "../lock.ts";
+import type { Lock } from "../lock.ts";
 import { addHead } from "../memory.ts";
 import type { Beginning, FileStamp, Holder, Log } from "../store.ts";
+import { WriterLock } from "../writer-lock.ts";
 import { isActive } from "./active.ts";
 import { Builder, type NextFrame, nextFrame } from "./builder.ts";
-import {
-  CHECKPOINT_SCHEMA,
-  type Checkpoint,
-  type ErrorClass,
-  encodeCheckpoint,
-  encodeManifest,
-  encodePointer,
-  type Outcome,
-  type Phase,
-  type Pointer,
-  parseCheckpoint,
-  type Reason,
-  readManifest,
-  type SourceFormat,
-  snapshotRef,
-} from "./documents.ts";
-import { crc32c, Malformed, payloadOf } from "./frame.ts";
+import { CheckpointWriter } from "./checkpoints.ts";
+import { type ErrorClass, encodePointer, type Outcome, type Phase, type Pointer, readManifest } from "./documents.ts";
+import { crc32c, payloadOf } from "./frame.ts";
 import { appendEventNow } from "./ledger.ts";
-import { type Counted, Tally } from "./manifest.ts";
 import {
   BLOBS,
-  checkpointFile,
-  checkpointFolder,
   EMPTY_TAIL,
   headerFile,
   indexFile,
   ledgerFile,
   manifestFile,
-  numbered,
-  numberOf,
   pointerFile,
   segmentFile,
   segmentFolder,
-  spineFile,
   type Tail,
-  temporaryFolder,
 } from "./places.ts";
-import { SegmentedReader } from "./reader.ts";
-import { encodeBlock, type Reach } from "./spine.ts";
-import { isLegal, type State, StateMachine } from "./states.ts";
+import type { SegmentedReader } from "./reader.ts";
+import { isLegal, StateMachine } from "./states.ts";
 import { removeTree, stagingName } from "./tree.ts";
-
-export interface SegmentedOptions {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly locks: Locks;
-  readonly durability: Durability;
-  readonly readOnly?: boolean;
-  /** Where bytes go that are taken out of a session. */
-  readonly quarantine: string;
-  /** Where a new session's container goes. */
-  readonly containerFor: (header: SessionHeader) => string;
-  /** Bytes beyond which a segment is not written. */
-  readonly segmentBytes: number;
-  /** A checkpoint is made when so much was appended since the last. */
-  readonly checkpointEvery: { readonly entries: number; readonly bytes: number };
-}
+import type { SegmentedOptions } from "./writer.ts";
 
 /** Damage that a repair takes out of the session. */
 const MENDED: ReadonlySet<Damage["kind"]> = new Set([
@@ -102,56 +63,30 @@ const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "incomplete_batch",
 ]);
 
-/** What is durable. */
-interface Durable {
-  readonly tail: Tail;
-  readonly indexEnd: number;
-  readonly lastRow: { readonly length: number; readonly crc: number };
-}
-
 /** Of one process: which log of a container has entries that are not durable yet. */
 export type Writers = Map<string, SegmentedLog>;
 
-export class SegmentedLog extends SegmentedReader implements Log {
+export class SegmentedLog extends CheckpointWriter implements Log {
   readonly store = "v2";
-  durableCount = 0;
-  /** Where the store is on its way from one durable state to the next (seed 003). */
-  states: StateMachine;
 
-  private readonly options: SegmentedOptions;
   private readonly writers: Writers;
-  private lock: Lock | undefined;
-  private holder: Holder | null = null;
+  private readonly lock: WriterLock;
+  private readonly commits: Commits;
   /** Another process may have written before the lock became ours, and left what its index does not hold. */
   private unsure = false;
-  private durable: Durable = { tail: EMPTY_TAIL, indexEnd: 0, lastRow: { length: 0, crc: 0 } };
-  private writer: { readonly segmentSeq: number; readonly fd: number } | null = null;
-  /** Segments before the one that is written, which are not on the medium yet. */
-  private sealed: number[] = [];
-  private indexFd = -1;
-  /** Folders that hold names which are not yet on the medium. */
-  private looseFolders = new Set<string>();
   /** Set between the creation of the container and its first commit: what waited in memory before. */
   private created: Uint8Array[] | null = null;
-  private committing: { readonly count: number; readonly done: Promise<void> } | null = null;
-  private nextCommit: Promise<void> | null = null;
-  /** Counts how often entries were given up. */
-  private era = 0;
-  private readonly tally = new Tally(this.nodes);
-  private counted: Counted | null = null;
-  /** The manifest is not that of the durable state. */
-  private manifestDue = false;
-  private lastCheckpoint: { readonly seq: number; readonly tail: Tail } | null = null;
 
   constructor(options: SegmentedOptions, writers: Writers, file: string, folder?: string) {
     super(options, file, folder);
-    this.options = options;
     this.writers = writers;
-    this.states = new StateMachine(() => timestamp(options.env));
-  }
-
-  get state(): State {
-    return this.states.state;
+    this.lock = new WriterLock(options.locks);
+    this.commits = new Commits({
+      makeDurable: (demandWanted) => this.makeDurable(demandWanted),
+      rollBack: () => this.rollBack(),
+      commit: () => this.commit(),
+      ended: () => this.noteRest(),
+    });
   }
 
   get persisted(): boolean {
@@ -171,9 +106,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
   }
 
   get lockedBy(): Holder | null {
-    // Whoever held it may have gone since.
-    if (this.holder && this.key) this.holder = this.options.locks.holder(this.key);
-    return this.holder;
+    return this.lock.lockedBy(this.key);
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
@@ -188,8 +121,8 @@ export class SegmentedLog extends SegmentedReader implements Log {
   open(held = false): this {
     try {
       this.readContainer((key) => {
-        this.holder = held ? null : this.options.locks.holder(key);
-        return this.holder !== null;
+        this.unsure = !held && this.lock.look(key) !== null;
+        return this.unsure;
       });
     } catch (error) {
       this.close();
@@ -204,7 +137,6 @@ export class SegmentedLog extends SegmentedReader implements Log {
       this.states = new StateMachine(() => timestamp(this.env), "FAILED");
     this.durableCount = this.nodes.count;
     this.durable = { tail: this.tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
-    this.unsure = this.holder !== null;
     return this;
   }
 
@@ -218,14 +150,9 @@ export class SegmentedLog extends SegmentedReader implements Log {
   }
 
   reopen(): Log {
-    const log = new SegmentedLog(this.options, this.writers, this.file).open(this.lock !== undefined);
-    // The lock goes over if the container is still the same one.
-    if (this.lock && log.key?.inode === this.key?.inode && log.key?.device === this.key?.device) {
-      log.lock = this.lock;
-      log.holder = null;
-      this.lock = undefined;
-    }
-    for (const folder of this.looseFolders) log.looseFolders.add(folder);
+    const log = new SegmentedLog(this.options, this.writers, this.file).open(this.lock.isHeld);
+    if (log.key?.inode === this.key?.inode && log.key?.device === this.key?.device) this.lock.handTo(log.lock);
+    log.looseFolders.addAll(this.looseFolders);
     return log;
   }
 
@@ -236,7 +163,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
       this.durableCount = this.nodes.count;
       this.durable = { tail: this.tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
     }
-    if (change.kind !== "none" || !this.unsure || !this.lock) return change;
+    if (change.kind !== "none" || !this.unsure || !this.lock.isHeld) return change;
     this.unsure = false;
     return this.hasMore() ? { kind: "replaced" } : change;
   }
@@ -275,16 +202,14 @@ export class SegmentedLog extends SegmentedReader implements Log {
   }
 
   takeLock(): boolean {
-    if (this.lock || !this.key) return false;
-    const lock = this.lockOf(this.key);
+    if (this.lock.isHeld || !this.key) return false;
+    this.lock.take(this.key);
     try {
       this.demandActive();
     } catch (error) {
-      lock.release();
+      this.lock.release();
       throw storageFailure(error, "looking at the session");
     }
-    this.lock = lock;
-    this.holder = null;
     this.unsure = true;
     return true;
   }
@@ -299,24 +224,10 @@ export class SegmentedLog extends SegmentedReader implements Log {
     );
   }
 
-  private lockOf(key: FileInfo): Lock {
-    const taken = this.options.locks.take(key);
-    if (!isLock(taken)) {
-      this.holder = taken;
-      throw new Failure(
-        "session_locked",
-        `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, or clone it here.`,
-        { holder: taken },
-      );
-    }
-    return taken;
-  }
-
   unlock(): void {
-    if (!this.lock) return;
+    if (!this.lock.isHeld) return;
     if (this.manifestDue && this.durableCount === this.nodes.count) this.publishManifestNow();
     this.lock.release();
-    this.lock = undefined;
   }
 
   private get writerKey(): string {
@@ -383,74 +294,13 @@ export class SegmentedLog extends SegmentedReader implements Log {
 
   /** There is something now that is not durable. While a commit runs, that is what moves the state on. */
   private touch(): void {
-    if (!this.committing && this.state !== "DIRTY") this.states.to("DIRTY", "entries were appended");
+    if (!this.commits.isRunning && this.state !== "DIRTY") this.states.to("DIRTY", "entries were appended");
   }
 
   private known(position: number, frame: NextFrame): void {
     this.places.set(position, frame.place);
     this.checked.set(position, 1);
     this.rows.push(frame.row);
-  }
-
-  /** Writes frames behind the tail, one write for each segment they come to stand in. */
-  private writeFrames(frames: readonly NextFrame[]): void {
-    const { disk } = this;
-    try {
-      for (let from = 0; from < frames.length; ) {
-        let past = from + 1;
-        while (past < frames.length && !frames[past].isNew) past++;
-        const { place, isNew } = frames[from];
-        const fd = this.writerOf(place.segmentSeq, isNew);
-        if (!isNew && disk.infoOf(fd).size !== place.start)
-          throw new Failure("storage_failed", "Another program wrote into the session's files. Ask again.");
-        writeAll(disk, fd, concat(frames.slice(from, past).map(({ bytes }) => bytes)));
-        from = past;
-      }
-    } catch (error) {
-      if (!(error instanceof Failure)) this.cutTo(this.tail);
-      throw error;
-    }
-  }
-
-  private writerOf(segmentSeq: number, isNew: boolean): number {
-    const { disk } = this;
-    if (this.writer?.segmentSeq === segmentSeq) return this.writer.fd;
-    const path = segmentFile(this.folder, segmentSeq);
-    const fd = isNew ? disk.create(path) : disk.openAppend(path);
-    if (this.writer) this.sealed.push(this.writer.fd);
-    this.writer = { segmentSeq, fd };
-    if (isNew) this.looseFolders.add(segmentFolder(this.folder));
-    return fd;
-  }
-
-  /** Takes away what stands behind a tail, if that can be done; the next write tries again. */
-  private cutTo(tail: Tail): void {
-    const { disk } = this;
-    this.remains = { segmentSeq: Math.max(1, tail.segmentSeq), start: tail.segmentSize, ours: true };
-    try {
-      if (this.writer && this.writer.segmentSeq > tail.segmentSeq) this.dropWriter();
-      if (this.writer) {
-        const { size } = disk.infoOf(this.writer.fd);
-        if (size !== tail.segmentSize) disk.truncate(this.writer.fd, tail.segmentSize);
-        this.removeSegmentsBehind(tail.segmentSeq);
-        this.remains = null;
-      } else this.cutRemains();
-    } catch {
-      // Then it remains.
-    }
-  }
-
-  private dropWriter(): void {
-    if (this.writer) closeQuietly(this.disk, this.writer.fd);
-    this.writer = null;
-  }
-
-  private removeSegmentsBehind(segmentSeq: number): void {
-    for (const { seq } of this.segments()) {
-      if (seq <= segmentSeq) continue;
-      this.forgetSegment(seq);
-      this.disk.remove(segmentFile(this.folder, seq));
-    }
   }
 
   /** Puts in order what a crash or a failed write left, before anything is written behind it. */
@@ -473,64 +323,6 @@ export class SegmentedLog extends SegmentedReader implements Log {
       if (!(error instanceof Failure)) throw error;
     }
     this.replayed = 0;
-  }
-
-  private cutRemains(): void {
-    const { disk, remains } = this;
-    if (!remains) return;
-    for (const { seq, size } of this.segments().reverse()) {
-      if (seq < remains.segmentSeq) break;
-      const start = seq === remains.segmentSeq ? remains.start : 0;
-      if (size <= start && start > 0) continue;
-      const path = segmentFile(this.folder, seq);
-      if (!remains.ours && size > start) this.keepAside(seq, start, size);
-      if (this.writer?.segmentSeq === seq && start === 0) this.dropWriter();
-      this.forgetSegment(seq);
-      if (start === 0) disk.remove(path);
-      else {
-        const fd = disk.openAppend(path);
-        try {
-          disk.truncate(fd, start);
-        } finally {
-          closeQuietly(disk, fd);
-        }
-      }
-      this.looseFolders.add(segmentFolder(this.folder));
-    }
-    this.remains = null;
-  }
-
-  private keepAside(segmentSeq: number, start: number, size: number): void {
-    const { disk } = this;
-    const bytes = Buffer.allocUnsafe(size - start);
-    readAll(disk, this.segmentFd(segmentSeq), bytes, start);
-    const folder = this.options.quarantine;
-    disk.makeFolder(folder);
-    for (let n = 1; ; n++) {
-      const name = `${this.header.id}-${segmentSeq}-${start}${n === 1 ? "" : `-${n}`}.bin`;
-      const keptAt = join(folder, name);
-      try {
-        disk.close(publishNew(disk, keptAt, (fd) => writeAll(disk, fd, bytes)));
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === "EEXIST") continue;
-        throw error;
-      }
-      const index = this.damage.findIndex(({ kind, keptAt }) => kind === "torn_tail" && keptAt === undefined);
-      if (index >= 0) this.damage[index] = { ...this.damage[index], keptAt };
-      return;
-    }
-  }
-
-  private openIndex(): void {
-    if (this.indexFd >= 0) return;
-    const path = indexFile(this.folder);
-    try {
-      this.indexFd = this.disk.openAppend(path);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      this.indexFd = this.disk.create(path);
-      this.looseFolders.add(join(this.folder, "index"));
-    }
   }
 
   /** Tells the ledger, which is on the medium when this returns. */
@@ -578,8 +370,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
       builder.settleNow();
       builder.close();
       const key = disk.info(headerFile(builder.folder));
-      // While it has no name yet, nobody else can be its writer.
-      lock = this.lockOf(key);
+      lock = this.lock.claim(key);
       disk.rename(builder.folder, file);
       renamed = true;
       publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, this.header.id), this.options.durability);
@@ -594,13 +385,11 @@ export class SegmentedLog extends SegmentedReader implements Log {
       removeTree(disk, renamed ? file : builder.folder);
       throw error;
     }
-    this.lock = lock;
-    this.holder = null;
+    this.lock.adopt(lock);
     this.unsure = false;
     this.created = held;
     this.overrides.clear();
-    for (const folder of [segmentFolder(file), join(file, "index"), file, join(file, "..")])
-      this.looseFolders.add(folder);
+    this.looseFolders.add(segmentFolder(file), join(file, "index"), file, join(file, ".."));
     for (let position = 0; position < nodes.count; position++) {
       this.places.copy(builder.places, position);
       this.checked.set(position, 1);
@@ -623,92 +412,51 @@ export class SegmentedLog extends SegmentedReader implements Log {
   async commit(): Promise<void> {
     if (this.durableCount >= this.nodes.count) return this.checkpointInPassing();
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
-    const running = this.committing;
-    if (!running) return this.makeDurable();
-    if (running.count >= this.nodes.count) return running.done;
-    // Whoever comes too late for the operation that runs shares the next; if it fails, it took their entries along.
-    this.nextCommit ??= running.done
-      .finally(() => {
-        this.nextCommit = null;
-      })
-      .then(() => this.commit());
-    return this.nextCommit;
+    return this.commits.join(this.nodes.count);
   }
 
   /** Where an append is durable at once, a commit has nothing to do but this. */
   private async checkpointInPassing(): Promise<void> {
     if (!this.isCheckpointDue) return;
     const { count } = this.nodes;
-    const done = this.checkpointIfDue().finally(() => {
-      this.committing = null;
-      if (!this.closed && this.nodes.count > count)
-        this.states.through(["DIRTY", "SEGMENT_SEALED", "INDEXED"], "entries were appended meanwhile");
-    });
-    this.committing = { count, done };
-    return done;
+    return this.commits.run(
+      count,
+      () => this.checkpointIfDue(),
+      () => {
+        if (!this.closed && this.nodes.count > count)
+          this.states.through(["DIRTY", "SEGMENT_SEALED", "INDEXED"], "entries were appended meanwhile");
+      },
+    );
   }
 
-  private makeDurable(): Promise<void> {
+  private async makeDurable(demandWanted: () => void): Promise<void> {
     const { count } = this.nodes;
-    const { tail, era } = this;
+    const { tail } = this;
     const rows = this.rows.length;
-    const sync = async (): Promise<void> => {
-      try {
-        await this.syncFrames();
-        this.demandEra(era);
-        this.demandFrames(tail);
-        this.states.to("SEGMENT_SEALED", "the frames are on the medium");
-        // Another log of this process may have made all of it durable meanwhile.
-        if (this.durableCount < count) {
-          const pending = this.rows.slice(0, rows);
-          const bytes = this.writeRows(pending);
-          if (bytes.length > 0) await this.disk.sync(this.indexFd);
-          await this.syncFolders();
-          this.demandEra(era);
-          if (this.durableCount < count) {
-            this.indexed(bytes, pending);
-            this.markDurable(count, tail);
-          }
-        }
-        this.states.to("INDEXED", "the index rows are on the medium");
-        await this.checkpointIfDue();
-      } catch (error) {
-        if (era === this.era) this.rollBack();
-        throw storageFailure(error, "making the changes durable");
-      } finally {
-        this.committing = null;
-        if (!this.closed && this.nodes.count > this.durableCount && this.state !== "DIRTY" && this.state !== "FAILED")
-          this.states.to("DIRTY", "entries were appended meanwhile");
+    await this.syncFrames();
+    demandWanted();
+    this.demandFrames(tail);
+    this.states.to("SEGMENT_SEALED", "the frames are on the medium");
+    // Another log of this process may have made all of it durable meanwhile.
+    if (this.durableCount < count) {
+      const pending = this.rows.slice(0, rows);
+      const bytes = this.writeRows(pending);
+      if (bytes.length > 0) await this.disk.sync(this.indexFd);
+      await this.looseFolders.sync();
+      demandWanted();
+      if (this.durableCount < count) {
+        this.indexed(bytes, pending);
+        this.markDurable(count, tail);
       }
-    };
-    const done = sync();
-    this.committing = { count, done };
-    return done;
-  }
-
-  /** Of the segments that are there now: while one becomes durable, an append may begin the next. */
-  private async syncFrames(): Promise<void> {
-    const sealed = [...this.sealed];
-    const { writer } = this;
-    for (const fd of writer ? [...sealed, writer.fd] : sealed) await this.disk.sync(fd);
-    for (const fd of sealed) closeQuietly(this.disk, fd);
-    this.sealed = this.sealed.filter((fd) => !sealed.includes(fd));
-  }
-
-  /** A name that comes into a folder while that becomes durable needs it once more. */
-  private async syncFolders(): Promise<void> {
-    const loose = [...this.looseFolders];
-    this.looseFolders.clear();
-    try {
-      for (const folder of loose) await this.disk.syncFolder(folder);
-    } catch (error) {
-      for (const folder of loose) this.looseFolders.add(folder);
-      throw error;
     }
+    this.states.to("INDEXED", "the index rows are on the medium");
+    await this.checkpointIfDue();
   }
 
-  private demandEra(era: number): void {
-    if (era !== this.era) throw new Failure("storage_failed", "The changes were given up before they were durable.");
+  /** What was appended while a commit ran is for the next. */
+  private noteRest(): void {
+    if (!this.closed && this.nodes.count > this.durableCount && this.state !== "DIRTY" && this.state !== "FAILED")
+      this.states.to("DIRTY", "entries were appended meanwhile");
   }
 
   /** No row may name what is not there (INV-003); and what is durable in a container that lost its name is lost too. */
@@ -718,17 +466,6 @@ export class SegmentedLog extends SegmentedReader implements Log {
       throw new Failure("storage_failed", "Another program put another session in this one's place. Ask again.");
     if (tail.segmentSeq > 0 && this.disk.info(segmentFile(this.folder, tail.segmentSeq)).size < tail.segmentSize)
       throw new Failure("storage_failed", "Another program cut the session's files. Ask again.");
-  }
-
-  /** Writes rows behind those that the index holds. */
-  private writeRows(rows: readonly string[]): Uint8Array {
-    const bytes = bytesOf(rows.join(""));
-    if (bytes.length === 0) return bytes;
-    this.openIndex();
-    const { size } = this.disk.infoOf(this.indexFd);
-    if (size !== this.indexEnd) this.disk.truncate(this.indexFd, this.indexEnd);
-    writeAll(this.disk, this.indexFd, bytes);
-    return bytes;
   }
 
   private indexed(bytes: Uint8Array, rows: readonly string[]): void {
@@ -756,19 +493,18 @@ export class SegmentedLog extends SegmentedReader implements Log {
     try {
       for (const fd of this.sealed) if (sync) this.disk.syncNow(fd);
       // What a commit is about to bring onto the medium stays open for it.
-      if (!this.committing) for (const fd of this.sealed.splice(0)) closeQuietly(this.disk, fd);
+      if (!this.commits.isRunning) for (const fd of this.sealed.splice(0)) closeQuietly(this.disk, fd);
       if (sync && this.writer) this.disk.syncNow(this.writer.fd);
-      if (!this.committing) this.states.to("SEGMENT_SEALED", "the frames are written");
+      if (!this.commits.isRunning) this.states.to("SEGMENT_SEALED", "the frames are written");
       const rows = [...this.rows];
       const bytes = this.writeRows(rows);
       if (sync) {
         if (bytes.length > 0) this.disk.syncNow(this.indexFd);
-        for (const folder of this.looseFolders) this.disk.syncFolderNow(folder);
-      }
-      this.looseFolders.clear();
+        this.looseFolders.syncNow();
+      } else this.looseFolders.clear();
       this.indexed(bytes, rows);
       this.markDurable(this.nodes.count, tail);
-      if (!this.committing) this.states.to("INDEXED", "the index rows are written");
+      if (!this.commits.isRunning) this.states.to("INDEXED", "the index rows are written");
     } catch (error) {
       this.rollBack();
       throw error;
@@ -777,7 +513,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
 
   rollBack(): void {
     if (this.durableCount >= this.nodes.count) return;
-    this.era++;
+    this.commits.giveUp();
     const indexed = this.nodes.count - this.rows.length;
     this.forgetFrom(this.durableCount);
     this.writers.delete(this.writerKey);
@@ -792,20 +528,9 @@ export class SegmentedLog extends SegmentedReader implements Log {
     if (this.state === "FAILED") this.states.to("DIRTY", "what was not durable is given up");
   }
 
-  private cutIndex(): void {
-    if (this.indexFd < 0) return;
-    try {
-      if (this.disk.infoOf(this.indexFd).size > this.indexEnd) this.disk.truncate(this.indexFd, this.indexEnd);
-      this.seen = this.disk.infoOf(this.indexFd);
-    } catch {
-      this.indexFault = "it holds rows of entries that were given up";
-    }
-  }
-
   /** Takes back the container of a session whose first entries did not become durable. */
   private unmake(held: readonly Uint8Array[]): void {
-    this.lock?.release();
-    this.lock = undefined;
+    this.lock.release();
     this.closeFiles();
     this.key = undefined;
     this.seen = undefined;
@@ -844,14 +569,9 @@ export class SegmentedLog extends SegmentedReader implements Log {
 
   /** Where an append is durable at once, its commit is still what makes the checkpoint. */
   get isCheckpointDue(): boolean {
-    if (this.options.durability === "sync" || this.state !== "INDEXED" || this.committing || this.closed) return false;
+    if (this.options.durability === "sync" || this.state !== "INDEXED" || this.commits.isRunning || this.closed)
+      return false;
     return this.lastCheckpoint === null || this.isFarFrom(this.lastCheckpoint.tail);
-  }
-
-  private isFarFrom(checkpointed: Tail): boolean {
-    const { entries, bytes } = this.options.checkpointEvery;
-    const { tail } = this.durable;
-    return tail.entrySeq - checkpointed.entrySeq >= entries || tail.bytesTotal - checkpointed.bytesTotal >= bytes;
   }
 
   private async checkpointIfDue(): Promise<void> {
@@ -860,169 +580,6 @@ export class SegmentedLog extends SegmentedReader implements Log {
       await this.checkpoint("periodic");
     } catch (error) {
       // The entries are durable without it; the next commit tries again.
-      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
-    }
-  }
-
-  /** The last checkpoint that fits what is there; any that tells of more is put out of the way. */
-  private findLastCheckpoint(): { seq: number; tail: Tail } {
-    if (this.lastCheckpoint) return this.lastCheckpoint;
-    const seqs = this.disk
-      .names(checkpointFolder(this.folder))
-      .map((name) => numberOf(name, "json"))
-      .filter((seq) => seq > 0)
-      .sort((a, b) => b - a);
-    let found: { seq: number; tail: Tail } = { seq: seqs[0] ?? 0, tail: EMPTY_TAIL };
-    for (const seq of seqs) {
-      const path = checkpointFile(this.folder, seq);
-      const checkpoint = this.checkpointAt(path, seq);
-      if (checkpoint !== null && this.agrees(checkpoint)) {
-        const bytesTotal = this.spineCount === checkpoint.headEntrySeq ? this.bytesBefore(checkpoint.headEntrySeq) : 0;
-        found = { seq: seqs[0], tail: { ...EMPTY_TAIL, entrySeq: checkpoint.headEntrySeq, bytesTotal } };
-        break;
-      }
-      this.disk.rename(path, `${path}.bak`);
-    }
-    this.lastCheckpoint = found;
-    return found;
-  }
-
-  /** Whether a checkpoint can be of this store (INV-004). */
-  private agrees({ headEntrySeq, headEntryId, chainHash }: Checkpoint): boolean {
-    const { tail } = this.durable;
-    if (headEntrySeq > tail.entrySeq || this.nodes.id(headEntrySeq - 1) !== headEntryId) return false;
-    return headEntrySeq < tail.entrySeq || chainHash === tail.chainHash;
-  }
-
-  private checkpointAt(path: string, seq: number): Checkpoint | null {
-    try {
-      return parseCheckpoint(readWhole(this.disk, path), seq);
-    } catch (error) {
-      if (error instanceof Malformed) return null;
-      throw error;
-    }
-  }
-
-  /** Bytes of all frames before a position. */
-  private bytesBefore(position: number): number {
-    let bytes = 0;
-    const { values } = this.places.lengths;
-    for (let p = 0; p < position; p++) bytes += values[p];
-    return bytes;
-  }
-
-  /** Marks the durable end of the store, with a manifest of the same state (INV-004) and what the spine lacks. */
-  private async checkpoint(reason: Reason): Promise<void> {
-    const { durable, disk } = this;
-    const seq = this.findLastCheckpoint().seq + 1;
-    const at = timestamp(this.env);
-    const { tail } = durable;
-    const manifest = this.manifestNow(at);
-    const checkpoint: Checkpoint = {
-      schema: CHECKPOINT_SCHEMA,
-      checkpointSeq: seq,
-      at,
-      headEntrySeq: manifest.head.entrySeq,
-      headEntryId: manifest.head.entryId,
-      snapshotRef: snapshotRef(seq),
-      compactedBeforeEntrySeq: 0,
-      chainHash: manifest.integrity.chainHash,
-      reason,
-    };
-    const mark = this.temporary(`${numbered(seq, "json")}.tmp`, bytesOf(encodeCheckpoint(checkpoint)));
-    await this.settleFile(mark.fd);
-    takeName(disk, mark.path, checkpointFile(this.folder, seq));
-    const text = this.temporary("manifest.json.tmp", bytesOf(encodeManifest(manifest)));
-    await this.settleFile(text.fd);
-    disk.rename(text.path, manifestFile(this.folder));
-    if (this.options.durability === "sync") {
-      await disk.syncFolder(checkpointFolder(this.folder));
-      await disk.syncFolder(this.folder);
-    }
-    this.lastCheckpoint = { seq, tail };
-    this.manifestDue = this.nodes.count > this.durableCount;
-    this.states.to("CHECKPOINTED", "the checkpoint is on the medium");
-    this.growSpine(durable);
-  }
-
-  private manifestNow(updatedAt: string): ReturnType<Tally["manifest"]> {
-    if (!this.counted) {
-      const before = readManifest(this.disk, manifestFile(this.folder));
-      const sourceFormat: SourceFormat = before?.sourceFormat ?? "native_v2";
-      this.counted = { sessionId: this.header.id, sourceFormat, createdAt: before?.createdAt ?? updatedAt };
-    }
-    return this.tally.manifest(this.durable.tail, { ...this.counted, updatedAt });
-  }
-
-  private temporary(name: string, bytes: Uint8Array): { path: string; fd: number } {
-    const path = join(temporaryFolder(this.folder), name);
-    this.disk.makeFolder(temporaryFolder(this.folder));
-    removeQuietly(this.disk, path);
-    const fd = this.disk.create(path);
-    try {
-      writeAll(this.disk, fd, bytes);
-    } catch (error) {
-      closeQuietly(this.disk, fd);
-      removeQuietly(this.disk, path);
-      throw error;
-    }
-    return { path, fd };
-  }
-
-  private async settleFile(fd: number): Promise<void> {
-    try {
-      if (this.options.durability === "sync") await this.disk.sync(fd);
-    } finally {
-      closeQuietly(this.disk, fd);
-    }
-  }
-
-  /** On leaving: the manifest of the durable state. Without it the next opening works as well. */
-  private publishManifestNow(): void {
-    try {
-      // What was deleted or moved away meanwhile is not begun anew.
-      if (this.infoOrNull(headerFile(this.folder))?.inode !== this.key?.inode) return;
-      const { path, fd } = this.temporary(
-        "manifest.json.tmp",
-        bytesOf(encodeManifest(this.manifestNow(timestamp(this.env)))),
-      );
-      try {
-        if (this.options.durability === "sync") this.disk.syncNow(fd);
-      } finally {
-        closeQuietly(this.disk, fd);
-      }
-      this.disk.rename(path, manifestFile(this.folder));
-      this.manifestDue = false;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
-    }
-  }
-
-  /** Adds to the spine what it lacks of the durable entries, if they are no more than their frames say. */
-  private growSpine({ tail, indexEnd, lastRow }: Durable): void {
-    const { disk, nodes } = this;
-    if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;
-    const reach: Reach = { count: tail.entrySeq, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
-    if (reach.count <= this.spineCount) return;
-    for (const position of nodes.forward) if (nodes.parent(position) >= reach.count) return;
-    const path = spineFile(this.folder);
-    try {
-      const fd = exists(disk, path) ? disk.openAppend(path) : disk.create(path);
-      try {
-        const { size } = disk.infoOf(fd);
-        if (size < this.spineEnd) {
-          this.spineEnd = 0;
-          this.spineCount = 0;
-        }
-        if (size !== this.spineEnd) disk.truncate(fd, this.spineEnd);
-        const block = encodeBlock(nodes, this.places, this.spineCount, reach);
-        writeAll(disk, fd, block);
-        this.spineEnd += block.length;
-        this.spineCount = reach.count;
-      } finally {
-        closeQuietly(disk, fd);
-      }
-    } catch (error) {
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
     }
   }
@@ -1042,7 +599,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
     if (this.readOnly && this.readOnly.name !== "corrupt") throw this.readOnly;
     this.takeLock();
     const { disk, nodes, file } = this;
-    const backup = this.folder === file ? backupName(disk, file) : this.folder;
+    const backup = this.folder === file ? backupName(disk, file, "damaged") : this.folder;
     const builder = new Builder(this.options, stagingName(file));
     this.fail("frames are damaged");
     try {
@@ -1078,7 +635,8 @@ export class SegmentedLog extends SegmentedReader implements Log {
       this.states.to(state, "the session was rebuilt");
     // The container has none of it any more, whether or not the rest succeeds.
     this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !MENDED.has(kind)));
-    this.looseFolders = new Set([dirname(file)]);
+    this.looseFolders.clear();
+    this.looseFolders.add(dirname(file));
     this.makeNamesDurable();
     return backup;
   }
@@ -1087,8 +645,7 @@ export class SegmentedLog extends SegmentedReader implements Log {
   private makeNamesDurable(): void {
     if (this.options.durability !== "sync") return;
     try {
-      for (const folder of this.looseFolders) this.disk.syncFolderNow(folder);
-      this.looseFolders.clear();
+      this.looseFolders.syncNow();
     } catch (error) {
       // What stands there is whole; the next look takes it in anew.
       this.seen = undefined;
@@ -1112,28 +669,13 @@ export class SegmentedLog extends SegmentedReader implements Log {
 
   // --- the end -------------------------------------------------------------------------------------------------
 
-  private closeFiles(): void {
-    this.dropWriter();
-    for (const fd of this.sealed) closeQuietly(this.disk, fd);
-    this.sealed = [];
-    if (this.indexFd >= 0) closeQuietly(this.disk, this.indexFd);
-    this.indexFd = -1;
-    this.closeSegments();
-  }
-
   close(): void {
     if (this.closed) return;
     this.unlock();
+    if (this.durableCount === this.nodes.count) this.keepSpine();
     if (this.writers.get(this.writerKey) === this) this.writers.delete(this.writerKey);
     this.closeFiles();
     this.closed = true;
-  }
-}
-
-function backupName(disk: Disk, file: string): string {
-  for (let n = 1; ; n++) {
-    const name = `${file}.damaged.bak${n === 1 ? "" : `.${n}`}`;
-    if (!exists(disk, name)) return name;
   }
 }
 

@@ -10,48 +10,18 @@ import { Failure } from "../../../../src/core/failure.ts";
 import { bytesOf, isJson, textOf } from "../../../../src/core/json.ts";
 import type { Session } from "../../../../src/core/session.ts";
 import type { Workspace } from "../../../../src/core/workspace.ts";
+import { appendMessages, type Left, messageDraft, type Scenario, withFaults } from "../../../support/change-faults.ts";
 import { type Fault, type FaultDisk, POWER_CUTS } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../../support/lines.ts";
 import { repairAgainAfterFaults } from "../../../support/repair-faults.ts";
 import { diskWith, FILE, FOLDER, idsOf, openOn, QUARANTINE, textsOf, workspaceOn } from "../../../support/sessions.ts";
 
-/** What was told to whoever asked for the changes. */
-class Outcome {
-  readonly acknowledged: string[] = [];
-  readonly refused: string[] = [];
-  failure: unknown;
-}
-
-interface Scenario {
-  readonly name: string;
-  readonly disk: () => FaultDisk;
-  readonly open: (disk: FaultDisk) => Session;
-  /** Makes one change that adds entries with these ids. */
-  readonly ids: readonly string[];
-  readonly change: (session: Session) => Promise<void>;
-  /** Entries that are there before, as often as they are opened. */
-  readonly before: readonly string[];
-  /** At least so many operations belong to the change. */
-  readonly atLeast: number;
-}
-
-const message = (entryId: string): Draft => ({
-  type: "message",
-  id: entryId,
-  rest: bytesOf(`,"message":{"role":"user","content":"say ${entryId}"}`),
-});
-
 const label = (entryId: string, targetId: string): Draft => ({
   type: "label",
   id: entryId,
   rest: bytesOf(`,"targetId":"${targetId}","label":"l"`),
 });
-
-async function append(session: Session, ...entryIds: string[]): Promise<void> {
-  session.append(entryIds.map(message));
-  await session.commit();
-}
 
 const v1 = (text: string) => `{"type":"message","timestamp":"${TIME}","message":{"role":"user","content":"${text}"}}`;
 const V1 = fileText(`{"type":"session","id":"${SESSION}","timestamp":"${TIME}","cwd":"/"}`, v1("one"), v1("two"));
@@ -70,7 +40,7 @@ const onFile = (name: string, content: string, before: readonly string[], atLeas
   disk: () => diskWith(content),
   open: (disk) => openOn(disk),
   ids: [NEW],
-  change: (session) => append(session, NEW),
+  change: (session) => appendMessages(session, NEW),
   before,
   atLeast,
 });
@@ -89,7 +59,7 @@ const SCENARIOS: Scenario[] = [
   {
     ...onFile("an append of three entries", THREE, THREE_IDS),
     ids: [id(30), id(31), id(32)],
-    change: (session) => append(session, id(30), id(31), id(32)),
+    change: (session) => appendMessages(session, id(30), id(31), id(32)),
   },
   {
     ...onFile("a label", THREE, THREE_IDS),
@@ -113,7 +83,7 @@ const SCENARIOS: Scenario[] = [
     disk: () => diskWith("", "/elsewhere/x"),
     open: fresh,
     ids: [NEW],
-    change: (session) => append(session, NEW),
+    change: (session) => appendMessages(session, NEW),
     before: [],
     atLeast: 8,
   },
@@ -127,45 +97,6 @@ const SCENARIOS: Scenario[] = [
     },
   },
 ];
-
-interface Left {
-  readonly disk: FaultDisk;
-  readonly session: Session;
-  readonly outcome: Outcome;
-  /** The operation that failed, and the whole story for messages. */
-  readonly operation: string;
-  readonly at: string;
-}
-
-/** Runs a change with a fault at every operation it takes, and hands over what is left. */
-async function withFaults(
-  scenario: Scenario,
-  faultAt: (at: number) => Fault,
-  check: (left: Left) => Promise<void>,
-): Promise<void> {
-  let struck = 0;
-  for (let at = 1; ; at++) {
-    const disk = scenario.disk();
-    const session = scenario.open(disk);
-    const outcome = new Outcome();
-    disk.set(faultAt(at));
-    try {
-      await scenario.change(session);
-      outcome.acknowledged.push(...scenario.ids);
-    } catch (error) {
-      outcome.failure = error;
-      outcome.refused.push(...scenario.ids);
-    }
-    const operations = [...disk.operations];
-    if (operations.length < at) break;
-    if (!disk.struck) continue;
-    struck++;
-    disk.set(undefined);
-    const operation = operations[at - 1];
-    await check({ disk, session, outcome, operation, at: `operation ${at} of ${operations.join(" ")}` });
-  }
-  expect(struck).toBeGreaterThanOrEqual(faultAt(1).kind === "short" ? 1 : scenario.atLeast);
-}
 
 /** Lines that are whole must parse, whatever happened; what hangs at the end may be torn. */
 function checkLines(disk: FaultDisk, at: string): void {
@@ -205,14 +136,14 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
     ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "ENOSPC" })],
   ])("with %s", (_name, faultAt) => {
     test("is done or not done, and memory is what the file is", async () => {
-      await withFaults(scenario, faultAt, async ({ disk, session, outcome, at }) => {
-        if (outcome.failure !== undefined) {
-          expect(outcome.failure, at).toBeInstanceOf(Failure);
-          expect(["storage_full", "storage_failed"], at).toContain((outcome.failure as Failure).name);
+      await withFaults(scenario, faultAt, async ({ disk, session, failure, acknowledged, refused, at }) => {
+        if (failure !== undefined) {
+          expect(failure, at).toBeInstanceOf(Failure);
+          expect(["storage_full", "storage_failed"], at).toContain((failure as Failure).name);
         }
         const ids = known(session);
-        for (const entryId of [...scenario.before, ...outcome.acknowledged]) expect(ids, at).toContain(entryId);
-        for (const entryId of outcome.refused) expect(ids, at).not.toContain(entryId);
+        for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, at).toContain(entryId);
+        for (const entryId of refused) expect(ids, at).not.toContain(entryId);
         if (session.log.persisted) expect(found(disk), at).toEqual(ids);
         else expect(isThere(disk), at).toBe(false);
         expect(session.tree.entryCount).toBe(ids.length);
@@ -223,8 +154,8 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
     test("leaves the next change to work", async () => {
       await withFaults(scenario, faultAt, async ({ disk, session, at }) => {
         const before = known(session);
-        await append(session, id(40));
-        await append(session, id(41), id(42));
+        await appendMessages(session, id(40));
+        await appendMessages(session, id(41), id(42));
         expect(known(session), at).toEqual([...before, id(40), id(41), id(42)]);
         expect(found(disk), at).toEqual([...before, id(40), id(41), id(42)]);
         for (const cut of POWER_CUTS) expect(found(disk.after(cut)), at).toEqual([...before, id(40), id(41), id(42)]);
@@ -234,7 +165,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
 
     test("leaves nothing open and no litter", async () => {
       await withFaults(scenario, faultAt, async ({ disk, session, operation, at }) => {
-        await append(session, id(40));
+        await appendMessages(session, id(40));
         session.close();
         expect(disk.openCount, at).toBe(0);
         // A removal that fails may leave what it was to remove.
@@ -253,25 +184,25 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
     await withFaults(
       scenario,
       (at) => ({ kind: "die", at }),
-      async ({ disk, outcome, at }) => {
+      async ({ disk, acknowledged, at }) => {
         for (const cut of [undefined, ...POWER_CUTS]) {
           const after = disk.after(cut);
           const where = `${at}, ${JSON.stringify(cut)}`;
           if (!isThere(after)) {
-            expect([scenario.before, outcome.acknowledged], where).toEqual([[], []]);
+            expect([scenario.before, acknowledged], where).toEqual([[], []]);
             continue;
           }
           checkLines(after, where);
           const session = openOn(after, FILE, 5);
           const ids = known(session);
-          for (const entryId of [...scenario.before, ...outcome.acknowledged]) expect(ids, where).toContain(entryId);
+          for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
           const extra = ids.filter(
             (entryId) =>
               !scenario.before.includes(entryId) && session.log.nodes.type(session.position(entryId)) === "message",
           );
           // All of an append or nothing of it.
           expect([0, scenario.ids.length], where).toContain(extra.length);
-          await append(session, id(40));
+          await appendMessages(session, id(40));
           expect(found(after), where).toEqual([...ids, id(40)]);
           session.close();
         }
@@ -492,8 +423,8 @@ describe("a repair", () => {
     ["EIO", (at: number): Fault => ({ kind: "fail", at, errno: "EIO" })],
     ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "ENOSPC" })],
   ])("with %s is done, or the file is as it was", async (_, faultAt) => {
-    await withFaults(scenario, faultAt, async ({ disk, session, outcome, at }) => {
-      if (outcome.failure !== undefined) expect(outcome.failure, at).toBeInstanceOf(Failure);
+    await withFaults(scenario, faultAt, async ({ disk, session, failure, at }) => {
+      if (failure !== undefined) expect(failure, at).toBeInstanceOf(Failure);
       await check({ disk, at });
       session.close();
       const again = openOn(disk);
@@ -535,7 +466,7 @@ describe("a repair", () => {
 
   test.each([
     ["a repair", damaged, (session: Session) => session.repair(false)],
-    ["the first append to an old file", V1, (session: Session) => session.append([message(NEW)])],
+    ["the first append to an old file", V1, (session: Session) => session.append([messageDraft(NEW)])],
   ])("%s does not leave behind what another program wrote meanwhile", async (_, content, change) => {
     const disk = diskWith(content);
     const session = openOn(disk);
@@ -560,7 +491,7 @@ describe("a repair", () => {
   test.each(["EPERM", "ENOTSUP", "EXDEV"])("works where links are refused with %s", async (code) => {
     for (const [content, change] of [
       [damaged, (session: Session) => void session.repair(false)],
-      [V1, (session: Session) => void session.append([message(NEW)])],
+      [V1, (session: Session) => void session.append([messageDraft(NEW)])],
     ] as const) {
       const disk = diskWith(content);
       disk.link = () => {
@@ -582,7 +513,7 @@ describe("a look in the middle of another program's write, when its time is ther
   test.each([1, 5])("waits for the rest of it (%i looks)", async (looks) => {
     const disk = diskWith(THREE);
     const session = openOn(disk);
-    session.append([message(NEW)]);
+    session.append([messageDraft(NEW)]);
     const line = bytesOf(`${userText(id(50), NEW)}\n`);
     const { info } = disk;
     let left = looks;
@@ -627,8 +558,8 @@ describe("moving the leaf", () => {
     ["EIO", (at: number): Fault => ({ kind: "fail", at, errno: "EIO" })],
     ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "EIO" })],
   ])("with %s is done, or the leaf is where it was", async (_, faultAt) => {
-    await withFaults(scenario, faultAt, async ({ disk, session, outcome, at }) => {
-      expect(session.leafId, at).toBe(outcome.failure === undefined ? id(0) : id(2));
+    await withFaults(scenario, faultAt, async ({ disk, session, failure, at }) => {
+      expect(session.leafId, at).toBe(failure === undefined ? id(0) : id(2));
       expect(textOf(disk.content(FILE) as Uint8Array), at).toBe(THREE);
       await session.commit();
       expect(leafIn(disk), at).toBe(session.leafId);
@@ -676,7 +607,7 @@ describe("moving the leaf", () => {
         disk.set({ kind: "die", at });
         const ids = [id(30), id(31), id(32)].slice(0, count);
         try {
-          session.append(ids.map(message));
+          session.append(ids.map(messageDraft));
           session.moveLeaf(1);
           await session.commit();
         } catch {
@@ -731,7 +662,7 @@ describe("moving the leaf", () => {
           session.moveLeaf(0);
           await session.commit();
           disk.set({ kind, at, errno });
-          const failure = await append(session, NEW).then(
+          const failure = await appendMessages(session, NEW).then(
             () => undefined,
             (error: unknown) => error,
           );
@@ -749,7 +680,7 @@ describe("moving the leaf", () => {
 test("what dead processes left of files is taken away after a day, when a session is made beside it", async () => {
   const DAY = 24 * 3600_000;
   const makers = [
-    (disk: FaultDisk) => append(workspaceOn(disk, "jsonl").create(), NEW),
+    (disk: FaultDisk) => appendMessages(workspaceOn(disk, "jsonl").create(), NEW),
     (disk: FaultDisk) => workspaceOn(disk, "jsonl").fork(openOn(disk), 2),
   ];
   for (const make of makers) {

@@ -5,42 +5,19 @@
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
-import type { Draft } from "../../../../src/core/entry.ts";
 import { Failure } from "../../../../src/core/failure.ts";
 import { bytesOf } from "../../../../src/core/json.ts";
 import { Session } from "../../../../src/core/session.ts";
 import { writeAll } from "../../../../src/core/store/disk.ts";
 import { leafMemory } from "../../../../src/core/store/leaves.ts";
 import { indexFile, segmentFile } from "../../../../src/core/store/segmented/places.ts";
+import { appendMessages, type Scenario, withFaults } from "../../../support/change-faults.ts";
 import { type Fault, FaultDisk, POWER_CUTS } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../../support/lines.ts";
 import { repairAgainAfterFaults } from "../../../support/repair-faults.ts";
 import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../../support/sessions.ts";
 import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../../support/v2.ts";
-
-const message = (entryId: string): Draft => ({
-  type: "message",
-  id: entryId,
-  rest: bytesOf(`,"message":{"role":"user","content":"say ${entryId}"}`),
-});
-
-async function append(session: Session, ...entryIds: string[]): Promise<void> {
-  session.append(entryIds.map(message));
-  await session.commit();
-}
-
-interface Scenario {
-  readonly name: string;
-  readonly disk: () => FaultDisk;
-  readonly open: (disk: FaultDisk) => Session;
-  /** Makes one change that adds entries with these ids. */
-  readonly ids: readonly string[];
-  readonly change: (session: Session) => Promise<void>;
-  readonly before: readonly string[];
-  /** At least so many operations belong to the change. */
-  readonly atLeast: number;
-}
 
 const NEW = id(30);
 const THREE_IDS = [id(0), id(1), id(2)];
@@ -75,7 +52,7 @@ const onContainer = (name: string, more: Partial<Scenario> = {}): Scenario => ({
   disk: () => three.after(),
   open: (disk) => openV2(disk),
   ids: [NEW],
-  change: (session) => append(session, NEW),
+  change: (session) => appendMessages(session, NEW),
   before: THREE_IDS,
   atLeast: 6,
   ...more,
@@ -85,14 +62,14 @@ const SCENARIOS: Scenario[] = [
   onContainer("an append"),
   onContainer("an append of three entries", {
     ids: [id(30), id(31), id(32)],
-    change: (session) => append(session, id(30), id(31), id(32)),
+    change: (session) => appendMessages(session, id(30), id(31), id(32)),
   }),
   onContainer("an append that begins a segment", {
     disk: () => full.after(),
     open: (disk) => openV2(disk, { segmentBytes: SMALL }),
     // One fits the segment that is there, the others take two more.
     ids: Array.from({ length: 14 }, (_, n) => id(30 + n)),
-    change: (session) => append(session, ...Array.from({ length: 14 }, (_, n) => id(30 + n))),
+    change: (session) => appendMessages(session, ...Array.from({ length: 14 }, (_, n) => id(30 + n))),
     atLeast: 10,
   }),
   onContainer("an append that comes to a checkpoint", {
@@ -130,53 +107,6 @@ const SCENARIOS: Scenario[] = [
   },
 ];
 
-interface Left {
-  readonly disk: FaultDisk;
-  readonly session: Session;
-  readonly failure: unknown;
-  readonly acknowledged: readonly string[];
-  readonly refused: readonly string[];
-  /** The operation that failed, and the whole story for messages. */
-  readonly operation: string;
-  readonly at: string;
-}
-
-/** Runs a change with a fault at every operation it takes, and hands over what is left. */
-async function withFaults(
-  scenario: Scenario,
-  faultAt: (at: number) => Fault,
-  check: (left: Left) => Promise<void>,
-): Promise<void> {
-  let struck = 0;
-  for (let at = 1; ; at++) {
-    const disk = scenario.disk();
-    const session = scenario.open(disk);
-    let failure: unknown;
-    disk.set(faultAt(at));
-    try {
-      await scenario.change(session);
-    } catch (error) {
-      failure = error;
-    }
-    const operations = [...disk.operations];
-    if (operations.length < at) break;
-    if (!disk.struck) continue;
-    struck++;
-    disk.set(undefined);
-    const done = failure === undefined;
-    await check({
-      disk,
-      session,
-      failure,
-      acknowledged: done ? scenario.ids : [],
-      refused: done ? [] : scenario.ids,
-      operation: operations[at - 1],
-      at: `operation ${at} of ${operations.join(" ")}`,
-    });
-  }
-  expect(struck).toBeGreaterThanOrEqual(faultAt(1).kind === "short" ? 1 : scenario.atLeast);
-}
-
 function known(session: Session): string[] {
   return idsOf(session.log).filter((_, position) => session.log.nodes.type(position) === "message");
 }
@@ -212,8 +142,8 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
         if (session.log.persisted) expect(found(disk), at).toEqual(ids);
         // A removal that fails may leave what it was to remove.
         else if (operation !== "remove") expect(isThere(disk), at).toBe(false);
-        await append(session, id(50));
-        await append(session, id(51), id(52));
+        await appendMessages(session, id(50));
+        await appendMessages(session, id(51), id(52));
         const after = [...ids, id(50), id(51), id(52)];
         expect(known(session), at).toEqual(after);
         const [worst] = POWER_CUTS;
@@ -257,7 +187,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
           // All of an append or nothing of it.
           expect([0, scenario.ids.length], where).toContain(extra.length);
-          await append(session, id(50));
+          await appendMessages(session, id(50));
           expect(found(after), where).toEqual([...ids, id(50)]);
           session.close();
           expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
@@ -398,7 +328,7 @@ describe("a repair", () => {
           next.close();
           const last = openV2(after);
           expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
-          await append(last, id(50));
+          await appendMessages(last, id(50));
           last.close();
           expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
           expect(backups(after).size, where).toBe(1);

@@ -1,0 +1,66 @@
+/** The lock of one log: whether this process writes to its file, and who does if another one is at it. */
+
+import { Failure } from "../failure.ts";
+import { type FileKey, isLock, type Lock, type Locks } from "./lock.ts";
+import type { Holder } from "./store.ts";
+
+export class WriterLock {
+  private readonly locks: Locks;
+  private lock: Lock | undefined;
+  private holder: Holder | null = null;
+
+  constructor(locks: Locks) {
+    this.locks = locks;
+  }
+
+  get isHeld(): boolean {
+    return this.lock !== undefined;
+  }
+
+  /** Looks who else is writing to a file. */
+  look(file: FileKey): Holder | null {
+    this.holder = this.locks.holder(file);
+    return this.holder;
+  }
+
+  /** Who else was writing when that was looked at or refused us the lock, unless they have gone since. */
+  lockedBy(file: FileKey | undefined): Holder | null {
+    return this.holder && file ? this.look(file) : this.holder;
+  }
+
+  /** Takes the lock of the log's file. Throws session_locked. */
+  take(file: FileKey): void {
+    this.adopt(this.claim(file));
+  }
+
+  /** The lock of a file that is to become the log's: while it has no name yet, nobody else can be its writer. */
+  claim(file: FileKey): Lock {
+    const taken = this.locks.take(file);
+    if (isLock(taken)) return taken;
+    this.holder = taken;
+    throw new Failure(
+      "session_locked",
+      `${taken.client}${taken.pid > 0 ? ` (process ${taken.pid})` : ""} is writing to this session. Close it there, or clone it here.`,
+      { holder: taken },
+    );
+  }
+
+  /** Goes on with a claimed lock; one that was held is let go. */
+  adopt(lock: Lock | undefined): void {
+    this.release();
+    this.lock = lock;
+    this.holder = null;
+  }
+
+  /** Hands the lock over to the log that goes on with the same file. */
+  handTo(next: WriterLock): void {
+    if (!this.lock) return;
+    next.adopt(this.lock);
+    this.lock = undefined;
+  }
+
+  release(): void {
+    this.lock?.release();
+    this.lock = undefined;
+  }
+}

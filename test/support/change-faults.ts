@@ -1,0 +1,79 @@
+/** One change to a session with a fault at every disk operation that it takes; for every backend. */
+
+import { expect } from "vitest";
+import type { Draft } from "../../src/core/entry.ts";
+import { bytesOf } from "../../src/core/json.ts";
+import type { Session } from "../../src/core/session.ts";
+import type { Fault, FaultDisk } from "./disk.ts";
+
+export interface Scenario {
+  readonly name: string;
+  readonly disk: () => FaultDisk;
+  readonly open: (disk: FaultDisk) => Session;
+  /** Makes one change that adds entries with these ids. */
+  readonly ids: readonly string[];
+  readonly change: (session: Session) => Promise<void>;
+  /** Entries that are there before, as often as they are opened. */
+  readonly before: readonly string[];
+  /** At least so many operations belong to the change. */
+  readonly atLeast: number;
+}
+
+export interface Left {
+  readonly disk: FaultDisk;
+  readonly session: Session;
+  /** What was told to whoever asked for the change. */
+  readonly failure: unknown;
+  readonly acknowledged: readonly string[];
+  readonly refused: readonly string[];
+  /** The operation that failed, and the whole story for messages. */
+  readonly operation: string;
+  readonly at: string;
+}
+
+/** Runs a change with a fault at every operation it takes, and hands over what is left. */
+export async function withFaults(
+  scenario: Scenario,
+  faultAt: (at: number) => Fault,
+  check: (left: Left) => Promise<void>,
+): Promise<void> {
+  let struck = 0;
+  for (let at = 1; ; at++) {
+    const disk = scenario.disk();
+    const session = scenario.open(disk);
+    let failure: unknown;
+    disk.set(faultAt(at));
+    try {
+      await scenario.change(session);
+    } catch (error) {
+      failure = error;
+    }
+    const operations = [...disk.operations];
+    if (operations.length < at) break;
+    if (!disk.struck) continue;
+    struck++;
+    disk.set(undefined);
+    const done = failure === undefined;
+    await check({
+      disk,
+      session,
+      failure,
+      acknowledged: done ? scenario.ids : [],
+      refused: done ? [] : scenario.ids,
+      operation: operations[at - 1],
+      at: `operation ${at} of ${operations.join(" ")}`,
+    });
+  }
+  expect(struck).toBeGreaterThanOrEqual(faultAt(1).kind === "short" ? 1 : scenario.atLeast);
+}
+
+/** A message of the user with an id. */
+export function messageDraft(entryId: string): Draft {
+  return { type: "message", id: entryId, rest: bytesOf(`,"message":{"role":"user","content":"say ${entryId}"}`) };
+}
+
+/** Appends messages with these ids, all or none, and waits until they are durable. */
+export async function appendMessages(session: Session, ...entryIds: string[]): Promise<void> {
+  session.append(entryIds.map(messageDraft));
+  await session.commit();
+}
