@@ -5,7 +5,7 @@
 
 import type { Entry } from "./entry.ts";
 import { patchMembers } from "./entry.ts";
-import { bytesOf, concat, type Member, memberOf, members, parse, stringEnd } from "./json.ts";
+import { bytesOf, concat, holdsAt, type Member, memberOf, members, parse, stringEnd } from "./json.ts";
 import { ROOT } from "./nodes.ts";
 import type { Boundary, Tree } from "./tree.ts";
 
@@ -223,11 +223,17 @@ export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefi
  * The JSON text of one message of the context, from the bytes of its entry wherever they hold it already; undefined
  * when those bytes turn out to be damaged.
  */
-export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint8Array | undefined {
-  const line = bodies.line(item.position);
-  if (item.kind === "message" && tree.nodes.endsWithMessage(item.position)) {
-    const start = messageStart(line);
-    if (start >= 0) return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
+export function messageText(
+  tree: Tree,
+  bodies: Bodies,
+  item: ContextItem,
+  line: Uint8Array = bodies.line(item.position),
+): Uint8Array | undefined {
+  if (item.kind === "message" && tree.nodes.isType(item.position, "message")) {
+    const start = tree.nodes.messageStart(item.position);
+    // A line that was changed since, to be published anew, may have it elsewhere.
+    if (start > 0 && holdsAt(line, start - MESSAGE.length, MESSAGE))
+      return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
   }
   const found = members(line) ?? [];
   const raw = (name: string): Uint8Array | undefined => {
@@ -260,8 +266,6 @@ export function messageText(tree: Tree, bodies: Bodies, item: ContextItem): Uint
     });
   const message = memberOf(found, "message");
   if (!message) return undefined;
-  if (message === found[found.length - 1] && message.end === line.length - 1 && message.start === messageStart(line))
-    tree.nodes.noteMessageEnds(item.position);
   return shownMessage(tree, bodies, item, line.subarray(message.start, message.end));
 }
 
@@ -270,17 +274,7 @@ function shownMessage(tree: Tree, bodies: Bodies, item: ContextItem, message: Ui
   return withContent(message, role, EDITABLE.has(role) ? editedContent(bodies, item, role) : undefined);
 }
 
-/** Where the message of a line begins that has the usual members before it, or -1. */
-function messageStart(line: Uint8Array): number {
-  for (let at = line.indexOf(COMMA_BYTE); at >= 0 && at < USUAL_HEAD; at = line.indexOf(COMMA_BYTE, at + 1))
-    if (beginsAt(line, at, MESSAGE)) return at + MESSAGE.length;
-  return -1;
-}
-
-const COMMA_BYTE = 0x2c;
 const MESSAGE = bytesOf(',"message":');
-/** What stands before a message takes no more bytes. */
-const USUAL_HEAD = 512;
 
 /** What stands for missing content; a reader of these roles may rely on there being some. */
 const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
@@ -310,20 +304,15 @@ function beginsWithContent(message: Uint8Array, role: string): boolean {
   if (role === "toolResult") {
     const afterId = pastMember(message, 0, RESULT_ID);
     const afterName = afterId < 0 ? -1 : pastMember(message, afterId, RESULT_NAME);
-    return afterName > 0 && beginsAt(message, afterName, CONTENT) && message[afterName + CONTENT.length] !== 0x6e;
+    return afterName > 0 && holdsAt(message, afterName, CONTENT) && message[afterName + CONTENT.length] !== 0x6e;
   }
   const beginning = BEGINNINGS[role];
-  return beginsAt(message, 0, beginning) && message[beginning.length] !== 0x6e;
-}
-
-function beginsAt(bytes: Uint8Array, at: number, beginning: Uint8Array): boolean {
-  for (let i = 0; i < beginning.length; i++) if (bytes[at + i] !== beginning[i]) return false;
-  return true;
+  return holdsAt(message, 0, beginning) && message[beginning.length] !== 0x6e;
 }
 
 /** Just past a string whose member begins like that, or -1. */
 function pastMember(bytes: Uint8Array, at: number, beginning: Uint8Array): number {
-  return beginsAt(bytes, at, beginning) ? stringEnd(bytes, at + beginning.length - 1, bytes.length) : -1;
+  return holdsAt(bytes, at, beginning) ? stringEnd(bytes, at + beginning.length - 1, bytes.length) : -1;
 }
 
 const RESULT_ID = bytesOf('{"role":"toolResult","toolCallId":"');

@@ -46,7 +46,7 @@ export default command({
     const past = take(context, params.limit, found.length, 0, (i) => session.line(found[i]));
     const shown = found.slice(0, past);
     return {
-      entries: Raw.array(() => session.log.readMany(shown)),
+      entries: Raw.array(() => session.log.readMany(shown, true)),
       leafId: session.leafId,
       nextCursor: past < found.length ? String(found[past]) : undefined,
     };

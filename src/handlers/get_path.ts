@@ -32,7 +32,7 @@ export default command({
     const path = session.tree.path(page.leaf);
     const past = take(context, params.limit, path.length, page.index, (i) => session.line(path[i]));
     return {
-      entries: Raw.array(() => session.log.readMany(path.subarray(page.index, past))),
+      entries: Raw.array(() => session.log.readMany(path.subarray(page.index, past), true)),
       nextCursor: past < path.length ? page.next(past) : undefined,
     };
   },

@@ -209,6 +209,22 @@ describe("members and elements", () => {
     for (const path of [["d"], ["a", 2], ["a", "b"], ["c", 0], [0], ["constructor"], ["a", 0, "b", "c"]])
       expect(at(...path), path.join(".")).toBeUndefined();
   });
+
+  test("on a path the last member of a name counts, however that is written, and where it leads nowhere, too", () => {
+    const at = (text: string, ...path: (string | number)[]) => {
+      const bytes = bytesOf(text);
+      const range = valueAt(bytes, { start: 0, end: bytes.length }, path);
+      return range && textOf(bytes, range.start, range.end);
+    };
+    expect(at('{"a":{"b":1},"\\u0061":{"b":2}}', "a", "b")).toBe("2");
+    expect(at('{"a":{"b":1},"a":[1]}', "a", "b")).toBeUndefined();
+    expect(at('{"é":1,"ab":2,"":3}', "é")).toBe("1");
+    expect(at('{"é":1,"ab":2,"":3}', "")).toBe("3");
+    expect(at('{"é":1,"ab":2,"":3}', "a")).toBeUndefined();
+    expect(at(' { "a" : [ 1 , [ ] , { "b" : " " } ] } ', "a", 2, "b")).toBe('" "');
+    for (const text of ['{"a":1', '{"a":1}}', '{"a":1,}', '{"a" 1}', '{"a":1,"b"}', '{"a":1;"b":2}', "{"])
+      expect(at(text, "a"), text).toBeUndefined();
+  });
 });
 
 describe("depth", () => {

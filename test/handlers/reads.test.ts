@@ -145,6 +145,20 @@ describe("get_tree", () => {
     expect(await server.result("get_tree", { format: "nested" })).toEqual({ tree: [], leafId: null });
   });
 
+  test("that was asked for before tells what has changed since", async () => {
+    const server = await session();
+    const before = (await server.result("get_tree")).nodes;
+    await server.result("append", { entries: [user("more", { id: "m" })] });
+    await server.result("set_label", { entryId: "e", label: "later" });
+    const { nodes } = await server.result("get_tree");
+    const expected = before.map((node: Json) => ({ ...node, childCount: node.childCount + (node.id === "d" ? 1 : 0) }));
+    expect(nodes.slice(0, 8)).toEqual(
+      expected.map((node: Json) => (node.id === "e" ? { ...node, label: "later" } : node)),
+    );
+    expect(nodes[8]).toMatchObject({ id: "m", parentId: "d", role: "user", preview: "more" });
+    expect((await server.result("get_tree", { limit: 3 })).nodes).toEqual(nodes.slice(0, 3));
+  });
+
   test("has previews on one line, cut to a hundred characters", async () => {
     const server = serveHere(["--no-session", "--events", "none"]);
     await server.result("append", {
