@@ -334,12 +334,7 @@ function* rows() {
   yield {
     what: "durable append over the wire, p50",
     unit: "us",
-    ours: () =>
-      using(ours("--session", newFile()), async (child) => {
-        const times = [];
-        for (let n = 0; n < (quick ? 20 : 400); n++) times.push(await child.ask([appendRequest(n)]));
-        return figure(times).median * 1000;
-      }),
+    ours: () => roundTrip(ours("--session", newFile()), appendRequest),
     against: ["write, fdatasync", () => run("sync", newFile(), "us")],
   };
   yield {

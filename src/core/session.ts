@@ -169,10 +169,12 @@ export class Session implements Bodies {
     return contextAt(this.tree, this, leaf);
   }
 
-  /** The JSON texts of the messages at a leaf, or of some of them. */
+  /** The JSON texts of the messages at a leaf, or of some of them, each good until the next is asked for. */
   *messageTexts(items: Context["items"]): Generator<Uint8Array> {
+    const positions = items.map(({ position }) => position);
+    const lines = this.log.readMany(positions, true)[Symbol.iterator]();
     for (const item of items) {
-      const text = messageText(this.tree, this, item);
+      const text = messageText(this.tree, this, item, lines.next().value);
       if (text) yield withAttachments(text, (sha256, size) => this.log.attachment(item.position, sha256, size));
     }
   }
@@ -271,6 +273,8 @@ export class Session implements Bodies {
     const oldLeafId = this.leafId;
     const lines: Uint8Array[] = [];
     const ids: string[] = [];
+    /** The ids so far, where there are several. */
+    const others = drafts.length > 1 ? new Set<string>() : undefined;
     let parentId = oldLeafId;
     let branchChanged = false;
     /** Whether the entries follow each other, the first at a place that the file gives as the leaf. */
@@ -278,10 +282,11 @@ export class Session implements Bodies {
     if (this.needsMarkerBefore(drafts[0]))
       lines.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
     const batched = drafts.length > 1 || key !== undefined;
-    for (const [index, draft] of drafts.entries()) {
-      const id = this.idFor(draft, ids);
+    for (let index = 0; index < drafts.length; index++) {
+      const draft = drafts[index];
+      const id = this.idFor(draft, others);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        if (draft.parentId !== null && !this.isKnown(draft.parentId) && !ids.includes(draft.parentId))
+        if (draft.parentId !== null && !this.isKnown(draft.parentId) && !others?.has(draft.parentId))
           throw new Failure(
             "entry_not_found",
             `The parent ${draft.parentId} is no entry of this session. Leave parentId out to continue the leaf.`,
@@ -297,6 +302,7 @@ export class Session implements Bodies {
       const since = draft.timestamp ?? timestamp(this.env);
       lines.push(entryLine({ type: draft.type, id, parentId, timestamp: since, rest: draft.rest }, batch));
       ids.push(id);
+      others?.add(id);
       parentId = id;
     }
     const first = nodes.count;
@@ -315,12 +321,13 @@ export class Session implements Bodies {
     if (!alone)
       for (let position = first; position < nodes.count; position++)
         if (!ids.includes(nodes.id(position)) && !nodes.isMarker(position)) foreign.push(position);
-    this.tree.leaf = nodes.position(ids[ids.length - 1]);
+    this.tree.leaf = alone ? nodes.count - 1 : nodes.position(parentId as string);
     // Behind entries of others, and after a jump to a label, the file alone gives another leaf than ours.
     this.fileLeaf = straight && alone ? this.tree.leaf : undefined;
     this.leafMoved = this.tree.leaf !== this.leafOfFile();
     if (this.settled) this.durableLeaf = this.tree.leaf;
-    const appended = { ids, lines: lines.slice(-drafts.length), oldLeafId, branchChanged, foreign };
+    const own = lines.length === drafts.length ? lines : lines.slice(-drafts.length);
+    const appended = { ids, lines: own, oldLeafId, branchChanged, foreign };
     if (key !== undefined) this.keys?.set(key, { ids, leafId: this.leafId });
     return appended;
   }
@@ -602,13 +609,14 @@ export class Session implements Bodies {
     this.voids = new Set();
     this.fileLeaf = undefined;
     this.dangling = undefined;
-    const telling = positionsOf(nodes, TELLING);
+    // Of a summary that was looked at before there is nothing more to learn.
+    const telling = positionsOf(nodes, TELLING).filter((position) => !nodes.summarises(position));
     const bodies: [number, Entry][] = [];
     let i = 0;
     for (const line of this.log.readMany(telling)) {
       const entry = parse(line) as Entry;
       const position = telling[i++];
-      if (isVoid(entry)) this.voids.add(position);
+      this.noteVoid(position, entry);
       bodies.push([position, entry]);
     }
     this.treeNow = new Tree(nodes, { isVoid: (position) => this.voids.has(position) });
@@ -618,12 +626,17 @@ export class Session implements Bodies {
 
   /** Takes in an entry that has just been appended. */
   private takeIn(position: number, line?: Uint8Array): void {
-    if (tells(this.log.nodes.type(position))) {
+    if (TELLS[this.log.nodes.code(position)] === 1) {
       const entry = line ? (parse(line) as Entry) : this.entry(position);
-      if (isVoid(entry)) this.voids.add(position);
+      this.noteVoid(position, entry);
       this.treeNow.extend(position);
       this.applyFacts(position, entry);
     } else this.treeNow.extend(position);
+  }
+
+  private noteVoid(position: number, entry: Entry): void {
+    if (isVoid(entry)) this.voids.add(position);
+    else if (entry.type === "compaction" || entry.type === "branch_summary") this.log.nodes.noteSummary(position);
   }
 
   private applyFacts(position: number, entry: Entry): void {
@@ -709,7 +722,7 @@ export class Session implements Bodies {
 
   // --- small parts of writing ----------------------------------------------------------------------------------
 
-  private idFor(draft: Draft, others: readonly string[]): string {
+  private idFor(draft: Draft, others: ReadonlySet<string> | undefined): string {
     if (draft.id === undefined) return this.newEntryId(others);
     if (!ENTRY_ID.test(draft.id))
       throw new Failure(
@@ -717,7 +730,7 @@ export class Session implements Bodies {
         "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.",
         { entryId: draft.id },
       );
-    if (this.isTaken(draft.id) || others.includes(draft.id))
+    if (this.isTaken(draft.id) || others?.has(draft.id))
       throw new Failure("invalid_entry", `The id ${draft.id} is taken. Leave it out to get a new one.`, {
         entryId: draft.id,
       });
@@ -735,10 +748,10 @@ export class Session implements Bodies {
   }
 
   /** An id that no entry of this session has. */
-  newEntryId(others: readonly string[] = []): string {
+  newEntryId(others?: ReadonlySet<string>): string {
     for (let tries = 0; tries < 100; tries++) {
       const id = this.env.entryId();
-      if (!this.isTaken(id) && !others.includes(id)) return id;
+      if (!this.isTaken(id) && !others?.has(id)) return id;
     }
     return this.env.sessionId();
   }
@@ -794,9 +807,8 @@ export class Session implements Bodies {
 /** Entry types whose bodies the tree needs from the start; all of them are small and few. */
 const TELLING = ["session_info", "label", "branch_summary", "compaction"] as const;
 
-function tells(type: string): boolean {
-  return TELLING.includes(type as (typeof TELLING)[number]);
-}
+/** By the code of the type. */
+const TELLS = Uint8Array.from(KNOWN_TYPES, (type) => (TELLING.some((telling) => telling === type) ? 1 : 0));
 
 /** The entries of some types, in file order. A search for each is faster by ten times than a look at each entry. */
 function positionsOf(nodes: Nodes, wanted: readonly (typeof KNOWN_TYPES)[number][]): number[] {

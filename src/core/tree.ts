@@ -1,6 +1,17 @@
 /** The tree of one session: its nodes, its leaf, and running figures that make state cheap at any size. */
 
-import { Column, HEAD_MARKER, HEAD_NO_MESSAGE, KNOWN_TYPES, MISSING, type Nodes, ROLES, ROOT } from "./nodes.ts";
+import {
+  Column,
+  FIGURES,
+  type Figures,
+  HEAD_MARKER,
+  HEAD_NO_MESSAGE,
+  KNOWN_TYPES,
+  MISSING,
+  type Nodes,
+  ROLES,
+  ROOT,
+} from "./nodes.ts";
 
 export interface Label {
   readonly label: string;
@@ -61,7 +72,7 @@ export class Tree {
   private extended = 0;
   private hidden = 0;
   private depths!: Column<Int32Array>;
-  private childCounts!: Column<Uint32Array>;
+  private childCounts!: Column<Int32Array>;
   private yields!: Column<Int32Array>;
   private systems!: Column<Int32Array>;
   private compactions!: Column<Int32Array>;
@@ -72,8 +83,29 @@ export class Tree {
   constructor(nodes: Nodes, facts: TreeFacts) {
     this.nodes = nodes;
     this.facts = facts;
-    if (nodes.forward.size === 0) this.extendAll();
-    else this.extendParentsFirst();
+    const known = nodes.takeFigures();
+    if (nodes.forward.size > 0) this.extendParentsFirst();
+    else if (known) this.resume(known);
+    else this.extendAll();
+    nodes.tellFigures = () => this.figures();
+  }
+
+  /** What was worked out of all nodes, for keeping it with them; null while some are not taken in. */
+  private figures(): Figures | null {
+    const { nodes, extended: count, hidden, branchCount, hasEdits } = this;
+    if (count !== nodes.count) return null;
+    const columns = FIGURES.map((name) => [name, this[name].values.subarray(0, count)]);
+    return { count, hidden, branchCount, hasEdits, columns: Object.fromEntries(columns) };
+  }
+
+  /** Goes on from what was kept of the first nodes. */
+  private resume({ count, hidden, branchCount, hasEdits, columns }: Figures): void {
+    this.extended = count;
+    this.hidden = hidden;
+    this.branchCount = branchCount;
+    this.hasEdits = hasEdits;
+    for (const name of FIGURES) this[name] = new Column(columns[name]);
+    for (let position = count; position < this.nodes.count; position++) this.extend(position);
   }
 
   /**
@@ -86,7 +118,7 @@ export class Tree {
     const { parents, types, roles, flags } = nodes.columns();
     const room = count + ROOM;
     const depths = new Int32Array(room);
-    const childCounts = new Uint32Array(room);
+    const childCounts = new Int32Array(room);
     const yields = new Int32Array(room);
     const systems = new Int32Array(room);
     const compactions = new Int32Array(room);
@@ -150,19 +182,18 @@ export class Tree {
     const { nodes } = this;
     const parent = nodes.parent(position);
     const above = parent >= 0;
-    this.depths.set(position, above ? this.depths.values[parent] + 1 : 0);
-    this.childCounts.set(position, 0);
+    this.depths.room(position)[position] = above ? this.depths.values[parent] + 1 : 0;
+    this.childCounts.room(position)[position] = 0;
     const does = DOES[nodes.code(position)] ?? 0;
     const role = nodes.role(position);
     const message = (does & IS_MESSAGE) !== 0 && !nodes.lacksMessage(position);
     const valid = (does & CAN_BE_VOID) === 0 || !this.facts.isVoid(position);
     const yields = message || ((does & YIELDS) !== 0 && valid);
-    this.yields.set(position, (above ? this.yields.values[parent] : 0) + (yields ? 1 : 0));
-    this.systems.set(position, (above ? this.systems.values[parent] : 0) + (role === "system" ? 1 : 0));
-    this.compactions.set(position, inherit(this.compactions, parent, (does & COMPACTS) !== 0 && valid, position));
-    const names = (does & NAMES_MODEL) !== 0 || (message && role === "assistant");
-    this.models.set(position, inherit(this.models, parent, names, position));
-    this.levels.set(position, inherit(this.levels, parent, (does & NAMES_LEVEL) !== 0, position));
+    this.yields.room(position)[position] = (above ? this.yields.values[parent] : 0) + (yields ? 1 : 0);
+    this.systems.room(position)[position] = (above ? this.systems.values[parent] : 0) + (role === "system" ? 1 : 0);
+    inherit(this.compactions, parent, (does & COMPACTS) !== 0 && valid, position);
+    inherit(this.models, parent, (does & NAMES_MODEL) !== 0 || (message && role === "assistant"), position);
+    inherit(this.levels, parent, (does & NAMES_LEVEL) !== 0, position);
     if ((does & EDITS) !== 0) this.hasEdits = true;
     this.extended++;
     if (nodes.isMarker(position)) {
@@ -175,7 +206,7 @@ export class Tree {
   private extendParentsFirst(): void {
     const { nodes } = this;
     this.depths = new Column(new Int32Array(nodes.count));
-    this.childCounts = new Column(new Uint32Array(nodes.count));
+    this.childCounts = new Column(new Int32Array(nodes.count));
     this.yields = new Column(new Int32Array(nodes.count));
     this.systems = new Column(new Int32Array(nodes.count));
     this.compactions = new Column(new Int32Array(nodes.count));
@@ -234,6 +265,12 @@ export class Tree {
     yield* this.family.children(position);
   }
 
+  /** All entries that are visible, each before its children and these in file order. */
+  depthFirst(): Int32Array {
+    this.family ??= Family.of(this);
+    return this.family.depthFirst(this.nodes);
+  }
+
   /** Positions from the root (or the end of what is known) down to `position`, inclusive. */
   path(position: number = this.leaf): Int32Array {
     if (position < 0) return new Int32Array(0);
@@ -290,9 +327,10 @@ export class Tree {
   }
 }
 
-function inherit(column: Column<Int32Array>, parent: number, own: boolean, position: number): number {
-  if (own) return position;
-  return parent >= 0 ? column.values[parent] : ROOT;
+/** Sets what a node inherits from its parent, or begins itself. */
+function inherit(column: Column<Int32Array>, parent: number, own: boolean, position: number): void {
+  const values = column.room(position);
+  values[position] = own ? position : parent >= 0 ? values[parent] : ROOT;
 }
 
 /** Lists of children, built when first asked for. */
@@ -335,6 +373,22 @@ class Family {
     if (this.last.values[parent] < 0) this.first.set(parent, position);
     else this.next.set(this.last.values[parent], position);
     this.last.set(parent, position);
+  }
+
+  depthFirst(nodes: Nodes): Int32Array {
+    const found = new Int32Array(nodes.count);
+    const { values: next } = this.next;
+    let count = 0;
+    for (let at = this.firstRoot; at >= 0; ) {
+      found[count++] = at;
+      if (this.first.values[at] >= 0) {
+        at = this.first.values[at];
+        continue;
+      }
+      while (at >= 0 && next[at] < 0) at = nodes.parent(at);
+      if (at >= 0) at = next[at];
+    }
+    return found.subarray(0, count);
   }
 
   *children(position: number): Generator<number> {

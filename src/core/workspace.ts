@@ -335,13 +335,13 @@ export function* forkContent(source: Session, plan: ForkPlan): Generator<Uint8Ar
   }
   yield* source.log.copy(positions.subarray(first));
   let parentId = positions.length > 0 ? source.log.nodes.id(positions[positions.length - 1]) : null;
-  const taken: string[] = [];
+  const taken = new Set<string>();
   for (const { targetId, label, setBy } of plan.labels) {
     const id = source.newEntryId(taken);
     const since = source.entry(setBy).timestamp;
     const draft = draftOf("label", { targetId, label });
     yield concat([entryLine({ ...draft, id, parentId, timestamp: since ?? timestamp(source.env) }), LF]);
-    taken.push(id);
+    taken.add(id);
     parentId = id;
   }
 }

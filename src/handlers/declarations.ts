@@ -1,8 +1,7 @@
 /** Everything that is declared about the wire and the files, for what is derived from it. */
 
-import { draft, entryTypes, header } from "../core/entry.ts";
 import { FAILURES } from "../core/failure.ts";
-import { message, messageRoles } from "../core/message.ts";
+import { draft, entryTypes, header, message, messageRoles } from "../core/schemas.ts";
 import { commonParams } from "./command.ts";
 import { eventBase, events } from "./events.ts";
 import { hooks } from "./hooks.ts";

@@ -141,16 +141,3 @@ export const table: readonly Command[] = commands;
 
 /** All of them for the compiler, which the typed client asks for names, params and results. */
 export type AnyCommand = (typeof commands)[number];
-
-const byName = new Map<string, Command>();
-for (const command of table) {
-  byName.set(command.name, command);
-  if (command.alias !== undefined) byName.set(command.alias, command);
-}
-
-/** The command with that name or alias. */
-export function findCommand(name: string): Command | undefined {
-  return byName.get(name);
-}
-
-export const commandNames: readonly string[] = [...byName.keys()];

@@ -3,6 +3,7 @@
 
 import { Socket } from "node:net";
 import { Writable } from "node:stream";
+import { isatty } from "node:tty";
 import { parse } from "../core/json.ts";
 import { type Disk, readAll, realDisk } from "../core/store/disk.ts";
 import { realEnv } from "../core/store/env.ts";
@@ -13,19 +14,18 @@ import { VERSION } from "./version.ts";
 /**
  * Our standard output. Node writes to pipes synchronously, so that a host that stops reading would stop us from
  * hearing its signals; a socket over the same descriptor waits without blocking. Whoever else writes to stdout speaks
- * to a person, and is heard on stderr.
+ * to a person, and is heard on stderr. Node's own stream for it is made, in a millisecond, only where it is needed.
  */
 function standardOutput(disk: Disk): Writable {
-  const { stdout, stderr } = process;
-  const write = stdout.write.bind(stdout);
-  stdout.write = stderr.write.bind(stderr);
-  for (const name of ["log", "info", "debug"] as const) console[name] = console.error;
+  const nodes = Object.getOwnPropertyDescriptor(process, "stdout") as PropertyDescriptor;
+  Object.defineProperty(process, "stdout", { configurable: true, get: () => process.stderr });
   try {
-    if (disk.infoOf(1).kind === "other" && !stdout.isTTY) return new Socket({ fd: 1, readable: false, writable: true });
+    if (disk.infoOf(1).kind === "other" && !isatty(1)) return new Socket({ fd: 1, readable: false, writable: true });
   } catch {
     // Not a pipe or socket after all.
   }
-  const output = new Writable({ write: (chunk, _encoding, done) => void write(chunk, done) });
+  const stdout: Writable = nodes.get?.call(process);
+  const output = new Writable({ write: (chunk, _encoding, done) => void stdout.write(chunk, done) });
   stdout.on("error", (error) => output.destroy(error));
   return output;
 }

@@ -13,8 +13,7 @@ import { findPlaces, settingsFiles, type Variables } from "../core/store/paths.t
 import { makeStores } from "../core/store/stores.ts";
 import { sessionName, Workspace } from "../core/workspace.ts";
 import type { ServerFacts } from "../handlers/command.ts";
-import { declarations } from "../handlers/declarations.ts";
-import { commandNames } from "../handlers/table.ts";
+import { commandNames } from "../handlers/find.ts";
 import type { Settings } from "./cli.ts";
 import { Connection } from "./connection.ts";
 
@@ -68,6 +67,11 @@ export function serve(settings: Settings, world: World): Service {
     allowed: settings.allowedPaths,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
+  const makeDocument = async (): Promise<object> => {
+    const { openRpcDocument } = await import("./openrpc.ts");
+    const { declarations } = await import("../handlers/declarations.ts");
+    return openRpcDocument(declarations, world.version);
+  };
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -78,7 +82,7 @@ export function serve(settings: Settings, world: World): Service {
     commands: commandNames,
     piSettings: (cwd) => settingsFiles(world.variables, cwd).map(world.settingsFile),
     discover() {
-      document ??= import("./openrpc.ts").then(({ openRpcDocument }) => openRpcDocument(declarations, world.version));
+      document ??= makeDocument();
       return document;
     },
   };

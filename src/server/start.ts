@@ -10,7 +10,7 @@ import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { constants, Script } from "node:vm";
+import { Script } from "node:vm";
 import { crc32 } from "node:zlib";
 import { type Disk, readWhole, realDisk, removeQuietly, temporaryName, writeAll } from "../core/store/disk.ts";
 
@@ -19,6 +19,11 @@ declare const BUILD: string;
 
 /** How long after the start the code is kept: what the first requests need has run by then. */
 const KEEP_AFTER = 2000;
+/**
+ * How much more code than is kept makes it worth keeping anew: what the first one to run did not need. The first
+ * switch_session takes a sixth less when its code is kept, too. To look takes 6 ms, so a process that ends before does not.
+ */
+const GROWTH = 1.05;
 /** Builds and versions of V8 whose code is kept. */
 const MOST_KEPT = 4;
 /** Bytes of the checksum before the code: V8 itself believes what it is given. */
@@ -72,19 +77,22 @@ function keep(disk: Disk, file: string, code: Uint8Array): void {
 
 const file = codeFile();
 const cachedData = file === undefined ? undefined : keptCode(file);
-const text = Buffer.from(readWhole(realDisk, program)).toString();
+// The build writes ASCII only, which is a text as it stands.
+const text = Buffer.from(readWhole(realDisk, program)).toString("latin1");
 const script = new Script(`(function (require, PROGRAM_URL) {${text}\n})`, {
   filename: program,
   cachedData,
-  importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
 });
-if (file !== undefined && (!cachedData || script.cachedDataRejected)) {
+if (file !== undefined) {
+  const known = cachedData && !script.cachedDataRejected ? cachedData.length : 0;
   let kept = false;
   const keepOnce = (): void => {
-    if (!kept) keep(realDisk, file, script.createCachedData());
+    if (kept) return;
     kept = true;
+    const code = script.createCachedData();
+    if (code.length > known * GROWTH) keep(realDisk, file, code);
   };
   setTimeout(keepOnce, KEEP_AFTER).unref();
-  process.on("exit", keepOnce);
+  if (known === 0) process.on("exit", keepOnce);
 }
 script.runInThisContext()(createRequire(program), pathToFileURL(program).href);

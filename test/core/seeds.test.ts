@@ -4,8 +4,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { draft, draftOfText, ENTRY_ID, entryTypes } from "../../src/core/entry.ts";
+import { draftOfText, ENTRY_ID } from "../../src/core/entry.ts";
 import { bytesOf, memberOf, members, textOf } from "../../src/core/json.ts";
+import { draft, entryTypes } from "../../src/core/schemas.ts";
 import { fileText, headerText, linesOf, TIME } from "../support/lines.ts";
 import { diskWith, FILE, messagesAt, openOn } from "../support/sessions.ts";
 

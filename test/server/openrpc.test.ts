@@ -4,7 +4,7 @@ import draft7 from "ajv/dist/refs/json-schema-draft-07.json" with { type: "json"
 import { expect, test } from "vitest";
 import * as z from "zod";
 import { declarations } from "../../src/handlers/declarations.ts";
-import { commandNames } from "../../src/handlers/table.ts";
+import { commandNames } from "../../src/handlers/find.ts";
 import { type Method, type OpenRpcDocument, openRpcDocument } from "../../src/server/openrpc.ts";
 import { serveHere } from "../support/server.ts";
 

@@ -70,8 +70,11 @@ export interface Log {
    * and `"damaged":true`, and stands in `damage` from then on. Throws storage_failed when it cannot be read.
    */
   read(position: number): Uint8Array;
-  /** `read` for many, with fewer operations where they lie together. Lazy. */
-  readMany(positions: ArrayLike<number>): Iterable<Uint8Array>;
+  /**
+   * `read` for many, with fewer operations where they lie together. Lazy. Whoever says `passing` is done with each line
+   * when asking for the next, whose bytes may then take its place.
+   */
+  readMany(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
   /** The bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy. */
   copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
 

@@ -12,6 +12,7 @@ import { makeCatalog } from "./catalog/finder.ts";
 import { type Disk, exists } from "./disk.ts";
 import { type Durability, jsonlStore } from "./jsonl/log.ts";
 import { sideIndexes } from "./jsonl/side-index.ts";
+import { keptSpines } from "./kept-spines.ts";
 import { leafMemory } from "./leaves.ts";
 import type { Keeping } from "./lifecycle/keeping.ts";
 import { makeLifeCycle } from "./lifecycle/life.ts";
@@ -71,6 +72,7 @@ export function makeStores(options: StoreOptions): Stores {
     durability: options.durability,
     containerFor: (header) => join(folderFor(places, header.cwd ?? ""), `${header.id}.v2`),
     readOnly: options.readOnly,
+    spines: keptSpines(disk, places.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
   const openLog = (file: string, readOnly?: boolean): Log => openActive(disk, at, file, readOnly);

@@ -6,11 +6,10 @@
  * have one, so that what is read back is all there is to know.
  */
 
-import { join } from "node:path";
 import type { Env } from "../../env.ts";
 import type { Nodes } from "../../nodes.ts";
-import { type Disk, type FileInfo, readAll, removeQuietly, temporaryName } from "../disk.ts";
-import { readSpine, writeSpine } from "../spine.ts";
+import { type Disk, type FileInfo, readAll } from "../disk.ts";
+import { keptSpines } from "../kept-spines.ts";
 
 /** What a reader knows of a file whose lines it has scanned. */
 export interface ScannedFile {
@@ -34,13 +33,10 @@ export interface SideIndexOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly stateFolder: string;
-  /** A smaller file has none: it is scanned in a few milliseconds. */
+  /** See KeptSpines. */
   readonly leastBytes?: number;
 }
 
-const LEAST_BYTES = 4 << 20;
-/** Beyond this the ones that were written first go. */
-const MOST_FILES = 64;
 /** Bytes at the beginning and the end of the scanned part that are compared, and at each of the samples between. */
 const EDGE = 4096;
 const SAMPLES = 256;
@@ -59,9 +55,8 @@ interface Facts {
 }
 
 export function sideIndexes(options: SideIndexOptions): SideIndexes {
-  const { disk, env, stateFolder, leastBytes = LEAST_BYTES } = options;
-  const folder = join(stateFolder, "spines");
-  const fileOf = ({ device, inode }: FileInfo): string => join(folder, `${device}-${inode}.spine`);
+  const { disk, env, stateFolder } = options;
+  const spines = keptSpines(disk, stateFolder, options.leastBytes);
 
   /** One number for the bytes at both ends of the scanned part and at the samples. */
   const hashOf = (fd: number, size: number, sampled: readonly number[]): string => {
@@ -87,28 +82,16 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
 
   return {
     recall(fd, info, nodes) {
-      if (info.size < leastBytes) return null;
-      let file: number;
-      try {
-        file = disk.openRead(fileOf(info));
-      } catch {
-        return null;
-      }
-      try {
-        const spine = readSpine(disk, file, nodes, 0, (facts) => isOf(facts as Facts, fd, info));
-        if (!spine) return null;
-        const { size, lines } = spine.facts as Facts;
-        const { starts, lengths } = spine.columns as { starts: Float64Array; lengths: Uint32Array };
-        return { size, lines, starts, lengths };
-      } finally {
-        disk.close(file);
-      }
+      if (info.size < spines.leastBytes) return null;
+      const spine = spines.recall(info, nodes, (facts) => isOf(facts as Facts, fd, info));
+      if (!spine) return null;
+      const { size, lines } = spine.facts as Facts;
+      const { starts, lengths } = spine.columns as { starts: Float64Array; lengths: Uint32Array };
+      return { size, lines, starts, lengths };
     },
 
     keep(fd, nodes, { info, size, lines, starts, lengths }) {
-      if (size < leastBytes || info.size !== size) return;
-      const path = fileOf(info);
-      const temporary = temporaryName(path);
+      if (size < spines.leastBytes || info.size !== size) return;
       try {
         const { count } = nodes;
         const step = Math.max(1, count / SAMPLES);
@@ -123,27 +106,10 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
           sampled,
           hash: hashOf(fd, size, sampled),
         };
-        disk.makeFolder(folder);
-        const file = disk.create(temporary);
-        try {
-          writeSpine(disk, file, nodes, { columns: { starts, lengths }, facts });
-        } finally {
-          disk.close(file);
-        }
-        disk.rename(temporary, path);
-        dropOldest();
+        spines.keep(info, nodes, { columns: { starts, lengths }, facts });
       } catch {
-        removeQuietly(disk, temporary);
+        // The file cannot be read any more; whoever opens it next will see.
       }
     },
   };
-
-  function dropOldest(): void {
-    const files = disk.names(folder).map((name) => join(folder, name));
-    if (files.length <= MOST_FILES) return;
-    const byAge = files
-      .map((file) => ({ file, modified: disk.info(file).modified }))
-      .sort((a, b) => a.modified - b.modified);
-    for (const { file } of byAge.slice(0, files.length - MOST_FILES)) removeQuietly(disk, file);
-  }
 }

@@ -1,6 +1,5 @@
 /** The desktop's trash, by the `trash` command that Pi uses too. This is where we start other programs. */
 
-import { spawn } from "node:child_process";
 import { basename, delimiter, join } from "node:path";
 import { type Disk, exists } from "../disk.ts";
 import type { Variables } from "../paths.ts";
@@ -45,6 +44,8 @@ function trashFolders({ HOME: home, XDG_DATA_HOME: data }: Variables): string[] 
 /** Resolves when the command ended, however it did: what lies where tells the outcome. */
 function run(command: string, paths: readonly string[], variables: Variables): Promise<void> {
   return new Promise((resolve) => {
+    // Loaded where it is needed only.
+    const { spawn } = process.getBuiltinModule("node:child_process");
     // Paths are absolute, so none is taken for an option.
     const child = spawn(command, [...paths], { stdio: "ignore", timeout: PATIENCE, env: { ...variables } });
     child.on("error", () => resolve());

@@ -60,6 +60,16 @@ export interface Place {
   readonly crc: number;
 }
 
+/** The columns of places, by the names under which they are kept. */
+export type PlaceColumns = {
+  readonly segments: Uint32Array;
+  readonly starts: Float64Array;
+  readonly lengths: Uint32Array;
+  readonly payloadStarts: Uint32Array;
+  readonly payloadLengths: Uint32Array;
+  readonly crcs: Uint32Array;
+};
+
 /** Places by position. */
 export class Places {
   readonly segments: Column<Uint32Array> = new Column(new Uint32Array(16));
@@ -86,6 +96,29 @@ export class Places {
     this.payloadStarts.set(position, from.payloadStarts.values[position]);
     this.payloadLengths.set(position, from.payloadLengths.values[position]);
     this.crcs.set(position, from.crcs.values[position]);
+  }
+
+  /** Views of the columns by their names, as far as `count`. */
+  columns(count: number): PlaceColumns {
+    const { segments, starts, lengths, payloadStarts, payloadLengths, crcs } = this;
+    return {
+      segments: segments.values.subarray(0, count),
+      starts: starts.values.subarray(0, count),
+      lengths: lengths.values.subarray(0, count),
+      payloadStarts: payloadStarts.values.subarray(0, count),
+      payloadLengths: payloadLengths.values.subarray(0, count),
+      crcs: crcs.values.subarray(0, count),
+    };
+  }
+
+  /** Makes columns those of these places. */
+  take(columns: PlaceColumns): void {
+    this.segments.values = columns.segments;
+    this.starts.values = columns.starts;
+    this.lengths.values = columns.lengths;
+    this.payloadStarts.values = columns.payloadStarts;
+    this.payloadLengths.values = columns.payloadLengths;
+    this.crcs.values = columns.crcs;
   }
 
   /** Whether the frame of a position stands right behind that of another. */

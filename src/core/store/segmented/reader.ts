@@ -6,16 +6,18 @@
 
 import { isUtf8 } from "node:buffer";
 import { join } from "node:path";
+import { BodyReader } from "../../body.ts";
 import type { Damage } from "../../damage.ts";
 import { type Batch, CURRENT_VERSION, patchMembers, type SessionHeader } from "../../entry.ts";
 import type { Env } from "../../env.ts";
 import { Failure } from "../../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../../head.ts";
-import { bytesOf, concat, isJson, parse } from "../../json.ts";
+import { bytesOf, concat, parse } from "../../json.ts";
 import { Column, Nodes, unpackId } from "../../nodes.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
 import { CHUNK, scanLines } from "../jsonl/lines.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
+import type { KeptSpines } from "../kept-spines.ts";
 import type { Change } from "../store.ts";
 import { readManifest } from "./documents.ts";
 import {
@@ -38,13 +40,14 @@ import {
   indexFile,
   manifestFile,
   numberOf,
+  type PlaceColumns,
   Places,
   segmentFile,
   segmentFolder,
   spineFile,
   type Tail,
 } from "./places.ts";
-import { type Block, loadBlocks, readBlocks } from "./spine.ts";
+import { type Block, loadBlocks, type Reach, readBlocks } from "./spine.ts";
 
 const LF = bytesOf("\n");
 const PAYLOAD = bytesOf(',"payload":');
@@ -72,6 +75,17 @@ export interface ReaderOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly readOnly?: boolean;
+  /** What is known of large containers from before. */
+  readonly spines?: KeptSpines;
+}
+
+/** What is kept of a container in the state folder, beside the columns. */
+interface Kept extends Reach {
+  /** Of the session. */
+  readonly id: string;
+  /** How far the container's own spine was good, and how many entries it held. */
+  readonly spineEnd: number;
+  readonly spineCount: number;
 }
 
 interface Segment {
@@ -120,6 +134,7 @@ export abstract class SegmentedReader {
   protected readonly disk: Disk;
   protected readonly env: Env;
   protected readonly heads = new HeadReader(this.nodes);
+  private readonly bodies = new BodyReader();
   protected readonly places = new Places();
   protected readonly checked = new Column(new Uint8Array(16));
   /** Lines that are in no segment as they are here: given an id of their own, or waiting for the first append. */
@@ -145,6 +160,9 @@ export abstract class SegmentedReader {
   /** How far the spine file is good, and how many entries it holds. */
   protected spineEnd = 0;
   protected spineCount = 0;
+  private readonly spines: KeptSpines | undefined;
+  /** How many entries are kept in the state folder. */
+  private keptCount = 0;
   protected closed = false;
   private readonly segmentFds = new Map<number, number>();
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
@@ -153,6 +171,7 @@ export abstract class SegmentedReader {
   constructor(options: ReaderOptions, file: string, folder = file) {
     this.disk = options.disk;
     this.env = options.env;
+    this.spines = options.spines;
     this.file = file;
     this.folder = folder;
     if (options.readOnly) this.readOnly = new Failure("read_only");
@@ -234,15 +253,10 @@ export abstract class SegmentedReader {
     return found.sort((a, b) => a.seq - b.seq);
   }
 
-  /** Takes in what the spine tells, if it fits the index and the segments. */
+  /** Takes in what a spine tells, if it fits the index and the segments. */
   private loadSpine(segments: readonly Segment[]): void {
-    let blocks: Block[];
-    let file: Buffer;
     let index: number;
     try {
-      const bytes = readWhole(this.disk, spineFile(this.folder));
-      file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      blocks = readBlocks(file);
       index = this.disk.openRead(indexFile(this.folder));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
@@ -250,25 +264,71 @@ export abstract class SegmentedReader {
     }
     try {
       const { size } = this.disk.infoOf(index);
-      for (let last = blocks.pop(); last; last = blocks.pop()) {
-        const { details, end } = last;
-        if (!this.fits(details, index, size, segments)) continue;
-        if (!loadBlocks(file, [...blocks, last], this.nodes, this.places)) return;
-        this.checked.set(this.nodes.count, 0);
-        this.tail = details.tail;
-        this.indexEnd = details.indexEnd;
-        this.lastRow = { length: details.rowLength, crc: details.rowCrc };
-        this.spineEnd = end;
-        this.spineCount = details.count;
-        return;
-      }
+      const fits = (reach: Reach): boolean => this.fits(reach, index, size, segments);
+      if (!this.recallSpine(fits)) this.readSpine(fits);
     } finally {
       closeQuietly(this.disk, index);
     }
   }
 
+  /** Takes in what was kept of the container when it was left. */
+  private recallSpine(fits: (reach: Reach) => boolean): boolean {
+    const isOurs = ({ id, ...reach }: Kept): boolean => id === this.header.id && fits(reach);
+    const kept = this.spines?.recall(this.key as FileInfo, this.nodes, (facts) => isOurs(facts as Kept));
+    if (!kept) return false;
+    this.places.take(kept.columns as PlaceColumns);
+    const { spineEnd, spineCount, ...reach } = kept.facts as Kept;
+    this.resumeAt(reach, spineEnd, spineCount);
+    this.keptCount = reach.count;
+    return true;
+  }
+
+  /** Keeps what is known of the container for the next opening, if that is no more than its frames say. */
+  protected keepSpine(): void {
+    const { nodes, tail, indexEnd, lastRow, spineEnd, spineCount, key } = this;
+    const { count } = nodes;
+    const plain =
+      this.damage.length === 0 && this.overrides.size === 0 && this.rows.length === 0 && this.indexFault === null;
+    if (!this.spines || !key || !plain || this.readOnly || this.remains || nodes.aliases > 0) return;
+    if (count === this.keptCount || count !== tail.entrySeq || tail.bytesTotal < this.spines.leastBytes) return;
+    const reach = { count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
+    const facts: Kept = { ...reach, id: this.header.id, spineEnd, spineCount };
+    this.spines.keep(key, nodes, { columns: this.places.columns(count), facts });
+    this.keptCount = count;
+  }
+
+  /** Takes in what the container's own spine tells. */
+  private readSpine(fits: (reach: Reach) => boolean): void {
+    let blocks: Block[];
+    let file: Buffer;
+    try {
+      const bytes = readWhole(this.disk, spineFile(this.folder));
+      file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      blocks = readBlocks(file);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+      throw error;
+    }
+    for (let last = blocks.pop(); last; last = blocks.pop()) {
+      const { details, end } = last;
+      if (!fits(details)) continue;
+      if (!loadBlocks(file, [...blocks, last], this.nodes, this.places)) return;
+      this.resumeAt(details, end, details.count);
+      return;
+    }
+  }
+
+  private resumeAt(reach: Reach, spineEnd: number, spineCount: number): void {
+    this.checked.set(reach.count, 0);
+    this.tail = reach.tail;
+    this.indexEnd = reach.indexEnd;
+    this.lastRow = { length: reach.rowLength, crc: reach.rowCrc };
+    this.spineEnd = spineEnd;
+    this.spineCount = spineCount;
+  }
+
   private fits(
-    { tail, indexEnd, rowLength, rowCrc, count }: Block["details"],
+    { tail, indexEnd, rowLength, rowCrc, count }: Reach,
     index: number,
     indexSize: number,
     segments: readonly Segment[],
@@ -880,8 +940,10 @@ export abstract class SegmentedReader {
     if (this.checked.values[position]) return payload;
     const known = this.standIns.get(position);
     if (known) return known;
-    if (crc32c(frame) === this.places.crcs.values[position] && isUtf8(payload) && isJson(payload)) {
+    const isWhole = crc32c(frame) === this.places.crcs.values[position] && isUtf8(payload);
+    if (isWhole && this.bodies.read(payload, 0, payload.length)) {
       this.checked.set(position, 1);
+      this.nodes.noteMessage(position, this.bodies.messageStart);
       return payload;
     }
     const standIn = this.standInFor(position);

@@ -141,7 +141,7 @@ export function loadBlocks(file: Buffer, blocks: readonly Block[], nodes: Nodes,
   const columns = [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags];
   const odd: (readonly [number, string])[] = [];
   const forward: number[] = [];
-  const firsts = new Set<number>();
+  const firsts: number[] = [];
   for (const { details, start } of blocks) {
     const n = details.count - details.from;
     let at = start + FIXED;
@@ -152,7 +152,7 @@ export function loadBlocks(file: Buffer, blocks: readonly Block[], nodes: Nodes,
     }
     odd.push(...details.odd);
     forward.push(...details.forward);
-    for (const position of details.firsts) firsts.add(position);
+    firsts.push(...details.firsts);
   }
   const image: NodesImage = {
     count,
@@ -162,6 +162,7 @@ export function loadBlocks(file: Buffer, blocks: readonly Block[], nodes: Nodes,
     roles,
     flags,
     table: new Uint32Array(0),
+    figures: null,
     rest: {
       types: last.types,
       aliases: 0,
@@ -178,22 +179,16 @@ export function loadBlocks(file: Buffer, blocks: readonly Block[], nodes: Nodes,
   if (!nodes.adopt(image)) return false;
   const segments = new Uint32Array(room);
   const starts = new Float64Array(room);
-  let segmentSeq = 0;
-  let at = 0;
-  for (let p = 0; p < count; p++) {
-    if (firsts.has(p)) {
-      segmentSeq++;
-      at = 0;
+  let from = 0;
+  for (const [segmentSeq, end] of [...firsts, count].entries()) {
+    segments.fill(segmentSeq, from, end);
+    let at = 0;
+    for (let p = from; p < end; p++) {
+      starts[p] = at;
+      at += lengths[p];
     }
-    segments[p] = segmentSeq;
-    starts[p] = at;
-    at += lengths[p];
+    from = end;
   }
-  places.segments.values = segments;
-  places.starts.values = starts;
-  places.lengths.values = lengths;
-  places.payloadStarts.values = payloadStarts;
-  places.payloadLengths.values = payloadLengths;
-  places.crcs.values = crcs;
+  places.take({ segments, starts, lengths, payloadStarts, payloadLengths, crcs });
   return true;
 }

@@ -10,17 +10,10 @@ import { hasSnapshot } from "./active.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer, readPointer } from "./documents.ts";
 import { Malformed, SEGMENT_BYTES } from "./frame.ts";
-import {
-  demandFree,
-  newPointer,
-  publishPointer,
-  SegmentedLog,
-  type SegmentedOptions,
-  shareAttachments,
-  type Writers,
-} from "./log.ts";
+import { demandFree, newPointer, publishPointer, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
 import { CONTAINER, isContainerName, pointerFile } from "./places.ts";
 import { removeTree, stagingName, sweep } from "./tree.ts";
+import type { SegmentedOptions } from "./writer.ts";
 
 export { containerOf, isActive } from "./active.ts";
 

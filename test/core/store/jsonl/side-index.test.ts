@@ -11,12 +11,13 @@ import { jsonlStore } from "../../../../src/core/store/jsonl/log.ts";
 import { sideIndexes } from "../../../../src/core/store/jsonl/side-index.ts";
 import { type Locks, noLocks } from "../../../../src/core/store/lock.ts";
 import { readSpine, writeSpine } from "../../../../src/core/store/spine.ts";
-import type { Log, Store } from "../../../../src/core/store/store.ts";
+import type { Store } from "../../../../src/core/store/store.ts";
 import { FaultDisk } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../../../support/lines.ts";
 import { type LockTable, locksOf } from "../../../support/locks.ts";
 import { grown } from "../../../support/nodes.ts";
+import { outcome } from "../../../support/outcome.ts";
 import { forSeeds, forSeedsAsync, type Random } from "../../../support/random.ts";
 import { diskWith, FILE, FOLDER, jsonlOn, QUARANTINE, STATE } from "../../../support/sessions.ts";
 import { keepsTheContract } from "../contract.ts";
@@ -44,50 +45,6 @@ keepsTheContract("jsonl with side indexes", () => {
   const store = indexedOn(disk, locksOf("this process", table));
   return { store, files: { disk, folder: FOLDER, other, faults: disk }, close: () => {} };
 });
-
-/** All that can be asked of a log, without its damage's growing by the asking. */
-function told(log: Log): unknown {
-  const { nodes } = log;
-  const damage = log.damage.map((found) => ({ ...found }));
-  const entries = Array.from({ length: nodes.count }, (_, p) => ({
-    id: nodes.id(p),
-    at: nodes.position(nodes.id(p)),
-    parent: nodes.parent(p),
-    type: nodes.type(p),
-    role: nodes.role(p),
-    flags: [nodes.isMarker(p), nodes.isBatch(p), nodes.lacksMessage(p)],
-    length: log.length(p),
-  }));
-  const texts = Array.from({ length: nodes.count }, (_, p) => textOf(log.read(p)));
-  const session = new Session(log, testEnv());
-  return {
-    header: log.header,
-    headerLine: textOf(log.headerLine),
-    version: log.version,
-    readOnly: log.readOnly?.message,
-    mayHideEntries: log.mayHideEntries,
-    damage,
-    entries,
-    texts,
-    later: log.damage,
-    leaf: session.leafId,
-    state: [session.tree.entryCount, session.tree.branchCount, session.messageCount(), session.name, session.model()],
-    labels: [...session.tree.labels],
-  };
-}
-
-/** What `open` gives, or why it does not. */
-function outcome(open: () => Log): unknown {
-  let log: Log | undefined;
-  try {
-    log = open();
-    return told(log);
-  } catch (error) {
-    return String(error);
-  } finally {
-    log?.close();
-  }
-}
 
 function randomLine(random: Random, n: number, count: number): string {
   const parent = n === 0 ? null : id(random.chance(0.8) ? n - 1 : random.int(n));
@@ -170,7 +127,9 @@ describe("a side index", () => {
     let used = 0;
     forSeeds(300, (random) => {
       const disk = diskWith(randomSession(random));
-      indexedOn(disk).open(FILE).close();
+      // With a session on it, what its tree has worked out is kept, too.
+      if (random.chance(0.7)) outcome(() => indexedOn(disk).open(FILE));
+      else indexedOn(disk).open(FILE).close();
       const kept = spines(disk);
       const happened: string[] = [];
       for (let n = random.int(3); n > 0; n--) {

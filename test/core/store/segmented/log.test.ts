@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { bytesOf } from "../../../../src/core/json.ts";
 import { type Disk, realDisk } from "../../../../src/core/store/disk.ts";
 import type { Durability } from "../../../../src/core/store/jsonl/log.ts";
+import { keptSpines } from "../../../../src/core/store/kept-spines.ts";
 import { headerFile, indexFile, pointerFile, segmentFile } from "../../../../src/core/store/segmented/places.ts";
 import { segmentedStore } from "../../../../src/core/store/segmented/store.ts";
 import { removeTree } from "../../../../src/core/store/segmented/tree.ts";
@@ -31,6 +32,7 @@ function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => 
       // Small, so that the suite comes to segments that follow each other and to checkpoints.
       segmentBytes: 12 << 20,
       checkpointEvery: { entries: 5, bytes: 1 << 20 },
+      spines: more.faults && keptSpines(disk, join(root, "state"), 1),
     });
   const other: Files["other"] = ({ readOnly } = {}) => process("the other process", readOnly);
   const stranger = process("a stranger", false, "os");

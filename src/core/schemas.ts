@@ -1,0 +1,165 @@
+/**
+ * The schemas of the session format (seeds 000 to 004; session-format reference, sections 1 and 2). Types and members we
+ * do not know pass through. Only commands that take entries and the documents need them: making them takes 6 of the 100
+ * ms of a start, so nothing imports them that every start runs.
+ */
+
+import * as z from "zod";
+
+const block = z.looseObject({ type: z.string() });
+const content = z.union([z.string(), z.array(block)]);
+const usage = z.looseObject({});
+
+/**
+ * A message of any role. Known roles are checked where a wrong shape would mislead a reader; what older and other
+ * writers leave out (an assistant's `api`, all of `usage` but a total: seed 001) may be missing.
+ */
+export const message = z.looseObject({ role: z.string().min(1) }).superRefine((value, context) => {
+  if (!Object.hasOwn(messageRoles, value.role)) return;
+  const result = messageRoles[value.role as keyof typeof messageRoles].safeParse(value);
+  if (!result.success)
+    for (const issue of result.error.issues)
+      context.addIssue({ code: "custom", path: issue.path, message: issue.message });
+});
+
+/** What is checked of the roles that are known. */
+export const messageRoles = {
+  user: z.looseObject({ content: content.optional(), timestamp: z.number().optional() }),
+  assistant: z.looseObject({
+    content: content.optional(),
+    provider: z.string().optional(),
+    model: z.string().optional(),
+    usage: usage.optional(),
+    stopReason: z.string().optional(),
+  }),
+  toolResult: z.looseObject({
+    toolCallId: z.string().optional(),
+    toolName: z.string().optional(),
+    content: content.optional(),
+    isError: z.boolean().optional(),
+  }),
+  custom: z.looseObject({ customType: z.string().optional(), content: content.optional() }),
+  bashExecution: z.looseObject({ command: z.string(), output: z.string() }),
+};
+
+const headerBase = {
+  type: z.literal("session"),
+  id: z.string().min(1),
+  timestamp: z.string().optional().describe("when the session was made, ISO 8601 in UTC"),
+  cwd: z.string().nullish().describe("working directory of the conversation"),
+};
+
+/** The first line of a session file. A header without a version is of version 1. */
+export const header = z.looseObject({
+  ...headerBase,
+  version: z.number().int().optional().describe("of the format: 1 (or missing), 2 or 3; 3 is written"),
+  parentSession: z.string().optional().describe("file of the session this one was forked from"),
+  branchedFrom: z.string().optional().describe("the same, as the Rust implementation calls it"),
+  provider: z.string().optional().describe("first model, where the header names it"),
+  modelId: z.string().optional(),
+  thinkingLevel: z.string().optional(),
+  leafId: z.string().optional().describe("leaf position that the Rust implementation keeps here; empty: before all"),
+  idempotencyKey: z.string().optional().describe("of the request that made the session; a repeat finds it by this"),
+});
+
+/** Members that every entry has. `parentId` may be missing (Rust) or null (TypeScript) for a root. */
+const base = {
+  id: z.string().optional(),
+  parentId: z.string().nullish().describe("the entry before it; null or missing for the first of a branch"),
+  timestamp: z.string().optional().describe("ISO 8601 in UTC"),
+};
+
+const details = z.unknown().optional().describe("kept as it is");
+
+const fromHook = z.boolean().optional().describe("whether an extension wrote the summary");
+
+export const entryTypes = {
+  message: z.looseObject({ type: z.literal("message"), ...base, message }).describe("A message of the conversation."),
+  model_change: z
+    .looseObject({ type: z.literal("model_change"), ...base, provider: z.string(), modelId: z.string() })
+    .describe("Another model from here on."),
+  thinking_level_change: z
+    .looseObject({ type: z.literal("thinking_level_change"), ...base, thinkingLevel: z.string() })
+    .describe("Another thinking level from here on."),
+  compaction: z
+    .looseObject({
+      type: z.literal("compaction"),
+      ...base,
+      summary: z.string(),
+      firstKeptEntryId: z.string().describe("first entry of the path that is still shown; its own id keeps none"),
+      tokensBefore: z.number().describe("tokens of the context before"),
+      details,
+      fromHook,
+    })
+    .describe("A summary in place of everything before the first kept entry."),
+  branch_summary: z
+    .looseObject({
+      type: z.literal("branch_summary"),
+      ...base,
+      fromId: z.string().describe("the leaf that was left"),
+      summary: z.string(),
+      details,
+      fromHook,
+    })
+    .describe("What another branch was about, told where the conversation goes on."),
+  custom: z
+    .looseObject({ type: z.literal("custom"), ...base, customType: z.string(), data: z.unknown().optional() })
+    .describe("State of an extension; never shown to the model."),
+  custom_message: z
+    .looseObject({
+      type: z.literal("custom_message"),
+      ...base,
+      customType: z.string(),
+      content: z.union([z.string(), z.array(z.looseObject({ type: z.string() }))]),
+      display: z.boolean().optional().describe("whether a person sees it"),
+      details,
+    })
+    .describe("A message of an extension, shown to the model."),
+  label: z
+    .looseObject({
+      type: z.literal("label"),
+      ...base,
+      targetId: z.string(),
+      label: z.string().nullish().describe("missing, null or empty clears it"),
+    })
+    .describe("Names an entry."),
+  session_info: z
+    .looseObject({
+      type: z.literal("session_info"),
+      ...base,
+      name: z.string().nullish().describe("missing, null or empty clears it"),
+    })
+    .describe("The session's display name; the last one in the file counts."),
+  usage: z
+    .looseObject({
+      type: z.literal("usage"),
+      ...base,
+      kind: z.string(),
+      provider: z.string(),
+      model: z.string(),
+      usage: z.looseObject({}),
+      note: z.string().optional(),
+    })
+    .describe("Tokens and cost that belong to no message."),
+  context_edit: z
+    .looseObject({
+      type: z.literal("context_edit"),
+      ...base,
+      targetId: z.string(),
+      replacement: z.looseObject({ content: z.unknown() }).nullable().describe("null leaves the target out"),
+    })
+    .describe("Other content for an entry in what the model sees; the entry itself stays."),
+} as const;
+
+/** What `append` takes: an entry whose id, parentId and timestamp may be left to the server. Any type goes. */
+export const draft = z.looseObject({ type: z.string().min(1), ...base }).superRefine((value, context) => {
+  if (value.type === "session") {
+    context.addIssue({ code: "custom", path: ["type"], message: "a header is not an entry; use new_session" });
+    return;
+  }
+  if (!Object.hasOwn(entryTypes, value.type)) return;
+  const result = entryTypes[value.type as keyof typeof entryTypes].safeParse(value);
+  if (!result.success)
+    for (const issue of result.error.issues)
+      context.addIssue({ code: "custom", path: issue.path, message: issue.message });
+});

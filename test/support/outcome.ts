@@ -1,0 +1,55 @@
+/** All that a log and its session tell, for holding one way of opening against another. */
+
+import { textOf } from "../../src/core/json.ts";
+import { Session } from "../../src/core/session.ts";
+import type { Log } from "../../src/core/store/store.ts";
+import { testEnv } from "./env.ts";
+
+/** All that can be asked of a log, without its damage's growing by the asking. */
+function told(log: Log): unknown {
+  const { nodes } = log;
+  const damage = log.damage.map((found) => ({ ...found }));
+  const entries = Array.from({ length: nodes.count }, (_, p) => ({
+    id: nodes.id(p),
+    at: nodes.position(nodes.id(p)),
+    parent: nodes.parent(p),
+    type: nodes.type(p),
+    role: nodes.role(p),
+    flags: [nodes.isMarker(p), nodes.isBatch(p), nodes.lacksMessage(p)],
+    length: log.length(p),
+  }));
+  const texts = Array.from({ length: nodes.count }, (_, p) => textOf(log.read(p)));
+  const session = new Session(log, testEnv());
+  return {
+    header: log.header,
+    headerLine: textOf(log.headerLine),
+    version: log.version,
+    readOnly: log.readOnly?.message,
+    mayHideEntries: log.mayHideEntries,
+    damage,
+    entries,
+    texts,
+    later: log.damage,
+    leaf: session.leafId,
+    figures: Array.from({ length: nodes.count }, (_, p) => {
+      const { tree } = session;
+      const inherited = [tree.lastCompaction(p), tree.lastModel(p), tree.lastLevel(p)];
+      return [tree.depth(p), tree.childCount(p), tree.yieldCount(p), tree.systemCount(p), ...inherited];
+    }),
+    state: [session.tree.entryCount, session.tree.branchCount, session.messageCount(), session.name, session.model()],
+    labels: [...session.tree.labels],
+  };
+}
+
+/** What `open` gives, or why it does not. */
+export function outcome(open: () => Log): unknown {
+  let log: Log | undefined;
+  try {
+    log = open();
+    return told(log);
+  } catch (error) {
+    return String(error);
+  } finally {
+    log?.close();
+  }
+}
