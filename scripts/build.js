@@ -11,13 +11,32 @@ process.chdir(root);
 // What is in use stays until the new build is whole.
 const fresh = `dist.${process.pid}.tmp`;
 
-/** Puts handlers/find.ts in other words: the names of the table, and for each the file that is loaded with its first use. */
-async function commandsWhenAskedFor() {
-  const outfile = `${fresh}/table.mjs`;
-  const entryPoints = ["src/handlers/table.ts"];
-  await build({ entryPoints, outfile, bundle: true, platform: "node", format: "esm", packages: "external" });
-  const { table } = await import(`../${outfile}`);
+/** What a module exports. */
+async function exportsOf(entryPoint) {
+  const outfile = `${fresh}/evaluated.mjs`;
+  await build({
+    entryPoints: [entryPoint],
+    outfile,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    packages: "external",
+  });
+  const exported = await import(`../${outfile}?${entryPoint}`);
   rmSync(outfile);
+  return exported;
+}
+
+/** Puts `contents` in place of a source file. */
+const inPlaceOf = (file, contents) => ({
+  name: `in place of ${file}`,
+  setup: ({ onLoad }) =>
+    onLoad({ filter: new RegExp(`${file}$`) }, ({ path }) => ({ contents, resolveDir: dirname(path) })),
+});
+
+/** The names of the table of commands, and for each the file that is loaded with its first use. */
+async function commandsWhenAskedFor() {
+  const { table } = await exportsOf("src/handlers/table.ts");
   const files = table.flatMap(({ name, alias }) =>
     [name, alias ?? []].flat().map((called) => `${JSON.stringify(called)}: () => require("./${name}.ts").default,`),
   );
@@ -29,11 +48,15 @@ async function commandsWhenAskedFor() {
       if (!found.has(name) && Object.hasOwn(files, name)) found.set(name, files[name]());
       return found.get(name);
     }`;
-  return {
-    name: "commands when they are asked for",
-    setup: ({ onLoad }) =>
-      onLoad({ filter: /src\/handlers\/find\.ts$/ }, ({ path }) => ({ contents, resolveDir: dirname(path) })),
-  };
+  return inPlaceOf("src/handlers/find.ts", contents);
+}
+
+/** The bytes that first-look-module.ts puts together. */
+async function moduleAsBytes() {
+  const { makeModule, ...numbers } = await exportsOf("src/core/first-look-module.ts");
+  const lines = Object.entries(numbers).map(([name, value]) => `export const ${name} = ${value};`);
+  lines.push(`export const makeModule = () => Uint8Array.of(${makeModule().join()});`);
+  return inPlaceOf("src/core/first-look-module.ts", lines.join("\n"));
 }
 
 try {
@@ -57,7 +80,7 @@ try {
   const { outputFiles } = await build({
     ...options,
     entryPoints: ["src/server/main.ts"],
-    plugins: [await commandsWhenAskedFor()],
+    plugins: [await commandsWhenAskedFor(), await moduleAsBytes()],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
     write: false,
