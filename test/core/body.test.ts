@@ -48,7 +48,9 @@ function mutated(random: Random, text: string): string {
     "null",
     "\\u12",
   ]);
-  return text.slice(0, at) + (random.chance(0.5) ? other : "") + text.slice(at + random.int(2));
+  const cut = text.slice(0, at) + (random.chance(0.5) ? other : "") + text.slice(at + random.int(2));
+  // Half of a surrogate pair has no bytes.
+  return Buffer.from(cut).toString();
 }
 
 function isJson(text: string): boolean {
