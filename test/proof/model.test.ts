@@ -8,3 +8,7 @@ import { forSeedsAsync } from "../support/random.ts";
 test("5,000 random operations agree with the model, and every file on the way is plain JSON lines", async () => {
   await forSeedsAsync(4, (random) => runModel(random, new HereLives({ seed: random.seed }), 1250));
 });
+
+test("1,250 do so on containers of Store V2", async () => {
+  await forSeedsAsync(1, (random) => runModel(random, new HereLives({ seed: random.seed }), 1250, { store: "v2" }));
+});
