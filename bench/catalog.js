@@ -2,6 +2,8 @@
 //
 //   node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json] [--no-sqlite]
 //
+// `--libraries` names packages with Pi's SessionManager, as JSON: how long each takes to list the same sessions.
+//
 // Prints the cold build, the 95th percentile of a page of 50 and of a search for two words, and memory.
 import { spawn } from "node:child_process";
 import { appendFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,12 +11,14 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { fresh } from "./measure.js";
 
-const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false };
+const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false, libraries: "[]" };
 for (let i = 2; i < process.argv.length; i++) {
   const name = process.argv[i].replace(/^--/, "");
   if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
-  options[name] = typeof options[name] === "boolean" ? true : Number(process.argv[++i]);
+  const kind = typeof options[name];
+  options[name] = kind === "boolean" || (kind === "string" ? process.argv[++i] : Number(process.argv[++i]));
 }
 
 // --- sessions --------------------------------------------------------------------------------------------------------
@@ -82,7 +86,8 @@ function session(cwd, begun, bytes) {
 
 const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
 process.on("exit", () => rmSync(home, { recursive: true, force: true }));
-const root = join(home, "sessions");
+// Where Pi looks for them, too.
+const root = join(home, ".pi", "agent", "sessions");
 const files = [];
 let bytes = 0;
 for (let i = 0; i < options.sessions; i++) {
@@ -112,7 +117,6 @@ class Server {
       env: {
         PATH: process.env.PATH,
         HOME: home,
-        PI_SESSIONS_DIR: root,
         PI_SESSION_SERVER_STATE_DIR: join(home, "state"),
       },
       stdio: ["pipe", "pipe", "inherit"],
@@ -219,10 +223,19 @@ figures.searchAfterAppendP95 = percentile(appended, 0.95);
 figures.peakMegabytes = server.memory("VmHWM");
 await server.end();
 
+for (const { name, node, library } of JSON.parse(options.libraries)) {
+  const worker = fileURLToPath(new URL("worker.js", import.meta.url));
+  const listed = await fresh(node, [worker, "list", root, library], { PATH: process.env.PATH, HOME: home });
+  figures.libraries ??= {};
+  figures.libraries[name] = listed;
+}
+
 server = await started();
 figures.warmFirstListMilliseconds = Number((await server.ask("list_sessions", page)).took.toFixed(0));
 figures.warmMegabytes = server.memory("VmHWM");
 await server.end();
 
 if (options.json) console.log(JSON.stringify(figures));
-else for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(28)} ${value}`);
+else
+  for (const [name, value] of Object.entries(figures))
+    console.log(`${name.padEnd(28)} ${typeof value === "object" ? JSON.stringify(value) : value}`);

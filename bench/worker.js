@@ -2,7 +2,7 @@
 // machine does at best.
 //
 //   node bench/worker.js parse|copy|sync|append-raw <file>
-//   node bench/worker.js open|context|append|messages <file> <the library's index.js>
+//   node bench/worker.js open|context|append|list <file> <the library's index.js>
 import { closeSync, fdatasyncSync, openSync, readSync, statSync, writeSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -73,6 +73,11 @@ const TASKS = {
     const { messages } = session.buildSessionContext();
     return { ms: now() - began, messages: messages.length };
   },
+  list: async ({ SessionManager }) => {
+    const began = now();
+    const sessions = await SessionManager.listAll();
+    return { ms: now() - began, sessions: sessions.length, mb: peak() };
+  },
   append: ({ SessionManager }) => {
     const session = SessionManager.open(file);
     const message = () => ({ role: "user", content: [{ type: "text", text: "x".repeat(120) }], timestamp: 1 });
@@ -89,7 +94,7 @@ function peak() {
   return process.resourceUsage().maxRSS / 1000;
 }
 
-const result = ANCHORS[task] ? ANCHORS[task]() : TASKS[task](await import(pathToFileURL(library).href));
+const result = ANCHORS[task] ? ANCHORS[task]() : await TASKS[task](await import(pathToFileURL(library).href));
 console.log(JSON.stringify(result));
 // Pi keeps things open.
 process.exit(0);
