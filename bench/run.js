@@ -175,6 +175,14 @@ function session(shape, count) {
 
 const number = new Intl.NumberFormat("en");
 
+/** What we want to reach: figures of a machine whose bare echo answers its first line within 60 ms. */
+const SIZE_GOALS = {
+  1000: { open: "7 ms" },
+  100000: { open: "130 ms", memory: "110 MB", again: "10 ms", context: "12 ms" },
+  1000000: { open: "800 ms", memory: "200 MB", context: "25 ms" },
+};
+const modern = Number(process.versions.node.split(".")[0]) >= 22;
+
 /** Shapes of sessions that people reported, each with its entries (of `giant`: MiB in one line). */
 const UNUSUAL = [
   ["giant", 64],
@@ -190,6 +198,7 @@ function* rows() {
   yield {
     what: "spawn to first reply",
     unit: "ms",
+    goal: modern ? "50 ms" : "95 ms",
     ours: () => firstReply(ours("--no-session"), state(0)),
     against: ["bare echo", () => firstReply(echo(), state(0))],
     pi: (pi) => firstReply(theirs(pi, "--no-session"), piState(0)),
@@ -197,6 +206,7 @@ function* rows() {
   yield {
     what: "get_state, round trip p50",
     unit: "us",
+    goal: "1.1 x echo",
     ours: () => roundTrip(ours("--no-session"), state),
     against: ["bare echo", () => roundTrip(echo(), state)],
     pi: (pi) => roundTrip(theirs(pi, "--no-session"), piState),
@@ -206,6 +216,7 @@ function* rows() {
   yield {
     what: `get_state, round trip p50, ${number.format(large)} entries`,
     unit: "us",
+    goal: "1.1 x echo",
     ours: () => roundTrip(ours("--session", realistic, "--read-only"), state),
     against: ["bare echo", () => roundTrip(echo(), state)],
     pi: (pi) => roundTrip(theirs(pi, "--session", realistic), piState),
@@ -213,6 +224,7 @@ function* rows() {
   yield {
     what: "get_state, 1,000 outstanding",
     unit: "k/s",
+    goal: "250 k/s",
     more: true,
     ours: () => pipelined(ours("--no-session"), state),
     against: ["bare echo", () => pipelined(echo(), state)],
@@ -227,6 +239,7 @@ function* rows() {
     yield {
       what: name,
       unit: "ms",
+      goal: SIZE_GOALS[entries]?.open,
       ours() {
         forget();
         return switchTo(file, (took, child) => {
@@ -242,6 +255,7 @@ function* rows() {
     yield {
       what: `- its memory at most`,
       unit: "MB",
+      goal: SIZE_GOALS[entries]?.memory,
       ours: async () => figure(measured).median,
       against: ["an idle echo", () => memoryOf(echo(), state(0), "VmHWM")],
       pi: (pi) => run("open", file, "mb", pi.library, pi.node),
@@ -250,6 +264,7 @@ function* rows() {
       yield {
         what: `- again, with its side index`,
         unit: "ms",
+        goal: SIZE_GOALS[entries]?.again,
         prepare: () => switchTo(file),
         ours: () => switchTo(file),
         against: parseAll(file),
@@ -257,6 +272,7 @@ function* rows() {
     yield {
       what: `- its first context`,
       unit: "ms",
+      goal: SIZE_GOALS[entries]?.context,
       ours: () => onSession(file, "get_messages"),
       against: ["round trip", () => once(echo(), state(0), state(1))],
       pi: (pi) => run("context", file, "ms", pi.library, pi.node),
@@ -279,6 +295,7 @@ function* rows() {
   yield {
     what: `get_messages, ${size(whole)}`,
     unit: "ms",
+    goal: "45 ms",
     ours: () => onSession(whole, "get_messages"),
     against: parseAll(whole),
     pi: (pi) => piOnSession(pi, whole, "get_messages"),
@@ -293,6 +310,7 @@ function* rows() {
   yield {
     what: `get_tree nested, ${size(whole)}`,
     unit: "ms",
+    goal: "70 ms",
     ours: () => onSession(whole, "get_tree", { format: "nested" }),
     against: parseAll(whole),
     pi: (pi) => (pi.name.includes("1.5") ? piOnSession(pi, whole, "get_tree") : undefined),
@@ -300,6 +318,7 @@ function* rows() {
   yield {
     what: "get_tree, a flat page of 1,000",
     unit: "ms",
+    goal: "2 ms",
     ours: () =>
       using(ours("--session", whole, "--read-only"), async (child) => {
         for (let n = 0; n < 3; n++) await child.ask([request(n, "get_tree", { limit: 1000 })]);
@@ -311,6 +330,7 @@ function* rows() {
   yield {
     what: `fork at the last message, ${size(realistic)}, durable`,
     unit: "ms",
+    goal: "2.5 x range copy",
     ours: () => once(ours("--session", realistic), state(0), request(1, "fork", { entryId: last, position: "at" })),
     against: ["file copy, fdatasync", () => copy(realistic)],
     pi: (pi) => piOnSession(pi, realistic, "fork", { entryId: last }),
@@ -318,6 +338,7 @@ function* rows() {
   yield {
     what: "append, library, not durable",
     unit: "k/s",
+    goal: "200 k/s",
     more: true,
     ours: () => appending(0),
     against: ["write alone", () => run("append-raw", newFile(), "ks")],
@@ -326,6 +347,7 @@ function* rows() {
   yield {
     what: `- at ${number.format(large)} entries`,
     unit: "k/s",
+    goal: "200 k/s",
     more: true,
     ours: () => appending(large),
     against: ["write alone", () => run("append-raw", newFile(), "ks")],
@@ -334,12 +356,14 @@ function* rows() {
   yield {
     what: "durable append over the wire, p50",
     unit: "us",
+    goal: "200 us + round trip",
     ours: () => roundTrip(ours("--session", newFile()), appendRequest),
     against: ["write, fdatasync", () => run("sync", newFile(), "us")],
   };
   yield {
     what: "durable appends, pipelined",
     unit: "k/s",
+    goal: "50 k/s",
     more: true,
     ours: () =>
       using(ours("--session", newFile()), async (child) => {
@@ -352,12 +376,14 @@ function* rows() {
   yield {
     what: "bytes on disk, realistic entries",
     unit: "MB",
+    goal: "1.1 x payload",
     ours: () => written(session("realistic", 1000)),
     against: ["payload", async () => statSync(session("realistic", 1000)).size / 1e6],
   };
   yield {
     what: "memory of an idle server",
     unit: "MB",
+    goal: "90 MB",
     ours: () => memoryOf(ours("--no-session"), state(0), "VmRSS"),
     against: ["bare echo", () => memoryOf(echo(), state(0), "VmRSS")],
     pi: (pi) => memoryOf(theirs(pi, "--no-session"), piState(0), "VmRSS"),
@@ -410,15 +436,23 @@ async function listing(pis) {
   const size = ["--sessions", String(sessions), "--kilobytes", quick ? "50" : "550", "--rounds", quick ? "5" : "100"];
   const found = await fresh(node, [script, ...size, "--libraries", JSON.stringify(pis), "--json"], env);
   if (!found) return [];
-  const one = (what, value) => ({ what, unit: "ms", ours: figure([value]) });
+  const one = (what, value, goal) => ({ what, unit: "ms", goal, ours: figure([value]) });
   const theirs = Object.entries(found.libraries ?? {}).map(([name, { ms }]) => [name, figure([ms])]);
   const first = `list ${number.format(sessions)} sessions, ${found.megabytes} MB, first time`;
   return [
-    { ...one(first, found.coldListSeconds * 1000), pis: Object.fromEntries(theirs) },
-    one("- page of 50, p95", found.listP95),
-    one("- search for two words, p95", found.searchP95),
+    { ...one(first, found.coldListSeconds * 1000, "350 ms"), pis: Object.fromEntries(theirs) },
+    one("- page of 50, p95", found.listP95, "10 ms"),
+    one("- search for two words, p95", found.searchP95, "20 ms"),
   ];
 }
+
+const SEGMENTED_GOALS = [
+  ["migration", "100 MB/s"],
+  ["payload byte, 10000 entries, realistic", "1.3"],
+  ["payload byte, 100000 entries, realistic", "1.3"],
+  ["entries to 1001", "1.2 x"],
+  ["resume, V2, 1000000", "start + 40 ms"],
+];
 
 /** Session Store V2 has one, too. */
 async function segmented() {
@@ -431,6 +465,7 @@ async function segmented() {
     .map(({ name, unit, ...ours }) => ({
       what: name.includes("V2") ? name : `V2, ${name}`,
       unit,
+      goal: SEGMENTED_GOALS.find(([part]) => name.includes(part))?.[1],
       more: unit === "MB/s",
       ours,
     }));
@@ -455,6 +490,7 @@ async function measure(pis) {
     measured.push({
       what: row.what,
       unit: row.unit,
+      goal: row.goal,
       more: row.more ?? false,
       ours: figure(values.ours),
       against: row.against && { what: row.against[0], ...known(values.against) },
@@ -465,11 +501,12 @@ async function measure(pis) {
 }
 
 function print(measured, pis) {
-  const spread = ({ low, high }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
-  const head = ["what", "ours", "against", "ratio", ...pis.flatMap(({ name }) => [name, "ratio"])];
-  const lines = measured.map(({ what, unit, ours: own, against, pis: theirs = {} }) => [
+  const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
+  const head = ["what", "ours", "goal", "against", "ratio", ...pis.flatMap(({ name }) => [name, "ratio"])];
+  const lines = measured.map(({ what, unit, goal = "", ours: own, against, pis: theirs = {} }) => [
     what,
     `${shown(own.median)} ${unit}${spread(own)}`,
+    goal,
     against ? `${against.what} ${shown(against.median)} ${unit}` : "",
     against?.median === undefined ? "" : shown(own.median / against.median),
     ...pis.flatMap(({ name }) => {

@@ -80,6 +80,15 @@ async function migrate(file) {
   return { container: result.sessionPath, took };
 }
 
+/** What is measured are servers that come after one that was used, whose machine code is kept two seconds after its start. */
+async function warmUp() {
+  const child = serve("--no-session");
+  const { result } = await child.result("migrate_session", { sessionPath: makeSession(100, "lean") });
+  await child.result("switch_session", { sessionPath: result.sessionPath });
+  if (!options.quick) await new Promise((resolve) => setTimeout(resolve, 3000));
+  await end(child);
+}
+
 /** Milliseconds of each of `count` appends that wait for one another. */
 async function appends(path, count) {
   const child = serve("--session", path);
@@ -102,6 +111,7 @@ function sizeOf(path) {
 if (!existsSync(program)) throw new Error(`There is no build at ${program}. npm run build makes one.`);
 try {
   if (!options.json) console.log(`${cpus()[0].model}, ${cpus().length} cores, Node ${process.version}, ${runs} runs\n`);
+  await warmUp();
   row("start without a session", "ms", await resume("--no-session"));
   const sizes = options.quick ? [1000] : [10_000, 100_000, ...(options.million ? [1_000_000] : [])];
   const medians = {};
