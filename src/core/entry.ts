@@ -1,7 +1,7 @@
 /** Entries and headers of the session format as values, and the text of the lines that we write. */
 
 import type * as z from "zod";
-import { bytesOf, concat, members, oneLine, parse, type Range } from "./json.ts";
+import { bytesOf, concat, knownValueEnd, members, oneLine, parse, type Range } from "./json.ts";
 import type { header } from "./schemas.ts";
 
 export const CURRENT_VERSION = 3;
@@ -40,7 +40,7 @@ const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
  * are sacred).
  */
 export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase>): Draft {
-  const found = members(bytes, range.start, range.end);
+  const found = members(bytes, range.start, range.end, knownValueEnd);
   if (!found) throw new TypeError("a draft is a JSON object");
   const rest: Uint8Array[] = [];
   for (let i = 0; i < found.length; i++) {

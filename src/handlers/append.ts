@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOfText } from "../core/entry.ts";
-import { bytesOf, elements } from "../core/json.ts";
+import { bytesOf, elements, knownValueEnd } from "../core/json.ts";
 import { draft } from "../core/schemas.ts";
 import { appendEntries, demandTypes } from "./appending.ts";
 import { command } from "./command.ts";
@@ -25,7 +25,8 @@ export default command({
   run(context, params) {
     const { session } = context;
     const bytes = context.text("entries") ?? bytesOf(JSON.stringify(params.entries));
-    const drafts = (elements(bytes) ?? []).map((range, index) => draftOfText(bytes, range, params.entries[index]));
+    const ranges = elements(bytes, 0, bytes.length, knownValueEnd) ?? [];
+    const drafts = ranges.map((range, index) => draftOfText(bytes, range, params.entries[index]));
     const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
     if (branchChanged) context.tell("session_tree", { newLeafId: session.leafId, oldLeafId });
     return { entryIds: ids, leafId: session.leafId };

@@ -1,6 +1,6 @@
 /** One request on its way through the server. */
 
-import { type Member, memberOf, members, type Range, valueAt } from "../core/json.ts";
+import { knownValueEnd, type Member, memberOf, members, type Range, valueAt } from "../core/json.ts";
 import type { Command } from "../handlers/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
@@ -28,7 +28,7 @@ export interface Call {
 /** The raw text of a value inside the params. */
 export function textOfParam(call: Call, path: readonly (string | number)[]): Uint8Array | undefined {
   const { bytes, range, toParams } = call.messageText();
-  const found = valueAt(bytes, range, [...toParams, ...path]);
+  const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
   return found && bytes.subarray(found.start, found.end);
 }
 
@@ -38,7 +38,7 @@ export function textOfParam(call: Call, path: readonly (string | number)[]): Uin
  */
 export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
-  const found: Member[] = members(bytes, range.start, range.end) ?? [];
+  const found: Member[] = members(bytes, range.start, range.end, knownValueEnd) ?? [];
   const member = memberOf(found, "id");
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
 }

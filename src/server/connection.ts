@@ -339,11 +339,14 @@ export class Connection {
 
   /** The pieces, or what makes them anew when they are too many to be held. */
   private gathered(make: () => Iterable<string | Uint8Array>): Pieces | Large {
+    const made = make();
+    // What is in memory as a whole need not be gathered.
+    if (Array.isArray(made)) return made;
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
     const pieces: Pieces = [];
     let held = 0;
     let bytes: number | undefined;
-    for (const piece of make()) {
+    for (const piece of made) {
       if (bytes !== undefined) {
         bytes += byteLength([piece]);
         continue;

@@ -109,9 +109,19 @@ class Lane {
     return this.running !== undefined;
   }
 
-  get idle(): boolean {
-    return !this.busy && this.calls.length === 0 && this.slots.length === 0;
+  get pending(): number {
+    return this.calls.length + this.slots.length;
   }
+
+  get idle(): boolean {
+    return !this.busy && this.pending === 0;
+  }
+}
+
+/** What commands that change a session take beside their own params. */
+interface KeyedParams {
+  readonly expectedLeafId?: string | null;
+  readonly idempotencyKey?: string;
 }
 
 /** Stands for what a lane does on its own account. */
@@ -152,8 +162,8 @@ export class Dispatcher {
 
   /** Calls and replies that are not out yet; the reader of input slows down by it. */
   get pending(): number {
-    let pending = 0;
-    for (const lane of this.lanes()) pending += lane.calls.length + lane.slots.length;
+    let pending = this.main.pending + this.aside.pending;
+    for (const lane of this.beside.values()) pending += lane.pending;
     return pending;
   }
 
@@ -194,8 +204,8 @@ export class Dispatcher {
    * names none.
    */
   sessionAt({ command, params }: Call): Session | null | undefined {
-    const { sessionPath, sessionId } = (params ?? {}) as { sessionPath?: unknown; sessionId?: unknown };
     if (!command.ofAny) return undefined;
+    const { sessionPath, sessionId } = (params ?? {}) as { sessionPath?: unknown; sessionId?: unknown };
     if (typeof sessionPath !== "string") {
       if (command.effect !== "server" || typeof sessionId !== "string") return undefined;
       return this.workspace.sessions.find(({ id }) => id === sessionId) ?? null;
@@ -387,37 +397,42 @@ export class Dispatcher {
     if (elsewhere || command.effect === "read" || command.effect === "server" || command.effect === "control")
       return command.run(context, call.params as never);
     if (command.effect === "close") return this.whenDurable(lane, () => command.run(context, call.params as never));
-    const { expectedLeafId, idempotencyKey } = call.params as {
-      expectedLeafId?: string | null;
-      idempotencyKey?: string;
-    };
-    if (idempotencyKey !== undefined && command.effect === "write") {
-      const known = this.knownResult(context, call, idempotencyKey);
-      if (known !== undefined) return known;
-    }
-    const remember = (result: unknown): unknown => {
-      if (result instanceof Promise) return result.then(remember);
-      // What the host vetoed was not done, and may be asked for again.
-      const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
-      if (idempotencyKey !== undefined && !vetoed) this.remember(call, idempotencyKey, result);
-      return result;
-    };
-    if (command.effect === "write") {
-      const { session } = context;
-      // One look serves an input chunk: what comes in within its moment, the append itself finds.
-      if (lane.looked !== session) this.takeForeign(lane, session, true);
-      lane.looked = session;
-      session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
-      return remember(command.run(context, call.params as never));
-    }
+    if (command.effect === "write") return this.write(lane, call, context);
+    const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
     return this.whenDurable(lane, async () => {
       if (idempotencyKey !== undefined) {
         const known = await this.madeBefore(context, call, idempotencyKey);
         if (known !== undefined) return known;
       }
       if (expectedLeafId !== undefined) context.session.guard(expectedLeafId, true);
-      return remember(await command.run(context, call.params as never));
+      return this.remembered(call, await command.run(context, call.params as never));
     });
+  }
+
+  private write(lane: Lane, call: Call, context: Context): unknown {
+    const { command } = call;
+    const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
+    if (idempotencyKey !== undefined) {
+      const known = this.knownResult(context, call, idempotencyKey);
+      if (known !== undefined) return known;
+    }
+    const { session } = context;
+    // One look serves an input chunk: what comes in within its moment, the append itself finds.
+    if (lane.looked !== session) this.takeForeign(lane, session, true);
+    lane.looked = session;
+    session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
+    return this.remembered(call, command.run(context, call.params as never));
+  }
+
+  /** The same result, which a repeat of a call with its key is answered with, too. */
+  private remembered(call: Call, result: unknown): unknown {
+    const { idempotencyKey } = call.params as KeyedParams;
+    if (idempotencyKey === undefined) return result;
+    if (result instanceof Promise) return result.then((value) => this.remembered(call, value));
+    // What the host vetoed was not done, and may be asked for again.
+    const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
+    if (!vetoed) this.remember(call, idempotencyKey, result);
+    return result;
   }
 
   /**
@@ -729,7 +744,9 @@ export class Dispatcher {
   /** Bodies are read when replies are written, so that is when damage in them is met. */
   private tellDamage(call: Call): void {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
-    const session = this.workspace.sessions.find(({ id }) => id === sessionId) ?? this.workspace.current;
+    const { current } = this.workspace;
+    const isCurrent = sessionId === undefined || sessionId === current?.id;
+    const session = (isCurrent ? null : this.workspace.sessions.find(({ id }) => id === sessionId)) ?? current;
     const damage = session?.freshDamage() ?? [];
     if (session && damage.length > 0)
       this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));

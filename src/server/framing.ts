@@ -31,6 +31,8 @@ const CR = 0x0d;
 /** A queue of chunks that can be searched and cut without copying more than once. */
 class ByteQueue {
   private chunks: Buffer[] = [];
+  /** Bytes of the first chunk that were taken: to cut them off each time makes an object more for every message. */
+  private taken = 0;
   length = 0;
   /** Bytes from the front that are known not to hold what is searched. */
   searched = 0;
@@ -43,7 +45,7 @@ class ByteQueue {
 
   /** Index of a byte from the front, or -1. Bytes that were looked at before are not looked at again. */
   indexOf(byte: number): number {
-    let before = 0;
+    let before = -this.taken;
     for (const chunk of this.chunks) {
       const from = Math.max(0, this.searched - before);
       if (from < chunk.length) {
@@ -58,40 +60,39 @@ class ByteQueue {
 
   /** Takes that many bytes from the front. */
   take(count: number): Buffer {
-    this.searched = 0;
-    this.length -= count;
-    const first = this.chunks[0];
-    if (count === 0) return Buffer.alloc(0);
-    if (first.length > count) {
-      this.chunks[0] = first.subarray(count);
-      return first.subarray(0, count);
-    }
     const parts: Buffer[] = [];
-    let missing = count;
-    while (missing > 0) {
+    for (let missing = count; missing > 0; ) {
+      const { taken } = this;
       const chunk = this.chunks[0];
-      if (chunk.length <= missing) {
-        parts.push(chunk);
-        this.chunks.shift();
-        missing -= chunk.length;
-      } else {
-        parts.push(chunk.subarray(0, missing));
-        this.chunks[0] = chunk.subarray(missing);
-        missing = 0;
-      }
+      const part = chunk.subarray(taken, taken + missing);
+      parts.push(part);
+      missing -= part.length;
+      this.skip(part.length);
     }
     return parts.length === 1 ? parts[0] : Buffer.concat(parts, count);
+  }
+
+  /** Drops that many bytes at the front, which lie in one chunk. */
+  skip(count: number): void {
+    this.searched = 0;
+    this.length -= count;
+    this.taken += count;
+    if (this.taken < this.chunks[0].length) return;
+    this.chunks.shift();
+    this.taken = 0;
   }
 
   /** A copy of up to that many bytes at the front. */
   peek(count: number): Buffer {
     const parts: Buffer[] = [];
     let missing = Math.min(count, this.length);
+    let from = this.taken;
     for (const chunk of this.chunks) {
       if (missing === 0) break;
-      const part = chunk.subarray(0, missing);
+      const part = chunk.subarray(from, from + missing);
       parts.push(part);
       missing -= part.length;
+      from = 0;
     }
     return Buffer.concat(parts);
   }
@@ -133,8 +134,9 @@ export class LineDecoder implements Decoder {
         }
         return undefined;
       }
-      const line = this.queue.take(end + 1);
-      const cut = this.cut(line.subarray(0, end));
+      const line = this.queue.take(end);
+      this.queue.skip(1);
+      const cut = this.cut(line);
       if (cut) return cut;
     }
   }

@@ -1,7 +1,7 @@
 /** The JSON-RPC 2.0 dialect (protocol, section 2; JSON-RPC 2.0 specification, sections 4 to 6). */
 
 import { BadParams } from "../core/failure.ts";
-import { elements, type Range } from "../core/json.ts";
+import { elements, knownValueEnd, type Range } from "../core/json.ts";
 import { findCommand } from "../handlers/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import {
@@ -26,7 +26,7 @@ export const jsonrpc: Dialect = {
     if (value.length === 0) return refusal("The batch is empty. Send at least one request.", NO_ID);
     let ranges: Range[] | null = null;
     const rangeOf = (index: number): Range => {
-      ranges ??= elements(bytes) ?? [];
+      ranges ??= elements(bytes, 0, bytes.length, knownValueEnd) ?? [];
       return ranges[index];
     };
     return { kind: "batch", items: value.map((item, index) => decodeOne(item, bytes, () => rangeOf(index))) };

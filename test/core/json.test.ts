@@ -6,6 +6,8 @@ import {
   concat,
   elements,
   isJson,
+  knownValueEnd,
+  type Member,
   memberOf,
   members,
   oneLine,
@@ -127,6 +129,25 @@ describe("what is JSON", () => {
   ])("%j is not", (text) => {
     expect(accepts(text)).toBe(false);
     expect(isJson(bytesOf(text))).toBe(false);
+  });
+
+  test("in what is known to be JSON values end where a look at all of it says", () => {
+    const long = (random: Random) =>
+      `"${Array.from({ length: random.int(300) }, () => random.pick(["a", "b", "é", "[", "}", '\\"', "\\\\", "\\u0022"])).join("")}"`;
+    forSeeds(1500, (random) => {
+      const text = `${random.pick(SPACE)}{${long(random)}:${randomText(random)},"b":[${long(random)},${randomText(random)}]}`;
+      const bytes = bytesOf(text);
+      const ranges = members(bytes);
+      expect(ranges).toHaveLength(2);
+      expect(members(bytes, 0, bytes.length, knownValueEnd)).toEqual(ranges);
+      const list = (ranges as Member[])[1];
+      expect(elements(bytes, list.start, list.end, knownValueEnd)).toEqual(elements(bytes, list.start, list.end));
+    });
+    const endless = bytesOf(`"${"a".repeat(200)}\\"`);
+    for (const end of [1, 3, 100, endless.length]) {
+      expect(knownValueEnd(endless, 0, end), `${end}`).toBe(-1);
+      expect(knownValueEnd(endless.subarray(0, end), 0, end), `${end}`).toBe(-1);
+    }
   });
 
   test("only the given range counts", () => {
