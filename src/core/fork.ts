@@ -6,8 +6,11 @@
 
 import { patchMembers } from "./entry.ts";
 import { bytesOf } from "./json.ts";
-import { ROOT } from "./nodes.ts";
+import { KNOWN_TYPES, ROOT } from "./nodes.ts";
 import type { Tree } from "./tree.ts";
+
+const LABEL = KNOWN_TYPES.indexOf("label");
+const COMPACTION = KNOWN_TYPES.indexOf("compaction");
 
 export interface ForkPlan {
   /** Positions to copy, root first. */
@@ -33,27 +36,31 @@ export function planFork(tree: Tree, end: number, firstKept: (compaction: number
   let count = 0;
   let relink = false;
   for (const position of path) {
-    if (nodes.isType(position, "label")) {
+    const code = nodes.code(position);
+    if (code === LABEL) {
       relink = true;
       continue;
     }
-    const patch: { -readonly [K in keyof Patch]: Patch[K] } = {};
     const above = count > 0 ? kept[count - 1] : ROOT;
     // A parent that is not in the new file would leave a reference open.
-    if (relink || nodes.bridged.has(position) || (above === ROOT && nodes.parent(position) !== ROOT))
-      patch.parentId = above === ROOT ? null : nodes.id(above);
-    if (nodes.id(position).includes("~")) patch.id = nodes.id(position);
-    if (nodes.isType(position, "compaction")) {
-      const dropped = nodes.position(firstKept(position) ?? "");
-      if (dropped >= 0 && nodes.isType(dropped, "label") && tree.isAncestor(dropped, position))
-        patch.firstKeptEntryId = nodes.id(nextKept(tree, dropped, position));
+    relink ||= nodes.bridged.has(position) || (above === ROOT && nodes.parent(position) !== ROOT);
+    const isAlias = nodes.looksLikeAlias(position);
+    if (relink || isAlias || code === COMPACTION) {
+      const patch: { -readonly [K in keyof Patch]: Patch[K] } = {};
+      if (relink) patch.parentId = above === ROOT ? null : nodes.id(above);
+      if (isAlias) patch.id = nodes.id(position);
+      if (code === COMPACTION) {
+        const dropped = nodes.position(firstKept(position) ?? "");
+        if (dropped >= 0 && nodes.code(dropped) === LABEL && tree.isAncestor(dropped, position))
+          patch.firstKeptEntryId = nodes.id(nextKept(tree, dropped, position));
+      }
+      if (Object.keys(patch).length > 0) patches.set(position, patch);
     }
-    if (Object.keys(patch).length > 0) patches.set(position, patch);
     relink = false;
     kept[count++] = position;
   }
   const positions = kept.subarray(0, count);
-  return { positions, patches, labels: labelsOf(tree, new Set(positions)) };
+  return { positions, patches, labels: labelsOf(tree, positions) };
 }
 
 /** The plan for a session that holds all entries of another, labels included. */
@@ -72,10 +79,12 @@ function nextKept(tree: Tree, label: number, end: number): number {
   return next;
 }
 
-function labelsOf(tree: Tree, kept: ReadonlySet<number>): ForkPlan["labels"] {
+function labelsOf(tree: Tree, kept: Int32Array): ForkPlan["labels"] {
   const labels: { targetId: string; label: string; setBy: number }[] = [];
+  const isKept = new Uint8Array(tree.nodes.count);
+  for (const position of kept) isKept[position] = 1;
   for (const [target, { label, setBy }] of tree.labels)
-    if (kept.has(target)) labels.push({ targetId: tree.nodes.id(target), label, setBy });
+    if (isKept[target]) labels.push({ targetId: tree.nodes.id(target), label, setBy });
   return labels.sort((a, b) => a.setBy - b.setBy);
 }
 

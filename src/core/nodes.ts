@@ -225,6 +225,31 @@ export class Nodes {
     return position;
   }
 
+  /** Adds a node with the head of another's, whose line is the same, and returns its position. */
+  addLike(other: Nodes, position: number): number {
+    const { parents, types, roles, flags, ids } = other;
+    const isOdd = (flags[position] & ODD_ID) !== 0;
+    const parent = parents[position];
+    const isParentPacked = parent >= 0 && (flags[parent] & ODD_ID) === 0;
+    const parentId = isParentPacked ? null : other.parentIdOf(position);
+    const code = types[position];
+    return this.add({
+      packedId: isOdd ? -1 : ids[position],
+      id: isOdd ? other.id(position) : "",
+      packedParent: isParentPacked ? ids[parent] : packId(parentId ?? ""),
+      parentId,
+      type: code < KNOWN_TYPES.length ? code : this.typeCode(other.typeNames[code]),
+      role: roles[position],
+      flags: flags[position] & (HEAD_MARKER | HEAD_BATCH | HEAD_NO_MESSAGE),
+    });
+  }
+
+  /** The id that a node names as its parent's, whether or not that is there; null for a root. */
+  private parentIdOf(position: number): string | null {
+    const parent = this.parents[position];
+    return parent >= 0 ? this.id(parent) : (this.missingParent.get(position) ?? null);
+  }
+
   /** Most entries continue the one before them; the table is asked for the others. */
   private parentFor(packed: number, position: number): number {
     const before = position - 1;
@@ -326,6 +351,11 @@ export class Nodes {
 
   id(position: number): string {
     return this.flags[position] & ODD_ID ? (this.oddIds.get(position) as string) : unpackId(this.ids[position]);
+  }
+
+  /** Whether an id is like one that an entry gets whose own is taken. */
+  looksLikeAlias(position: number): boolean {
+    return (this.flags[position] & ODD_ID) !== 0 && this.id(position).includes("~");
   }
 
   /** Position of the entry with that id, or -1. */

@@ -9,7 +9,7 @@ import { bytesOf, concat, parse } from "./json.ts";
 import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
 import { type LeafMemory, Session } from "./session.ts";
-import type { Beginning, Log, Store } from "./store/store.ts";
+import { type Beginning, bytesOfContent, type CopiedLines, type Log, type Store } from "./store/store.ts";
 
 /** The stores as the workspace needs them. */
 export interface Stores {
@@ -254,7 +254,7 @@ export class Workspace {
       ...(source.log.persisted ? { parentSession: source.file as string } : {}),
     });
     const attachmentsOf = source.file ?? undefined;
-    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkContent(source, plan));
+    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkedLines(source, plan));
     return this.sessionOn(log, true);
   }
 
@@ -319,22 +319,28 @@ export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: stri
   return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
 }
 
+/** The bytes of a forked session's lines, in pieces. */
+export function forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
+  return bytesOfContent(forkedLines(source, plan));
+}
+
 /**
- * The lines of a forked session, in pieces: whole stretches of the source are copied, only entries that a patch names
- * are read one by one.
+ * The lines of a forked session: whole stretches of the source are copied, only entries that a patch names are read one
+ * by one.
  */
-export function* forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
+function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
+  const { log } = source;
   const { positions, patches } = plan;
   let first = 0;
   for (let i = 0; i < positions.length; i++) {
     const patch = patches.get(positions[i]);
     if (!patch) continue;
-    yield* source.log.copy(positions.subarray(first, i));
+    if (first < i) yield { log, positions: positions.subarray(first, i) };
     yield concat([patchLine(source.line(positions[i]), patch), LF]);
     first = i + 1;
   }
-  yield* source.log.copy(positions.subarray(first));
-  let parentId = positions.length > 0 ? source.log.nodes.id(positions[positions.length - 1]) : null;
+  if (first < positions.length) yield { log, positions: positions.subarray(first) };
+  let parentId = positions.length > 0 ? log.nodes.id(positions[positions.length - 1]) : null;
   const taken = new Set<string>();
   for (const { targetId, label, setBy } of plan.labels) {
     const id = source.newEntryId(taken);

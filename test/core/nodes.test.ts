@@ -1,7 +1,7 @@
 /** The columns of nodes: ids found again, links to later lines, cycles, duplicates, going back. */
 
 import { describe, expect, test } from "vitest";
-import { MISSING, type Nodes, packId, ROOT, unpackId } from "../../src/core/nodes.ts";
+import { MISSING, Nodes, packId, ROOT, unpackId } from "../../src/core/nodes.ts";
 import { grown, treeOf } from "../support/nodes.ts";
 import { forSeeds, type Random } from "../support/random.ts";
 
@@ -111,6 +111,26 @@ describe("parents", () => {
     expect(parentIds(nodes)).toEqual(["p", "p", null, "p"]);
     expect([...nodes.forward]).toEqual([0, 1]);
     expect(nodes.missingParent.size).toBe(0);
+  });
+});
+
+describe("a copy of a line", () => {
+  test("has the node that the line has", () => {
+    forSeeds(25, (random) => {
+      const { nodes, add } = grown();
+      const copies = new Nodes();
+      const ids = [...new Set(Array.from({ length: 200 }, () => randomId(random, 200)))];
+      for (const id of ids) {
+        const parentId = random.chance(0.1) ? null : random.chance(0.1) ? randomId(random, 400) : random.pick(ids);
+        const message = { role: random.pick(["user", "assistant", "bashExecution", "unheard of"]) };
+        add({ id, parentId, type: random.pick(["message", "label", "one", "other"]), message });
+      }
+      for (let position = 0; position < nodes.count; position++) expect(copies.addLike(nodes, position)).toBe(position);
+      const { table, ...copied } = copies.image();
+      const { table: itsTable, ...image } = nodes.image();
+      expect(copied).toEqual(image);
+      expect(table.length).toBe(itsTable.length);
+    });
   });
 });
 

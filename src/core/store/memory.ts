@@ -6,7 +6,7 @@ import { Failure } from "../failure.ts";
 import { HeadReader } from "../head.ts";
 import { bytesOf, concat, members } from "../json.ts";
 import { Nodes } from "../nodes.ts";
-import type { Beginning, Change, Log, Store } from "./store.ts";
+import { type Beginning, bytesOfContent, type Change, type Log, type Store } from "./store.ts";
 
 const LF = bytesOf("\n");
 
@@ -116,7 +116,7 @@ export function memoryStore(): Store {
     create: (beginning) => new MemoryLog(beginning),
     async publish(beginning, content) {
       const log = new MemoryLog(beginning);
-      log.append(wholeLines(concat([...content])));
+      log.append(wholeLines(concat([...bytesOfContent(content)])));
       return log;
     },
     open(file) {

@@ -174,10 +174,8 @@ function inRuns(name: string, column: SpineColumn): [Stored, Stored] | undefined
     if (at === length || column[at] !== column[at - 1]) {
       if (ends.push(at) * WORTH > length) return undefined;
     }
-  const values = asItStands(
-    name,
-    column.filter((_, at) => at + 1 === length || column[at] !== column[at + 1]),
-  );
+  const values = asItStands(name, column.slice(0, ends.length));
+  for (const [run, end] of ends.entries()) values.column[run] = column[end - 1];
   return [asItStands(ENDS + name, Uint32Array.from(ends)), { ...values, facts: { ...values.facts, length } }];
 }
 

@@ -75,8 +75,16 @@ export interface Log {
    * when asking for the next, whose bytes may then take its place.
    */
   readMany(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
-  /** The bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy. */
-  copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
+  /**
+   * The bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy; `passing` is as with
+   * `readMany`.
+   */
+  copy(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
+  /**
+   * Whether each node is what its line alone says, nothing being damaged, renamed or migrated, and the lines stand where
+   * they were read: then copies of lines have the nodes that the lines have here. Not every log can tell.
+   */
+  readonly isPlain?: boolean;
 
   /**
    * The base64 text of a file that is kept beside the session for an entry (session-format reference, section 8.6), or
@@ -158,16 +166,32 @@ export interface Beginning {
   readonly attachmentsOf?: string;
 }
 
+/** Lines of another log, as they are, each with its line feed. */
+export interface CopiedLines {
+  readonly log: Log;
+  readonly positions: ArrayLike<number>;
+}
+
+/** What a new log holds from the start: lines of others, and bytes that may be cut anywhere. */
+export type Content = Iterable<Uint8Array | CopiedLines>;
+
+/** Content as bytes alone. */
+export function* bytesOfContent(content: Content): Generator<Uint8Array> {
+  for (const part of content)
+    if (part instanceof Uint8Array) yield part;
+    else yield* part.log.copy(part.positions);
+}
+
 /** A place that holds logs. */
 export interface Store {
   readonly name: string;
   /** A log with a header and no entries, which is not persisted until something is appended. */
   create(beginning: Beginning): Log;
   /**
-   * A log that exists from the start with these lines, each with its line feed, in pieces that may be cut anywhere;
-   * published in one step: either all of it is there or nothing. Throws already_exists, storage_full, storage_failed.
+   * A log that exists from the start with these lines, each with its line feed; published in one step: either all of
+   * it is there or nothing. Throws already_exists, storage_full, storage_failed.
    */
-  publish(beginning: Beginning, content: Iterable<Uint8Array>): Promise<Log>;
+  publish(beginning: Beginning, content: Content): Promise<Log>;
   /**
    * Opens what stands at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed.
    */

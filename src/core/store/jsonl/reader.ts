@@ -17,7 +17,8 @@ import { idOfLine, legacyIdOf, migrateHeader, migrateV1, migrateV2 } from "../..
 import { Column, KNOWN_TYPES, Nodes, unpackId } from "../../nodes.ts";
 import { type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
 import { CHUNK, scanLines } from "./lines.ts";
-import type { SideIndexes } from "./side-index.ts";
+import type { ScannedFile, SideIndexes } from "./side-index.ts";
+import type { WrittenLines } from "./written.ts";
 
 /** What a reader needs beside the path. */
 export interface ReaderOptions {
@@ -137,11 +138,11 @@ export abstract class JsonlReader {
     return !this.thorough && this.version >= CURRENT_VERSION;
   }
 
-  /** Reads the file that is open. Throws not_a_session, or an errno error. */
-  protected readFile(): void {
+  /** Reads the file that is open, of which its writer may know something. Throws not_a_session, or an errno error. */
+  protected readFile(written?: WrittenLines): void {
     this.seen = this.disk.infoOf(this.fd);
     if (this.seen.kind !== "file") throw notASession(this.file, "it is not a regular file");
-    this.scan(this.recall());
+    this.scan(this.recall(written));
     if (!this.header) throw notASession(this.file, this.size === 0 ? "it is empty" : "it has no header line");
     this.checkGaps();
     this.bridgeGaps();
@@ -153,11 +154,19 @@ export abstract class JsonlReader {
     if (this.indexed < this.size) this.checkTail();
   }
 
-  /** Takes in what a side index knows of the file; answers how far that reaches. */
-  private recall(): number {
+  /** Takes in what is known of the file; answers how far that reaches. */
+  private recall(written?: WrittenLines): number {
     if (this.thorough || !this.seen) return 0;
-    const known = this.sideIndexes?.recall(this.fd, this.seen, this.nodes);
-    if (!known) return 0;
+    const known = written?.recall(this.seen, this.nodes);
+    if (known) return this.takeKnown(known);
+    const kept = this.sideIndexes?.recall(this.fd, this.seen, this.nodes);
+    if (!kept) return 0;
+    this.indexed = kept.size;
+    return this.takeKnown(kept);
+  }
+
+  /** Takes in where known lines lie, whose nodes are there. */
+  private takeKnown(known: Omit<ScannedFile, "info">): number {
     this.starts.values = known.starts;
     this.lengths.values = known.lengths;
     this.checked.values = new Uint8Array(known.starts.length);
@@ -165,16 +174,28 @@ export abstract class JsonlReader {
     readAll(this.disk, this.fd, header, 0);
     this.takeLine(1, 0, header, 0, header.length - 1);
     this.lineCount = known.lines;
-    this.indexed = known.size;
     return known.size;
+  }
+
+  /** Whether every node is what its line says. */
+  private get isLiteral(): boolean {
+    return this.damage.length === 0 && this.overrides.size === 0 && !this.misread && this.nodes.aliases === 0;
+  }
+
+  get isPlain(): boolean {
+    if (!this.isLiteral || this.fd < 0 || !this.seen) return false;
+    try {
+      return isUnchanged(this.disk.infoOf(this.fd), this.seen);
+    } catch {
+      return false;
+    }
   }
 
   /** Keeps what is known of the file for the next opening, if that is no more than its lines say. */
   protected keepIndex(): void {
     const { nodes, seen, size, starts, lengths } = this;
-    const plain =
-      this.damage.length === 0 && this.overrides.size === 0 && !this.misread && !this.rewrite && !this.unterminated;
-    if (!this.sideIndexes || !seen || !plain || this.readOnly || this.torn >= 0 || nodes.aliases > 0) return;
+    const plain = this.isLiteral && !this.rewrite && !this.unterminated;
+    if (!this.sideIndexes || !seen || !plain || this.readOnly || this.torn >= 0) return;
     if (this.indexed === size || nodes.count === 0 || starts.values[0] > INDEXED_HEADER) return;
     const { count } = nodes;
     try {
@@ -681,12 +702,18 @@ export abstract class JsonlReader {
     }
   }
 
-  *copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+  *copy(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
+    // Memory that was never used costs as much again as what is read into it.
+    let again: Uint8Array | undefined;
     for (const run of this.runs(positions)) {
       if (run.override) yield concat([run.override, LF]);
       else {
         const { start, length } = run;
-        for (let at = 0; at < length; at += CHUNK * 4) yield this.bytes(start + at, Math.min(CHUNK * 4, length - at));
+        for (let at = 0; at < length; at += CHUNK) {
+          const bytes = this.bytes(start + at, Math.min(CHUNK, length - at), again);
+          if (passing && bytes.length > (again?.length ?? 0)) again = bytes;
+          yield bytes;
+        }
         yield LF;
       }
     }
@@ -813,6 +840,12 @@ export abstract class JsonlReader {
     this.standIns.set(position, standIn);
     return standIn;
   }
+}
+
+/** Whether a file is still the one that was seen, as it was then. */
+export function isUnchanged(now: FileInfo, seen: FileInfo): boolean {
+  const { device, inode, size, modified } = seen;
+  return now.device === device && now.inode === inode && now.size === size && now.modified === modified;
 }
 
 export function notASession(file: string, reason: string): Failure {

@@ -5,7 +5,7 @@ import { Failure } from "../../failure.ts";
 import { concat, members } from "../../json.ts";
 import { type Disk, exists, removeQuietly, storageFailure } from "../disk.ts";
 import { notASession } from "../jsonl/reader.ts";
-import type { Store } from "../store.ts";
+import { bytesOfContent, type Store } from "../store.ts";
 import { hasSnapshot } from "./active.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer, readPointer } from "./documents.ts";
@@ -69,7 +69,7 @@ export function segmentedStore(given: StoreOptions): Store {
         disk.makeFolder(dirname(file));
         builder.begin(beginning.headerLine);
         if (beginning.attachmentsOf !== undefined) shareAttachments(disk, beginning.attachmentsOf, builder.folder);
-        for (const line of linesOf(content)) {
+        for (const line of linesOf(bytesOfContent(content))) {
           builder.add(line);
           if (builder.isBehind) await builder.settle();
         }
