@@ -135,11 +135,19 @@ const onSession = (file, method, params, what) =>
 const switchTo = (file, what) =>
   once(ours("--no-session"), state(0), request(1, "switch_session", { sessionPath: file }), what);
 
-const piSwitchTo = (pi, file, what) =>
-  once(theirs(pi, "--no-session"), piState(0), piRequest(1, "switch_session", { sessionPath: file }), what);
+/** The same of Pi, whose refusal is no figure. */
+const piOnce = (child, line) =>
+  using(child, async () => {
+    await child.ask([piState(0)]);
+    const took = await child.ask([line], { keep: true });
+    if (/"success":false/.test(child.text.slice(0, 4096))) throw new Error("Pi could not");
+    return took;
+  });
 
-const piOnSession = (pi, file, type, params) =>
-  once(theirs(pi, "--session", file), piState(0), piRequest(1, type, params));
+const piSwitchTo = (pi, file) =>
+  piOnce(theirs(pi, "--no-session"), piRequest(1, "switch_session", { sessionPath: file }));
+
+const piOnSession = (pi, file, type, params) => piOnce(theirs(pi, "--session", file), piRequest(1, type, params));
 
 const run = async (task, file, member, from = library, runner = node) =>
   (await fresh(runner, ["--max-old-space-size=8192", worker, task, file, from], env))?.[member];

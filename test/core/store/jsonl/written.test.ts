@@ -110,7 +110,7 @@ const contentOf = (disk: FaultDisk, { file }: Session) => disk.content(file as s
 
 describe("a session that was just forked", () => {
   test("is the one that a scan of its file gives", async () => {
-    await forSeedsAsync(250, async (random) => {
+    await forSeedsAsync(100, async (random) => {
       const disk = diskWith(randomSession(random));
       let source = openOn(disk);
       const workspace = workspaceOn(disk, "jsonl");
@@ -178,7 +178,7 @@ describe("a session that was just published", () => {
   }
 
   test("of any lines of others and of its own is what a scan of its file gives", async () => {
-    await forSeedsAsync(200, async (random) => {
+    await forSeedsAsync(80, async (random) => {
       const disk = diskWith(randomSession(random));
       const source = jsonlOn(disk).open(FILE);
       if (source.nodes.count === 0) return;
