@@ -3,13 +3,12 @@
  * after some of the requests, in their order, among them all that were answered.
  */
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect } from "vitest";
-import { realDisk } from "../../src/core/store/disk.ts";
 import { SpawnedLives, same, toldEntries } from "./proof.ts";
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
-import { storedText } from "./v2.ts";
 
 interface Position {
   readonly ids: readonly string[];
@@ -102,14 +101,24 @@ async function retry(
 function wholeLines(file: string): { lines: Json[]; broken: number } {
   const lines: Json[] = [];
   let broken = 0;
-  const text = file.endsWith(".v2") ? storedText(realDisk, file) : readFileSync(file, "utf8");
-  for (const line of text.split("\n"))
+  const isContainer = file.endsWith(".v2");
+  // A frame that was cut off counts as any other torn line.
+  const segments = isContainer
+    ? readdirSync(join(file, "segments"))
+        .sort()
+        .map((name) => `segments/${name}`)
+    : [];
+  const parts = isContainer ? ["header.jsonl", ...segments].map((name) => join(file, name)) : [file];
+  for (const line of parts
+    .map((part) => readFileSync(part, "utf8"))
+    .join("")
+    .split("\n"))
     try {
       if (line !== "") lines.push(JSON.parse(line));
     } catch {
       broken++;
     }
-  return { lines, broken };
+  return { lines: lines.map((line) => (isContainer ? (line.payload ?? line) : line)), broken };
 }
 
 /**
