@@ -3,10 +3,9 @@
  * after some of the requests, in their order, among them all that were answered.
  */
 
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { expect } from "vitest";
-import { SpawnedLives, same, toldEntries } from "./proof.ts";
+import { partsOf, SpawnedLives, same, toldEntries } from "./proof.ts";
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
 
@@ -103,16 +102,9 @@ function wholeLines(file: string): { lines: Json[]; broken: number } {
   let broken = 0;
   const isContainer = file.endsWith(".v2");
   // A frame that was cut off counts as any other torn line.
-  const segments = isContainer
-    ? readdirSync(join(file, "segments"))
-        .sort()
-        .map((name) => `segments/${name}`)
-    : [];
-  const parts = isContainer ? ["header.jsonl", ...segments].map((name) => join(file, name)) : [file];
-  for (const line of parts
-    .map((part) => readFileSync(part, "utf8"))
-    .join("")
-    .split("\n"))
+  const parts = isContainer ? partsOf(file) : [file];
+  const text = parts.map((part) => readFileSync(part, "utf8")).join("");
+  for (const line of text.split("\n"))
     try {
       if (line !== "") lines.push(JSON.parse(line));
     } catch {

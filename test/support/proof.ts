@@ -185,7 +185,7 @@ const look = (file: string): string => {
 };
 
 /** The header of a container of Store V2 and its segments, in order. */
-const parts = (container: string): string[] =>
+export const partsOf = (container: string): string[] =>
   [
     "header.jsonl",
     ...readdirSync(join(container, "segments"))
@@ -197,9 +197,9 @@ export const shelves: Readonly<Record<"jsonl" | "v2", Shelf>> = {
   jsonl: { options: [], size: (file) => statSync(file).size, lines: readPlainly, look },
   v2: {
     options: ["--store", "v2"],
-    size: (container) => parts(container).reduce((sum, file) => sum + statSync(file).size, 0),
+    size: (container) => partsOf(container).reduce((sum, file) => sum + statSync(file).size, 0),
     lines(container, from = 0) {
-      const bytes = Buffer.concat(parts(container).map((file) => readFileSync(file)));
+      const bytes = Buffer.concat(partsOf(container).map((file) => readFileSync(file)));
       return plainLines(bytes.subarray(from), container).map(({ payload, ...header }) => payload ?? header);
     },
     look: (container) =>
