@@ -227,21 +227,44 @@ export class Nodes {
 
   /** Adds a node with the head of another's, whose line is the same, and returns its position. */
   addLike(other: Nodes, position: number): number {
-    const { parents, types, roles, flags, ids } = other;
+    const head = other.headOf(position);
+    const type = head.type < KNOWN_TYPES.length ? head.type : this.typeCode(other.typeNames[head.type]);
+    return this.add({ ...head, type });
+  }
+
+  /** Returns the head that a node was added with, by the codes of these nodes. */
+  headOf(position: number): Head {
+    const { parents, types, roles, flags, ids } = this;
     const isOdd = (flags[position] & ODD_ID) !== 0;
     const parent = parents[position];
     const isParentPacked = parent >= 0 && (flags[parent] & ODD_ID) === 0;
-    const parentId = isParentPacked ? null : other.parentIdOf(position);
-    const code = types[position];
-    return this.add({
+    const parentId = isParentPacked ? null : this.parentIdOf(position);
+    return {
       packedId: isOdd ? -1 : ids[position],
-      id: isOdd ? other.id(position) : "",
+      id: isOdd ? this.id(position) : "",
       packedParent: isParentPacked ? ids[parent] : packId(parentId ?? ""),
       parentId,
-      type: code < KNOWN_TYPES.length ? code : this.typeCode(other.typeNames[code]),
+      type: types[position],
       role: roles[position],
       flags: flags[position] & (HEAD_MARKER | HEAD_BATCH | HEAD_NO_MESSAGE),
-    });
+    };
+  }
+
+  /** Whether a head that was read again is that of a node. The parent of a bridged node is not the one it names. */
+  isHeadOf(position: number, head: Head): boolean {
+    if (this.types[position] !== head.type) return false;
+    const isOdd = (this.flags[position] & ODD_ID) !== 0;
+    if (
+      isOdd
+        ? this.id(position) !== (head.packedId >= 0 ? unpackId(head.packedId) : head.id)
+        : this.ids[position] !== head.packedId
+    )
+      return false;
+    if (this.bridged.has(position)) return true;
+    const parent = this.parents[position];
+    if (parent >= 0 && (this.flags[parent] & ODD_ID) === 0) return this.ids[parent] === head.packedParent;
+    const named = head.packedParent >= 0 ? unpackId(head.packedParent) : head.parentId;
+    return named === this.parentIdOf(position);
   }
 
   /** The id that a node names as its parent's, whether or not that is there; null for a root. */
@@ -410,6 +433,7 @@ export class Nodes {
 
   noteMessage(position: number, start: number): void {
     if (start > 0 && start <= 0xffff) this.messageStarts.set(position, start);
+    else if (position < this.messageStarts.values.length) this.messageStarts.values[position] = 0;
   }
 
   /** Whether an entry's summary was looked at and counts. */

@@ -1,6 +1,6 @@
 /** Locks of several processes that are one: who holds what stands in a table they share. */
 
-import type { Locks } from "../../src/core/store/lock.ts";
+import { type Locks, noLocks } from "../../src/core/store/lock.ts";
 import type { Holder } from "../../src/core/store/store.ts";
 
 export type LockTable = Map<string, Holder>;
@@ -22,4 +22,14 @@ export function locksOf(client: string, table: LockTable): Locks {
     },
     holder: (file) => table.get(keyOf(file)) ?? null,
   };
+}
+
+/** The locks of another process: as it should be, of one that looked before there was a lock, or of one that takes none. */
+export function locksOfOther(
+  table: LockTable,
+  { looksEarly, ignoresLocks }: { readonly looksEarly?: boolean; readonly ignoresLocks?: boolean } = {},
+): Locks {
+  if (ignoresLocks) return noLocks;
+  const locks = locksOf("the other process", table);
+  return looksEarly ? { ...locks, holder: () => null } : locks;
 }

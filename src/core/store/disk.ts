@@ -77,6 +77,8 @@ export interface Disk {
   realPath(path: string): string;
   /** Gives a file the permission bits and, where allowed, the owner of another. */
   copyMode(from: string, to: number): void;
+  /** The clock that times of files come from, in milliseconds; by default the one of the system. */
+  clock?: () => number;
 }
 
 const { O_APPEND, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
@@ -362,6 +364,16 @@ export function removeQuietly(disk: Disk, path: string): void {
     disk.remove(path);
   } catch {
     // It may never have been there; a stray temporary file is recognised by its name and never listed.
+  }
+}
+
+/** Removes a file if it is still the one that is meant: another program may have put its own there. */
+export function removeIfSame(disk: Disk, path: string, meant: FileInfo): void {
+  try {
+    const { device, inode, size } = disk.info(path);
+    if (device === meant.device && inode === meant.inode && size === meant.size) disk.remove(path);
+  } catch {
+    // It went away.
   }
 }
 

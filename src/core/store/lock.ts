@@ -30,6 +30,8 @@ export interface FileKey {
 }
 
 export interface Lock {
+  /** Its last holder died with it. */
+  readonly isOfDead?: boolean;
   release(): void;
 }
 

@@ -17,6 +17,11 @@ export class WriterLock {
     return this.lock !== undefined;
   }
 
+  /** Whether whoever had the lock before died with it. */
+  get isOfDead(): boolean {
+    return this.lock?.isOfDead === true;
+  }
+
   /** Looks who else is writing to a file. */
   look(file: FileKey): Holder | null {
     this.holder = this.locks.holder(file);

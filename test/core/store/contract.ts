@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json.ts";
 import { type Disk, type FileInfo, readWhole, writeAll } from "../../../src/core/store/disk.ts";
 import type { Beginning, Log, Store } from "../../../src/core/store/store.ts";
-import type { FaultDisk } from "../../support/disk.ts";
+import { FaultDisk } from "../../support/disk.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { beginning, idsOf, kindsOf, textsOf } from "../../support/sessions.ts";
@@ -23,8 +23,11 @@ export interface Files {
   readonly disk: Disk;
   /** A folder that exists and is empty. */
   readonly folder: string;
-  /** The same store as another process has it. */
-  other(options?: { readOnly?: boolean }): Store;
+  /**
+   * The same store as another process has it; `looksEarly`, it sees no lock that others hold while it only looks;
+   * `ignoresLocks`, it takes none.
+   */
+  other(options?: { readOnly?: boolean; looksEarly?: boolean; ignoresLocks?: boolean }): Store;
   /** Makes a FIFO, where the system has them. */
   makeFifo?(path: string): void;
   /** The disk itself, if it can fail. */
@@ -614,6 +617,159 @@ function describeFiles(name: string, plain: boolean, harness: () => Harness & { 
       expect(log.refresh()).toEqual({ kind: "gone" });
       expect(() => log.reopen()).toThrow(named("session_not_found"));
     });
+  });
+
+  describe(`${name}: what was learned without the lock`, () => {
+    const batch = [0, 1, 2].map((index) =>
+      JSON.stringify({
+        type: "message",
+        id: id(20 + index),
+        parentId: index === 0 ? id(4) : id(19 + index),
+        timestamp: "2026-01-24T16:22:27.000Z",
+        _batch: { session: JSON.parse(headerText()).id, key: "k", index, count: 3 },
+        message: { role: "user", content: `part ${index}` },
+      }),
+    );
+    const mine = [userText(id(40), id(4)), userText(id(41), id(40))];
+
+    /** Runs something while only a part of the next write can be seen, the writer being still at it. */
+    function whileVisible(faults: FaultDisk, part: (bytes: Uint8Array) => number, during: () => void): void {
+      const { write } = FaultDisk.prototype;
+      faults.write = (fd, bytes) => {
+        faults.write = write;
+        const count = part(bytes);
+        if (count > 0) faults.write(fd, bytes.subarray(0, count));
+        during();
+        if (count < bytes.length) faults.write(fd, bytes.subarray(count));
+        return bytes.length;
+      };
+    }
+
+    const parts: [string, (bytes: Uint8Array) => number][] = [
+      ["nothing", () => 0],
+      ["a part of the first line", (bytes) => bytes.indexOf(0x0a) >> 1],
+      ["the first line without its line feed", (bytes) => bytes.indexOf(0x0a)],
+      ["the first line", (bytes) => bytes.indexOf(0x0a) + 1],
+      ["all but a part of the last line", (bytes) => bytes.lastIndexOf(0x0a, bytes.length - 2) + 30],
+      ["all but the last line feed", (bytes) => bytes.length - 1],
+      ["all", (bytes) => bytes.length],
+    ];
+
+    test.each(parts)("while %s of an append could be seen is judged anew with the lock", async (_what, part) => {
+      const { faults, other } = harness().files;
+      if (!faults) return;
+      const theirs = open();
+      let ours: Log | undefined;
+      whileVisible(faults, part, () => {
+        ours = other({ looksEarly: true }).open(fileOf(theirs));
+      });
+      theirs.append(bytes(batch));
+      await theirs.commit();
+      theirs.append(bytes([userText(id(30), id(22))]));
+      await theirs.commit();
+      theirs.close();
+      const log = ours as unknown as Log;
+      log.append(bytes(mine.slice(0, 1)));
+      await log.commit();
+      const wanted = [...LINES, ...batch, userText(id(30), id(22)), mine[0]];
+      expect(textsOf(log)).toEqual(wanted);
+      log.close();
+      const again = other().open(fileOf(log));
+      expect([textsOf(again), again.damage]).toEqual([wanted, []]);
+    });
+
+    test.each(parts)("by a look while %s of an append could be seen, too", async (_what, part) => {
+      const { faults, other } = harness().files;
+      if (!faults) return;
+      const theirs = open();
+      const log = other({ looksEarly: true }).open(fileOf(theirs));
+      whileVisible(faults, part, () => log.refresh());
+      theirs.append(bytes(batch));
+      await theirs.commit();
+      theirs.close();
+      log.append(bytes(mine.slice(0, 1)));
+      await log.commit();
+      expect(textsOf(log)).toEqual([...LINES, ...batch, mine[0]]);
+      log.close();
+      expect(textsOf(other().open(fileOf(log)))).toEqual([...LINES, ...batch, mine[0]]);
+    });
+
+    test("is no reason to take back what others wrote behind entries that are given up", async () => {
+      const { faults } = harness().files;
+      if (!faults) return;
+      const log = open();
+      log.append(bytes(mine.slice(0, 1)));
+      // A program that knows no lock.
+      const theirs = other();
+      theirs.append(bytes([userText(id(50), id(4))]));
+      await theirs.commit().catch(() => {});
+      const before = storedAt(fileOf(log));
+      log.rollBack();
+      const after = storedAt(fileOf(log));
+      if (before.includes(id(50))) expect(after).toContain(userText(id(50), id(4)));
+      theirs.close();
+      log.close();
+      const again = harness().files.other().open(fileOf(log));
+      expect(textsOf(again).slice(0, 5)).toEqual(LINES);
+
+      function other(): Log {
+        return harness().files.other({ ignoresLocks: true }).open(fileOf(log));
+      }
+    });
+  });
+
+  describe(`${name}: a name that another program takes`, () => {
+    const wanted = () => beginning(headerText(), sessionPath("new"));
+
+    test("before the first entry is left to it, and said", () => {
+      const log = harness().store.create(wanted());
+      write(sessionPath("new"), "theirs");
+      expect(() => log.append(bytes(LINES.slice(0, 1)), { hold: true })).toThrow(named("already_exists"));
+      expect(() => log.append(bytes(LINES.slice(0, 1)))).toThrow(named("already_exists"));
+      expect([log.nodes.count, log.persisted]).toEqual([0, false]);
+      expect(contentOf(sessionPath("new"))).toBe("theirs");
+    });
+
+    test("under entries that are given up is left to it", async () => {
+      const log = harness().store.create(wanted());
+      log.append(bytes(LINES.slice(0, 1)));
+      if (log.durableCount === 1) return;
+      remove(sessionPath("new"));
+      write(sessionPath("new"), "theirs");
+      log.rollBack();
+      expect([log.nodes.count, log.persisted]).toEqual([0, false]);
+      expect(contentOf(sessionPath("new"))).toBe("theirs");
+    });
+  });
+
+  describe.runIf(plain)(`${name}: a file that is written anew in place`, () => {
+    const rewrite = (path: string, text: string): void => {
+      const fd = disk().openAppend(path);
+      disk().truncate(fd, 0);
+      writeAll(disk(), fd, bytesOf(text));
+      disk().close(fd);
+    };
+
+    test.each([
+      ["with a longer first entry", (text: string) => text.replace("say", "say a little more, and")],
+      ["with an entry more in its middle", (text: string) => text.replace("\n", `\n${userText(id(60), null)}\n`)],
+      ["with a longer header", (text: string) => text.replace('"cwd"', '"more":1,"cwd"')],
+    ])("%s is not one that has grown", (_what, change) => {
+      const log = open();
+      const text = change(storedAt(fileOf(log)));
+      rewrite(fileOf(log), text);
+      expect(() => log.append(bytes(mineOnly))).toThrow(
+        expect.objectContaining({ name: "storage_failed", retryable: true }),
+      );
+      expect(storedAt(fileOf(log))).toBe(text);
+      expect(log.refresh()).toEqual({ kind: "replaced" });
+      const again = log.reopen();
+      log.close();
+      again.append(bytes(mineOnly));
+      expect(storedAt(fileOf(log))).toBe(text + fileText(...mineOnly));
+    });
+
+    const mineOnly = [userText(id(40), id(4))];
   });
 
   describe(`${name}: one writer`, () => {

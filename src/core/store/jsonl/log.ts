@@ -5,11 +5,12 @@
  */
 
 import { dirname, join } from "node:path";
+import { crc32 } from "node:zlib";
 import type { Damage } from "../../damage.ts";
 import { CURRENT_VERSION, type SessionHeader } from "../../entry.ts";
 import { Failure } from "../../failure.ts";
 import { bytesOf, concat, parse, sameBytes } from "../../json.ts";
-import { MISSING } from "../../nodes.ts";
+import { MISSING, unpackId } from "../../nodes.ts";
 import { backupName, keepAside } from "../aside.ts";
 import { Commits } from "../commits.ts";
 import {
@@ -21,6 +22,7 @@ import {
   keepAs,
   publishNew,
   readAll,
+  removeIfSame,
   removeQuietly,
   storageFailure,
   takeName,
@@ -30,6 +32,7 @@ import {
 import type { Lock, Locks } from "../lock.ts";
 import { LooseFolders } from "../loose-folders.ts";
 import { addHead } from "../memory.ts";
+import { isSameFile, isSameStamp } from "../stamps.ts";
 import type { Beginning, Change, FileStamp, Holder, Log, Store } from "../store.ts";
 import { sweepStrays } from "../strays.ts";
 import { WriterLock } from "../writer-lock.ts";
@@ -62,6 +65,8 @@ const STILL = 2000;
  * after 310 ms with one sync at its end.
  */
 const SYNCED_EARLY = 1 << 25;
+const NO_CHANGE: Change = { kind: "none" };
+
 /** How often a file is looked at that has another time and the same size, a millisecond apart. */
 const LOOKS = 20;
 /** Nobody ever wakes who waits for it. */
@@ -80,6 +85,14 @@ const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "incomplete_batch",
 ]);
 
+/** Bytes that were written and are not durable: whoever takes them back proves by the checksum that they are ours. */
+interface Written {
+  readonly start: number;
+  readonly length: number;
+  readonly lines: number;
+  readonly crc: number;
+}
+
 class JsonlLog extends JsonlReader implements Log {
   readonly store = "jsonl";
   durableCount = 0;
@@ -95,6 +108,9 @@ class JsonlLog extends JsonlReader implements Log {
   private created: Uint8Array[] | null = null;
   /** Another program appended after entries of ours that are not durable yet. */
   private mixed = false;
+  private pending: Written[] = [];
+  /** What is known of the file was held against it since the lock is ours. */
+  private confirmed = false;
 
   constructor(options: JsonlOptions, file: string, thorough = false) {
     super(options, file, thorough);
@@ -170,7 +186,6 @@ class JsonlLog extends JsonlReader implements Log {
 
   refresh(): Change {
     if (this.fd < 0 || this.closed) return { kind: "none" };
-    const { seen } = this;
     let now: FileInfo;
     try {
       now = this.disk.info(this.file);
@@ -179,12 +194,35 @@ class JsonlLog extends JsonlReader implements Log {
       if (code === "ENOENT" || code === "ENOTDIR") return { kind: "gone" };
       throw storageFailure(error, "looking at the session file");
     }
-    if (now.size === this.size && seen && now.modified !== seen.modified) now = this.lookAgain(now);
-    if (seen && (now.device !== seen.device || now.inode !== seen.inode)) return { kind: "replaced" };
-    if (now.size === this.size && now.modified === seen?.modified) return { kind: "none" };
-    if (now.size <= this.size) return { kind: "replaced" };
-    this.seen = now;
-    return this.takeGrowth();
+    try {
+      return this.compare(now);
+    } catch (error) {
+      throw storageFailure(error, "looking at the session file");
+    }
+  }
+
+  /**
+   * Holds what is known of the file against what is there. Without the lock, what was found after the known part is a
+   * guess, for its writer may be at it; the first look with the lock judges it anew.
+   */
+  private compare(found: FileInfo): Change {
+    const { seen, size } = this;
+    const judging = this.lock.isHeld && !this.confirmed;
+    const isMoved = !seen || !isSameStamp(found, seen);
+    if (!isMoved && !judging) return { kind: "none" };
+    const wasWhole = seen?.size === size && this.torn < 0;
+    const now = isMoved && wasWhole && found.size === size ? this.lookAgain(found) : found;
+    if (!isSameFile(now, seen ?? this.disk.infoOf(this.fd))) return { kind: "replaced" };
+    if (now.size < this.knownEnd || !this.isThere()) return { kind: "replaced" };
+    // As long as it was, and changed: something was overwritten.
+    if (isMoved && wasWhole && now.size === size) return { kind: "replaced" };
+    const change = now.size > size || this.torn >= 0 ? this.takeGrowth(judging) : NO_CHANGE;
+    if (isMoved) {
+      this.seen = now;
+      this.doubt();
+    }
+    this.confirmed ||= judging;
+    return change;
   }
 
   /**
@@ -203,21 +241,28 @@ class JsonlLog extends JsonlReader implements Log {
     return now;
   }
 
-  /** Takes in what stands after the part we know. A half-written line is withheld until it is whole. */
-  private takeGrowth(): Change {
+  /** Takes in what comes after the known part. What is not whole is withheld until it is, unless its writer is gone. */
+  private takeGrowth(judging: boolean): Change {
     const first = this.nodes.count;
-    const from = this.torn >= 0 && !this.tornIsOurs ? this.torn : this.size;
-    if (this.torn >= 0 && !this.tornIsOurs) {
-      const index = this.damage.findIndex(({ kind, byteOffset }) => kind === "torn_tail" && byteOffset === this.torn);
-      if (index >= 0) this.damage.splice(index, 1);
-      this.torn = -1;
-    }
+    const { unterminated, lineCount } = this;
+    const from = this.forgetTail();
     const known = this.damage.length;
     this.unterminated = false;
-    this.scan(from);
-    if (this.torn >= 0) this.damage.pop();
+    try {
+      this.scan(from);
+      if (this.size === from) this.unterminated = unterminated;
+      this.dropIncompleteBatch();
+    } catch (error) {
+      // As if nobody had looked.
+      this.forgetFrom(first);
+      this.damage.length = known;
+      Object.assign(this, { unterminated, lineCount, size: from, torn: from, seen: undefined });
+      throw error;
+    }
+    if (this.torn >= 0 && !(judging && this.isWriterGone)) this.forgetTailDamage(known);
     for (const position of this.nodes.cutCycles())
       this.report("cycle", position, "parents form a cycle; it is cut here", true);
+    this.readEdges();
     if (this.durableCount < first) this.mixed = true;
     else {
       // What another program wrote is its own to make durable; we only say what we know of.
@@ -225,7 +270,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.durableSize = this.size;
       this.durableUnterminated = this.unterminated;
     }
-    if (this.nodes.count === first && this.damage.length === known) return { kind: "none" };
+    if (this.nodes.count === first && this.damage.length === known) return NO_CHANGE;
     return { kind: "grown", first };
   }
 
@@ -235,6 +280,7 @@ class JsonlLog extends JsonlReader implements Log {
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted && options.hold) {
+      if (exists(this.disk, this.file)) throw this.nameTaken();
       for (const line of lines) this.overrides.set(this.added(line, -1), line);
       this.durableCount = this.nodes.count;
       return;
@@ -251,14 +297,44 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   takeLock(): boolean {
-    if (this.lock.isHeld || !this.persisted || !this.seen) return false;
-    this.lock.take(this.seen);
+    if (this.lock.isHeld || !this.persisted) return false;
+    try {
+      this.lock.take(this.disk.infoOf(this.fd));
+    } catch (error) {
+      throw storageFailure(error, "locking the session");
+    }
+    this.confirmed = false;
     return true;
   }
 
   unlock(): void {
     if (this.lock.isHeld && this.durableCount === this.nodes.count) this.keepIndex();
     this.lock.release();
+    this.confirmed = false;
+  }
+
+  /**
+   * Sees to it that what is known of the file is what is there, before anything is written by it. Throws
+   * storage_failed.
+   */
+  private confirm(): void {
+    const { seen } = this;
+    if (this.confirmed && seen && isSameStamp(this.disk.infoOf(this.fd), seen)) return;
+    const { kind } = this.refresh();
+    if (kind !== "replaced" && kind !== "gone") return;
+    this.confirmed = false;
+    throw changedByOthers();
+  }
+
+  /** Takes note of the stamp that our own write gave to the file, unless somebody else wrote too. */
+  private noteOwn(): void {
+    this.seen = undefined;
+    try {
+      const now = this.disk.infoOf(this.fd);
+      if (now.size === this.size) this.seen = now;
+    } catch {
+      // The next look compares.
+    }
   }
 
   private added(line: Uint8Array, start: number): number {
@@ -271,29 +347,25 @@ class JsonlLog extends JsonlReader implements Log {
 
   private appendLines(lines: readonly Uint8Array[]): void {
     this.takeLock();
+    this.confirm();
     if (this.rewrite) this.publishAnew();
-    if (!this.writable) {
-      const fd = this.disk.openAppend(this.file);
-      closeQuietly(this.disk, this.fd);
-      this.fd = fd;
-      this.writable = true;
-    }
+    if (!this.writable) this.openToWrite();
     const seal = this.treatTail();
     const bytes = fileBytes(lines, seal);
+    const start = this.size;
+    let now: FileInfo;
     try {
       writeAll(this.disk, this.fd, bytes);
-      this.seen = this.disk.infoOf(this.fd);
+      now = this.disk.infoOf(this.fd);
     } catch (error) {
-      this.cutBack(this.size, bytes);
+      this.cutBack(start, bytes);
       throw error;
     }
-    const first = this.size + (seal ? 1 : 0);
-    if (this.seen.size !== this.size + bytes.length) {
-      // Somebody wrote at the same time; where our lines came to stand is for the file to tell.
-      this.takeGrowth();
+    if (now.size !== start + bytes.length) {
+      this.findOwn(lines);
       return;
     }
-    let at = first;
+    let at = start + (seal ? 1 : 0);
     for (const line of lines) {
       this.added(line, at);
       at += line.length + 1;
@@ -301,26 +373,69 @@ class JsonlLog extends JsonlReader implements Log {
     this.lineCount += lines.length;
     this.size = at;
     this.unterminated = false;
+    this.seen = now;
+    this.noteLast(bytes);
+    if (this.options.durability === "sync")
+      this.pending.push({ start, length: bytes.length, lines: lines.length, crc: crc32(bytes) });
+  }
+
+  /** Takes in lines of ours that somebody else wrote beside: where they came to lie is for the file to tell. */
+  private findOwn(lines: readonly Uint8Array[]): void {
+    const { durableCount, durableSize, durableUnterminated } = this;
+    this.seen = undefined;
+    this.takeGrowth(false);
+    // Ours are not on the medium yet.
+    this.mixed = true;
+    Object.assign(this, { durableCount, durableSize, durableUnterminated });
+    const { heads, nodes } = this;
+    for (const line of lines) {
+      const fault = heads.parse(line, 0, line.length, () => "");
+      const id = heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id;
+      if (fault === null && nodes.position(id) >= 0) continue;
+      throw new Failure(
+        "storage_failed",
+        "Another program wrote into the session's file at the same moment, so that an entry was spoiled. get_entries shows what is there.",
+        {},
+        { retryable: true },
+      );
+    }
+  }
+
+  /** Opens the file for writing. Throws storage_failed when its name leads to another one now. */
+  private openToWrite(): void {
+    const fd = this.disk.openAppend(this.file);
+    let isSame = false;
+    try {
+      isSame = isSameFile(this.disk.infoOf(fd), this.disk.infoOf(this.fd));
+    } finally {
+      closeQuietly(this.disk, isSame ? this.fd : fd);
+    }
+    if (!isSame) throw changedByOthers();
+    this.fd = fd;
+    this.writable = true;
   }
 
   /**
-   * What a torn write left at the end is kept in our state folder and cut off, if whoever wrote it is gone; else a
-   * line feed closes it. Answers whether the next write must begin with one.
+   * Keeps what a torn write left at the end in our state folder and cuts it off, if its writer is gone: a server of
+   * ours that died with the lock, or one that was still for long. Else a line feed closes it. Returns whether the next
+   * write must begin with one.
    */
   private treatTail(): boolean {
     if (this.torn < 0) return this.unterminated;
     const start = this.torn;
-    const still = this.tornIsOurs || this.env.now() - (this.seen?.modified ?? 0) >= STILL;
-    if (!still) {
+    if (!this.isWriterGone) {
       this.torn = -1;
       return true;
     }
     const bytes = Buffer.allocUnsafe(this.size - start);
     readAll(this.disk, this.fd, bytes, start);
     const keptAt = keepAside(this.disk, this.options.quarantine, `${this.header.id}-${start}`, bytes);
+    // These are the bytes that were judged as long as the stamp is the one that they had then.
+    if (!this.seen || !isSameStamp(this.disk.infoOf(this.fd), this.seen)) throw changedByOthers();
     this.disk.truncate(this.fd, start);
     this.closeWindow();
     this.size = start;
+    this.noteOwn();
     this.durableSize = Math.min(this.durableSize, start);
     this.durableUnterminated = this.unterminated;
     this.torn = -1;
@@ -331,27 +446,32 @@ class JsonlLog extends JsonlReader implements Log {
     return this.unterminated;
   }
 
+  /** Whether nobody goes on with the torn write at the end. Only who has the lock can tell. */
+  private get isWriterGone(): boolean {
+    if (this.tornIsOurs || this.lock.isOfDead) return true;
+    const now = this.env.now();
+    return now - (this.seen?.modified ?? now) >= STILL;
+  }
+
   /** The first append makes the file: header, what waited, and the new lines appear in one step. */
   private createFile(lines: readonly Uint8Array[]): void {
     const held = [...this.overrides.values()];
     const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
     this.disk.makeFolder(dirname(this.file));
     sweepStrays(this.disk, dirname(this.file), this.env.now());
-    let seen: FileInfo | undefined;
     let lock: Lock | undefined;
     try {
       this.fd = publishNew(this.disk, this.file, (fd) => {
         writeAll(this.disk, fd, bytes);
         this.syncBeforeNaming(fd);
-        seen = this.disk.infoOf(fd);
-        lock = this.lock.claim(seen);
+        lock = this.lock.claim(this.disk.infoOf(fd));
       });
     } catch (error) {
       lock?.release();
-      throw error;
+      throw (error as NodeJS.ErrnoException).code === "EEXIST" ? this.nameTaken() : error;
     }
     this.writable = true;
-    this.seen = seen;
+    this.confirmed = true;
     this.lock.adopt(lock);
     this.looseFolders.add(dirname(this.file));
     this.created = held;
@@ -367,6 +487,17 @@ class JsonlLog extends JsonlReader implements Log {
     }
     this.lineCount = this.nodes.count + 1;
     this.size = at;
+    this.pending = [{ start: 0, length: at, lines: lines.length, crc: crc32(bytes) }];
+    this.noteOwn();
+    this.readEdges();
+  }
+
+  private nameTaken(): Failure {
+    return new Failure(
+      "already_exists",
+      `Another program made a file at ${this.file} before this session had its first entry. switch_session opens that one, new_session begins another.`,
+      { sessionPath: this.file },
+    );
   }
 
   /**
@@ -379,7 +510,6 @@ class JsonlLog extends JsonlReader implements Log {
     const fd = disk.create(temporary);
     const starts: number[] = [];
     let at = 0;
-    let seen: FileInfo;
     let lock: Lock | undefined;
     let kept = false;
     try {
@@ -393,11 +523,12 @@ class JsonlLog extends JsonlReader implements Log {
       }
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
       this.syncBeforeNaming(fd);
-      seen = disk.infoOf(fd);
-      lock = this.lock.claim(seen);
+      lock = this.lock.claim(disk.infoOf(fd));
+      this.checkUnchanged(isSameStamp);
       keepAs(disk, file, backup);
       kept = true;
-      this.checkUnchanged();
+      // A second name moves the change time.
+      this.checkUnchanged(isUnchanged);
       disk.rename(temporary, file);
     } catch (error) {
       lock?.release();
@@ -425,13 +556,15 @@ class JsonlLog extends JsonlReader implements Log {
     this.header = parse(this.headerLine) as SessionHeader;
     this.looseFolders.add(dirname(file));
     this.lock.adopt(lock);
-    this.seen = seen;
+    this.confirmed = true;
+    this.pending = [];
+    this.noteOwn();
+    this.readEdges();
   }
 
-  /** What a program that knows no lock wrote in the meantime would be left behind. */
-  private checkUnchanged(): void {
-    if (!this.seen) return;
-    if (isUnchanged(this.disk.info(this.file), this.seen)) return;
+  /** Throws when a program that knows no lock wrote in the meantime: that would be left behind. */
+  private checkUnchanged(isSame: (now: FileInfo, seen: FileInfo) => boolean): void {
+    if (this.seen && isSame(this.disk.info(this.file), this.seen)) return;
     throw new Failure(
       "storage_failed",
       "Another program wrote to the session while it was published anew. Nothing was changed; ask again.",
@@ -453,6 +586,11 @@ class JsonlLog extends JsonlReader implements Log {
     const damagedHeader = this.damage.some(({ kind }) => kind === "bad_header");
     if (readOnly && (!damagedHeader || this.options.readOnly)) throw readOnly;
     this.takeLock();
+    try {
+      this.confirm();
+    } catch (error) {
+      throw storageFailure(error, "reading the session");
+    }
     // What open worked out in memory becomes what is written.
     for (let position = 0; position < this.nodes.count; position++) {
       const parent = this.nodes.parent(position);
@@ -504,7 +642,8 @@ class JsonlLog extends JsonlReader implements Log {
     try {
       const now = this.disk.infoOf(this.fd).size;
       const length = now - size;
-      if (length > 0 && length <= attempted.length) {
+      if (length > attempted.length) throw new Error("somebody else wrote there too");
+      if (length > 0) {
         const written = Buffer.allocUnsafe(length);
         readAll(this.disk, this.fd, written, size);
         if (!sameBytes(written, attempted.subarray(0, length))) throw new Error("somebody else wrote there too");
@@ -512,10 +651,16 @@ class JsonlLog extends JsonlReader implements Log {
       if (length !== 0) this.disk.truncate(this.fd, size);
       this.seen = this.disk.infoOf(this.fd);
     } catch {
-      this.torn = size;
-      this.tornIsOurs = false;
-      this.seen = undefined;
+      this.giveUpFrom(size);
     }
+  }
+
+  /** What lies in the file from here on is for the next look to judge. */
+  private giveUpFrom(size: number): void {
+    this.torn = size;
+    this.tornIsOurs = false;
+    this.seen = undefined;
+    this.readEdges();
   }
 
   async commit(): Promise<void> {
@@ -536,8 +681,7 @@ class JsonlLog extends JsonlReader implements Log {
 
   /** What is durable in a file that lost its name is lost with it. */
   private checkStillThere(): void {
-    const { device, inode } = this.disk.info(this.file);
-    if (device !== this.seen?.device || inode !== this.seen?.inode)
+    if (!isSameFile(this.disk.info(this.file), this.disk.infoOf(this.fd)))
       throw new Failure("storage_failed", "Another program put another file in the session's place. Ask again.");
   }
 
@@ -547,6 +691,21 @@ class JsonlLog extends JsonlReader implements Log {
     this.durableUnterminated = false;
     this.created = null;
     this.mixed = false;
+    if (this.pending.length > 0) this.pending = this.pending.filter(({ start }) => start >= size);
+  }
+
+  /** Whether the bytes that are not durable are as we wrote them, and nothing comes after them. */
+  private isPendingOurs(): boolean {
+    try {
+      if (this.disk.infoOf(this.fd).size !== this.size) return false;
+      return this.pending.every(({ start, length, crc }) => {
+        const bytes = Buffer.allocUnsafe(length);
+        readAll(this.disk, this.fd, bytes, start);
+        return crc32(bytes) === crc;
+      });
+    } catch {
+      return false;
+    }
   }
 
   rollBack(): void {
@@ -558,25 +717,41 @@ class JsonlLog extends JsonlReader implements Log {
     }
     this.commits.giveUp();
     this.forgetFrom(this.durableCount);
-    if (!this.created) {
-      const gone = Buffer.allocUnsafe(Math.max(0, this.size - this.durableSize));
-      try {
-        readAll(this.disk, this.fd, gone, this.durableSize);
-      } catch {
-        // Then it cannot be compared, and is sealed instead of cut.
-      }
-      this.size = this.durableSize;
-      this.unterminated = this.durableUnterminated;
-      this.cutBack(this.durableSize, gone);
+    const isOurs = this.isPendingOurs();
+    for (const { lines } of this.pending) this.lineCount -= lines;
+    this.pending = [];
+    if (this.created) {
+      this.unmake(this.created, isOurs);
       return;
+    }
+    this.size = this.durableSize;
+    this.unterminated = this.durableUnterminated;
+    try {
+      if (!isOurs) throw new Error("somebody else wrote there too");
+      this.disk.truncate(this.fd, this.durableSize);
+    } catch {
+      this.giveUpFrom(this.durableSize);
+      return;
+    }
+    this.noteOwn();
+    this.readEdges();
+  }
+
+  /** Takes back the file of a session whose first entries did not become durable. */
+  private unmake(held: readonly Uint8Array[], isOurs: boolean): void {
+    try {
+      if (isOurs) removeIfSame(this.disk, this.file, this.disk.infoOf(this.fd));
+    } catch {
+      // Nobody knows whose file it is by now.
     }
     this.lock.release();
     closeQuietly(this.disk, this.fd);
     this.fd = -1;
     this.writable = false;
+    this.confirmed = false;
     this.seen = undefined;
-    removeQuietly(this.disk, this.file);
-    for (const [position, line] of this.created.entries()) this.overrides.set(position, line);
+    this.size = 0;
+    for (const [position, line] of held.entries()) this.overrides.set(position, line);
     this.created = null;
     this.looseFolders.clear();
   }
@@ -594,13 +769,23 @@ class JsonlLog extends JsonlReader implements Log {
     this.lock.release();
     if (this.fd < 0) return;
     try {
-      if (this.seen && isUnchanged(this.disk.infoOf(this.fd), this.seen)) takeBack(this.disk, this.file);
+      const now = this.disk.infoOf(this.fd);
+      if (this.seen && isUnchanged(now, this.seen)) takeBack(this.disk, this.file, now);
     } catch {
       // Then nobody knows whose it is by now.
     }
     closeQuietly(this.disk, this.fd);
     this.fd = -1;
   }
+}
+
+function changedByOthers(): Failure {
+  return new Failure(
+    "storage_failed",
+    "Another program changed the session's file meanwhile. Nothing was written; ask again.",
+    {},
+    { retryable: true },
+  );
 }
 
 function openLog(options: JsonlOptions, file: string, thorough = false, written?: WrittenLines): JsonlLog {
@@ -658,8 +843,8 @@ function shareAttachments(disk: Disk, source: string, target: string): void {
 }
 
 /** Removes a session that was just published, with the attachments that it got. */
-function takeBack(disk: Disk, file: string): void {
-  removeQuietly(disk, file);
+function takeBack(disk: Disk, file: string, published: FileInfo): void {
+  removeIfSame(disk, file, published);
   dropAttachments(disk, file);
 }
 
@@ -681,7 +866,7 @@ export function jsonlStore(options: JsonlOptions): Store {
     async publish(beginning, content) {
       const { disk } = options;
       const file = beginning.file ?? options.fileFor(beginning.header);
-      let named = false;
+      let named: FileInfo | undefined;
       /** The folder that was made for attachments. */
       let made: string | undefined;
       try {
@@ -700,9 +885,10 @@ export function jsonlStore(options: JsonlOptions): Store {
         try {
           writeAll(disk, fd, concat([beginning.headerLine, LF]));
           await write(disk, fd, written.follow(content), options.durability);
-          written.end(disk.infoOf(fd));
+          const whole = disk.infoOf(fd);
+          written.end(whole);
           takeName(disk, temporary, file);
-          named = true;
+          named = whole;
         } catch (error) {
           removeQuietly(disk, temporary);
           throw error;
@@ -712,7 +898,7 @@ export function jsonlStore(options: JsonlOptions): Store {
         if (options.durability === "sync") await disk.syncFolder(dirname(file));
         return openLog(options, file, false, written);
       } catch (error) {
-        if (named) removeQuietly(disk, file);
+        if (named) removeIfSame(disk, file, named);
         if (made !== undefined) dropAttachments(disk, file);
         if (!named && (error as NodeJS.ErrnoException).code === "EEXIST")
           throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {

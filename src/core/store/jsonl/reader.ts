@@ -16,6 +16,7 @@ import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd 
 import { idOfLine, legacyIdOf, migrateHeader, migrateV1, migrateV2 } from "../../migrate.ts";
 import { Column, KNOWN_TYPES, Nodes, unpackId } from "../../nodes.ts";
 import { type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
+import { clockOf, isSameStamp, Watched } from "../stamps.ts";
 import { CHUNK, scanLines } from "./lines.ts";
 import type { ScannedFile, SideIndexes } from "./side-index.ts";
 import type { WrittenLines } from "./written.ts";
@@ -45,6 +46,8 @@ const HEADERLESS_LOOK = 1 << 18;
 const OBJECT_BEGINS = Buffer.from('{"');
 /** Bytes of a first window; further ones are larger, up to a chunk. */
 const LEAST_WINDOW = 1 << 13;
+/** Bytes at each end of the known part by which it is recognised. */
+const EDGE = 4096;
 /** Entries that stand no further apart are neighbours. */
 const NEAR = 1 << 13;
 /** How many times the length of a damaged line may be read in the search for entries in it; short ones are no matter. */
@@ -82,6 +85,8 @@ export abstract class JsonlReader {
   /** How much of the file the side index covers. */
   private indexed = 0;
   protected readonly heads = new HeadReader(this.nodes);
+  /** Reads heads again that were read before. */
+  private readonly witness = new HeadReader(this.nodes);
   private readonly bodies = new BodyReader();
   protected readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
   protected readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
@@ -101,15 +106,22 @@ export abstract class JsonlReader {
   protected torn = -1;
   protected tornIsOurs = false;
   protected lineCount = 0;
-  /** What we know of the file: anything else on the disk is somebody else's doing. */
+  /** How far the file was read. */
   protected size = 0;
-  protected seen: FileInfo | undefined;
+  /** The stamp of the file when it was read. Anything else is the doing of another program. */
+  private readonly watched: Watched;
+  /** The first and the last bytes of the known part, as they were read or written. */
+  private edges = { first: new Uint8Array(0), lastStart: 0, last: new Uint8Array(0) };
+  /** Heads may be of other bytes than those that are there now: they are compared when a line is checked. */
+  private doubted = false;
   protected closed = false;
   /**
    * A part of the file that was read because entries are asked for one after the other: 10,000 entries of 2.5 KB take
    * 10 ms so and 40 ms one by one.
    */
-  private window: { readonly start: number; readonly end: number; readonly bytes: Uint8Array } | undefined;
+  private window:
+    | { readonly start: number; readonly end: number; readonly bytes: Buffer; readonly isKnown: boolean }
+    | undefined;
   /** How much the next one may hold. */
   private reach = LEAST_WINDOW;
   /** Where the entry stands that was read last. */
@@ -122,6 +134,7 @@ export abstract class JsonlReader {
   constructor(options: ReaderOptions, file: string, thorough: boolean) {
     this.thorough = thorough;
     this.disk = options.disk;
+    this.watched = new Watched(options.disk);
     this.env = options.env;
     this.cwd = options.cwd;
     this.sideIndexes = options.sideIndexes;
@@ -138,6 +151,19 @@ export abstract class JsonlReader {
     return !this.thorough && this.version >= CURRENT_VERSION;
   }
 
+  protected get seen(): FileInfo | undefined {
+    return this.watched.seen;
+  }
+
+  protected set seen(info: FileInfo | undefined) {
+    this.watched.note(info);
+  }
+
+  /** Where the part of the file ends that needs no other judgement: before a torn write, if there is one. */
+  protected get knownEnd(): number {
+    return this.torn >= 0 ? this.torn : this.size;
+  }
+
   /** Reads the file that is open, of which its writer may know something. Throws not_a_session, or an errno error. */
   protected readFile(written?: WrittenLines): void {
     this.seen = this.disk.infoOf(this.fd);
@@ -152,6 +178,53 @@ export abstract class JsonlReader {
     this.dropIncompleteBatch();
     // What has not changed since it was kept was looked at then.
     if (this.indexed < this.size) this.checkTail();
+    this.readEdges();
+  }
+
+  /** Takes note of the bytes by which the known part is recognised. Where they cannot be read, it never is. */
+  protected readEdges(): void {
+    const end = this.knownEnd;
+    const length = Math.min(EDGE, end);
+    const [first, last] = [new Uint8Array(length), new Uint8Array(end > EDGE ? length : 0)];
+    try {
+      readAll(this.disk, this.fd, first, 0);
+      readAll(this.disk, this.fd, last, end - last.length);
+      this.edges = { first, lastStart: end - last.length, last };
+    } catch {
+      this.edges = { first, lastStart: Number.MAX_SAFE_INTEGER, last: new Uint8Array(1) };
+    }
+  }
+
+  /** Takes note that these bytes are the last of the known part now. */
+  protected noteLast(bytes: Uint8Array): void {
+    const { first } = this.edges;
+    const length = Math.min(EDGE, bytes.length);
+    const last = Uint8Array.from(bytes.subarray(bytes.length - length));
+    this.edges = { first, lastStart: this.knownEnd - length, last };
+  }
+
+  /** Whether the known part lies in the file as far as its ends tell. */
+  protected isThere(): boolean {
+    const { first, lastStart, last } = this.edges;
+    return this.holdsAt(0, first) && this.holdsAt(lastStart, last);
+  }
+
+  private holdsAt(start: number, bytes: Uint8Array): boolean {
+    const found = Buffer.allocUnsafe(bytes.length);
+    let filled = 0;
+    while (filled < found.length) {
+      const count = this.disk.read(this.fd, found, filled, found.length - filled, start + filled);
+      if (count <= 0) return false;
+      filled += count;
+    }
+    return sameBytes(found, bytes);
+  }
+
+  /** Takes note that bytes of the known part may be others now: each line is checked again when it is read. */
+  protected doubt(): void {
+    this.checked.values.fill(0);
+    this.doubted = true;
+    this.closeWindow();
   }
 
   /** Takes in what is known of the file; answers how far that reaches. */
@@ -185,7 +258,7 @@ export abstract class JsonlReader {
   get isPlain(): boolean {
     if (!this.isLiteral || this.fd < 0 || !this.seen) return false;
     try {
-      return isUnchanged(this.disk.infoOf(this.fd), this.seen);
+      return isSameStamp(this.disk.infoOf(this.fd), this.seen);
     } catch {
       return false;
     }
@@ -224,8 +297,6 @@ export abstract class JsonlReader {
     });
     this.size = size;
     this.lineCount += lines;
-    // More may have come and been read since: the file was last seen after that.
-    if (this.seen?.size !== size) this.seen = this.disk.infoOf(this.fd);
     if (tail < size) this.takeTail(this.lineCount + 1, tail, size - tail);
   }
 
@@ -567,8 +638,17 @@ export abstract class JsonlReader {
     this.badLine("torn_tail", number, this.torn, length - whole, reason);
   }
 
+  /** Takes back what was told of the end of the file, unless that was taken out since. */
+  protected forgetTailDamage(from = 0): void {
+    for (let i = this.damage.length - 1; i >= from; i--) {
+      const { kind, byteOffset, keptAt } = this.damage[i];
+      const isOfTail = kind === "torn_tail" || kind === "incomplete_batch";
+      if (isOfTail && keptAt === undefined && byteOffset >= this.torn) this.damage.splice(i, 1);
+    }
+  }
+
   /** Several entries that were appended as one are one: a rest of them at the end was never acknowledged. */
-  private dropIncompleteBatch(): void {
+  protected dropIncompleteBatch(): void {
     const last = this.nodes.count - 1;
     if (last < 0 || !this.nodes.isBatch(last)) return;
     const batch = this.batchOf(last);
@@ -580,10 +660,20 @@ export abstract class JsonlReader {
     }
     this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
     this.torn = this.starts.values[first];
-    // Only a server of ours marks batches, and it is gone: two do not write at once.
+    // Only a server of ours marks batches; who has the lock knows that it is gone.
     this.tornIsOurs = true;
+    this.lineCount -= last - first + (this.unterminated ? 0 : 1);
     this.unterminated = false;
     this.forgetFrom(first);
+  }
+
+  /** Takes back what was judged of the end of the file, which is read anew; returns where that begins. */
+  protected forgetTail(): number {
+    const start = this.knownEnd;
+    if (this.torn >= 0) this.forgetTailDamage();
+    this.torn = -1;
+    this.tornIsOurs = false;
+    return start;
   }
 
   /** Which append of this session an entry belongs to. */
@@ -664,59 +754,114 @@ export abstract class JsonlReader {
   read(position: number): Uint8Array {
     const override = this.overrides.get(position);
     if (override) return override;
-    return this.sound(position, this.bytesAt(position));
+    const { bytes, isKnown } = this.lineAt(position);
+    return this.sound(position, bytes, isKnown);
   }
 
   *readMany(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
-    let again: Uint8Array | undefined;
+    let again: Buffer | undefined;
     for (const run of this.runs(positions, NEAR)) {
       if (run.override) {
         yield run.override;
         continue;
       }
-      const bytes = this.bytes(run.start, run.length, again);
+      const { bytes, isKnown } = this.knownBytes(run.start, run.length, again);
       if (passing && bytes.length > (again?.length ?? 0) && bytes.length <= LOOKED_AT) again = bytes;
-      this.lookAt(positions, run, bytes);
+      const sound = isUtf8(bytes) ? this.lookAt(positions, run, bytes, isKnown) : null;
       // Parts of a Buffer take five times as long to make.
       const plain = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
       for (let i = run.first; i < run.past; i++) {
         const at = this.starts.values[positions[i]] - run.start;
-        yield this.sound(positions[i], plain.subarray(at, at + this.lengths.values[positions[i]]));
+        const line = plain.subarray(at, at + this.lengths.values[positions[i]]);
+        yield sound?.[i - run.first] ? line : this.sound(positions[i], line, isKnown);
       }
     }
   }
 
-  /** A first look at the lines of a stretch; those that take a closer one are left to {@link sound}. */
-  private lookAt(positions: ArrayLike<number>, { first, past, start }: Run, bytes: Uint8Array): void {
+  /**
+   * Looks at the lines of a stretch that is UTF-8 and returns 1 for each that is sound; the others take a closer look,
+   * which is left to {@link sound}.
+   */
+  private lookAt(positions: ArrayLike<number>, run: Run, bytes: Buffer, isKnown: boolean): Uint8Array {
+    const { first, past, start } = run;
+    const sound = new Uint8Array(past - first);
     let unchecked = 0;
-    for (let i = first; i < past; i++) if (!this.checked.values[positions[i]]) unchecked++;
+    for (let i = first; i < past; i++) {
+      if (!isKnown || !this.checked.values[positions[i]]) unchecked++;
+      else {
+        const at = this.starts.values[positions[i]] - start;
+        const feed = bytes.indexOf(0x0a, at);
+        if (feed < 0 || feed >= at + this.lengths.values[positions[i]]) sound[i - first] = 1;
+      }
+    }
     const look = unchecked > 1 && bytes.length <= LOOKED_AT ? firstLook() : null;
-    if (!look || !isUtf8(bytes)) return;
+    if (!look) return sound;
     look.bytes.set(bytes);
     for (let i = first; i < past; i++) {
       const position = positions[i];
-      if (this.checked.values[position]) continue;
+      if (sound[i - first] === 1) continue;
       const at = this.starts.values[position] - start;
-      const messageStart = look.read(at, at + this.lengths.values[position]);
-      if (messageStart >= 0) this.noteSound(position, messageStart);
+      const end = at + this.lengths.values[position];
+      const messageStart = look.read(at, end);
+      if (messageStart < 0 || !this.isTrue(position, bytes.subarray(at, end), isKnown)) continue;
+      sound[i - first] = 1;
+      this.noteSound(position, messageStart, isKnown);
     }
+    return sound;
   }
 
   *copy(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
     // Memory that was never used costs as much again as what is read into it.
-    let again: Uint8Array | undefined;
+    let again: Buffer | undefined;
     for (const run of this.runs(positions)) {
       if (run.override) yield concat([run.override, LF]);
       else {
         const { start, length } = run;
         for (let at = 0; at < length; at += CHUNK) {
-          const bytes = this.bytes(start + at, Math.min(CHUNK, length - at), again);
+          const { bytes, isKnown } = this.knownBytes(start + at, Math.min(CHUNK, length - at), again);
           if (passing && bytes.length > (again?.length ?? 0)) again = bytes;
+          if (!isKnown) this.demandLines(positions, run, start + at, bytes);
           yield bytes;
         }
         yield LF;
       }
     }
+  }
+
+  /**
+   * Throws unless lines lie where they are known to lie, as far as a piece of the file shows it. A line that is damaged
+   * is one all the same: it is copied as it is.
+   */
+  private demandLines(positions: ArrayLike<number>, { first, past }: Run, start: number, piece: Uint8Array): void {
+    for (let i = first; i < past; i++) {
+      const at = this.starts.values[positions[i]] - start;
+      const length = this.lengths.values[positions[i]];
+      if (at + length <= 0 || at >= piece.length) continue;
+      const line = piece.subarray(Math.max(0, at), Math.min(piece.length, at + length));
+      const isBegun = at >= 0 && at + Math.min(length, HEAD_BYTES) <= piece.length;
+      if (line.includes(0x0a) || (isBegun && !this.isOfNode(positions[i], line, line.length === length)))
+        throw new Failure(
+          "storage_failed",
+          "Another program is changing the session's file. Nothing was done; ask again.",
+          {},
+          { retryable: true },
+        );
+    }
+  }
+
+  /** Whether a line that is JSON is still that of its entry. */
+  private isTrue(position: number, line: Uint8Array, isKnown: boolean): boolean {
+    return (isKnown && !this.doubted) || this.isOfNode(position, line, true);
+  }
+
+  /** Whether a line has the head of an entry; where it is not whole, its beginning may not show that. */
+  private isOfNode(position: number, line: Uint8Array, isWhole: boolean): boolean {
+    const { witness, nodes } = this;
+    if (witness.read(line, 0, Math.min(line.length, HEAD_BYTES))) return nodes.isHeadOf(position, witness);
+    if (!isWhole) return true;
+    const fault = witness.parse(line, 0, line.length, () => "");
+    // A head that only the quick reading could make out has no line that can be parsed.
+    return fault === null ? nodes.isHeadOf(position, witness) : this.standIns.has(position);
   }
 
   /**
@@ -765,12 +910,19 @@ export abstract class JsonlReader {
     }
   }
 
-  private bytesAt(position: number): Uint8Array {
+  private bytesAt(position: number): Buffer {
+    return this.lineAt(position).bytes;
+  }
+
+  /** The bytes at which an entry lies, and whether they are those that were known to be there. */
+  private lineAt(position: number): { bytes: Buffer; isKnown: boolean } {
     const start = this.starts.values[position];
     const length = this.lengths.values[position];
     const { window } = this;
-    if (window && start >= window.start && start + length <= window.end)
-      return window.bytes.subarray(start - window.start, start - window.start + length);
+    if (window && start >= window.start && start + length <= window.end) {
+      const bytes = window.bytes.subarray(start - window.start, start - window.start + length);
+      return { bytes, isKnown: window.isKnown };
+    }
     // One read by itself is no beginning of many, and what is as long as a window needs none.
     const reach = Math.min(CHUNK, this.reach * 2);
     const ahead = start >= this.lastRead.end && start - this.lastRead.end < NEAR;
@@ -778,17 +930,33 @@ export abstract class JsonlReader {
     this.lastRead = { start, end: start + length };
     if (length >= reach || !(ahead || back)) {
       this.reach = LEAST_WINDOW;
-      return this.bytes(start, length);
+      return this.knownBytes(start, length);
     }
     this.reach = reach;
     const from = ahead ? start : Math.max(0, start + length - reach);
     const past = Math.min(ahead ? start + reach : start + length, this.size);
-    if (past < start + length) return this.bytes(start, length);
-    const bytes = this.bytes(from, past - from);
+    if (past < start + length) return this.knownBytes(start, length);
+    const { bytes, isKnown } = this.knownBytes(from, past - from);
     // Another program may change the file while nothing runs here, so it is kept for as long as one command works.
     if (!this.window) queueMicrotask(() => this.closeWindow());
-    this.window = { start: from, end: past, bytes };
-    return bytes.subarray(start - from, start - from + length);
+    this.window = { start: from, end: past, bytes, isKnown };
+    return { bytes: bytes.subarray(start - from, start - from + length), isKnown };
+  }
+
+  /**
+   * Bytes of the file, and whether nothing can have changed them since they became known. One look at the stamp takes
+   * 1 us, which is as sound as to check all of them again (25 MB take 40 ms).
+   */
+  private knownBytes(start: number, length: number, again?: Buffer): { bytes: Buffer; isKnown: boolean } {
+    const since = clockOf(this.disk);
+    const bytes = this.bytes(start, length, again);
+    try {
+      const found = this.watched.since(this.fd, since);
+      if (found === "renewed") this.doubt();
+      return { bytes, isKnown: found !== "unsure" };
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
   }
 
   /** What was read around the last entry is read anew from now on. */
@@ -798,7 +966,7 @@ export abstract class JsonlReader {
   }
 
   /** These bytes of the file, in memory of their own or in that of others, as far as they fit there. */
-  private bytes(start: number, length: number, again?: Uint8Array): Uint8Array {
+  private bytes(start: number, length: number, again?: Buffer): Buffer {
     if (this.closed) throw new Failure("storage_failed", "The session was closed while it was read. Open it again.");
     const bytes = again && length <= again.length ? again.subarray(0, length) : Buffer.allocUnsafe(length);
     try {
@@ -809,20 +977,25 @@ export abstract class JsonlReader {
     return bytes;
   }
 
-  private noteSound(position: number, messageStart: number): void {
-    this.checked.set(position, 1);
+  private noteSound(position: number, messageStart: number, isKnown: boolean): void {
+    if (isKnown) this.checked.set(position, 1);
     this.nodes.noteMessage(position, messageStart);
   }
 
-  /** The line itself when it is UTF-8 and JSON, which is looked at once; else a stand-in with its head. */
-  private sound(position: number, line: Uint8Array): Uint8Array {
-    if (this.checked.values[position]) return line;
+  /**
+   * The line itself when it is UTF-8 and the JSON of its entry, else a stand-in with the head of that. A line that was
+   * checked before is checked again where the file may have changed since.
+   */
+  private sound(position: number, line: Uint8Array, isKnown: boolean): Uint8Array {
     const known = this.standIns.get(position);
     if (known) return known;
-    if (isUtf8(line) && this.bodies.read(line, 0, line.length)) {
-      this.misread ||= this.bodies.isAmbiguous;
-      this.noteSound(position, this.bodies.messageStart);
-      return line;
+    if (isUtf8(line) && !line.includes(0x0a)) {
+      if (isKnown && this.checked.values[position]) return line;
+      if (this.bodies.read(line, 0, line.length) && this.isTrue(position, line, isKnown)) {
+        this.misread ||= this.bodies.isAmbiguous;
+        this.noteSound(position, this.bodies.messageStart, isKnown);
+        return line;
+      }
     }
     const { nodes } = this;
     const parent = nodes.parent(position);
@@ -835,7 +1008,7 @@ export abstract class JsonlReader {
         damaged: true,
       }),
     );
-    this.report("bad_body", position, "the entry's bytes are not JSON", false);
+    this.report("bad_body", position, "the entry's bytes are not those of an entry of that id", false);
     this.nodes.lose(position);
     this.standIns.set(position, standIn);
     return standIn;

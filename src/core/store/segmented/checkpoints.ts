@@ -6,20 +6,19 @@
 import { join } from "node:path";
 import { timestamp } from "../../env.ts";
 import { bytesOf } from "../../json.ts";
-import { closeQuietly, exists, readWhole, removeQuietly, takeName, writeAll } from "../disk.ts";
+import { closeQuietly, exists, removeQuietly, takeName, writeAll } from "../disk.ts";
 import {
   CHECKPOINT_SCHEMA,
   type Checkpoint,
   encodeCheckpoint,
   encodeManifest,
-  parseCheckpoint,
   type Reason,
   readManifest,
   type SourceFormat,
   snapshotRef,
 } from "./documents.ts";
-import { Malformed } from "./frame.ts";
 import { type Counted, Tally } from "./manifest.ts";
+import { checkpointSeqs, lastCheckpoint } from "./marks.ts";
 import {
   checkpointFile,
   checkpointFolder,
@@ -27,7 +26,6 @@ import {
   headerFile,
   manifestFile,
   numbered,
-  numberOf,
   spineFile,
   type Tail,
   temporaryFolder,
@@ -65,43 +63,17 @@ export abstract class CheckpointWriter extends SegmentedWriter {
     return tail.entrySeq - checkpointed.entrySeq >= entries || tail.bytesTotal - checkpointed.bytesTotal >= bytes;
   }
 
-  /** The last checkpoint that fits what is there; any that tells of more is put out of the way. */
+  /**
+   * Returns the last valid checkpoint. Numbers of those that are none are not used again. That it fits what is there was
+   * seen when the container was judged.
+   */
   protected findLastCheckpoint(): { seq: number; tail: Tail } {
     if (this.lastCheckpoint) return this.lastCheckpoint;
-    const seqs = this.disk
-      .names(checkpointFolder(this.folder))
-      .map((name) => numberOf(name, "json"))
-      .filter((seq) => seq > 0)
-      .sort((a, b) => b - a);
-    let found: { seq: number; tail: Tail } = { seq: seqs[0] ?? 0, tail: EMPTY_TAIL };
-    for (const seq of seqs) {
-      const path = checkpointFile(this.folder, seq);
-      const checkpoint = this.checkpointAt(path, seq);
-      if (checkpoint !== null && this.agrees(checkpoint)) {
-        const bytesTotal = this.spineCount === checkpoint.headEntrySeq ? this.bytesBefore(checkpoint.headEntrySeq) : 0;
-        found = { seq: seqs[0], tail: { ...EMPTY_TAIL, entrySeq: checkpoint.headEntrySeq, bytesTotal } };
-        break;
-      }
-      this.disk.rename(path, `${path}.bak`);
-    }
-    this.lastCheckpoint = found;
-    return found;
-  }
-
-  /** Whether a checkpoint can be of this store (INV-004). */
-  private agrees({ headEntrySeq, headEntryId, chainHash }: Checkpoint): boolean {
-    const { tail } = this.durable;
-    if (headEntrySeq > tail.entrySeq || this.nodes.id(headEntrySeq - 1) !== headEntryId) return false;
-    return headEntrySeq < tail.entrySeq || chainHash === tail.chainHash;
-  }
-
-  private checkpointAt(path: string, seq: number): Checkpoint | null {
-    try {
-      return parseCheckpoint(readWhole(this.disk, path), seq);
-    } catch (error) {
-      if (error instanceof Malformed) return null;
-      throw error;
-    }
+    const [last = 0] = checkpointSeqs(this.disk, this.folder);
+    const headEntrySeq = lastCheckpoint(this.disk, this.folder)?.headEntrySeq ?? 0;
+    const bytesTotal = this.spineCount === headEntrySeq ? this.bytesBefore(headEntrySeq) : 0;
+    this.lastCheckpoint = { seq: last, tail: { ...EMPTY_TAIL, entrySeq: headEntrySeq, bytesTotal } };
+    return this.lastCheckpoint;
   }
 
   /** Bytes of all frames before a position. */

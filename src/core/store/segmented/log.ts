@@ -18,6 +18,7 @@ import {
   exists,
   isAbsent,
   publishNew,
+  readAll,
   removeQuietly,
   storageFailure,
   writeAll,
@@ -26,13 +27,14 @@ import type { Durability } from "../jsonl/log.ts";
 import { attachmentFolder, withMember } from "../jsonl/reader.ts";
 import type { Lock } from "../lock.ts";
 import { addHead } from "../memory.ts";
-import type { Beginning, FileStamp, Holder, Log } from "../store.ts";
+import { isSameFile, isSameStamp } from "../stamps.ts";
+import type { Beginning, Change, FileStamp, Holder, Log } from "../store.ts";
 import { WriterLock } from "../writer-lock.ts";
 import { isActive } from "./active.ts";
 import { Builder, type NextFrame, nextFrame } from "./builder.ts";
 import { CheckpointWriter } from "./checkpoints.ts";
 import { type ErrorClass, encodePointer, type Outcome, type Phase, type Pointer, readManifest } from "./documents.ts";
-import { crc32c, payloadOf } from "./frame.ts";
+import { crc32c, crcText, decodeRow, payloadOf, type Row } from "./frame.ts";
 import { appendEventNow } from "./ledger.ts";
 import {
   BLOBS,
@@ -46,7 +48,7 @@ import {
   segmentFolder,
   type Tail,
 } from "./places.ts";
-import type { SegmentedReader } from "./reader.ts";
+import type { Segment } from "./reader.ts";
 import { isLegal, StateMachine } from "./states.ts";
 import { removeTree, stagingName } from "./tree.ts";
 import type { SegmentedOptions } from "./writer.ts";
@@ -61,6 +63,7 @@ const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "missing_parent",
   "cycle",
   "incomplete_batch",
+  "lost_entries",
 ]);
 
 /** Of one process: which log of a container has entries that are not durable yet. */
@@ -72,8 +75,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   private readonly writers: Writers;
   private readonly lock: WriterLock;
   private readonly commits: Commits;
-  /** Another process may have written before the lock became ours, and left what its index does not hold. */
-  private unsure = false;
+  /** What is known of the container was held against it since the lock is ours. */
+  private confirmed = false;
   /** Set between the creation of the container and its first commit: what waited in memory before. */
   private created: Uint8Array[] | null = null;
 
@@ -120,10 +123,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   /** Opens the container. `held`: its lock is this process's already. */
   open(held = false): this {
     try {
-      this.readContainer((key) => {
-        this.unsure = !held && this.lock.look(key) !== null;
-        return this.unsure;
-      });
+      this.readContainer((key) => !held && this.lock.look(key) !== null);
+      this.confirmed = held;
     } catch (error) {
       this.close();
       const { code } = error as NodeJS.ErrnoException;
@@ -156,28 +157,61 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return log;
   }
 
-  override refresh(): ReturnType<SegmentedReader["refresh"]> {
+  /**
+   * Without the lock, what was found after the index is a guess, for its writer may be at it; the first look with the
+   * lock judges it anew.
+   */
+  override refresh(): Change {
     const count = this.nodes.count;
-    const change = super.refresh();
+    // Rows of ours that are on their way to the medium need not be read back.
+    if (this.attempted.length > 0 && this.confirmed) return this.isIndexOurs ? { kind: "none" } : { kind: "replaced" };
+    const judging = this.lock.isHeld && !this.confirmed && !this.closed && this.key !== undefined;
+    let change: Change;
+    try {
+      change = judging ? this.judgeAgain() : super.refresh();
+    } catch (error) {
+      throw storageFailure(error, "looking at the session");
+    }
+    if (change.kind === "replaced" && !this.exists) change = { kind: "gone" };
+    this.confirmed ||= judging && (change.kind === "none" || change.kind === "grown");
     if (change.kind === "grown" && this.durableCount === count) {
       this.durableCount = this.nodes.count;
       this.durable = { tail: this.tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
     }
-    if (change.kind !== "none" || !this.unsure || !this.lock.isHeld) return change;
-    this.unsure = false;
-    return this.hasMore() ? { kind: "replaced" } : change;
+    return change;
   }
 
-  /** Whether there is more in the segments than this log knows of. */
-  private hasMore(): boolean {
-    const { segmentSeq, segmentSize } = this.tail;
-    if (this.remains || this.created) return false;
+  private get isIndexOurs(): boolean {
     try {
-      const last = this.segments().at(-1);
-      return last !== undefined && (last.seq > segmentSeq || last.size > segmentSize);
+      const { seen } = this;
+      const now = this.infoOrNull(indexFile(this.folder));
+      return (
+        now !== null &&
+        seen !== undefined &&
+        isSameFile(now, seen) &&
+        now.size === this.indexEnd + this.attempted.length
+      );
     } catch (error) {
       throw storageFailure(error, "looking at the session");
     }
+  }
+
+  private get exists(): boolean {
+    try {
+      return this.infoOrNull(headerFile(this.folder)) !== null;
+    } catch (error) {
+      throw storageFailure(error, "looking at the session");
+    }
+  }
+
+  protected changedByOthers(): Failure {
+    this.confirmed = false;
+    return new Failure(
+      "storage_failed",
+      "Another program changed the session's files meanwhile. Nothing was written; ask again.",
+      {},
+      { retryable: true },
+    );
   }
 
   // --- writing -------------------------------------------------------------------------------------------------
@@ -186,6 +220,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted && options.hold) {
+      demandFree(this.disk, this.file);
       const first = this.nodes.count;
       this.addNodes(lines);
       for (const [i, line] of lines.entries()) this.overrides.set(first + i, line);
@@ -210,7 +245,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       this.lock.release();
       throw storageFailure(error, "looking at the session");
     }
-    this.unsure = true;
+    this.confirmed = false;
+    this.lastCheckpoint = null;
     return true;
   }
 
@@ -227,7 +263,9 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   unlock(): void {
     if (!this.lock.isHeld) return;
     if (this.manifestDue && this.durableCount === this.nodes.count) this.publishManifestNow();
+    if (this.durableCount === this.nodes.count) this.noteBase();
     this.lock.release();
+    this.confirmed = false;
   }
 
   private get writerKey(): string {
@@ -239,8 +277,9 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     const other = this.writers.get(this.writerKey);
     if (other && other !== this) other.settleNow();
     const change = this.refresh();
-    if (change.kind === "none" || change.kind === "grown") return;
-    throw new Failure("storage_failed", "Another program changed the session's files. Ask again.");
+    if (change.kind !== "none" && change.kind !== "grown") throw this.changedByOthers();
+    // Judging it may have found that nothing may be written.
+    if (this.readOnly) throw this.readOnly;
   }
 
   /** Adds the nodes of lines. Throws invalid_entry, with everything as before, where an id or a parent is wrong. */
@@ -307,11 +346,14 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   private mend(): void {
     const rebuilt = this.replayed > 0 || this.indexFault !== null;
     if (this.remains) this.cutRemains();
-    // A checkpoint of what is not there must not come to tell of what is written next.
-    this.findLastCheckpoint();
     if (this.indexFault !== null) {
+      const { seen } = this;
       this.openIndex();
-      if (this.disk.infoOf(this.indexFd).size > this.indexEnd) this.disk.truncate(this.indexFd, this.indexEnd);
+      const now = this.disk.infoOf(this.indexFd);
+      if (now.size > this.indexEnd) {
+        if (!seen || !isSameStamp(now, seen)) throw this.changedByOthers();
+        this.disk.truncate(this.indexFd, this.indexEnd);
+      }
       this.seen = this.disk.infoOf(this.indexFd);
       this.indexFault = null;
     }
@@ -386,7 +428,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       throw error;
     }
     this.lock.adopt(lock);
-    this.unsure = false;
+    this.confirmed = true;
     this.created = held;
     this.overrides.clear();
     this.looseFolders.add(segmentFolder(file), join(file, "index"), file, join(file, ".."));
@@ -434,6 +476,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     const { tail } = this;
     const rows = this.rows.length;
     await this.syncFrames();
+    // The names of new segments, too: no row may name a frame that a loss of power takes away (INV-003).
+    await this.looseFolders.sync();
     demandWanted();
     this.demandFrames(tail);
     this.states.to("SEGMENT_SEALED", "the frames are on the medium");
@@ -470,7 +514,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   private indexed(bytes: Uint8Array, rows: readonly string[]): void {
     if (rows.length === 0) return;
-    const seen = this.disk.infoOf(this.indexFd);
+    const seen = this.demandIndexEnd(this.indexEnd + bytes.length);
+    this.attempted = bytes.subarray(0, 0);
     this.rows.splice(0, rows.length);
     this.indexEnd += bytes.length;
     const last = bytesOf(rows[rows.length - 1]);
@@ -495,6 +540,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       // What a commit is about to bring onto the medium stays open for it.
       if (!this.commits.isRunning) for (const fd of this.sealed.splice(0)) closeQuietly(this.disk, fd);
       if (sync && this.writer) this.disk.syncNow(this.writer.fd);
+      if (sync) this.looseFolders.syncNow();
+      this.demandFrames(tail);
       if (!this.commits.isRunning) this.states.to("SEGMENT_SEALED", "the frames are written");
       const rows = [...this.rows];
       const bytes = this.writeRows(rows);
@@ -515,6 +562,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     if (this.durableCount >= this.nodes.count) return;
     this.commits.giveUp();
     const indexed = this.nodes.count - this.rows.length;
+    const given = this.rows.slice(Math.max(0, this.durableCount - indexed)).map((row) => rowOf(row));
     this.forgetFrom(this.durableCount);
     this.writers.delete(this.writerKey);
     if (this.state === "SEGMENT_SEALED") this.states.to("FAILED", "the index could not be written");
@@ -523,19 +571,37 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       this.rows.length = Math.max(0, this.durableCount - indexed);
       this.tail = this.durable.tail;
       this.cutIndex();
-      this.cutTo(this.tail);
+      this.cutTo(this.tail, (segment, start) => this.holdsFrames(given, segment, start));
     }
     if (this.state === "FAILED") this.states.to("DIRTY", "what was not durable is given up");
   }
 
+  /** Whether a segment holds from a place on the frames of these rows, and nothing else. */
+  private holdsFrames(rows: readonly Row[], { seq, size }: Segment, start: number): boolean {
+    let end = start;
+    for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
+      if (segmentSeq !== seq) continue;
+      if (byteOffset !== end || end + byteLength > size) return false;
+      const frame = Buffer.allocUnsafe(byteLength);
+      readAll(this.disk, this.segmentFd(seq), frame, byteOffset);
+      if (crcText(crc32c(frame)) !== crc) return false;
+      end += byteLength;
+    }
+    return end === size;
+  }
+
   /** Takes back the container of a session whose first entries did not become durable. */
   private unmake(held: readonly Uint8Array[]): void {
-    this.lock.release();
     this.closeFiles();
+    // Another program may have put its own there.
+    if (this.isOursStill) {
+      removeQuietly(this.disk, pointerFile(this.file));
+      removeTree(this.disk, this.file);
+    }
+    this.lock.release();
     this.key = undefined;
     this.seen = undefined;
-    removeQuietly(this.disk, pointerFile(this.file));
-    removeTree(this.disk, this.file);
+    this.confirmed = false;
     for (const [position, line] of held.entries()) this.overrides.set(position, line);
     this.created = null;
     this.rows = [];
@@ -544,6 +610,15 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     this.looseFolders.clear();
     this.manifestDue = false;
     this.durable = { tail: EMPTY_TAIL, indexEnd: 0, lastRow: { length: 0, crc: 0 } };
+  }
+
+  private get isOursStill(): boolean {
+    try {
+      const header = this.infoOrNull(headerFile(this.file));
+      return header !== null && this.key !== undefined && isSameFile(header, this.key);
+    } catch {
+      return false;
+    }
   }
 
   // --- checkpoints ---------------------------------------------------------------------------------------------
@@ -598,6 +673,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     }
     if (this.readOnly && this.readOnly.name !== "corrupt") throw this.readOnly;
     this.takeLock();
+    if (this.folder === this.file) this.confirmToRepair();
     const { disk, nodes, file } = this;
     const backup = this.folder === file ? backupName(disk, file, "damaged") : this.folder;
     const builder = new Builder(this.options, stagingName(file));
@@ -641,6 +717,12 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return backup;
   }
 
+  /** Throws when what is to be written anew is not what is there any more. */
+  private confirmToRepair(): void {
+    const { kind } = this.refresh();
+    if (kind === "replaced" || kind === "gone") throw this.changedByOthers();
+  }
+
   /** What was put in its place lasts only with its folder. */
   private makeNamesDurable(): void {
     if (this.options.durability !== "sync") return;
@@ -677,6 +759,12 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     this.closeFiles();
     this.closed = true;
   }
+}
+
+/** The row whose text this is. */
+function rowOf(text: string): Row {
+  const bytes = bytesOf(text);
+  return decodeRow(bytes, 0, bytes.length - 1);
 }
 
 /** A name must not be taken, by a container, its pointer, or what pi_agent_rust would take it for. Throws already_exists. */

@@ -88,14 +88,14 @@ export class Places {
     this.crcs.set(position, place.crc);
   }
 
-  /** Takes over the place of a position that another has, too. */
-  copy(from: Places, position: number): void {
-    this.segments.set(position, from.segments.values[position]);
-    this.starts.set(position, from.starts.values[position]);
-    this.lengths.set(position, from.lengths.values[position]);
-    this.payloadStarts.set(position, from.payloadStarts.values[position]);
-    this.payloadLengths.set(position, from.payloadLengths.values[position]);
-    this.crcs.set(position, from.crcs.values[position]);
+  /** Takes over the place of a position that others have, at the same one or at another. */
+  copy(from: Places, position: number, at = position): void {
+    this.segments.set(at, from.segments.values[position]);
+    this.starts.set(at, from.starts.values[position]);
+    this.lengths.set(at, from.lengths.values[position]);
+    this.payloadStarts.set(at, from.payloadStarts.values[position]);
+    this.payloadLengths.set(at, from.payloadLengths.values[position]);
+    this.crcs.set(at, from.crcs.values[position]);
   }
 
   /** Views of the columns by their names, as far as `count`. */

@@ -18,6 +18,7 @@ import { closeQuietly, type Disk, type FileInfo, readAll, readWhole, storageFail
 import { CHUNK, scanLines } from "../jsonl/lines.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import type { KeptSpines } from "../kept-spines.ts";
+import { clockOf, isSameFile, isSameStamp, Watched } from "../stamps.ts";
 import type { Change } from "../store.ts";
 import { readManifest } from "./documents.ts";
 import {
@@ -34,6 +35,7 @@ import {
   type Row,
   sha256,
 } from "./frame.ts";
+import { lastCheckpoint } from "./marks.ts";
 import {
   EMPTY_TAIL,
   headerFile,
@@ -88,9 +90,10 @@ interface Kept extends Reach {
   readonly spineCount: number;
 }
 
-interface Segment {
+export interface Segment {
   readonly seq: number;
   readonly size: number;
+  readonly info: FileInfo;
 }
 
 /** Something to be put in order by the first write. */
@@ -99,6 +102,19 @@ export interface Remains {
   readonly segmentSeq: number;
   readonly start: number;
   readonly ours: boolean;
+  /** Whether a segment holds from this byte on what it held when that was judged. */
+  readonly isAsJudged: (segment: Segment, start: number) => boolean;
+}
+
+/** The part of a container that needs no other judgement: what its index names, up to a place. */
+interface Base {
+  readonly count: number;
+  readonly aliases: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  readonly lastRow: { readonly length: number; readonly crc: number };
+  /** Of the bytes of its last frame as they are, sound or not; null when they cannot be read, or are very many. */
+  readonly lastFrame: number | null;
 }
 
 /** The state in which an entry found the store, for entries that may have to be given up together. */
@@ -155,6 +171,10 @@ export abstract class SegmentedReader {
   /** The file whose device and inode stand for the container. */
   protected key: FileInfo | undefined;
   protected remains: Remains | null = null;
+  /** Null while what comes after the index is mixed with what came to be indexed since. */
+  private base: Base | null = null;
+  /** What was told of the part after the base. */
+  private judgements: Damage[] = [];
   /** Entries that were found behind the index at opening. */
   protected replayed = 0;
   /** How far the spine file is good, and how many entries it holds. */
@@ -165,8 +185,11 @@ export abstract class SegmentedReader {
   private keptCount = 0;
   protected closed = false;
   private readonly segmentFds = new Map<number, number>();
+  /** The stamps of the segments that were read. */
+  private readonly watched = new Map<number, Watched>();
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
   private befores: Before[] = [];
+  private judgedSegments: Remains["isAsJudged"] = () => false;
 
   constructor(options: ReaderOptions, file: string, folder = file) {
     this.disk = options.disk;
@@ -189,20 +212,128 @@ export abstract class SegmentedReader {
     const live = isLive(this.key as FileInfo);
     const segments = this.segments();
     this.loadSpine(segments);
-    const promised = this.readIndex(segments, live);
-    if (!live) {
-      this.replay(segments, promised);
-      this.dropIncompleteBatch();
-      this.holdAgainstManifest();
-    }
-    this.befores = [];
-    this.window = null;
+    this.judge(segments, live);
     for (const position of this.nodes.cutCycles())
       this.report("cycle", position, "parents form a cycle; it is cut here", true);
     for (const [position, parentId] of this.nodes.missingParent)
       this.report("missing_parent", position, `the parent ${parentId} is not in the session; the path ends here`, true);
     for (let p = Math.max(0, this.nodes.count - CHECKED_TAIL); p < this.nodes.count; p++)
       if (this.places.lengths.values[p] <= CHECKED_TAIL_LINE) this.read(p);
+  }
+
+  /** Takes in what comes after the known part. While another process is the writer, only what it has indexed. */
+  private judge(segments: readonly Segment[], live: boolean): void {
+    const known = this.damage.length;
+    const promised = this.readIndex(segments, live);
+    this.noteBase();
+    if (!live) {
+      this.replay(segments, promised);
+      this.dropIncompleteBatch();
+      this.holdAgainstMarks();
+    }
+    this.judgements = this.damage.slice(known);
+    this.befores = [];
+    this.window = null;
+  }
+
+  /** Takes note of what needs no other judgement, if all that is known is named by the index. */
+  protected noteBase(): void {
+    const { nodes, tail, indexEnd, lastRow } = this;
+    const { count, aliases } = nodes;
+    this.base =
+      this.rows.length > 0 ? null : { count, aliases, tail, indexEnd, lastRow, lastFrame: this.frameCrc(count - 1) };
+  }
+
+  /** The checksum of the bytes of a frame as they are. */
+  private frameCrc(position: number): number | null {
+    const { lengths, segments, starts } = this.places;
+    if (position < 0 || lengths.values[position] > CHECKED_TAIL_LINE) return null;
+    const frame = Buffer.allocUnsafe(lengths.values[position]);
+    try {
+      readAll(this.disk, this.segmentFd(segments.values[position]), frame, starts.values[position]);
+      return crc32c(frame);
+    } catch {
+      return null;
+    }
+  }
+
+  /**
+   * Judges anew, as the only writer, what comes after the base: whoever wrote it may have gone on since. "replaced" when
+   * an entry is not there any more, or is another one.
+   */
+  protected judgeAgain(): Change {
+    const { base, nodes, places } = this;
+    if (!base || !this.isThere(base)) return { kind: "replaced" };
+    const { count } = nodes;
+    const crcs = places.crcs.values.slice(base.count, count);
+    const restore = this.image(base.count);
+    try {
+      this.forgetFrom(base.count);
+      nodes.aliases = base.aliases;
+      Object.assign(this, { tail: base.tail, indexEnd: base.indexEnd, lastRow: base.lastRow });
+      Object.assign(this, { rows: [], remains: null, replayed: 0, indexFault: null });
+      for (const judgement of this.judgements) {
+        const index = this.damage.indexOf(judgement);
+        if (index >= 0) this.damage.splice(index, 1);
+      }
+      this.judge(this.segments(), false);
+    } catch (error) {
+      restore();
+      throw error;
+    }
+    if (nodes.count < count || crcs.some((crc, i) => crc !== places.crcs.values[base.count + i]))
+      return { kind: "replaced" };
+    return nodes.count === count ? { kind: "none" } : { kind: "grown", first: count };
+  }
+
+  /** Returns what makes everything that is known from a position on what it is now. */
+  private image(from: number): () => void {
+    const { nodes, places, tail, indexEnd, lastRow, remains, replayed, indexFault, seen, base, judgements } = this;
+    const { aliases } = nodes;
+    const heads = Array.from({ length: nodes.count - from }, (_, i) => nodes.headOf(from + i));
+    const before = new Places();
+    for (const i of heads.keys()) before.copy(places, from + i, i);
+    const rows = [...this.rows];
+    const damage = [...this.damage];
+    const maps = [this.overrides, this.standIns].map((lines) => ({ lines, entries: [...lines] }));
+    return () => {
+      this.forgetFrom(from);
+      for (const [i, head] of heads.entries()) places.copy(before, i, nodes.add(head));
+      nodes.aliases = aliases;
+      this.checked.values.fill(0);
+      for (const { lines, entries } of maps) for (const [position, line] of entries) lines.set(position, line);
+      this.damage.splice(0, this.damage.length, ...damage);
+      Object.assign(this, { tail, indexEnd, lastRow, remains, replayed, indexFault, seen, base, judgements, rows });
+    };
+  }
+
+  /** Whether the last row and the last frame of a known part lie where they were. */
+  private isThere({ count, indexEnd, lastRow, lastFrame, tail }: Base): boolean {
+    const { disk } = this;
+    try {
+      const header = this.infoOrNull(headerFile(this.folder));
+      if (!header || !this.key || !isSameFile(header, this.key)) return false;
+      if (count === 0) return true;
+      if (lastRow.length > 0) {
+        const fd = disk.openRead(indexFile(this.folder));
+        try {
+          const row = Buffer.allocUnsafe(lastRow.length);
+          readAll(disk, fd, row, indexEnd - lastRow.length);
+          if (crc32c(row) !== lastRow.crc) return false;
+        } finally {
+          closeQuietly(disk, fd);
+        }
+      }
+      // The name may lead to another file now than the one that is open.
+      this.forgetSegment(tail.segmentSeq);
+      const size = disk.info(segmentFile(this.folder, tail.segmentSeq)).size;
+      return size >= tail.segmentSize && (lastFrame === null || this.frameCrc(count - 1) === lastFrame);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // Cut, or gone.
+      if (code === "ENOENT" || code === "ENOTDIR" || (error as Error).message.includes("known end")) return false;
+      throw error;
+    }
   }
 
   /** Nothing in a container may lead elsewhere. */
@@ -247,8 +378,8 @@ export abstract class SegmentedReader {
     for (const name of this.disk.names(folder)) {
       const seq = numberOf(name, "seg");
       if (seq === 0) continue;
-      const { kind, size } = this.disk.info(join(folder, name));
-      if (kind === "file") found.push({ seq, size });
+      const info = this.disk.info(join(folder, name));
+      if (info.kind === "file") found.push({ seq, size: info.size, info });
     }
     return found.sort((a, b) => a.seq - b.seq);
   }
@@ -594,6 +725,10 @@ export abstract class SegmentedReader {
   private replay(segments: readonly Segment[], promised: number): void {
     const indexed = this.tail.entrySeq;
     const bad: { segmentSeq: number; start: number; end: number; reason: string }[] = [];
+    const isAsJudged: Remains["isAsJudged"] = ({ seq, info }) => {
+      const judged = segments.find((segment) => segment.seq === seq);
+      return judged !== undefined && isSameStamp(judged.info, info);
+    };
     let salvaged = 0;
     const spoil = (segmentSeq: number, start: number, end: number, reason: string): void => {
       const last = bad.at(-1);
@@ -626,7 +761,7 @@ export abstract class SegmentedReader {
     const missing = promised - this.tail.entrySeq;
     if (salvaged === 0 && bad.length > 0) {
       const { segmentSeq, start, reason } = bad[0];
-      this.remains = { segmentSeq, start, ours: false };
+      this.remains = { segmentSeq, start, ours: false, isAsJudged };
       let length = 0;
       for (const { start, end } of bad) length += end - start;
       const why =
@@ -639,12 +774,15 @@ export abstract class SegmentedReader {
     }
     if (this.indexFault !== null)
       this.tell("bad_index", this.indexEnd, 0, `the index is wrong: ${this.indexFault}`, true);
-    if (missing > 0 && salvaged === 0)
+    if (missing > 0 && salvaged === 0) {
       this.tell("lost_entries", 0, 0, `${missing} entries that the index names are in no segment`, false);
+      this.refuseWrites();
+    }
     // A segment without frames is what a crash left of a rotation.
     const last = segments.at(-1)?.seq ?? 0;
     if (!this.remains && this.readOnly?.name !== "corrupt" && last > this.tail.segmentSeq)
-      this.remains = { segmentSeq: this.tail.segmentSeq + 1, start: 0, ours: true };
+      this.remains = { segmentSeq: this.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged };
+    this.judgedSegments = isAsJudged;
   }
 
   /** Takes the frame `b[first, end)`, which stands at `start` and has its line feed behind it. */
@@ -687,19 +825,34 @@ export abstract class SegmentedReader {
   protected refuseWrites(): void {
     this.readOnly = new Failure(
       "corrupt",
-      "Frames in the middle of the session are damaged, so it can be read but not written. repair_session rebuilds it from what is whole; clone copies that.",
+      "Entries of the session are damaged or lost, so it can be read but not written. repair_session rebuilds it from what is whole and keeps the rest beside it; clone copies what is whole.",
     );
   }
 
-  /** A manifest of a later state than what is there tells that entries went missing; one of this state must fit it. */
-  private holdAgainstManifest(): void {
+  /**
+   * Holds what is there against what marks a durable end, the manifest and the last checkpoint. They come after the
+   * entries that they name: where these are not there, acknowledged entries were lost (seed 003, "Recovery").
+   */
+  private holdAgainstMarks(): void {
+    if (this.readOnly?.name === "corrupt") return;
     const manifest = readManifest(this.disk, manifestFile(this.folder));
-    if (manifest === null || this.readOnly?.name === "corrupt") return;
-    const missing = manifest.head.entrySeq - this.tail.entrySeq;
-    if (missing > 0 && !this.damage.some(({ kind }) => kind === "lost_entries" || kind === "incomplete_batch"))
-      this.tell("lost_entries", 0, 0, `${missing} entries that the manifest counts are in no segment`, false);
-    if (missing !== 0 || manifest.integrity.chainHash === this.tail.chainHash) return;
-    this.tell("bad_line", 0, 0, "the chain of payload hashes is not the one of the manifest", false);
+    const checkpoint = lastCheckpoint(this.disk, this.folder);
+    if (manifest !== null)
+      this.holdAgainst("manifest", manifest.head.entrySeq, manifest.head.entryId, manifest.integrity.chainHash);
+    if (checkpoint !== null)
+      this.holdAgainst("last checkpoint", checkpoint.headEntrySeq, checkpoint.headEntryId, checkpoint.chainHash);
+  }
+
+  private holdAgainst(mark: string, entrySeq: number, entryId: string, chainHash: string): void {
+    const missing = entrySeq - this.tail.entrySeq;
+    if (missing > 0) {
+      if (!this.damage.some(({ kind }) => kind === "lost_entries"))
+        this.tell("lost_entries", 0, 0, `${missing} entries that the ${mark} counts are in no segment`, false);
+    } else if (entrySeq > 0 && this.nodes.position(entryId) < 0)
+      this.tell("bad_line", 0, 0, `the ${mark} ends with the entry ${entryId}, which is not there`, false);
+    else if (missing === 0 && chainHash !== this.tail.chainHash)
+      this.tell("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${mark}`, false);
+    else return;
     this.refuseWrites();
   }
 
@@ -717,15 +870,11 @@ export abstract class SegmentedReader {
     const before = this.befores.find(({ position }) => position === first);
     if (!before) return;
     this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
-    this.remains ??= {
-      segmentSeq: this.places.segments.values[first],
-      start: this.places.starts.values[first],
-      ours: true,
-    };
     this.remains = {
       segmentSeq: this.places.segments.values[first],
       start: this.places.starts.values[first],
-      ours: this.remains.ours,
+      ours: this.remains?.ours ?? true,
+      isAsJudged: this.judgedSegments,
     };
     if (before.indexEnd < this.indexEnd) this.indexFault ??= "its last rows are of entries that were never whole";
     this.tail = before.tail;
@@ -734,6 +883,7 @@ export abstract class SegmentedReader {
     this.rows.length = before.rows;
     this.replayed = this.rows.length;
     this.forgetFrom(first);
+    if (this.base && this.base.count > first) this.noteBase();
   }
 
   private batchOf(position: number): Batch | null {
@@ -761,14 +911,16 @@ export abstract class SegmentedReader {
         if (!this.infoOrNull(headerFile(this.folder))) return { kind: "gone" };
         return { kind: seen ? "replaced" : "none" };
       }
-      if (!seen || now.device !== seen.device || now.inode !== seen.inode) return { kind: "replaced" };
-      if (now.size === seen.size && now.modified === seen.modified) return { kind: "none" };
+      if (!seen || !isSameFile(now, seen)) return { kind: "replaced" };
+      if (isSameStamp(now, seen)) return { kind: "none" };
       if (now.size < this.indexEnd) return { kind: "replaced" };
       const fd = this.disk.openRead(indexFile(this.folder));
       try {
+        // Before the rows: what comes while they are read is for the next look.
+        const before = this.disk.infoOf(fd);
         const { fault, known } = this.takeRows(fd, this.segments());
         if (fault !== null || !known) return { kind: "replaced" };
-        this.seen = this.disk.infoOf(fd);
+        this.seen = before;
       } finally {
         closeQuietly(this.disk, fd);
       }
@@ -777,6 +929,7 @@ export abstract class SegmentedReader {
     }
     this.window = null;
     this.befores = [];
+    this.noteBase();
     return this.nodes.count === first ? { kind: "none" } : { kind: "grown", first };
   }
 
@@ -801,10 +954,12 @@ export abstract class SegmentedReader {
     const override = this.overrides.get(position);
     if (override) return override;
     const { segments, starts, lengths } = this.places;
-    return this.sound(
-      position,
-      this.bytes(segments.values[position], starts.values[position], lengths.values[position]),
+    const { bytes, isKnown } = this.knownBytes(
+      segments.values[position],
+      starts.values[position],
+      lengths.values[position],
     );
+    return this.sound(position, bytes, isKnown);
   }
 
   *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
@@ -814,10 +969,12 @@ export abstract class SegmentedReader {
         yield run.override;
         continue;
       }
-      const bytes = this.bytes(run.segmentSeq, run.start, run.length);
+      const { bytes, isKnown } = this.knownBytes(run.segmentSeq, run.start, run.length);
+      const isText = isUtf8(bytes);
       for (let i = run.first; i < run.past; i++) {
         const at = this.places.starts.values[positions[i]] - run.start;
-        yield this.sound(positions[i], bytes.subarray(at, at + this.places.lengths.values[positions[i]]));
+        const frame = bytes.subarray(at, at + this.places.lengths.values[positions[i]]);
+        yield this.sound(positions[i], frame, isKnown, isText);
       }
     }
   }
@@ -829,10 +986,26 @@ export abstract class SegmentedReader {
         yield concat([run.override, LF]);
         continue;
       }
-      const bytes = this.bytes(run.segmentSeq, run.start, run.length);
+      const { bytes, isKnown } = this.knownBytes(run.segmentSeq, run.start, run.length);
       const pieces: Uint8Array[] = [];
-      for (let i = run.first; i < run.past; i++)
-        pieces.push(this.payloadIn(bytes, this.places.starts.values[positions[i]] - run.start, positions[i]), LF);
+      for (let i = run.first; i < run.past; i++) {
+        const position = positions[i];
+        const at = this.places.starts.values[position] - run.start;
+        const line = this.payloadIn(bytes, at, position);
+        // What is damaged is copied as it is; what moved is not where it is looked for.
+        const isOurs =
+          isKnown ||
+          this.standIns.has(position) ||
+          this.isWhole(position, bytes.subarray(at, at + this.places.lengths.values[position]));
+        if (!isOurs || line.indexOf(0x0a) >= 0)
+          throw new Failure(
+            "storage_failed",
+            "Another program is changing the session's files. Nothing was done; ask again.",
+            {},
+            { retryable: true },
+          );
+        pieces.push(line, LF);
+      }
       yield concat(pieces);
     }
   }
@@ -912,6 +1085,42 @@ export abstract class SegmentedReader {
     return bytes;
   }
 
+  /**
+   * Bytes of a segment, and whether nothing can have changed them since they became known: what was checked before
+   * need not be checked again then.
+   */
+  private knownBytes(segmentSeq: number, start: number, length: number): { bytes: Buffer; isKnown: boolean } {
+    const since = clockOf(this.disk);
+    const bytes = this.bytes(segmentSeq, start, length);
+    try {
+      const fd = this.segmentFd(segmentSeq);
+      const watched = this.watchedSegment(segmentSeq);
+      const found = watched.since(fd, since);
+      if (found === "renewed") this.checked.values.fill(0);
+      else if (found === "unsure") this.watchAnew(watched, fd);
+      return { bytes, isKnown: found !== "unsure" };
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+  }
+
+  private watchedSegment(segmentSeq: number): Watched {
+    let watched = this.watched.get(segmentSeq);
+    if (!watched) {
+      watched = new Watched(this.disk);
+      this.watched.set(segmentSeq, watched);
+    }
+    return watched;
+  }
+
+  /** Relies on the stamp that a segment has now, from when it can be relied on, if it is another than before. */
+  private watchAnew(watched: Watched, fd: number): void {
+    const now = this.disk.infoOf(fd);
+    if (watched.seen && isSameStamp(now, watched.seen)) return;
+    if (watched.seen) this.checked.values.fill(0);
+    watched.note(now);
+  }
+
   protected segmentFd(segmentSeq: number): number {
     const known = this.segmentFds.get(segmentSeq);
     if (known !== undefined) return known;
@@ -921,7 +1130,13 @@ export abstract class SegmentedReader {
     }
     const fd = this.disk.openRead(segmentFile(this.folder, segmentSeq));
     this.segmentFds.set(segmentSeq, fd);
+    this.watchAnew(this.watchedSegment(segmentSeq), fd);
     return fd;
+  }
+
+  /** Takes note of the stamp that our own write gave to a segment. */
+  protected noteSegment(segmentSeq: number, info: FileInfo): void {
+    this.watched.get(segmentSeq)?.note(info);
   }
 
   protected forgetSegment(segmentSeq: number): void {
@@ -934,15 +1149,24 @@ export abstract class SegmentedReader {
     for (const seq of [...this.segmentFds.keys()]) this.forgetSegment(seq);
   }
 
-  /** The payload of a frame when the frame is what was written, which is looked at once; else a stand-in. */
-  private sound(position: number, frame: Uint8Array): Uint8Array {
+  /** Whether a frame is the one that was written, and its payload the JSON of an entry. */
+  private isWhole(position: number, frame: Uint8Array): boolean {
     const payload = this.payloadIn(frame, 0, position);
-    if (this.checked.values[position]) return payload;
+    if (crc32c(frame) !== this.places.crcs.values[position] || !isUtf8(payload)) return false;
+    return this.bodies.read(payload, 0, payload.length);
+  }
+
+  /**
+   * The payload of a frame that is what was written, else a stand-in. A frame that was checked before is checked again
+   * where its segment may have changed since.
+   */
+  private sound(position: number, frame: Uint8Array, isKnown: boolean, isText = isUtf8(frame)): Uint8Array {
     const known = this.standIns.get(position);
     if (known) return known;
-    const isWhole = crc32c(frame) === this.places.crcs.values[position] && isUtf8(payload);
-    if (isWhole && this.bodies.read(payload, 0, payload.length)) {
-      this.checked.set(position, 1);
+    const payload = this.payloadIn(frame, 0, position);
+    if (isText && isKnown && this.checked.values[position] && payload.indexOf(0x0a) < 0) return payload;
+    if (this.isWhole(position, frame)) {
+      if (isKnown) this.checked.set(position, 1);
       this.nodes.noteMessage(position, this.bodies.messageStart);
       return payload;
     }
@@ -950,6 +1174,8 @@ export abstract class SegmentedReader {
     this.report("bad_body", position, "the frame's bytes are not those that were written", false);
     this.nodes.lose(position);
     this.standIns.set(position, standIn);
+    // The invariants of the store do not hold any more (INV-005), and only a repair makes them hold again.
+    if (!this.readOnly) this.refuseWrites();
     return standIn;
   }
 

@@ -6,16 +6,19 @@
 import { join } from "node:path";
 import type { SessionHeader } from "../../entry.ts";
 import type { Env } from "../../env.ts";
-import { Failure } from "../../failure.ts";
-import { bytesOf, concat } from "../../json.ts";
+import type { Failure } from "../../failure.ts";
+import { bytesOf, concat, sameBytes } from "../../json.ts";
 import { keepAside } from "../aside.ts";
-import { closeQuietly, type Disk, readAll, writeAll } from "../disk.ts";
+import { closeQuietly, type Disk, type FileInfo, readAll, writeAll } from "../disk.ts";
 import type { Durability } from "../jsonl/log.ts";
 import type { Locks } from "../lock.ts";
 import { LooseFolders } from "../loose-folders.ts";
+import { isSameFile } from "../stamps.ts";
 import type { NextFrame } from "./builder.ts";
 import { indexFile, segmentFile, segmentFolder, type Tail } from "./places.ts";
-import { type ReaderOptions, SegmentedReader } from "./reader.ts";
+import { type ReaderOptions, type Remains, SegmentedReader } from "./reader.ts";
+
+const NOTHING = new Uint8Array(0);
 
 export interface SegmentedOptions {
   readonly disk: Disk;
@@ -42,6 +45,8 @@ export abstract class SegmentedWriter extends SegmentedReader {
   /** Segments before the one that is written, which are not on the medium yet. */
   protected sealed: number[] = [];
   protected indexFd = -1;
+  /** Rows that were written to the index and are not known to be durable. */
+  protected attempted: Uint8Array = NOTHING;
 
   constructor(options: SegmentedOptions, file: string, folder?: string) {
     super(options, file, folder);
@@ -49,24 +54,54 @@ export abstract class SegmentedWriter extends SegmentedReader {
     this.looseFolders = new LooseFolders(options.disk);
   }
 
-  /** Writes frames behind the tail, one write for each segment they come to stand in. */
+  /**
+   * Writes frames after the tail, one write for each segment they come to lie in. Throws storage_failed when another
+   * program wrote there too; on any failure what was written of them is taken out again.
+   */
   protected writeFrames(frames: readonly NextFrame[]): void {
     const { disk } = this;
+    /** What each segment is to hold from where on. */
+    const attempted = new Map<number, { readonly start: number; readonly bytes: Uint8Array }>();
     try {
       for (let from = 0; from < frames.length; ) {
         let past = from + 1;
         while (past < frames.length && !frames[past].isNew) past++;
         const { place, isNew } = frames[from];
-        const fd = this.writerOf(place.segmentSeq, isNew);
-        if (!isNew && disk.infoOf(fd).size !== place.start)
-          throw new Failure("storage_failed", "Another program wrote into the session's files. Ask again.");
-        writeAll(disk, fd, concat(frames.slice(from, past).map(({ bytes }) => bytes)));
+        const { segmentSeq, start } = place;
+        const fd = this.writerOf(segmentSeq, isNew);
+        const bytes = concat(frames.slice(from, past).map(({ bytes }) => bytes));
+        attempted.set(segmentSeq, { start, bytes });
+        this.demandEnd(segmentSeq, fd, start);
+        writeAll(disk, fd, bytes);
+        this.noteSegment(segmentSeq, this.demandEnd(segmentSeq, fd, start + bytes.length));
         from = past;
       }
     } catch (error) {
-      if (!(error instanceof Failure)) this.cutTo(this.tail);
+      this.cutTo(this.tail, ({ seq, size }, start) => {
+        const tried = attempted.get(seq);
+        if (!tried || tried.start !== start || size - start > tried.bytes.length) return false;
+        return this.holds(seq, start, tried.bytes.subarray(0, size - start));
+      });
       throw error;
     }
+  }
+
+  /** Throws unless a segment that we write still has its name, and ends where it must. */
+  private demandEnd(segmentSeq: number, fd: number, end: number): FileInfo {
+    const info = this.disk.infoOf(fd);
+    const named = this.infoOrNull(segmentFile(this.folder, segmentSeq));
+    if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByOthers();
+    return info;
+  }
+
+  /** What was known of the container may not hold any more: the next look compares. */
+  protected abstract changedByOthers(): Failure;
+
+  /** Whether a segment holds bytes at a place. */
+  protected holds(segmentSeq: number, start: number, bytes: Uint8Array): boolean {
+    const found = Buffer.allocUnsafe(bytes.length);
+    readAll(this.disk, this.segmentFd(segmentSeq), found, start);
+    return sameBytes(found, bytes);
   }
 
   private writerOf(segmentSeq: number, isNew: boolean): number {
@@ -89,30 +124,41 @@ export abstract class SegmentedWriter extends SegmentedReader {
     this.sealed = this.sealed.filter((fd) => !sealed.includes(fd));
   }
 
-  /** Takes away what stands behind a tail, if that can be done; the next write tries again. */
-  protected cutTo(tail: Tail): void {
-    const { disk } = this;
-    this.remains = { segmentSeq: Math.max(1, tail.segmentSeq), start: tail.segmentSize, ours: true };
+  /**
+   * Takes away what comes after a tail, if all of it is ours and that can be done; the next write tries again.
+   */
+  protected cutTo(tail: Tail, isOurs: Remains["isAsJudged"]): void {
+    this.remains = {
+      segmentSeq: Math.max(1, tail.segmentSeq),
+      start: tail.segmentSize,
+      ours: true,
+      isAsJudged: isOurs,
+    };
     try {
-      if (this.writer && this.writer.segmentSeq > tail.segmentSeq) this.dropWriter();
-      if (this.writer) {
-        const { size } = disk.infoOf(this.writer.fd);
-        if (size !== tail.segmentSize) disk.truncate(this.writer.fd, tail.segmentSize);
-        this.removeSegmentsBehind(tail.segmentSeq);
-        this.remains = null;
-      } else this.cutRemains();
+      this.cutRemains();
     } catch {
       // Then it remains.
     }
   }
 
+  /**
+   * Takes away what a crash or a failed write left after the frames. Throws storage_failed, having taken nothing away,
+   * when it is not what it was when that was judged.
+   */
   protected cutRemains(): void {
     const { disk, remains } = this;
     if (!remains) return;
-    for (const { seq, size } of this.segments().reverse()) {
+    const cuts: { readonly seq: number; readonly start: number; readonly size: number }[] = [];
+    for (const segment of this.segments().reverse()) {
+      const { seq, size } = segment;
       if (seq < remains.segmentSeq) break;
       const start = seq === remains.segmentSeq ? remains.start : 0;
       if (size <= start && start > 0) continue;
+      this.forgetSegment(seq);
+      if (!remains.isAsJudged(segment, start)) throw this.changedByOthers();
+      cuts.push({ seq, start, size });
+    }
+    for (const { seq, start, size } of cuts) {
       const path = segmentFile(this.folder, seq);
       if (!remains.ours && size > start) this.keepRemains(seq, start, size);
       if (this.writer?.segmentSeq === seq && start === 0) this.dropWriter();
@@ -122,6 +168,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
         const fd = disk.openAppend(path);
         try {
           disk.truncate(fd, start);
+          this.noteSegment(seq, disk.infoOf(fd));
         } finally {
           closeQuietly(disk, fd);
         }
@@ -140,14 +187,6 @@ export abstract class SegmentedWriter extends SegmentedReader {
     if (index >= 0) this.damage[index] = { ...this.damage[index], keptAt };
   }
 
-  private removeSegmentsBehind(segmentSeq: number): void {
-    for (const { seq } of this.segments()) {
-      if (seq <= segmentSeq) continue;
-      this.forgetSegment(seq);
-      this.disk.remove(segmentFile(this.folder, seq));
-    }
-  }
-
   protected openIndex(): void {
     if (this.indexFd >= 0) return;
     const path = indexFile(this.folder);
@@ -160,24 +199,49 @@ export abstract class SegmentedWriter extends SegmentedReader {
     }
   }
 
-  /** Writes rows behind those that the index holds. */
+  /** Writes rows after those that the index holds. Throws storage_failed when another program wrote there too. */
   protected writeRows(rows: readonly string[]): Uint8Array {
     const bytes = bytesOf(rows.join(""));
     if (bytes.length === 0) return bytes;
     this.openIndex();
-    const { size } = this.disk.infoOf(this.indexFd);
-    if (size !== this.indexEnd) this.disk.truncate(this.indexFd, this.indexEnd);
+    this.cutAttempted();
+    this.attempted = bytes;
     writeAll(this.disk, this.indexFd, bytes);
+    this.seen = this.demandIndexEnd(this.indexEnd + bytes.length);
     return bytes;
   }
 
+  /** Takes out of the index what an earlier write of ours left there. Throws storage_failed when there is more. */
+  private cutAttempted(): void {
+    const { disk, attempted, indexEnd } = this;
+    const length = disk.infoOf(this.indexFd).size - indexEnd;
+    if (length > 0) {
+      if (length > attempted.length) throw this.changedByOthers();
+      const found = Buffer.allocUnsafe(length);
+      readAll(disk, this.indexFd, found, indexEnd);
+      if (!sameBytes(found, attempted.subarray(0, length))) throw this.changedByOthers();
+      disk.truncate(this.indexFd, indexEnd);
+    }
+    this.demandIndexEnd(indexEnd);
+    this.attempted = NOTHING;
+  }
+
+  /** Throws unless the index that we write still has its name, and ends where it must. */
+  protected demandIndexEnd(end: number): FileInfo {
+    const info = this.disk.infoOf(this.indexFd);
+    const named = this.infoOrNull(indexFile(this.folder));
+    if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByOthers();
+    return info;
+  }
+
+  /** Takes rows of entries that were given up out of the index, if that can be done; the next write tries again. */
   protected cutIndex(): void {
     if (this.indexFd < 0) return;
     try {
-      if (this.disk.infoOf(this.indexFd).size > this.indexEnd) this.disk.truncate(this.indexFd, this.indexEnd);
+      this.cutAttempted();
       this.seen = this.disk.infoOf(this.indexFd);
     } catch {
-      this.indexFault = "it holds rows of entries that were given up";
+      // Then they remain.
     }
   }
 

@@ -8,24 +8,25 @@ import { type Disk, realDisk } from "../../../../src/core/store/disk.ts";
 import { jsonlStore } from "../../../../src/core/store/jsonl/log.ts";
 import { FaultDisk } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
-import { type LockTable, locksOf } from "../../../support/locks.ts";
+import { type LockTable, locksOf, locksOfOther } from "../../../support/locks.ts";
 import { type Files, type Harness, keepsTheContract } from "../contract.ts";
 
 function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => void): Harness {
   const folder = join(root, "sessions");
   const table: LockTable = new Map();
-  const process = (client: string, readOnly = false) =>
+  const process = (client: string, readOnly = false, locks = locksOf(client, table)) =>
     jsonlStore({
       disk,
       env: testEnv(),
-      locks: locksOf(client, table),
+      locks,
       quarantine: join(root, "quarantine"),
       cwd: root,
       durability: "sync",
       readOnly,
       fileFor: (header) => join(folder, `${header.id}.jsonl`),
     });
-  const other: Files["other"] = ({ readOnly } = {}) => process("the other process", readOnly);
+  const other: Files["other"] = (options = {}) =>
+    process("the other process", options.readOnly, locksOfOther(table, options));
   return { store: process("this process"), files: { disk, folder, other, ...more }, close };
 }
 

@@ -15,12 +15,12 @@ import type { Store } from "../../../../src/core/store/store.ts";
 import { FaultDisk } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../../../support/lines.ts";
-import { type LockTable, locksOf } from "../../../support/locks.ts";
+import { type LockTable, locksOf, locksOfOther } from "../../../support/locks.ts";
 import { grown } from "../../../support/nodes.ts";
 import { outcome } from "../../../support/outcome.ts";
 import { forSeeds, forSeedsAsync, type Random } from "../../../support/random.ts";
 import { diskWith, FILE, FOLDER, jsonlOn, QUARANTINE, STATE } from "../../../support/sessions.ts";
-import { keepsTheContract } from "../contract.ts";
+import { type Files, keepsTheContract } from "../contract.ts";
 
 function indexedOn(disk: FaultDisk, locks: Locks = noLocks, readOnly = false): Store {
   const env = testEnv();
@@ -41,7 +41,7 @@ keepsTheContract("jsonl with side indexes", () => {
   const disk = new FaultDisk();
   disk.makeFolder(FOLDER);
   const table: LockTable = new Map();
-  const other = ({ readOnly = false } = {}) => indexedOn(disk, locksOf("the other process", table), readOnly);
+  const other: Files["other"] = (options = {}) => indexedOn(disk, locksOfOther(table, options), options.readOnly);
   const store = indexedOn(disk, locksOf("this process", table));
   return { store, files: { disk, folder: FOLDER, other, faults: disk }, close: () => {} };
 });

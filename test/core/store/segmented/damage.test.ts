@@ -91,6 +91,31 @@ async function mends(disk: FaultDisk, kept: number, more: Options = {}): Promise
   return log;
 }
 
+/** Opens a container that lost entries: it is FAILED and stays as it is until it is repaired, which keeps what was there. */
+async function failsUntilRepaired(disk: FaultDisk, kept: number, more: Options = {}): Promise<SegmentedLog> {
+  const before = contents(disk);
+  const log = open(disk, more);
+  expect(textsOf(log)).toEqual(chain(kept));
+  expect([log.state, log.readOnly?.name]).toEqual(["FAILED", "corrupt"]);
+  expect(() => log.append(bytes(userText(id(50), id(kept - 1))))).toThrow(named("corrupt"));
+  log.close();
+  expect(contents(disk), "nothing is written").toEqual(before);
+  const again = open(disk, more);
+  const backup = again.repair() as string;
+  again.close();
+  const segments = (folder: string) => contents(disk).filter((file) => file.startsWith(`${folder}/segments`));
+  expect(segments(backup).map((file) => file.slice(backup.length))).toEqual(
+    before.filter((file) => file.startsWith(`${CONTAINER}/segments`)).map((file) => file.slice(CONTAINER.length)),
+  );
+  const repaired = open(disk, more);
+  expect([textsOf(repaired), repaired.damage, repaired.state]).toEqual([chain(kept), [], "CLEAN"]);
+  repaired.append(bytes(userText(id(50), id(kept - 1))));
+  await repaired.commit();
+  repaired.close();
+  expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  return log;
+}
+
 const eventsIn = (disk: FaultDisk) =>
   Buffer.from(disk.content(ledgerFile(CONTAINER)) ?? "")
     .toString()
@@ -134,10 +159,10 @@ describe("an index", () => {
     }
   });
 
-  test("with rows for what no segment holds is cut, and what is lost is told", async () => {
+  test("with rows for what no segment holds is of a store that lost entries", async () => {
     const disk = made.after();
     cutFile(disk, segmentFile(CONTAINER, 1), 9);
-    const log = await mends(disk, 9);
+    const log = await failsUntilRepaired(disk, 9);
     expect(kindsOf(log)).toEqual(["bad_index", "lost_entries"]);
     expect(log.damage[1].reason).toContain("3 entries");
   });
@@ -160,6 +185,7 @@ describe("a segment", () => {
       disk.put(segmentFile(CONTAINER, 1), whole.subarray(0, size));
       cutFile(disk, indexFile(CONTAINER), COUNT - 1);
       disk.remove(manifestFile(CONTAINER));
+      disk.remove(checkpointFile(CONTAINER, 1));
       const log = await mends(disk, COUNT - 1);
       expect(kindsOf(log)).toEqual(["torn_tail"]);
       const [{ keptAt }] = log.damage;
@@ -268,14 +294,23 @@ describe("a repair that was cut off between its two names", () => {
 });
 
 describe("a manifest or checkpoint", () => {
-  test("of a later state than the segments tells of entries that are lost, and writes go on", async () => {
+  test.each([
+    ["manifest", [checkpointFile(CONTAINER, 1)]],
+    ["checkpoint", [manifestFile(CONTAINER)]],
+    ["manifest and checkpoint", []],
+  ])("of a later state than the segments is of a store that lost entries: %s", async (_what, removed) => {
     const disk = made.after();
     for (const path of [segmentFile(CONTAINER, 1), indexFile(CONTAINER)]) cutFile(disk, path, 9);
-    const every = { checkpointEvery: { entries: 1, bytes: 1 << 20 } };
-    const log = await mends(disk, 9, every);
+    for (const path of removed) disk.remove(path);
+    const log = await failsUntilRepaired(disk, 9);
     expect(kindsOf(log)).toEqual(["lost_entries"]);
-    // The checkpoint of what is not there is out of the way.
-    expect(disk.content(`${checkpointFile(CONTAINER, 1)}.bak`)).toBeDefined();
+  });
+
+  test("that is damaged counts as none, and the one before holds", async () => {
+    const disk = made.after();
+    disk.put(checkpointFile(CONTAINER, 2), bytesOf("{"));
+    const log = await mends(disk, COUNT, { checkpointEvery: { entries: 1, bytes: 1 } });
+    expect(log.damage).toEqual([]);
   });
 
   test("of an earlier state, torn or missing is no matter", async () => {
@@ -530,13 +565,11 @@ describe("another process", () => {
     expect([ours.nodes.count, ours.lockedBy?.client, ours.damage]).toEqual([COUNT, "they", []]);
     table.clear();
     expect(ours.takeLock()).toBe(true);
-    expect(ours.refresh()).toEqual({ kind: "replaced" });
-    const again = ours.reopen();
+    expect(ours.refresh()).toEqual({ kind: "grown", first: COUNT });
+    expect(idsOf(ours).at(-1)).toBe(id(50));
+    ours.append(bytes(userText(id(51), id(50))));
+    await ours.commit();
     ours.close();
-    expect(idsOf(again).at(-1)).toBe(id(50));
-    again.append(bytes(userText(id(51), id(50))));
-    await again.commit();
-    again.close();
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });
 

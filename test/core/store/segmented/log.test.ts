@@ -12,7 +12,7 @@ import { segmentedStore } from "../../../../src/core/store/segmented/store.ts";
 import { removeTree } from "../../../../src/core/store/segmented/tree.ts";
 import { FaultDisk } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
-import { type LockTable, locksOf } from "../../../support/locks.ts";
+import { type LockTable, locksOf, locksOfOther } from "../../../support/locks.ts";
 import { beginning } from "../../../support/sessions.ts";
 import { cutFile, storedText } from "../../../support/v2.ts";
 import { type Files, type Harness, keepsTheContract, type Layout } from "../contract.ts";
@@ -20,11 +20,11 @@ import { type Files, type Harness, keepsTheContract, type Layout } from "../cont
 function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => void): Harness {
   const folder = join(root, "sessions");
   const table: LockTable = new Map();
-  const process = (client: string, readOnly = false, durability: Durability = "sync") =>
+  const process = (client: string, readOnly = false, durability: Durability = "sync", locks = locksOf(client, table)) =>
     segmentedStore({
       disk,
       env: testEnv(),
-      locks: locksOf(client, table),
+      locks,
       quarantine: join(root, "quarantine"),
       durability,
       readOnly,
@@ -34,7 +34,8 @@ function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => 
       checkpointEvery: { entries: 5, bytes: 1 << 20 },
       spines: more.faults && keptSpines(disk, join(root, "state"), 1),
     });
-  const other: Files["other"] = ({ readOnly } = {}) => process("the other process", readOnly);
+  const other: Files["other"] = (options = {}) =>
+    process("the other process", options.readOnly, "sync", locksOfOther(table, options));
   const stranger = process("a stranger", false, "os");
   const layout: Layout = {
     ending: ".v2",
