@@ -27,7 +27,8 @@ import {
   temporaryName,
   writeAll,
 } from "../disk.ts";
-import type { Lock, Locks } from "../lock.ts";
+import type { Lock, LockKind, Locks } from "../lock.ts";
+import { lockBeside, lockInFolder } from "../locks/names.ts";
 import { LooseFolders } from "../loose-folders.ts";
 import { addHead } from "../memory.ts";
 import type { Beginning, Change, FileStamp, Holder, Log, Store } from "../store.ts";
@@ -99,7 +100,7 @@ class JsonlLog extends JsonlReader implements Log {
   constructor(options: JsonlOptions, file: string, thorough = false) {
     super(options, file, thorough);
     this.options = options;
-    this.lock = new WriterLock(options.locks);
+    this.lock = new WriterLock(options.locks, ({ inode }) => lockBeside(options.disk, this.file, inode));
     this.looseFolders = new LooseFolders(options.disk);
     this.commits = new Commits({
       makeDurable: (demandWanted) => this.makeDurable(demandWanted),
@@ -124,6 +125,10 @@ class JsonlLog extends JsonlReader implements Log {
 
   get lockedBy(): Holder | null {
     return this.lock.lockedBy(this.seen);
+  }
+
+  get lockKind(): LockKind | null {
+    return this.lock.kind;
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
@@ -344,7 +349,7 @@ class JsonlLog extends JsonlReader implements Log {
         writeAll(this.disk, fd, bytes);
         this.syncBeforeNaming(fd);
         seen = this.disk.infoOf(fd);
-        lock = this.lock.claim(seen);
+        lock = this.lock.claim(seen, lockInFolder(dirname(this.file), seen.inode));
       });
     } catch (error) {
       lock?.release();
@@ -394,7 +399,7 @@ class JsonlLog extends JsonlReader implements Log {
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
       this.syncBeforeNaming(fd);
       seen = disk.infoOf(fd);
-      lock = this.lock.claim(seen);
+      lock = this.lock.claim(seen, lockInFolder(dirname(this.file), seen.inode));
       keepAs(disk, file, backup);
       kept = true;
       this.checkUnchanged();
