@@ -16,6 +16,7 @@ import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { realDisk } from "../src/core/store/disk.ts";
 import { isLock, makeLocks } from "../src/core/store/lock.ts";
+import { lockBeside } from "../src/core/store/locks/names.ts";
 import {
   type AssistantMessage,
   buildContextEntries,
@@ -510,21 +511,22 @@ describe("other writers", () => {
   /** Locks of another process, as far as the system can tell. */
   const others = () => makeLocks({ disk: realDisk, stateFolder: state, client: "another program", now: () => TIME });
   const keyOf = (path: string) => realDisk.info(path);
+  const placeOf = (path: string) => lockBeside(realDisk, path, keyOf(path).inode);
 
   test("of another process keep us from writing", () => {
     const path = write(fileText(headerText(), ...chain(2)));
-    const lock = others().take(keyOf(path));
+    const lock = others().take(keyOf(path), placeOf(path));
     const manager = SessionManager.open(path);
     expect(() => manager.appendMessage(user("mine"))).toThrow(named("session_locked"));
     expect(manager.getLeafId()).toBe(id(1));
     if (isLock(lock)) lock.release();
     expect(() => manager.appendMessage(user("mine"))).not.toThrow();
-    expect(isLock(others().take(keyOf(path)))).toBe(false);
+    expect(isLock(others().take(keyOf(path), placeOf(path)))).toBe(false);
   });
 
   test("may write when nothing was appended for a second, and at once after close", () => {
     const { manager } = talked();
-    const holder = () => others().holder(keyOf(file(manager)));
+    const holder = () => others().holder(keyOf(file(manager)), placeOf(file(manager)));
     expect(holder()).toMatchObject({ pid: process.pid });
     vi.advanceTimersByTime(900);
     manager.appendMessage(user("four"));

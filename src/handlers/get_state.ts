@@ -21,6 +21,12 @@ export const stateResult = z.object({
   persisted: z.boolean().describe("whether the session exists on disk; it does from the first appended entry on"),
   readOnly: z.boolean(),
   lockedBy: z.object({ client: z.string(), pid: z.number(), since: z.string() }).optional(),
+  lock: z
+    .enum(["sqlite", "flock", "socket", "file"])
+    .optional()
+    .describe(
+      "which lock keeps other writers out, while this server is the session's writer. `sqlite` and `flock`: a file in the session's folder carries it, so that it holds for all that can open that file; `socket`: only for processes of the same network namespace; `file`: only for those with the same state folder or folder for temporary files",
+    ),
   store: z.string(),
   version: z.number().int().describe("format version of the stored bytes"),
   diagnostics: z
@@ -36,7 +42,7 @@ export const stateResult = z.object({
 
 export function stateOf(session: Session, context: Pick<Context, "settings">): z.input<typeof stateResult> {
   const { log, tree } = session;
-  const { lockedBy } = log;
+  const { lockedBy, lockKind } = log;
   return {
     sessionId: session.id,
     sessionFile: session.file,
@@ -52,6 +58,7 @@ export function stateOf(session: Session, context: Pick<Context, "settings">): z
     persisted: log.persisted,
     readOnly: log.readOnly !== null || lockedBy !== null,
     ...(lockedBy === null ? {} : { lockedBy }),
+    ...(lockKind ? { lock: lockKind } : {}),
     store: log.store,
     version: log.version,
     diagnostics: [...session.diagnostics.map((damage) => ({ ...damage })), ...danglingOf(session)],
@@ -95,6 +102,7 @@ function unchangedState(session: Session, context: Pick<Context, "settings">): z
     log.persisted,
     log.readOnly,
     log.lockedBy?.pid,
+    log.lockKind,
     log.version,
     settings.steeringMode,
     settings.followUpMode,

@@ -138,7 +138,8 @@ export const realDisk: Disk = {
   list: (folder) =>
     fs.readdirSync(folder, { withFileTypes: true }).map((entry) => ({ name: entry.name, kind: kindOf(entry) })),
   watch: watchFolder,
-  realPath: (path) => fs.realpathSync(path),
+  // A third of what the other one costs, which asks for each folder above.
+  realPath: (path) => fs.realpathSync.native(path),
   copyMode(from, to) {
     const { mode, uid, gid } = fs.statSync(from);
     fs.fchmodSync(to, mode & 0o777);
@@ -245,6 +246,7 @@ export function readUnsized(disk: Disk, path: string): Uint8Array {
   }
 }
 
+/** One count for the process, whose pid is in the name too: no two instances of this code ever make the same name. */
 let temporaryNames = 0;
 
 /** A name beside `path` that no session scanner takes for a session and that says whose it is. */

@@ -6,13 +6,19 @@ import { type Disk, readUnsized } from "./disk.ts";
 const BELIEVED = 1000;
 /** Seconds by which two such answers about one process may differ. */
 const ROUNDING = 2;
-const answers = new Map<number, { at: number; start: string | null }>();
+/** What another program said of processes, for whoever asks about them to keep. */
+export type Answers = Map<number, { at: number; start: string | null }>;
 
 /**
  * When the process with a pid started, in whatever the system counts and with the boot it belongs to where the system
  * tells that; empty where it tells nothing, null when the process has ended.
  */
-export function processStart(disk: Disk, pid: number, platform: string = process.platform): string | null {
+export function processStart(
+  disk: Disk,
+  pid: number,
+  platform: string = process.platform,
+  answers: Answers = new Map(),
+): string | null {
   if (platform === "linux") return startInProc(disk, pid);
   if (platform === "win32") return "";
   const known = answers.get(pid);
@@ -24,14 +30,20 @@ export function processStart(disk: Disk, pid: number, platform: string = process
 }
 
 /** Whether the process that had a pid when it was noted down, with its start, is alive. */
-export function isSameProcess(disk: Disk, pid: unknown, started: unknown, platform?: string): boolean {
+export function isSameProcess(
+  disk: Disk,
+  pid: unknown,
+  started: unknown,
+  platform?: string,
+  answers?: Answers,
+): boolean {
   if (typeof pid !== "number" || !Number.isInteger(pid) || pid <= 0) return false;
   try {
     process.kill(pid, 0);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
   }
-  const start = processStart(disk, pid, platform);
+  const start = processStart(disk, pid, platform, answers);
   if (start === null) return false;
   return start === "" || typeof started !== "string" || started === "" || isSameStart(start, started);
 }

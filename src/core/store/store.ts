@@ -4,6 +4,7 @@ import type { Damage } from "../damage.ts";
 import type { SessionHeader } from "../entry.ts";
 import type { Failure } from "../failure.ts";
 import type { Nodes } from "../nodes.ts";
+import type { LockKind } from "./lock.ts";
 
 /** What the file of a log was like when it was last looked at; equal stamps mean an unchanged file. */
 export interface FileStamp {
@@ -53,6 +54,8 @@ export interface Log {
   readonly readOnly: Failure | null;
   /** Another process that is writing to it now; appending would fail with session_locked. */
   readonly lockedBy: Holder | null;
+  /** Which lock keeps other writers out while this process writes; null or missing while it holds none. */
+  readonly lockKind?: LockKind | null;
   /** Whether the session exists in its store; a new one does from its first append that is not held. */
   readonly persisted: boolean;
   /** Entries before this position survive what the store's durability promises to survive. */

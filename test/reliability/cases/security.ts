@@ -94,7 +94,7 @@ export const security: readonly Case[] = [
       const found = modes(place.home, known);
       expectPrivate(found);
       const names = [...found.keys()].join("\n");
-      for (const part of ["state/leaves", "state/quarantine/", "state/locks", ".jsonl", "damaged.bak", "page.html"])
+      for (const part of ["state/leaves", "state/quarantine/", ".jsonl", "damaged.bak", "page.html"])
         expect(names).toContain(part);
       expect([statSync(torn).mode & 0o777, statSync(damaged).mode & 0o777]).toEqual([0o600, 0o600]);
     },

@@ -306,6 +306,8 @@ export class Folders {
   }
 
   private note(path: string, name: string | null): void {
+    // Locks and temporary files come and go all the time, and no session has such a name.
+    if (name?.startsWith(".")) return;
     this.told++;
     const folder = this.folders.get(path);
     if (!folder) this.rootDirty = true;

@@ -29,7 +29,8 @@ import {
   temporaryName,
   writeAll,
 } from "../disk.ts";
-import type { Lock, Locks } from "../lock.ts";
+import type { Lock, LockKind, Locks } from "../lock.ts";
+import { lockBeside, lockInFolder } from "../locks/names.ts";
 import { LooseFolders } from "../loose-folders.ts";
 import { addHead } from "../memory.ts";
 import { isSameFile, isSameStamp } from "../stamps.ts";
@@ -115,7 +116,7 @@ class JsonlLog extends JsonlReader implements Log {
   constructor(options: JsonlOptions, file: string, thorough = false) {
     super(options, file, thorough);
     this.options = options;
-    this.lock = new WriterLock(options.locks);
+    this.lock = new WriterLock(options.locks, ({ inode }) => lockBeside(options.disk, this.file, inode));
     this.looseFolders = new LooseFolders(options.disk);
     this.commits = new Commits({
       makeDurable: (demandWanted) => this.makeDurable(demandWanted),
@@ -140,6 +141,10 @@ class JsonlLog extends JsonlReader implements Log {
 
   get lockedBy(): Holder | null {
     return this.lock.lockedBy(this.seen);
+  }
+
+  get lockKind(): LockKind | null {
+    return this.lock.kind;
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
@@ -448,7 +453,7 @@ class JsonlLog extends JsonlReader implements Log {
 
   /** Whether nobody goes on with the torn write at the end. Only who has the lock can tell. */
   private get isWriterGone(): boolean {
-    if (this.tornIsOurs || this.lock.isOfDead) return true;
+    if (this.tornIsOurs || this.lock.heirOfDead) return true;
     const now = this.env.now();
     return now - (this.seen?.modified ?? now) >= STILL;
   }
@@ -464,7 +469,8 @@ class JsonlLog extends JsonlReader implements Log {
       this.fd = publishNew(this.disk, this.file, (fd) => {
         writeAll(this.disk, fd, bytes);
         this.syncBeforeNaming(fd);
-        lock = this.lock.claim(this.disk.infoOf(fd));
+        const info = this.disk.infoOf(fd);
+        lock = this.lock.claim(info, lockInFolder(dirname(this.file), info.inode));
       });
     } catch (error) {
       lock?.release();
@@ -523,7 +529,8 @@ class JsonlLog extends JsonlReader implements Log {
       }
       for (const piece of this.copy(all)) writeAll(disk, fd, piece);
       this.syncBeforeNaming(fd);
-      lock = this.lock.claim(disk.infoOf(fd));
+      const info = disk.infoOf(fd);
+      lock = this.lock.claim(info, lockInFolder(dirname(this.file), info.inode));
       this.checkUnchanged(isSameStamp);
       keepAs(disk, file, backup);
       kept = true;

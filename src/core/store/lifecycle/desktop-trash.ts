@@ -1,4 +1,4 @@
-/** The desktop's trash, by the `trash` command that Pi uses too. This is where we start other programs. */
+/** The desktop's trash, by the `trash` command that Pi uses too. */
 
 import { basename, delimiter, join } from "node:path";
 import { type Disk, exists } from "../disk.ts";

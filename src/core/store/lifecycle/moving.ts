@@ -7,6 +7,7 @@ import { basename, dirname, join } from "node:path";
 import { SESSION_ID } from "../../entry.ts";
 import { Failure } from "../../failure.ts";
 import { type Disk, exists, type Named } from "../disk.ts";
+import { isLockInContainer } from "../locks/names.ts";
 import { isSessionName } from "../paths.ts";
 import { copyFile, sameContent } from "../pieces.ts";
 import { readPointer } from "../segmented/documents.ts";
@@ -146,7 +147,8 @@ async function bring(
   if (kind === "folder") {
     for (const path of disk.makeFolder(to)) made.push({ path, isFolder: true });
     for (const entry of entriesIn(disk, from))
-      await bring(disk, join(from, entry.name), join(to, entry.name), made, entry.kind);
+      if (!staysHere(from, entry.name))
+        await bring(disk, join(from, entry.name), join(to, entry.name), made, entry.kind);
     await disk.syncFolder(to);
   } else if (kind === "file") {
     if (exists(disk, to)) {
@@ -197,8 +199,19 @@ async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
       if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
     }
   disk.makeFolder(to);
-  for (const { name, kind } of entriesIn(disk, from)) await move(disk, join(from, name), join(to, name), kind);
+  // Whoever moves a container holds its lock, and nobody else may remove that.
+  for (const { name, kind } of entriesIn(disk, from))
+    if (staysHere(from, name)) disk.remove(join(from, name));
+    else await move(disk, join(from, name), join(to, name), kind);
   disk.removeFolder(from);
+}
+
+/**
+ * Whether something is the lock in a container, which no other container gets, or the note about it. Opening it and
+ * closing it again to copy or compare it would let go of the lock.
+ */
+function staysHere(folder: string, name: string): boolean {
+  return isContainerName(basename(folder)) && isLockInContainer(name);
 }
 
 /** Whether something else stands at the new place of what is to be moved; what an interrupted move left there is not. */
@@ -208,7 +221,12 @@ export async function isInTheWay(disk: Disk, from: string, to: string): Promise<
   if (kind !== "folder" || kindOf(disk, to) !== "folder")
     return kind === "folder" || kindOf(disk, to) === "folder" || !(await sameContent(disk, from, to));
   for (const name of namesIn(disk, to))
-    if (exists(disk, join(from, name)) && (await isInTheWay(disk, join(from, name), join(to, name)))) return true;
+    if (
+      !staysHere(to, name) &&
+      exists(disk, join(from, name)) &&
+      (await isInTheWay(disk, join(from, name), join(to, name)))
+    )
+      return true;
   return false;
 }
 

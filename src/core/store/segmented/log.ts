@@ -25,7 +25,8 @@ import {
 } from "../disk.ts";
 import type { Durability } from "../jsonl/log.ts";
 import { attachmentFolder, withMember } from "../jsonl/reader.ts";
-import type { Lock } from "../lock.ts";
+import type { Lock, LockKind } from "../lock.ts";
+import { dropLock, lockInContainer, shareLock } from "../locks/names.ts";
 import { addHead } from "../memory.ts";
 import { isSameFile, isSameStamp } from "../stamps.ts";
 import type { Beginning, Change, FileStamp, Holder, Log } from "../store.ts";
@@ -83,7 +84,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   constructor(options: SegmentedOptions, writers: Writers, file: string, folder?: string) {
     super(options, file, folder);
     this.writers = writers;
-    this.lock = new WriterLock(options.locks);
+    this.lock = new WriterLock(options.locks, () => lockInContainer(this.folder));
     this.commits = new Commits({
       makeDurable: (demandWanted) => this.makeDurable(demandWanted),
       rollBack: () => this.rollBack(),
@@ -110,6 +111,10 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   get lockedBy(): Holder | null {
     return this.lock.lockedBy(this.key);
+  }
+
+  get lockKind(): LockKind | null {
+    return this.lock.kind;
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
@@ -412,7 +417,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       builder.settleNow();
       builder.close();
       const key = disk.info(headerFile(builder.folder));
-      lock = this.lock.claim(key);
+      lock = this.lock.claim(key, lockInContainer(builder.folder));
       disk.rename(builder.folder, file);
       renamed = true;
       publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, this.header.id), this.options.durability);
@@ -691,6 +696,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       if (exists(disk, ledgerFile(this.folder))) disk.link(ledgerFile(this.folder), ledgerFile(builder.folder));
       this.recordEvent("integrity_check", "recoverable_error", "integrity_mismatch", builder.folder, backup);
       shareAttachments(disk, this.folder, builder.folder);
+      shareLock(disk, this.folder, builder.folder);
       builder.syncFoldersNow();
       if (backup !== this.folder) disk.rename(this.folder, backup);
       try {
@@ -704,6 +710,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       removeTree(disk, builder.folder);
       throw storageFailure(error, "rebuilding the session");
     }
+    dropLock(disk, backup);
     this.closeFiles();
     this.folder = file;
     this.manifestDue = false;

@@ -38,6 +38,7 @@ import {
 } from "../disk.ts";
 import { LF } from "../jsonl/reader.ts";
 import { isLock, type Lock, type Locks } from "../lock.ts";
+import { lockBeside, lockInContainer } from "../locks/names.ts";
 import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../pieces.ts";
 import type { Log } from "../store.ts";
 import { audit } from "./audit.ts";
@@ -691,7 +692,9 @@ class Migration {
       const key = `${info.device}:${info.inode}`;
       if (held.has(key)) continue;
       held.add(key);
-      const taken = this.options.locks.take(info);
+      const isContainer = path === headerFile(this.site.container);
+      const place = isContainer ? lockInContainer(this.site.container) : lockBeside(this.disk, path, info.inode);
+      const taken = this.options.locks.take(info, place);
       if (!isLock(taken))
         throw new Failure(
           "session_locked",

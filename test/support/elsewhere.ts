@@ -1,0 +1,101 @@
+/** Servers of ours that share nothing with this process but the file system: in other namespaces of Linux. */
+
+import { execFileSync, spawn } from "node:child_process";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { onTestFinished } from "vitest";
+import { PROGRAM } from "./build.ts";
+import { type Place, programEnvironment, SpawnedServer, temporaryFolder, temporaryPlace } from "./server.ts";
+
+/** Which namespaces of its own a process gets. */
+export type Apart = "network" | "network and pids";
+
+const WAYS: Record<Apart, readonly string[][]> = {
+  network: [["-n"], ["-r", "-n"]],
+  "network and pids": [
+    ["-n", "-p", "-f", "--mount-proc", "--kill-child"],
+    ["-r", "-n", "-p", "-f", "--mount-proc", "--kill-child"],
+  ],
+};
+
+const known = new Map<Apart, readonly string[] | null>();
+
+/** How a command is started apart; null where the machine refuses. */
+export function apart(kind: Apart): readonly string[] | null {
+  let way = known.get(kind);
+  if (way === undefined) {
+    way = WAYS[kind].map((options) => ["unshare", ...options]).find(works) ?? null;
+    known.set(kind, way);
+    if (way === null) console.info(`no process can have a ${kind} namespace of its own here`);
+  }
+  return way;
+}
+
+function works([command, ...args]: readonly string[]): boolean {
+  if (process.platform !== "linux") return false;
+  try {
+    execFileSync(command, [...args, "true"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export interface Elsewhere {
+  readonly apart?: Apart;
+  readonly place?: Place;
+  /** Another program of Node. */
+  readonly node?: string;
+  /** What the server does not find. */
+  readonly without?: readonly ("sqlite" | "flock")[];
+}
+
+const NO_SQLITE = `
+const builtin = process.getBuiltinModule;
+if (builtin) process.getBuiltinModule = (name) => (name === "node:sqlite" ? undefined : builtin(name));
+const Module = require("node:module");
+const resolve = Module._resolveFilename;
+Module._resolveFilename = function (name, ...rest) {
+  if (name === "@photostructure/sqlite") throw new Error("not installed");
+  return resolve.call(this, name, ...rest);
+};
+`;
+
+/** Starts the built program there. */
+export function spawnElsewhere(args: readonly string[], options: Elsewhere = {}): SpawnedServer {
+  const { place = temporaryPlace(), node = process.execPath, without = [] } = options;
+  const variables: string[] = [];
+  if (without.includes("flock")) variables.push("PATH=/nowhere");
+  if (without.includes("sqlite")) {
+    const script = join(temporaryFolder(), "no-sqlite.cjs");
+    writeFileSync(script, NO_SQLITE);
+    variables.push(`NODE_OPTIONS=--require=${script}`);
+  }
+  const way = options.apart === undefined ? [] : (apart(options.apart) ?? []);
+  const [command, ...rest] = [...way, "env", ...variables, node, PROGRAM, ...args, "--events", "none"];
+  const child = spawn(command, rest, {
+    cwd: place.cwd,
+    env: programEnvironment(place),
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
+  return new SpawnedServer(child, "lines", place);
+}
+
+/** The lock files of a session, and the notes about them. */
+export function lockFiles(session: string): string[] {
+  const folder = statSync(session).isDirectory() ? session : dirname(session);
+  return readdirSync(folder)
+    .filter((name) => /^(?:\.pi-session-\d+|writer)\.(?:lock|holder)$/.test(name))
+    .map((name) => join(folder, name));
+}
+
+/** Whether the kernel has a lock of SQLite's kind on a file. */
+export function isLockedInKernel(file: string): boolean {
+  const { ino } = statSync(file);
+  return readFileSync("/proc/locks", "latin1")
+    .split("\n")
+    .some((line) => line.includes("POSIX") && line.includes(`:${ino} `));
+}
