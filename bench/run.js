@@ -5,6 +5,7 @@
 //   --rows <text>           only rows whose name contains it
 //   --million               also sessions of a million entries
 //   --shapes                also sessions of unusual shapes
+//   --readme                also into README.md, the rows that its table has
 //   --json                  figures with their spread, as JSON
 //   --pi                    also Pi, on the same files: installs 0.73.1, and 1.5.2 where Node is 22.19 or newer
 //   --node <program>        the Node that runs Pi 1.5.2
@@ -23,6 +24,7 @@ import {
   statSync,
   symlinkSync,
   unlinkSync,
+  writeFileSync,
 } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -30,7 +32,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { idOf, writeSession } from "./generate.js";
 import { growth } from "./growth.js";
-import { Child, figure, fresh, request, shown, table } from "./measure.js";
+import { Child, figure, fresh, request, shown, table, withFigures } from "./measure.js";
 import { findPis, piRequest, serving } from "./pi.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -42,6 +44,7 @@ const { values: options, positionals } = parseArgs({
     rows: { type: "string", default: "" },
     million: { type: "boolean", default: false },
     shapes: { type: "boolean", default: false },
+    readme: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
     pi: { type: "boolean", default: false },
     node: { type: "string" },
@@ -522,10 +525,12 @@ function print(measured, pis) {
       return pi ? [`${shown(pi.median)} ${unit}`, shown(own.median / pi.median)] : ["", ""];
     }),
   ]);
-  console.log(
-    `Node ${process.version}, ${cpus().length} processors, load ${loadavg()[0].toFixed(1)}, median of ${runs} (lowest-highest)\n`,
-  );
+  const how = `Node ${process.version}, ${cpus().length} processors, load ${loadavg()[0].toFixed(1)}, median of ${runs} (lowest-highest)`;
+  console.log(`${how}\n`);
   console.log(table(head, lines));
+  if (!options.readme) return;
+  const readme = join(root, "README.md");
+  writeFileSync(readme, withFigures(readFileSync(readme, "utf8"), how, head, lines));
 }
 
 // --- comparing -------------------------------------------------------------------------------------------------------

@@ -52,6 +52,30 @@ test("the growth of commands is measured and fitted", async () => {
   expect(exponent([10, 100, 1000], [3, 3, 3])).toBeCloseTo(0);
 });
 
+test("the README's table takes the new figures of its rows, and no others", async () => {
+  const { withFigures } = (await import("../bench/measure.js" as string)) as {
+    withFigures(text: string, how: string, head: string[], rows: string[][]): string;
+  };
+  const readme = readFileSync(join(root, "README.md"), "utf8");
+  const [, inside] = /<!-- figures -->\n\n([\s\S]*?)\n\n<!-- \/figures -->/.exec(readme) ?? [];
+  const [how, , ...lines] = inside.split("\n");
+  const [head, , ...rows] = lines
+    .map((line) => line.split("|").slice(1, -1))
+    .map((row) => row.map((cell) => cell.trim()));
+  const more = [["measured too", ...rows[0].slice(1)], ...rows];
+  expect(withFigures(readme, how, head, more)).toBe(readme);
+  expect(
+    withFigures(
+      readme,
+      "Node $& v1",
+      head,
+      [["spawn to first reply", "1 ms"]].concat(rows.slice(1)).map((row) => head.map((_, n) => row[n] ?? "")),
+    ),
+  ).toMatch(/<!-- figures -->\n\nNode \$& v1\n\n\| what .*\n\|-.*\n\| spawn to first reply +\| 1 ms /);
+  expect(() => withFigures(readme, how, head, rows.slice(1))).toThrow("spawn to first reply");
+  expect(() => withFigures("no table", how, head, rows)).toThrow("<!-- figures -->");
+});
+
 test("sessions for it are the same bytes everywhere", () => {
   const hashes = ["realistic", "giant", "custom", "wide", "broken"].map((shape) => {
     const file = join(home, shape);

@@ -30,6 +30,26 @@ test("every option stands in the README, and no other", () => {
   expect(options(` ${table}`)).toEqual(options(` ${listed?.join("\n")} `));
 });
 
+test("no section and no row of a table is there twice", () => {
+  const headings = readme.match(/^## .*$/gm) ?? [];
+  expect(headings.length).toBeGreaterThan(5);
+  expect(new Set(headings).size).toBe(headings.length);
+  for (const column of ["option", "verb"])
+    expect(readme.split("\n").filter((line) => line.startsWith(`| ${column} |`))).toHaveLength(1);
+  const rows: string[] = readme.match(/^\| `.*$/gm) ?? [];
+  expect(rows.length).toBeGreaterThan(30);
+  expect(rows.filter((row, n) => rows.indexOf(row) !== n)).toEqual([]);
+});
+
+test("a table begins with its head, and every row has as many cells", () => {
+  const tables = readme.match(/^\|.*\n(?:\|.*\n)*/gm) ?? [];
+  for (const lines of tables.map((table) => table.trimEnd().split("\n"))) {
+    expect(lines[1]).toMatch(/^\|(?: ?-+ ?\|)+$/);
+    const cells = (line: string): number => line.replaceAll("\\|", "").split("|").length;
+    for (const line of lines) expect(cells(line), line).toBe(cells(lines[0]));
+  }
+});
+
 test("every verb stands in the README, and no other", () => {
   const [table] = /\| verb \|[\s\S]*?\n\n/.exec(readme) ?? [""];
   const first = [...table.matchAll(/^\| (`.*?`) \|/gm)].map(([, cell]) => cell);

@@ -37,9 +37,79 @@ export function bytesOf(text: string): Uint8Array {
   return encoder.encode(text);
 }
 
-/** The value of a JSON text. Throws what JSON.parse throws, or a TypeError when it is not UTF-8. */
+/** Returns the value of a JSON text. Throws what JSON.parse throws, or a TypeError when it is not UTF-8. */
 export function parse(bytes: Uint8Array, start = 0, end = bytes.length): unknown {
-  return JSON.parse(textOf(bytes, start, end));
+  return parseText(textOf(bytes, start, end));
+}
+
+/**
+ * Whether JSON.parse takes a name for another one, as V8 of Node 24 (13.6) and 26 does: it expects the names of an
+ * object that began likewise, and where an escaped name is as long as the expected one, it compares that with the text
+ * before its escapes are resolved. So after a name `\` it reads a quote, and after `\u00` the name `type`, written as
+ * "\u0074ype", as the name before.
+ */
+const MISREADS_NAMES = (() => {
+  JSON.parse('{"pi-session-server":1,"\\\\":1}');
+  return !('"' in JSON.parse('{"pi-session-server":1,"\\"":1}'));
+})();
+
+/** Returns the value of a JSON text, with its own names. Throws what JSON.parse throws. */
+export function parseText(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  // A name that was put in place of another has a backslash; without one in the text, or in a name, all is right.
+  if (!MISREADS_NAMES || !text.includes("\\") || !hasBackslashedName(value)) return value;
+  return valueOfKnown(bytesOf(text));
+}
+
+function hasBackslashedName(value: unknown): boolean {
+  const open = [value];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (typeof next !== "object" || next === null) continue;
+    if (Array.isArray(next)) {
+      for (const item of next) if (typeof item === "object" && item !== null) open.push(item);
+    } else
+      for (const name of Object.keys(next)) {
+        if (name.includes("\\")) return true;
+        const item = (next as Record<string, unknown>)[name];
+        if (typeof item === "object" && item !== null) open.push(item);
+      }
+  }
+  return false;
+}
+
+/** Returns the value of a text that is known to be JSON. JSON.parse reads nothing of it but strings, numbers and words. */
+function valueOfKnown(b: Uint8Array): unknown {
+  const open: object[] = [];
+  let name: string | undefined;
+  for (let i = 0; ; ) {
+    const c = b[i];
+    const inside = open.at(-1);
+    if (c === CLOSE_BRACE || c === CLOSE_BRACKET) {
+      open.pop();
+      if (open.length === 0) return inside;
+      i++;
+      continue;
+    }
+    if (c <= 0x20 || c === COMMA || c === COLON) {
+      i++;
+      continue;
+    }
+    if (inside && !Array.isArray(inside) && name === undefined) {
+      name = stringAt(b, i, b.length);
+      i = stringEnd(b, i, b.length);
+      continue;
+    }
+    const opens = c === OPEN_BRACE || c === OPEN_BRACKET;
+    const past = opens ? i + 1 : knownValueEnd(b, i, b.length);
+    const value: unknown = c === OPEN_BRACE ? {} : c === OPEN_BRACKET ? [] : JSON.parse(textOf(b, i, past));
+    if (Array.isArray(inside)) inside.push(value);
+    else if (inside)
+      Object.defineProperty(inside, name as string, { value, writable: true, enumerable: true, configurable: true });
+    else if (!opens) return value;
+    name = undefined;
+    if (opens) open.push(value as object);
+    i = past;
+  }
 }
 
 /**

@@ -13,7 +13,7 @@ import {
 } from "../core/context.ts";
 import { CURRENT_VERSION, type Entry } from "../core/entry.ts";
 import { HeadReader } from "../core/head.ts";
-import { bytesOf, parse, textOf } from "../core/json.ts";
+import { bytesOf, parse, parseText, textOf } from "../core/json.ts";
 import { idOfLine, migrateV1, migrateV2 } from "../core/migrate.ts";
 import { Nodes, ROOT } from "../core/nodes.ts";
 import { readAll } from "../core/store/disk.ts";
@@ -175,7 +175,7 @@ export function parseSessionEntries(content: string): FileEntry[] {
 function addLine(entries: FileEntry[], line: string): void {
   if (line.trim() === "") return;
   try {
-    const value: unknown = JSON.parse(line);
+    const value = parseText(line);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) entries.push(value as FileEntry);
   } catch {
     // SessionManager.open reports such a line; this function never did.

@@ -3,6 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
 import { Failure } from "../core/failure.ts";
+import { parseText } from "../core/json.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/command.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./call.ts";
@@ -252,7 +253,7 @@ export class Connection {
     if (!isUtf8(bytes)) return this.refuse({ kind: "parse", sentence: "The message is not UTF-8." });
     let value: unknown;
     try {
-      value = JSON.parse(bytes.toString("utf8"));
+      value = parseText(bytes.toString("utf8"));
     } catch {
       return this.refuse({ kind: "parse", sentence: "The message is not JSON." });
     }

@@ -1,6 +1,7 @@
 /** The server and its only host in one process: what a verb asks goes over the wire as any host's requests do. */
 
 import { PassThrough } from "node:stream";
+import { parseText } from "../../core/json.ts";
 import type { Settings } from "../cli.ts";
 import { type Service, serve, type World } from "../serve.ts";
 import { Refusal, type Result } from "./verb.ts";
@@ -65,7 +66,7 @@ export class Wire {
   }
 
   private takeLine(line: string): void {
-    const message = JSON.parse(line);
+    const message = parseText(line) as Result;
     if (message.method === "$/progress") {
       const { done, total } = message.params.value;
       this.progress?.(done, total);
