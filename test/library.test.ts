@@ -350,13 +350,13 @@ describe("opening", () => {
     expect(readFileSync(path, "utf8")).toBe(text);
   });
 
-  test("continueRecent takes the working directory's session in which something was said last", () => {
+  test("continueRecent takes the working directory's session that was changed last", () => {
     const sessions = ["/a/b", "/a/b", "/a-b"].map((cwd) => talked(SessionManager.create(cwd)).manager);
     expect(new Set(sessions.map((manager) => manager.getSessionDir())).size).toBe(1);
     for (const [n, manager] of sessions.entries()) {
-      manager.appendMessage({ ...user("later"), timestamp: NOW + n });
-      // When it was written says nothing.
-      utimesSync(file(manager), NOW / 1000 - n, NOW / 1000 - n);
+      // When something was said counts for lists alone.
+      manager.appendMessage({ ...user("later"), timestamp: NOW - n });
+      utimesSync(file(manager), NOW / 1000 + n, NOW / 1000 + n);
     }
     expect(SessionManager.continueRecent("/a/b").getSessionId()).toBe(sessions[1].getSessionId());
     expect(SessionManager.continueRecent("/a-b").getSessionId()).toBe(sessions[2].getSessionId());

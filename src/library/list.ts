@@ -41,7 +41,7 @@ export async function listAllSessions(
   return readSessions([...folders], () => true, onProgress, signal);
 }
 
-/** A folder's session in which something was said last, of that working directory if one is given; null for none. */
+/** Returns a folder's session that was changed last, of that working directory if one is given; null for none. */
 export function findMostRecentSession(sessionDir: string, cwd?: string): string | null {
   const fits = cwd === undefined ? () => true : cwdFilter(cwd, sessionDir);
   try {
