@@ -27,7 +27,7 @@ export interface Stores {
   /** Makes the folder of a session's file, if that can be done; its first append says why not. */
   prepareFolder(file: string): void;
   /**
-   * Writes a file for a person, whole or not at all, and answers its path. When the name is taken: refuses
+   * Writes a file for a person, whole or not at all and as durable as an append, and returns its path. When the name is taken: refuses
    * (already_exists), takes a name beside it, or replaces what is there. With the session file whose attachments it
    * refers to, it gets them too.
    */

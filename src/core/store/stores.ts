@@ -88,7 +88,8 @@ export function makeStores(options: StoreOptions): Stores {
   const openLog = (file: string, readOnly?: boolean): Log => openActive(disk, at, file, readOnly);
   const allowed = (file: string): string => confined(disk, places, options.allowed, nameable(absolute(file, cwd)));
   const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
-  const leaves: LeafMemory = leafMemory(disk, places.state, options.durability === "sync");
+  const isDurable = options.durability === "sync";
+  const leaves: LeafMemory = leafMemory(disk, places.state, isDurable);
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -105,7 +106,8 @@ export function makeStores(options: StoreOptions): Stores {
         // The first append meets the same obstacle and tells of it.
       }
     },
-    writeOutput: (file, pieces, taken, attachmentsOf) => writeOutput(disk, allowed(file), pieces, taken, attachmentsOf),
+    writeOutput: (file, pieces, taken, attachmentsOf) =>
+      writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     bytesOf: (log) => storedBytes(disk, log),
     latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
     beside: (file, header) => (isOutside(disk, places, options.kind, file) ? fileBeside(file, header) : undefined),
@@ -148,6 +150,7 @@ export function makeStores(options: StoreOptions): Stores {
       leaves,
       openLog: (file) => openLog(file, true),
       indexAhead: true,
+      isDurable,
     }),
   };
 }
@@ -250,7 +253,9 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
     throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
       sessionId: id,
     });
-  if (found.length > 1) throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
+  // A move that was cut off leaves two names of one session.
+  if (!found.every((file) => sameFile(disk, file, found[0])))
+    throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
   return found[0];
 }
 
