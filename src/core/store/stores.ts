@@ -184,8 +184,8 @@ function byPath(store: Store, at: (file: string) => Store): Store {
   };
 }
 
-/** Whether a name in a folder is that of a session. */
-function isSessionIn(disk: Disk, folder: string, name: string): boolean {
+/** Whether a name in a folder is that of a session. Throws errno errors. */
+export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
   return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
 }
 
