@@ -343,6 +343,7 @@ function compareManagers(what, ours, pi, { modern, ignoreLeaf = false, ignoreFro
   };
   check("entries", ours.getEntries(), pi.getEntries());
   check("tree", ours.getTree(), pi.getTree());
+  check("roots", ours.getChildren(null), pi.getChildren(null));
   check("name", ours.getSessionName(), pi.getSessionName());
   if (!ignoreLeaf) check("leaf", { id: ours.getLeafId() }, { id: pi.getLeafId() });
   const leaf = [ours.getLeafId(), pi.getLeafId()];

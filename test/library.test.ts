@@ -12,7 +12,7 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { realDisk } from "../src/core/store/disk.ts";
 import { isLock, makeLocks } from "../src/core/store/lock.ts";
@@ -38,7 +38,7 @@ import {
   type UserMessage,
 } from "../src/index.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "./support/lines.ts";
-import { serveHere, temporaryFolder } from "./support/server.ts";
+import { type Place, serveHere, temporaryFolder } from "./support/server.ts";
 
 const CWD = "/home/me/project";
 const NOW = Date.parse("2026-02-03T10:00:00.000Z");
@@ -351,13 +351,13 @@ describe("opening", () => {
     expect(readFileSync(path, "utf8")).toBe(text);
   });
 
-  test("continueRecent takes the working directory's session in which something was said last", () => {
+  test("continueRecent takes the working directory's session that was changed last", () => {
     const sessions = ["/a/b", "/a/b", "/a-b"].map((cwd) => talked(SessionManager.create(cwd)).manager);
     expect(new Set(sessions.map((manager) => manager.getSessionDir())).size).toBe(1);
     for (const [n, manager] of sessions.entries()) {
-      manager.appendMessage({ ...user("later"), timestamp: NOW + n });
-      // When it was written says nothing.
-      utimesSync(file(manager), NOW / 1000 - n, NOW / 1000 - n);
+      // When something was said counts for lists alone.
+      manager.appendMessage({ ...user("later"), timestamp: NOW - n });
+      utimesSync(file(manager), NOW / 1000 + n, NOW / 1000 + n);
     }
     expect(SessionManager.continueRecent("/a/b").getSessionId()).toBe(sessions[1].getSessionId());
     expect(SessionManager.continueRecent("/a-b").getSessionId()).toBe(sessions[2].getSessionId());
@@ -689,6 +689,7 @@ describe("navigation", () => {
     ]);
     expect(manager.getTree()[0].entry).toBe(manager.getEntry(id(0)));
     expect(manager.getChildren(id(0)).map((entry) => entry.id)).toEqual([id(5), id(6)]);
+    expect(manager.getChildren(null)).toEqual(manager.getEntries().filter(({ parentId }) => parentId === null));
   });
 
   test("a hundred thousand children and as deep a chain are no trouble", () => {
@@ -1046,6 +1047,68 @@ describe("listing", () => {
     const ended = SessionManager.listAll(folder, () => controller.abort(new Error("enough")), controller.signal);
     await expect(ended).rejects.toThrow("enough");
     await expect(SessionManager.list(CWD, folder, undefined, AbortSignal.abort())).rejects.toThrow();
+  });
+});
+
+describe("containers of Session Store V2", () => {
+  async function container(n: number, cwd: string, text: string): Promise<string> {
+    const place: Place = { home, state, cwd, variables: { HOME: home, PI_SESSION_SERVER_STATE_DIR: state } };
+    const id = `01991f6e-1f1d-7c3e-b0a4-0242ac12000${n}`;
+    const server = serveHere(["--store", "v2", "--session-id", id, "--events", "none"], { place });
+    await server.result("append", { entries: [{ type: "message", message: user(text) }] });
+    const { sessionFile } = await server.result("get_state");
+    await server.finish();
+    return sessionFile;
+  }
+
+  test("are listed, found by their id and taken for the latest among the session files", async () => {
+    vi.useRealTimers();
+    const path = await container(1, CWD, "in a container");
+    const { manager } = talked(SessionManager.create(CWD));
+    await container(2, "/elsewhere", "of another directory");
+    const all = await SessionManager.listAll();
+    expect(all.map(({ firstMessage }) => firstMessage).sort()).toEqual([
+      "in a container",
+      "of another directory",
+      "one",
+    ]);
+    const here = await SessionManager.list(CWD);
+    expect(here.map(({ path }) => path).sort()).toEqual([file(manager), path].sort());
+    const [info] = here.filter((one) => one.path === path);
+    const { id } = info;
+    expect(info).toMatchObject({
+      id: basename(path, ".v2"),
+      cwd: CWD,
+      messageCount: 1,
+      allMessagesText: "in a container",
+    });
+    expect(await SessionManager.listAll(dirname(path))).toEqual(await SessionManager.list(CWD, dirname(path)));
+    expect(SessionManager.findById(CWD, id)).toBe(path);
+    utimesSync(file(manager), 1, 1);
+    expect(findMostRecentSession(dirname(path))).toBe(path);
+    const recent = SessionManager.continueRecent(CWD);
+    expect([recent.getSessionFile(), texts(recent)]).toEqual([path, ["in a container"]]);
+    recent.appendMessage(user("and on"));
+    recent.close();
+    const segments = readdirSync(join(path, "segments")).map((name) => join(path, "segments", name));
+    for (const one of [...segments, join(path, "header.jsonl"), `${path.slice(0, -3)}.store.json`])
+      utimesSync(one, 0, 0);
+    expect(SessionManager.continueRecent(CWD).getSessionFile()).toBe(file(manager));
+    expect((await SessionManager.list(CWD)).find((one) => one.path === path)?.messageCount).toBe(2);
+  });
+
+  test("that are not the session are passed over: rolled back, without a pointer, derived by pi_agent_rust", async () => {
+    vi.useRealTimers();
+    const path = await container(1, CWD, "in a container");
+    const pointer = `${path.slice(0, -3)}.store.json`;
+    const text = readFileSync(pointer, "utf8");
+    for (const content of [text.replace('"native_v2"', '"jsonl"'), "{", undefined]) {
+      if (content === undefined) rmSync(pointer);
+      else writeFileSync(pointer, content);
+      expect(await SessionManager.listAll()).toEqual([]);
+      expect(findMostRecentSession(dirname(path))).toBeNull();
+      expect(SessionManager.findById(CWD, basename(path, ".v2"))).toBeUndefined();
+    }
   });
 });
 

@@ -92,8 +92,8 @@ export interface Catalog {
     progress?: Progress,
   ): Promise<{ root: string | null; nodes: Relative[] }>;
   /**
-   * Writes the index that scripts of pi_agent_rust read (seed 002) to a new SQLite file; answers how many sessions it
-   * has. Throws already_exists, storage_failed.
+   * Writes the index that scripts of pi_agent_rust read (seed 002) to a SQLite file, new or in place of such an index;
+   * returns how many sessions it has. Throws already_exists, session_locked, storage_full, storage_failed.
    */
   exportIndex(file: string): Promise<number>;
   close(): void;

@@ -9,6 +9,12 @@ export interface Where {
   readonly sessionId?: string;
 }
 
+/**
+ * What a session is to be moved for. An interrupted move leaves two names of one session; of several files with an id,
+ * those count that can be moved so.
+ */
+export type Purpose = "archive" | "unarchive" | { readonly cwd: string };
+
 export interface Moved {
   readonly sessionId: string;
   /** Where it was. */
@@ -55,9 +61,9 @@ export interface Imported {
  */
 export interface LifeCycle {
   /**
-   * The file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root.
+   * Returns the file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root.
    */
-  locate(where: Where): string;
+  locate(where: Where, purpose?: Purpose): string;
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
   delete(file: string, permanent: boolean): Promise<Deleted>;
   /** Brings back what our own trash holds, the newest of that id or original path, or the one at a path of the trash. */
@@ -65,8 +71,8 @@ export interface LifeCycle {
   /** Moves a session where agents do not list it, and lists of ours say that it is archived. */
   archive(file: string): Promise<Moved>;
   unarchive(file: string): Promise<Moved>;
-  /** Gives a session another working directory. */
-  relocate(file: string, cwd: string): Promise<Relocated>;
+  /** Gives a session another working directory. Throws BadParams when there is none and none may be missing. */
+  relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
   /** Brings in a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
 }

@@ -27,7 +27,7 @@ export interface Stores {
   /** Makes the folder of a session's file, if that can be done; its first append says why not. */
   prepareFolder(file: string): void;
   /**
-   * Writes a file for a person, whole or not at all, and answers its path. When the name is taken: refuses
+   * Writes a file for a person, whole or not at all and as durable as an append, and returns its path. When the name is taken: refuses
    * (already_exists), takes a name beside it, or replaces what is there. With the session file whose attachments it
    * refers to, it gets them too.
    */
@@ -39,10 +39,18 @@ export interface Stores {
   ): Promise<string>;
   /** The bytes of a session as it is stored, damage and all, in pieces. */
   bytesOf(log: Log): Iterable<Uint8Array>;
-  /** The working directory's session that was active last. */
+  /** Returns the working directory's session that was changed last. */
   latest(cwd: string): string | undefined;
-  /** The session of a working directory that was made lately by a request with an idempotency key. */
-  made(key: string, cwd: string): string | undefined;
+  /**
+   * Returns the path of a new session that comes of the one at `file`: beside it, where that lies outside the session
+   * folders and no flat one was named; undefined where it goes to the folder of its working directory.
+   */
+  beside(file: string, header: SessionHeader): string | undefined;
+  /**
+   * Returns the session that was made lately by a request with an idempotency key: of a working directory, or of those
+   * that came to lie beside a file.
+   */
+  made(key: string, of: { readonly cwd: string } | { readonly beside: string }): string | undefined;
   /** What is found without opening sessions. */
   readonly catalog: Catalog;
   /** What happens to sessions that are not open. */
@@ -59,6 +67,8 @@ export interface NewSession {
   readonly file?: string;
   /** Idempotency key of the request that asks for it; it stands in the header. */
   readonly key?: string;
+  /** The session that it comes of, which says where it lies when no file is named. */
+  readonly comesOf?: Session;
 }
 
 export class Workspace {
@@ -205,11 +215,13 @@ export class Workspace {
   made(key: string, cwds: readonly (string | undefined)[]): Session | undefined {
     const current = this.currentSession;
     if (current?.log.header.idempotencyKey === key) return current;
+    const { made } = this.stores;
     for (const cwd of new Set(cwds)) {
-      const file = cwd === undefined ? undefined : this.stores.made(key, cwd);
+      const file = cwd === undefined ? undefined : made(key, { cwd });
       if (file !== undefined) return this.open({ sessionPath: file });
     }
-    return undefined;
+    const file = current?.file ? made(key, { beside: current.file }) : undefined;
+    return file === undefined ? undefined : this.open({ sessionPath: file });
   }
 
   /** An entry of a session that need not be open, if both are there. */
@@ -243,10 +255,13 @@ export class Workspace {
   }
 
   /**
-   * A new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
-   * and the source is not touched.
+   * Makes a new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
+   * and is changed later than the session that it takes the place of. The source gets at most the marker that it gets
+   * when it is left.
    */
-  async fork(source: Session, end: number, wanted: { key?: string; id?: string } = {}): Promise<Session> {
+  async fork(source: Session, end: number, wanted: Pick<NewSession, "key" | "id" | "comesOf"> = {}): Promise<Session> {
+    // A marker that is written after the fork would make the old session the one that was changed last.
+    await this.currentSession?.leave();
     const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
     const beginning = this.beginning({
       ...wanted,
@@ -298,8 +313,11 @@ export class Workspace {
   }
 
   private beginning(wanted: NewSession): Beginning {
+    const { comesOf } = wanted;
     const file = wanted.file === undefined ? undefined : this.stores.absolute(wanted.file);
-    return newBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
+    const beginning = newBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
+    if (file !== undefined || !comesOf?.file) return beginning;
+    return { ...beginning, file: this.stores.beside(comesOf.file, beginning.header) };
   }
 }
 

@@ -22,6 +22,6 @@ export default command({
     },
   },
   async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.archive(fileAtRest(workspace, where))) };
+    return { ...(await workspace.stores.lifeCycle.archive(fileAtRest(workspace, where, "archive"))) };
   },
 });

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { BadParams, Failure } from "../core/failure.ts";
-import type { Where } from "../core/lifecycle.ts";
+import type { Purpose, Where } from "../core/lifecycle.ts";
 import type { Workspace } from "../core/workspace.ts";
 
 export const which = {
@@ -37,9 +37,9 @@ export function demandOne({ sessionPath, sessionId }: Where): Where {
   return { sessionPath, sessionId };
 }
 
-/** The file of a session that this process does not have open. Throws session_locked when it has. */
-export function fileAtRest(workspace: Workspace, where: Where): string {
-  const file = workspace.stores.lifeCycle.locate(demandOne(where));
+/** Returns the file of a session that this process does not have open. Throws session_locked when it has. */
+export function fileAtRest(workspace: Workspace, where: Where, purpose?: Purpose): string {
+  const file = workspace.stores.lifeCycle.locate(demandOne(where), purpose);
   const open = workspace.holding(file);
   if (open !== undefined)
     throw new Failure(

@@ -5,7 +5,8 @@ import { whereItStays } from "./stay.ts";
 
 export default command({
   name: "clone",
-  summary: "Copies the whole current path into a new session and makes that the current one.",
+  summary:
+    "Copies the whole current path into a new session and makes that the current one. It lies where a fork does.",
   effect: "replace",
   params: {},
   result: z.object({
@@ -30,7 +31,7 @@ export default command({
       const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position: "at" });
       if (cancelled) return { cancelled, reason, ...whereItStays(context) };
     }
-    const next = await workspace.fork(session, session.tree.leaf, { key: context.key });
+    const next = await workspace.fork(session, session.tree.leaf, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });
     return { cancelled: false, sessionId: next.id, sessionFile: next.file };
   },

@@ -8,7 +8,9 @@ import { whereItStays } from "./stay.ts";
 
 export default command({
   name: "fork",
-  summary: "Copies the path to an entry into a new session and makes that the current one.",
+  summary:
+    "Copies the path to an entry into a new session and makes that the current one. It lies beside the session when " +
+    "that is outside the session folders.",
   effect: "replace",
   params: {
     entryId: z.string(),
@@ -49,7 +51,7 @@ export default command({
       const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position });
       if (cancelled) return { text: "", cancelled, reason, ...whereItStays(context) };
     }
-    const next = await workspace.fork(session, end, { key: context.key });
+    const next = await workspace.fork(session, end, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });
     return { text, cancelled: false, sessionId: next.id, sessionFile: next.file };
   },

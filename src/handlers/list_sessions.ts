@@ -8,7 +8,9 @@ import { cursor, limit, nextCursor } from "./shapes.ts";
 
 export default command({
   name: "list_sessions",
-  summary: "The sessions there are, those in which something was said last first. Reads files, changes none.",
+  summary:
+    "The sessions there are, those in which something was said last first; --continue goes by the last change instead. " +
+    "Reads files, changes none.",
   effect: "server",
   params: {
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),

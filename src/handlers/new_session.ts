@@ -6,7 +6,9 @@ import { whereItStays } from "./stay.ts";
 
 export default command({
   name: "new_session",
-  summary: "Makes a new, empty session the current one. Its file appears with its first entry.",
+  summary:
+    "Makes a new, empty session the current one. Its file appears with its first entry, where that of a fork would, or " +
+    "in the folder of the cwd that is named.",
   effect: "replace",
   params: {
     parentSession: z.string().optional().describe("path of the session it continues from, for the record"),
@@ -32,7 +34,9 @@ export default command({
   },
   async run(context, params) {
     const { parentSession, cwd, newSessionId: id, name } = params;
-    const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key });
+    // Whoever names a directory wants the session where sessions of that are looked for.
+    const comesOf = cwd === undefined ? (context.workspace.current ?? undefined) : undefined;
+    const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
     if (context.asks("session_before_switch")) {
       const { cancelled, reason } = await context.ask("session_before_switch", { reason: "new" });
       if (cancelled) return { cancelled, reason, ...whereItStays(context) };

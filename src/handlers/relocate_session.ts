@@ -5,11 +5,15 @@ import { command } from "./command.ts";
 export default command({
   name: "relocate_session",
   summary:
-    "Gives a session that is not open another working directory: the file is written anew in that one's folder, with " +
-    "only the cwd in its header changed, and the old one is kept.",
+    "Gives a session that is not open another working directory: it goes to that one's folder, with only the cwd in " +
+    "its header changed, and the file as it was is kept. Can be done any number of times.",
   effect: "server",
   ofAny: true,
-  params: { ...which, cwd: z.string().min(1).describe("the new working directory, absolute") },
+  params: {
+    ...which,
+    cwd: z.string().min(1).describe("the new working directory, absolute; it has to exist"),
+    allowMissing: z.boolean().optional().describe("whether it need not exist, as one on another machine"),
+  },
   result: z.object({ ...moved, keptAt: z.string().describe("where the file is as it was before") }),
   failures: [...MOVE_FAILURES, "corrupt", "content_modified"],
   example: {
@@ -21,7 +25,8 @@ export default command({
       keptAt: "/home/me/.pi/agent/sessions/--home-me-other--/old.jsonl.relocated.bak",
     },
   },
-  async run({ workspace }, { cwd, ...where }) {
-    return { ...(await workspace.stores.lifeCycle.relocate(fileAtRest(workspace, where), cwd)) };
+  async run({ workspace }, { cwd, allowMissing, ...where }) {
+    const file = fileAtRest(workspace, where, { cwd });
+    return { ...(await workspace.stores.lifeCycle.relocate(file, cwd, allowMissing)) };
   },
 });

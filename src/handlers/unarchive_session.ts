@@ -20,6 +20,6 @@ export default command({
     },
   },
   async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.unarchive(fileAtRest(workspace, where))) };
+    return { ...(await workspace.stores.lifeCycle.unarchive(fileAtRest(workspace, where, "unarchive"))) };
   },
 });

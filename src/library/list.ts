@@ -5,9 +5,11 @@ import type { Entry } from "../core/entry.ts";
 import { parse } from "../core/json.ts";
 import { jsonlStore } from "../core/store/jsonl/log.ts";
 import { noLocks } from "../core/store/lock.ts";
-import { isSessionName, sessionFolders } from "../core/store/paths.ts";
-import type { Log, Store } from "../core/store/store.ts";
-import { latestIn, readHeader } from "../core/store/stores.ts";
+import { sessionFolders } from "../core/store/paths.ts";
+import { isContainerName } from "../core/store/segmented/places.ts";
+import { segmentedStore } from "../core/store/segmented/store.ts";
+import type { Log } from "../core/store/store.ts";
+import { isSessionIn, latestIn, readHeader } from "../core/store/stores.ts";
 import { absolutePath, defaultFolder, disk, env, sessionsRoot } from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 
@@ -41,7 +43,7 @@ export async function listAllSessions(
   return readSessions([...folders], () => true, onProgress, signal);
 }
 
-/** A folder's session in which something was said last, of that working directory if one is given; null for none. */
+/** Returns a folder's session that was changed last, of that working directory if one is given; null for none. */
 export function findMostRecentSession(sessionDir: string, cwd?: string): string | null {
   const fits = cwd === undefined ? () => true : cwdFilter(cwd, sessionDir);
   try {
@@ -76,12 +78,21 @@ function sessionFiles(folder: string): string[] {
   try {
     return disk
       .names(folder)
-      .filter(isSessionName)
+      .filter((name) => isSession(folder, name))
       .sort()
       .reverse()
       .map((name) => join(folder, name));
   } catch {
     return [];
+  }
+}
+
+function isSession(folder: string, name: string): boolean {
+  try {
+    return isSessionIn(disk, folder, name);
+  } catch {
+    // What says whether a container is one may not be read.
+    return false;
   }
 }
 
@@ -93,13 +104,13 @@ async function readSessions(
 ): Promise<SessionInfo[]> {
   signal?.throwIfAborted();
   const files = folders.flatMap(sessionFiles);
-  const store = readingStore();
+  const open = readingStores();
   const found: SessionInfo[] = [];
   for (const [index, file] of files.entries()) {
     // A long listing leaves room for whatever else the process does.
     await new Promise(setImmediate);
     signal?.throwIfAborted();
-    const info = readInfo(store, file);
+    const info = readInfo(open, file);
     if (info && fits(info.cwd)) found.push(info);
     const loaded = index + 1;
     const tellsAll = loaded === 1 || loaded % PARTIAL === 0 || loaded === files.length;
@@ -112,26 +123,21 @@ function byActivity(sessions: SessionInfo[]): SessionInfo[] {
   return sessions.sort((a, b) => b.modified.getTime() - a.modified.getTime());
 }
 
-/** A store that only reads: no lock is asked for. */
-function readingStore(): Store {
-  return jsonlStore({
-    disk,
-    env,
-    locks: noLocks,
-    durability: "os",
-    readOnly: true,
-    quarantine: "",
-    cwd: process.cwd(),
-    fileFor: () => {
-      throw new TypeError("a store for reading makes no files");
-    },
-  });
+/** Opens what only reads: no lock is asked for. */
+function readingStores(): (file: string) => Log {
+  const common = { disk, env, locks: noLocks, durability: "os", readOnly: true, quarantine: "" } as const;
+  const makesNone = (): never => {
+    throw new TypeError("a store for reading makes no files");
+  };
+  const jsonl = jsonlStore({ ...common, cwd: process.cwd(), fileFor: makesNone });
+  const v2 = segmentedStore({ ...common, containerFor: makesNone });
+  return (file) => (isContainerName(file) ? v2 : jsonl).open(file);
 }
 
-function readInfo(store: Store, file: string): SessionInfo | undefined {
+function readInfo(open: (file: string) => Log, file: string): SessionInfo | undefined {
   let log: Log;
   try {
-    log = store.open(file);
+    log = open(file);
   } catch {
     // Not a session, or gone since its folder was read.
     return undefined;

@@ -117,7 +117,7 @@ export class SessionManager {
     return new SessionManager({ cwd, folder, durability, session: make });
   }
 
-  /** The session of a working directory that was written last, or a new one. */
+  /** Opens the session of a working directory that was changed last, or makes a new one. */
   static continueRecent(cwd: string, sessionDir?: string, options: SessionOptions = {}): SessionManager {
     const folder = folderOr(sessionDir, cwd);
     const latest = findMostRecentSession(folder, cwd);
@@ -377,8 +377,12 @@ export class SessionManager {
     return roots;
   }
 
-  /** The entries that continue an entry, in file order. */
-  getChildren(parentId: string): SessionEntry[] {
+  /** Returns the entries that continue an entry, in file order; for null, those that begin a conversation. */
+  getChildren(parentId: string | null): SessionEntry[] {
+    if (parentId === null) {
+      const { nodes } = this.session.log;
+      return this.entriesAt([...this.session.visible()].filter((position) => nodes.parent(position) === ROOT));
+    }
     const position = this.find(parentId);
     return position < 0 ? [] : this.entriesAt([...this.session.tree.children(position)]);
   }

@@ -47,7 +47,7 @@ export const OPTIONS: readonly Option[] = [
     value: "path or id",
     meaning: "open this session; a path that does not exist yet becomes a new one",
   },
-  { names: ["--continue", "-c"], meaning: "open the most recent session of the current directory" },
+  { names: ["--continue", "-c"], meaning: "open the session of the current directory that was changed last" },
   { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
   { names: ["--session-id"], value: "id", meaning: "id of a new session" },
   { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },

@@ -1,8 +1,19 @@
 /** The catalog's file may be spoiled, gone, newer or closed to us: the list is that of the session files all the same. */
 
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { findSqlite } from "../../src/core/store/sqlite.ts";
 import {
   allHits,
@@ -16,8 +27,11 @@ import {
   readList,
   temporaryLibrary,
 } from "../support/catalog.ts";
+import { user } from "../support/drafts.ts";
+import { putSession, sessionId } from "../support/lifecycle.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
-import { runProgram, temporaryPlace } from "../support/server.ts";
+import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { runHere } from "../support/verbs.ts";
 
 const sqlite = findSqlite();
 
@@ -69,46 +83,125 @@ test("it has the columns of pi_agent_rust's index as a view", async () => {
     const list = await listed(catalog);
     const out = join(library.state, "index.sqlite");
     await catalog.exportIndex(out);
-    await expect(catalog.exportIndex(out)).rejects.toMatchObject({ name: "already_exists" });
     catalog.close();
+    const byPath = (a: { path: unknown }, b: { path: unknown }): number => (String(a.path) < String(b.path) ? -1 : 1);
     for (const path of [databases(library).find((name) => name.endsWith(".sqlite")) as string, out]) {
-      const db = sqlite!(path);
-      const rows = db.prepare("SELECT * FROM sessions ORDER BY last_modified_ms DESC").all() as Record<
-        string,
-        unknown
-      >[];
-      db.close();
+      const rows = rowsOf(path);
       expect(Object.keys(rows[0])).toEqual(
         "path id cwd timestamp message_count last_modified_ms size_bytes name".split(" "),
       );
+      const wanted = list.map(({ path, id, messageCount, name }) => {
+        const { mtimeMs, size } = statSync(path);
+        // The time of the file, not that of what was said.
+        return { path, id, messageCount, name, time: Math.floor(mtimeMs), size };
+      });
       expect(
-        rows.map(({ path, id, message_count, name }) => ({ path, id, messageCount: message_count, name })),
-      ).toEqual(list.map(({ path, id, messageCount, name }) => ({ path, id, messageCount, name })));
+        rows
+          .map(({ path, id, message_count, name, last_modified_ms, size_bytes }) => {
+            return { path, id, messageCount: message_count, name, time: last_modified_ms, size: size_bytes };
+          })
+          .sort(byPath),
+      ).toEqual(wanted.sort(byPath));
     }
   });
 });
 
-test("the verb index writes that table, and never over a file", async () => {
-  const place = temporaryPlace();
-  const folder = join(place.home, ".pi/agent/sessions/--p--");
-  mkdirSync(folder, { recursive: true });
-  await forSeedsAsync(1, async (random) => {
-    for (let n = 0; n < 3; n++) {
-      const { id, text } = randomSession(random, "/p");
-      writeFileSync(join(folder, `2026_${id}.jsonl`), text);
-    }
-    const out = join(place.cwd, "index.sqlite");
-    const [first, again, without] = [
-      await runProgram("", ["index", "--out", "index.sqlite", "--json"], place),
-      await runProgram("", ["index", "--out", out], place),
-      await runProgram("", ["index"], place),
-    ];
-    expect([first.status, first.stderr]).toEqual([0, ""]);
-    expect(JSON.parse(first.stdout)).toEqual({ path: out, sessionCount: 3 });
-    expect([again.status, again.stdout, without.status]).toEqual([1, "", 2]);
-    const db = sqlite!(out);
-    expect(db.prepare("SELECT count(*) AS count FROM sessions").get()).toEqual({ count: 3 });
+function rowsOf(path: string): Record<string, unknown>[] {
+  const db = sqlite!(path);
+  try {
+    return db.prepare("SELECT * FROM sessions ORDER BY path").all() as Record<string, unknown>[];
+  } finally {
     db.close();
+  }
+}
+
+describe("the verb index", () => {
+  function ready(): { place: Place; put: (id: string) => string; index: (file: string) => ReturnType<typeof runHere> } {
+    const place = temporaryPlace();
+    return {
+      place,
+      put: (id) => putSession(place, Number(id)),
+      index: (file) => runHere(place, ["index", "--out", file, "--json"]),
+    };
+  }
+
+  test("writes that table, and writes it anew when it is there", async () => {
+    const { place, put, index } = ready();
+    const out = join(place.cwd, "index.sqlite");
+    for (const [n, to] of ["index.sqlite", out, join(place.home, "link.sqlite")].entries()) {
+      put(String(n + 1));
+      if (n === 2) symlinkSync(out, to);
+      const { status, stderr, stdout } = await index(to);
+      expect([status, stderr]).toEqual([0, ""]);
+      expect(JSON.parse(stdout)).toEqual({ path: n === 0 ? out : to, sessionCount: n + 1 });
+      expect(rowsOf(out).map(({ id }) => id)).toEqual(Array.from({ length: n + 1 }, (_, i) => sessionId(i + 1)));
+      if (n === 0) chmodSync(out, 0o640);
+    }
+    expect(lstatSync(join(place.home, "link.sqlite")).isSymbolicLink()).toBe(true);
+    expect(statSync(out).mode & 0o777).toBe(0o640);
+    expect(readdirSync(place.cwd)).toEqual(["index.sqlite"]);
+    const server = serveHere(["--store", "v2", "--events", "none"], { place });
+    await server.result("append", { entries: [user("x")] });
+    const { sessionFile } = await server.result("get_state");
+    await index(out);
+    const newest = Math.max(
+      ...readdirSync(join(sessionFile, "segments")).map(
+        (name) => statSync(join(sessionFile, "segments", name)).mtimeMs,
+      ),
+    );
+    expect(rowsOf(out).find(({ path }) => path === sessionFile)).toMatchObject({
+      last_modified_ms: expect.toSatisfy((time: number) => time >= Math.floor(newest) && time <= Date.now()),
+    });
+  });
+
+  test("takes an index of pi_agent_rust, with columns of others too, and leaves no times of its scan", async () => {
+    const { place, put, index } = ready();
+    put("1");
+    const out = join(place.cwd, "session-index.sqlite");
+    const db = sqlite!(out);
+    db.exec(`PRAGMA journal_mode = WAL;
+      CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
+        message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
+      CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+      ALTER TABLE sessions ADD COLUMN modified_ms INTEGER NOT NULL DEFAULT 0;
+      INSERT INTO meta VALUES ('last_sync_epoch_ms', '1');
+      INSERT INTO sessions VALUES ('/gone.jsonl', 'gone', '/', '', 0, 0, 0, NULL, 0)`);
+    const before = readFileSync(out);
+    const held = await index(out);
+    // Another program has it open: it is not touched.
+    expect([held.status, JSON.parse(held.stdout).error.data.name]).toEqual([1, "session_locked"]);
+    expect(readFileSync(out)).toEqual(before);
+    db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    db.close();
+    for (const ending of ["-wal", "-shm"]) rmSync(`${out}${ending}`, { force: true });
+    expect((await index(out)).status).toBe(0);
+    expect(rowsOf(out).map(({ id }) => id)).toEqual([sessionId(1)]);
+    const after = sqlite!(out);
+    expect(after.prepare("SELECT * FROM meta").all()).toEqual([]);
+    after.close();
+  });
+
+  test("leaves every other file alone, and says what to do", async () => {
+    const { place, put, index } = ready();
+    const session = put("1");
+    const other = join(place.cwd, "other.sqlite");
+    const db = sqlite!(other);
+    db.exec("CREATE TABLE sessions(path TEXT); CREATE TABLE meta(key TEXT); CREATE TABLE mine(x)");
+    db.close();
+    const text = join(place.cwd, "notes.txt");
+    writeFileSync(text, "mine");
+    const empty = join(place.cwd, "empty.sqlite");
+    writeFileSync(empty, "");
+    const folder = join(place.cwd, "folder");
+    mkdirSync(folder);
+    for (const file of [session, other, text, empty, folder]) {
+      const before = file === folder ? readdirSync(file) : readFileSync(file);
+      const { status, stdout } = await index(file);
+      expect([file, status, JSON.parse(stdout).error.data.name]).toEqual([file, 1, "already_exists"]);
+      expect(file === folder ? readdirSync(file) : readFileSync(file)).toEqual(before);
+    }
+    expect(readdirSync(place.cwd).sort()).toEqual(["empty.sqlite", "folder", "notes.txt", "other.sqlite"]);
+    expect((await runHere(place, ["index"])).status).toBe(2);
   });
 });
 

@@ -82,7 +82,11 @@ for (const [name, make] of [
     const { place, server, file, id } = await make();
     const texts = await said(server, file);
     const header = read(join(file, "header.jsonl"));
-    const { movedTo, keptAt } = await server.result("relocate_session", { sessionId: id, cwd: "/new/place" });
+    const { movedTo, keptAt } = await server.result("relocate_session", {
+      sessionId: id,
+      cwd: "/new/place",
+      allowMissing: true,
+    });
     expect(movedTo).toBe(join(rootOf(place), folderName("/new/place"), basename(file)));
     expect(read(keptAt)).toBe(header);
     const { cwd } = JSON.parse(header);

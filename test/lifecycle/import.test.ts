@@ -215,7 +215,11 @@ test("a relocated session is known by what it says", async () => {
   const server = serveLibrary(place);
   const file = putSession(place, 1);
   const path = incoming(place, "copy.jsonl", chain(3));
-  const { movedTo } = await server.result("relocate_session", { sessionPath: file, cwd: "/elsewhere" });
+  const { movedTo } = await server.result("relocate_session", {
+    sessionPath: file,
+    cwd: "/elsewhere",
+    allowMissing: true,
+  });
   expect(await server.result("import_session", { path })).toMatchObject({ outcome: "known", sessionPath: movedTo });
 });
 

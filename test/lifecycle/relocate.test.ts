@@ -1,14 +1,20 @@
 /** A session in another working directory: the bytes of its cwd change, and nothing else. */
 
-import { existsSync, statSync } from "node:fs";
+import { existsSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { folderName } from "../../src/core/store/paths.ts";
+import { user } from "../support/drafts.ts";
 import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, id } from "../support/lines.ts";
-import { serveHere, temporaryPlace } from "../support/server.ts";
+import { type Json, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
 
-const NEW = "/home/me/other place";
+let NEW: string;
+
+beforeEach(() => {
+  NEW = join(temporaryFolder(), "other place");
+  for (const n of ["", ".2"]) mkdirSync(`${NEW}${n}`);
+});
 
 test("only the cwd's bytes change, and the old file is kept where the reply says", async () => {
   const place = temporaryPlace();
@@ -129,4 +135,96 @@ test("a deleted one goes with what it was before", async () => {
   const { movedTo, keptAt } = await server.result("relocate_session", { sessionPath: file, cwd: NEW });
   const trashed = await server.result("delete_session", { sessionPath: movedTo });
   expect([existsSync(keptAt), existsSync(join(dirname(trashed.movedTo), basename(keptAt)))]).toEqual([false, true]);
+});
+
+describe.each(["jsonl", "v2"])("a session on %s", (store) => {
+  async function make(): Promise<{ file: string; id: string; place: ReturnType<typeof temporaryPlace> }> {
+    const place = temporaryPlace();
+    const server = serveHere(["--store", store, "--events", "none"], { place });
+    await server.result("append", { entries: [user("one"), user("two")] });
+    const { sessionFile: file, sessionId } = await server.result("get_state");
+    await server.finish();
+    return { file, id: sessionId, place };
+  }
+
+  test("is relocated any number of times, there and back, each time with what it was before", async () => {
+    const { file, id, place } = await make();
+    const server = serveHere(["--no-session", "--events", "none"], { place });
+    const folders = [NEW, `${NEW}.2`, place.cwd, NEW, place.cwd, `${NEW}.2`];
+    const kept: string[] = [];
+    let from = file;
+    for (const cwd of folders) {
+      const before = read(headerOf(from));
+      const { sessionPath, movedTo, keptAt } = await server.result("relocate_session", { sessionId: id, cwd });
+      expect([sessionPath, movedTo]).toEqual([from, join(rootOf(place), folderName(cwd), basename(file))]);
+      expect(read(keptAt)).toBe(before);
+      expect(await listed(server)).toEqual([id]);
+      kept.push(before);
+      from = movedTo;
+    }
+    const there = Object.entries(contentsOf(rootOf(place)));
+    // Every one of them is there still, and all are beside the session.
+    const backups = there.filter(([path]) => path.includes(".relocated.bak"));
+    expect(backups.map(([, content]) => content).sort()).toEqual(kept.sort());
+    expect(there.every(([path]) => path.startsWith(dirname(from)))).toBe(true);
+    expect((await server.result("verify_session", { sessionPath: from })).ok).toBe(true);
+    await server.result("switch_session", { sessionPath: from });
+    const { messages } = await server.result("get_messages");
+    expect(messages.map(({ content }: Json) => content)).toEqual(["one", "two"]);
+  });
+
+  test("is not relocated to a folder that is not there, unless that is said", async () => {
+    const { file, id, place } = await make();
+    const server = serveHere(["--no-session", "--events", "none"], { place });
+    const before = contentsOf(rootOf(place));
+    writeFileSync(join(place.home, "file"), "");
+    for (const cwd of [join(place.home, "projcet"), join(place.home, "file"), join(place.home, "file", "below")]) {
+      const { data, message } = await server.failure("relocate_session", { sessionPath: file, cwd });
+      expect([data.name, data.issues[0].path]).toEqual(["invalid_params", "cwd"]);
+      expect(message).toContain(cwd);
+      expect(message).toContain("allowMissing");
+    }
+    expect(contentsOf(rootOf(place))).toEqual(before);
+    const cwd = "/on/another/machine";
+    await server.result("relocate_session", { sessionPath: file, cwd: `${cwd}/`, allowMissing: true });
+    expect(await listed(server, { cwd })).toEqual([id]);
+  });
+
+  test("is not touched when its folder has another name by a link", async () => {
+    const { file, id, place } = await make();
+    symlinkSync(dirname(file), join(rootOf(place), "link"));
+    const sessionPath = join(rootOf(place), "link", basename(file));
+    const server = serveHere(["--no-session", "--events", "none"], { place });
+    const params = { sessionPath, cwd: place.cwd };
+    expect((await server.failure("relocate_session", params)).data.name).toBe("already_exists");
+    const { sessionId } = await server.result("switch_session", { sessionPath: file });
+    expect(sessionId).toBe(id);
+  });
+
+  /** The file that has the header. */
+  function headerOf(path: string): string {
+    return store === "v2" ? join(path, "header.jsonl") : path;
+  }
+});
+
+test("a confined server does not tell which folders there are elsewhere", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place, ["--confine"]);
+  for (const [n, cwd] of [NEW, `${NEW}.missing`].entries())
+    await server.result("relocate_session", { sessionPath: putSession(place, n + 1), cwd });
+});
+
+test("a second name that a move which was cut off left goes with the same request, by id or path", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  for (const [n, by] of (["sessionId", "old", "new"] as const).entries()) {
+    const file = putSession(place, n + 1);
+    const { movedTo } = await server.result("relocate_session", { sessionPath: file, cwd: NEW });
+    linkSync(movedTo, file);
+    const which = by === "sessionId" ? { sessionId: sessionId(n + 1) } : { sessionPath: by === "old" ? file : movedTo };
+    const other = { ...which, cwd: `${NEW}.2` };
+    expect((await server.failure("relocate_session", other)).data.name).toMatch(/already_exists|ambiguous_id/);
+    expect(await server.result("relocate_session", { ...which, cwd: NEW })).toMatchObject({ movedTo });
+    expect(await listed(server, { query: sessionId(n + 1) })).toEqual([sessionId(n + 1)]);
+  }
 });

@@ -81,16 +81,34 @@ export interface Scenario {
   /** Contents that may be gone. */
   readonly loses?: boolean;
   readonly isApart?: boolean;
+  /** The ordinary suite interrupts it at every so manieth operation only. */
+  readonly every?: number;
 }
 
 const one = { sessionId: sessionId(1) };
 
+/** By its id, or by its path in a folder where it is there already. */
+async function relocateById(life: LifeCycle, of: string, cwd: string, folder?: string): Promise<void> {
+  const path = `/sessions/${folder}/${NAME}`;
+  const there = folder !== undefined && isThere(life, path);
+  await life.relocate(there ? path : life.locate({ sessionId: of }, { cwd }), cwd, true);
+}
+
+function isThere(life: LifeCycle, sessionPath: string): boolean {
+  try {
+    life.locate({ sessionPath });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A session in a Session Store V2 container, beside the others. */
-async function putContainer(disk: FaultDisk): Promise<void> {
+async function putContainer(disk: FaultDisk, places = ROOT): Promise<void> {
   const { forNew } = makeStores({
     disk,
     env: testEnv(8),
-    places: ROOT,
+    places,
     locks: noLocks,
     durability: "sync",
     cwd: "/",
@@ -103,6 +121,31 @@ async function putContainer(disk: FaultDisk): Promise<void> {
 const CONTAINER = `${FOLDER}/${sessionId(5)}.v2`;
 
 const CONTAINERS: readonly Scenario[] = [
+  {
+    name: "relocate of a container by id",
+    every: 5,
+    prepare: (_life, disk) => putContainer(disk),
+    run: (life) => relocateById(life, sessionId(5), "/home/me/new"),
+    done: "already_exists",
+  },
+  {
+    name: "relocate of a container for the second time",
+    every: 5,
+    async prepare(life, disk) {
+      await putContainer(disk);
+      await relocateById(life, sessionId(5), "/home/me/new");
+    },
+    run: (life) => relocateById(life, sessionId(5), "/home/me/third"),
+    done: "already_exists",
+  },
+  {
+    name: "relocate of a container in a flat folder",
+    every: 5,
+    places: FLAT,
+    prepare: (_life, disk) => putContainer(disk, FLAT),
+    run: (life) => relocateById(life, sessionId(5), "/home/me/new"),
+    done: "already_exists",
+  },
   {
     name: "delete of a container",
     prepare: (_life, disk) => putContainer(disk),
@@ -144,11 +187,47 @@ const MOVES: readonly Scenario[] = [
     run: (life) => life.unarchive(`/state/archive/%2Fsessions/--home-me-project--/${NAME}`),
     done: "session_not_found",
   },
-  { name: "relocate", run: (life) => life.relocate(FILE, "/home/me/new"), done: "session_not_found" },
+  {
+    name: "archive by id",
+    every: 5,
+    run: (life) => life.archive(life.locate(one, "archive")),
+    done: "path_outside_root",
+  },
+  {
+    name: "unarchive by id",
+    every: 5,
+    prepare: (life) => life.archive(FILE),
+    run: (life) => life.unarchive(life.locate(one, "unarchive")),
+    done: "path_outside_root",
+  },
+  { name: "relocate", run: (life) => life.relocate(FILE, "/home/me/new", true), done: "session_not_found" },
+  {
+    name: "relocate by id",
+    every: 5,
+    run: (life) => relocateById(life, sessionId(1), "/home/me/new"),
+    done: "already_exists",
+  },
+  {
+    name: "relocate for the third time",
+    every: 5,
+    async prepare(life) {
+      await relocateById(life, sessionId(1), "/home/me/new");
+      await relocateById(life, sessionId(1), "/home/me/third");
+    },
+    run: (life) => relocateById(life, sessionId(1), "/home/me/project"),
+    done: "already_exists",
+  },
+  {
+    name: "relocate by the new path",
+    every: 5,
+    // The last step but one: the session has both names.
+    run: (life) => relocateById(life, sessionId(1), "/home/me/new", "--home-me-new--"),
+    done: "already_exists",
+  },
   {
     name: "relocate in a flat folder",
     places: FLAT,
-    run: (life) => life.relocate(`/flat/${NAME}`, "/home/me/new"),
+    run: (life) => life.relocate(`/flat/${NAME}`, "/home/me/new", true),
     done: "already_exists",
   },
   {
@@ -175,11 +254,14 @@ const MOVES: readonly Scenario[] = [
 export const SCENARIOS: readonly Scenario[] = [
   ...MOVES,
   ...CONTAINERS,
-  ...MOVES.filter(({ name }) => ["delete", "restore", "archive", "unarchive"].includes(name)).map((scenario) => ({
-    ...scenario,
-    name: `${scenario.name} across file systems`,
-    isApart: true,
-  })),
+  ...MOVES.filter(({ name }) => ["delete", "restore", "archive", "archive by id", "unarchive"].includes(name)).map(
+    (scenario) => ({
+      ...scenario,
+      name: `${scenario.name} across file systems`,
+      isApart: true,
+      every: 3,
+    }),
+  ),
 ];
 
 async function prepared({ places = ROOT, prepare, isApart }: Scenario): Promise<FaultDisk> {
@@ -236,7 +318,7 @@ async function outcome(run: () => Promise<unknown>): Promise<string> {
 
 /** Interrupts a scenario by death and power cuts at its disk operations, at all of them or a part. */
 export async function checkInterrupted(scenario: Scenario, all: boolean): Promise<void> {
-  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
+  const { places = ROOT, run, done = "ok", loses = false, isApart, every = 1 } = scenario;
   const whole = await prepared(scenario);
   whole.set(undefined);
   await run(lifeOn(whole, places, isApart));
@@ -244,7 +326,7 @@ export async function checkInterrupted(scenario: Scenario, all: boolean): Promis
   expect(steps).toBeGreaterThan(10);
   const wanted = shape(whole);
   for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
-  for (let at = 1; at <= steps; at += all || !isApart ? 1 : 3) {
+  for (let at = 1; at <= steps; at += all ? 1 : every) {
     const disk = await prepared(scenario);
     const before = contents(disk);
     disk.set({ kind: "die", at });
@@ -264,13 +346,13 @@ export async function checkInterrupted(scenario: Scenario, all: boolean): Promis
 
 /** Lets the disk operations of a scenario fail, one at a time. */
 export async function checkErrors(scenario: Scenario, all: boolean): Promise<void> {
-  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
+  const { places = ROOT, run, done = "ok", loses = false, isApart, every = 1 } = scenario;
   const whole = await prepared(scenario);
   whole.set(undefined);
   await run(lifeOn(whole, places, isApart));
   const steps = whole.operations.length;
   const errnos = ["EIO", "ENOSPC"];
-  for (let at = 1; at <= steps; at += all || !isApart ? 1 : 3)
+  for (let at = 1; at <= steps; at += all ? 1 : every)
     for (const errno of all ? errnos : [errnos[at % 2]]) {
       const disk = await prepared(scenario);
       const before = contents(disk);

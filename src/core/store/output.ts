@@ -1,5 +1,6 @@
 /** Files that are written for a person. */
 
+import { dirname } from "node:path";
 import { Failure } from "../failure.ts";
 import { bytesOf } from "../json.ts";
 import { closeQuietly, type Disk, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
@@ -17,9 +18,11 @@ export async function writeOutput(
   path: string,
   pieces: Iterable<string | Uint8Array>,
   taken: "refuse" | "rename" | "replace",
-  attachmentsOf?: string,
+  attachmentsOf: string | undefined,
+  isDurable: boolean,
 ): Promise<string> {
   const temporary = temporaryName(path);
+  let written: string | undefined;
   try {
     const fd = disk.create(temporary);
     try {
@@ -30,14 +33,17 @@ export async function writeOutput(
         await pause();
         since = performance.now();
       }
+      if (isDurable) await disk.sync(fd);
     } finally {
       disk.close(fd);
     }
-    const written = take(disk, temporary, path, taken);
+    written = take(disk, temporary, path, taken);
     if (attachmentsOf !== undefined) await bringAttachments(disk, attachmentsOf, written);
+    if (isDurable) await disk.syncFolder(dirname(written));
     return written;
   } catch (error) {
     removeQuietly(disk, temporary);
+    if (written !== undefined && taken !== "replace") removeQuietly(disk, written);
     throw storageFailure(error, "writing the output");
   }
 }

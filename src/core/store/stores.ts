@@ -1,13 +1,14 @@
 /** The backends by name, and which of them opens a given path. */
 
-import { basename, dirname, isAbsolute, join, relative } from "node:path";
+import { basename, dirname, isAbsolute, join, relative, sep } from "node:path";
 import { SESSION_ID, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
 import { memberOf, members, parse, skipSpace } from "../json.ts";
 import type { LeafMemory } from "../session.ts";
 import type { Stores } from "../workspace.ts";
-import { activityOf, lastActivity, moment } from "./catalog/figures.ts";
+import { changeTime } from "./catalog/containers.ts";
+import { moment } from "./catalog/figures.ts";
 import { makeCatalog } from "./catalog/finder.ts";
 import { type Disk, exists } from "./disk.ts";
 import { type Durability, jsonlStore } from "./jsonl/log.ts";
@@ -30,7 +31,7 @@ import {
   sessionFolders,
 } from "./paths.ts";
 import { makeMigrations } from "./segmented/migrations.ts";
-import { headerFile, isContainerName } from "./segmented/places.ts";
+import { CONTAINER, headerFile, isContainerName } from "./segmented/places.ts";
 import { containerOf, isActive, segmentedStore } from "./segmented/store.ts";
 import type { Beginning, Log, Store } from "./store.ts";
 
@@ -75,10 +76,20 @@ export function makeStores(options: StoreOptions): Stores {
     spines: keptSpines(disk, places.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
+  const fileBeside = (file: string, header: SessionHeader): string | undefined => {
+    const name = options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header);
+    try {
+      return allowed(join(dirname(file), name));
+    } catch {
+      // A server that is confined opens files in folders that it may not write to.
+      return undefined;
+    }
+  };
   const openLog = (file: string, readOnly?: boolean): Log => openActive(disk, at, file, readOnly);
   const allowed = (file: string): string => confined(disk, places, options.allowed, nameable(absolute(file, cwd)));
   const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
-  const leaves: LeafMemory = leafMemory(disk, places.state, options.durability === "sync");
+  const isDurable = options.durability === "sync";
+  const leaves: LeafMemory = leafMemory(disk, places.state, isDurable);
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -95,10 +106,15 @@ export function makeStores(options: StoreOptions): Stores {
         // The first append meets the same obstacle and tells of it.
       }
     },
-    writeOutput: (file, pieces, taken, attachmentsOf) => writeOutput(disk, allowed(file), pieces, taken, attachmentsOf),
+    writeOutput: (file, pieces, taken, attachmentsOf) =>
+      writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     bytesOf: (log) => storedBytes(disk, log),
-    latest: (workingDirectory) => latestOf(disk, places, workingDirectory, openLog),
-    made: (key, workingDirectory) => madeWith(disk, places, workingDirectory, key),
+    latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
+    beside: (file, header) => (isOutside(disk, places, options.kind, file) ? fileBeside(file, header) : undefined),
+    made(key, of) {
+      if ("cwd" in of) return madeWith(disk, folderFor(places, of.cwd), key);
+      return isOutside(disk, places, options.kind, of.beside) ? madeWith(disk, dirname(of.beside), key) : undefined;
+    },
     lifeCycle: makeLifeCycle({
       disk,
       env,
@@ -134,6 +150,7 @@ export function makeStores(options: StoreOptions): Stores {
       leaves,
       openLog: (file) => openLog(file, true),
       indexAhead: true,
+      isDurable,
     }),
   };
 }
@@ -167,8 +184,8 @@ function byPath(store: Store, at: (file: string) => Store): Store {
   };
 }
 
-/** Whether a name in a folder is that of a session. */
-function isSessionIn(disk: Disk, folder: string, name: string): boolean {
+/** Whether a name in a folder is that of a session. Throws errno errors. */
+export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
   return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
 }
 
@@ -185,6 +202,19 @@ function confined(disk: Disk, places: Places, allowed: readonly string[] | undef
     if (below !== "" && !below.startsWith("..") && !isAbsolute(below)) return path;
   }
   throw new Failure("path_outside_root", undefined, { path });
+}
+
+/**
+ * Whether what comes of a session lies beside it, as both Pis have it: it lies neither below the session folders nor in
+ * our state folder (archive, trash), and nobody named one folder for all.
+ */
+function isOutside(disk: Disk, { flat, root, state }: Places, kind: StoreOptions["kind"], file: string): boolean {
+  if (kind === "memory" || flat !== undefined) return false;
+  const folder = realPathOf(disk, dirname(file));
+  return [root as string, state].every((above) => {
+    const below = relative(realPathOf(disk, above), folder);
+    return below === ".." || below.startsWith(`..${sep}`) || isAbsolute(below);
+  });
 }
 
 /** The path, if a file can have it. Throws storage_failed. */
@@ -223,7 +253,9 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
     throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
       sessionId: id,
     });
-  if (found.length > 1) throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
+  // A move that was cut off leaves two names of one session.
+  if (!found.every((file) => sameFile(disk, file, found[0])))
+    throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
   return found[0];
 }
 
@@ -287,9 +319,8 @@ function readId(disk: Disk, file: string): string | undefined {
 /** How many of the youngest files are looked at for the one that a repeated request made before. */
 const YOUNGEST = 200;
 
-/** The session file whose header has an idempotency key. File names begin with the time of their making. */
-function madeWith(disk: Disk, places: Places, cwd: string, key: string): string | undefined {
-  const folder = folderFor(places, cwd);
+/** The session file of a folder whose header has an idempotency key. File names begin with the time of their making. */
+function madeWith(disk: Disk, folder: string, key: string): string | undefined {
   if (!exists(disk, folder)) return undefined;
   const names = disk.names(folder).sort().reverse();
   // Names of containers begin with the id, which is in the order of time, too.
@@ -300,60 +331,48 @@ function madeWith(disk: Disk, places: Places, cwd: string, key: string): string 
   return youngest.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
 }
 
-/** The working directory's session in which something was said last, as list_sessions orders them, or undefined. */
-function latestOf(
-  disk: Disk,
-  places: Places,
-  cwd: string,
-  openLog: (file: string, readOnly: boolean) => Log,
-): string | undefined {
+/** Returns the working directory's session that was changed last, or undefined. */
+function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
   // Folder names collide, so only the header tells whose session it is.
-  return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd, openLog);
-}
-
-/** The time of the last message of a person or a model; the header's when nothing was said. Closes the log. */
-function activityIn(log: Log): number | null {
-  try {
-    for (let position = log.nodes.count - 1; position >= 0; position--) {
-      const role = log.nodes.role(position);
-      const activity = role === "user" || role === "assistant" ? activityOf(parse(log.read(position))) : null;
-      if (activity !== null) return activity;
-    }
-    return moment(log.header.timestamp);
-  } finally {
-    log.close();
-  }
+  return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd);
 }
 
 /**
- * The session of a folder in which something was said last, among those whose header fits, or undefined. Containers are
- * looked at where there is a way to open them.
+ * Returns the session of a folder that was changed last, among those whose header fits, or undefined. Of two that were
+ * changed within one tick of the file system's clock, it is the one that was begun later.
  */
 export function latestIn(
   disk: Disk,
   folder: string,
   fits: (header: Partial<Record<keyof SessionHeader, unknown>>) => boolean,
-  openContainer?: (file: string, readOnly: boolean) => Log,
 ): string | undefined {
   if (!exists(disk, folder)) return undefined;
-  let latest: { file: string; activity: number } | undefined;
+  const candidates: { file: string; changed: number }[] = [];
   for (const name of disk.names(folder)) {
-    if (!(openContainer ? isSessionIn(disk, folder, name) : isSessionName(name))) continue;
+    if (!isSessionName(name) && !isContainerName(name)) continue;
     const file = join(folder, name);
+    const changed = changeTime(disk, file);
+    if (changed !== undefined) candidates.push({ file, changed });
+  }
+  candidates.sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
+  let latest: { file: string; changed: number; begun: number } | undefined;
+  for (const { file, changed } of candidates) {
+    // Headers are read of the youngest alone: a folder may hold thousands.
+    if (latest !== undefined && changed < latest.changed) break;
+    if (isContainerName(file) && !isActiveQuietly(disk, file)) continue;
     const header = readHeader(disk, file);
     if (header === undefined || !fits(header)) continue;
-    try {
-      const found =
-        openContainer && isContainerName(file)
-          ? activityIn(openContainer(file, true))
-          : lastActivity(disk, file, header);
-      const activity = found ?? Number.NEGATIVE_INFINITY;
-      const isLater =
-        latest === undefined || activity > latest.activity || (activity === latest.activity && file > latest.file);
-      if (isLater) latest = { file, activity };
-    } catch {
-      // It went away between the listing and the look.
-    }
+    const begun = moment(header.timestamp) ?? Number.NEGATIVE_INFINITY;
+    if (latest === undefined || begun > latest.begun) latest = { file, changed, begun };
   }
   return latest?.file;
+}
+
+function isActiveQuietly(disk: Disk, container: string): boolean {
+  try {
+    return isActive(disk, container);
+  } catch {
+    // It went away between the listing and the look, or may not be read.
+    return false;
+  }
 }

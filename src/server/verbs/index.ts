@@ -7,11 +7,14 @@ export default {
   name: "index",
   meaning: "write the table of sessions to a SQLite file",
   operands: [],
-  more: "For scripts that read pi_agent_rust's index: the columns are the same.",
-  flags: { "--out": { value: "file", meaning: "a file that does not exist yet; always needed" } },
+  more:
+    "For scripts that read pi_agent_rust's index: the columns are the same, last_modified_ms is the time of the file. " +
+    "An index that is there already is replaced in one step; any other file is left alone.",
+  flags: { "--out": { value: "file", meaning: "a new file, or an index to write anew; always needed" } },
   async run({ service, cwd }, { flags }) {
     const out = flags.get("--out");
-    if (out === undefined) throw new UsageError("index takes --out and the path of a file that does not exist yet.");
+    if (out === undefined)
+      throw new UsageError("index takes --out and the path of a new file, or of an index to write anew.");
     const path = absolute(out, cwd);
     return { path, sessionCount: await service.catalog.exportIndex(path) };
   },

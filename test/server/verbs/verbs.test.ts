@@ -95,7 +95,10 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
   restore: { args: [SESSION], asks: [["restore_session", () => ID]], before: ["delete_session", () => ID] },
   archive: { args: [SESSION], asks: [["archive_session", () => ID]] },
   unarchive: { args: [SESSION], asks: [["unarchive_session", () => ID]], before: ["archive_session", () => ID] },
-  relocate: { args: [SESSION, "/home/me/new"], asks: [["relocate_session", () => ({ ...ID, cwd: "/home/me/new" })]] },
+  relocate: {
+    args: [SESSION, "/home/me/new", "--allow-missing"],
+    asks: [["relocate_session", () => ({ ...ID, cwd: "/home/me/new", allowMissing: true })]],
+  },
   export: { args: [SESSION], asks: [OPENED, ["export_session", () => ({ format: "jsonl" })]] },
   import: { args: ["in.jsonl"], asks: [["import_session", () => ({ path: "in.jsonl" })]] },
   verify: { args: [SESSION], asks: [OPENED, ["verify_session", () => ({})]] },
@@ -403,6 +406,12 @@ describe("changes", () => {
     const moved = /^It is now (.+)\.\n/.exec(await printed(place, ["archive", SESSION]))?.[1] as string;
     expect([existsSync(moved), existsSync(file)]).toEqual([true, false]);
     expect(await printed(place, ["unarchive", SESSION])).toBe(`It is now ${file}.\n`);
+    const missing = await run(place, ["relocate", file, "elsewhere"]);
+    expect([missing.status, missing.stderr]).toEqual([
+      2,
+      expect.stringMatching(/no folder .*elsewhere.*--allow-missing/),
+    ]);
+    mkdirSync(join(place.cwd, "elsewhere"));
     const out = await printed(place, ["relocate", file, "elsewhere"]);
     const [, to, kept] = /^It is now (.+)\.\nThe original is (.+)\.\n$/.exec(out) ?? [];
     expect([existsSync(to), existsSync(kept)]).toEqual([true, true]);

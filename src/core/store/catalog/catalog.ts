@@ -4,7 +4,7 @@
  */
 
 import { Lexicon, type Reading, tokensOf } from "../../terms.ts";
-import { type Disk, removeQuietly } from "../disk.ts";
+import type { Disk } from "../disk.ts";
 import type { Database, OpenDatabase, Statement } from "../sqlite.ts";
 import { hash } from "./figures.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./files.ts";
@@ -76,7 +76,8 @@ export interface Kept {
   readonly cwd: string | null;
   readonly timestamp: string | null;
   readonly messages: number;
-  readonly modified: number | null;
+  /** When the session was changed last, in milliseconds. */
+  readonly modified: number;
   readonly size: number;
   readonly name: string | null;
   /** JSON text. */
@@ -491,27 +492,6 @@ export function isPassing(error: unknown): boolean {
   if (errcode === SHORT_READ) return false;
   if (typeof errcode === "number") return PASSING.has(errcode & 0xff);
   return /^(EACCES|EROFS|EPERM|ENOSPC|EDQUOT|EMFILE|ENFILE|ENOTDIR|ENOENT|EIO)\b/.test(message ?? "");
-}
-
-/** The seed's table (seed 002) as a new file for scripts. */
-export function writeIndex(open: OpenDatabase, disk: Disk, file: string, rows: Iterable<Kept>): void {
-  disk.close(disk.create(file));
-  let db: Database | undefined;
-  try {
-    db = open(file);
-    db.exec(`CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
-      message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
-      CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL); BEGIN`);
-    const insert = db.prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-    for (const { path, session, cwd, timestamp, messages, modified, size, name } of rows)
-      insert.run(path, session, cwd ?? "", timestamp ?? "", messages, modified ?? 0, size, name);
-    db.exec("COMMIT");
-  } catch (error) {
-    removeQuietly(disk, file);
-    throw error;
-  } finally {
-    db?.close();
-  }
 }
 
 /** A file that another one of ours has replaced, or that is damaged; not one that a newer server made or is using. */

@@ -43,6 +43,21 @@ export function stampOfContainer(disk: Disk, path: string): (FileStamp & { chang
   }
 }
 
+/**
+ * Returns when a session was changed last, in milliseconds; undefined when nothing is there. Of a container, the files
+ * that hold the session count: checkpoints, manifest and index are also written by closing it.
+ */
+export function changeTime(disk: Disk, path: string): number | undefined {
+  try {
+    if (!isContainerName(path)) return disk.info(path).modified;
+    const files = [disk.info(headerFile(path)), disk.info(pointerFile(path)), ...segmentsOf(disk, path)];
+    return Math.max(...files.map(({ modified }) => modified));
+  } catch {
+    // It went away, or may not be read.
+    return undefined;
+  }
+}
+
 /** Bytes of the files that hold the session's entries, and its figures. Throws what opening it throws. */
 export function scanContainer(
   disk: Disk,

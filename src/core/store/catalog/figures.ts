@@ -370,37 +370,3 @@ export function hash(text: string): string {
   b = Math.imul(b ^ (b >>> 16), 2246822507) ^ Math.imul(a ^ (a >>> 13), 3266489909);
   return (4294967296 * (2097151 & b) + (a >>> 0)).toString(36);
 }
-
-// --- the latest of a folder ----------------------------------------------------------------------------------------
-
-/** Bytes at the end of a file in which its last message is looked for first. */
-const TAIL_LOOK = 1 << 16;
-
-/**
- * The same activity that a scan finds, mostly from the end of the file alone; the header's time when nothing was said.
- * Null when the file is no session or tells no time.
- */
-export function lastActivity(disk: Disk, file: string, header: { timestamp?: unknown }): number | null {
-  const fd = disk.openRead(file);
-  try {
-    const { size } = disk.infoOf(fd);
-    const start = Math.max(0, size - TAIL_LOOK);
-    const bytes = Buffer.allocUnsafe(size - start);
-    readAll(disk, fd, bytes, start);
-    // The first line of the piece may be the rest of one, and the last may be torn: neither parses then.
-    for (let end = bytes.length; end > 0; ) {
-      const at = bytes.lastIndexOf(0x0a, end - 1) + 1;
-      if (at === 0 && start > 0) break;
-      const entry = at < end ? parsed(bytes.subarray(at, end)) : undefined;
-      const role = (entry as { type?: unknown } | undefined)?.type === "message" ? messageOf(entry)?.role : undefined;
-      const activity = role === "user" || role === "assistant" ? activityOf(entry) : null;
-      if (activity !== null) return activity;
-      end = at - 1;
-    }
-    if (start === 0) return moment(header.timestamp);
-  } finally {
-    disk.close(fd);
-  }
-  const scan = scanFile(disk, file);
-  return scan && (scan.now.activity ?? moment(scan.now.timestamp));
-}

@@ -30,13 +30,13 @@ import { archiveFolder, type Places } from "../paths.ts";
 import { pause } from "../pieces.ts";
 import type { OpenDatabase } from "../sqlite.ts";
 import type { Log } from "../store.ts";
-import { writeIndex } from "./catalog.ts";
-import { isContainerName, scanContainer } from "./containers.ts";
+import { changeTime, isContainerName, scanContainer } from "./containers.ts";
 import { scanFile } from "./figures.ts";
 import { Folders, type Stamp, sameStamp } from "./folders.ts";
 import { KeptRows } from "./records.ts";
 import { keptOf, type Row, rowOf } from "./rows.ts";
 import { Search } from "./search.ts";
+import { writeIndex } from "./session-index.ts";
 import { TextIndex } from "./text-index.ts";
 
 export interface FinderOptions {
@@ -52,6 +52,8 @@ export interface FinderOptions {
   readonly watchFrom?: number;
   /** Whether what was said is indexed after a list, before anybody searches. */
   readonly indexAhead?: boolean;
+  /** Whether an index that is written for scripts is on the medium when that is told. */
+  readonly isDurable?: boolean;
 }
 
 /** Milliseconds within which a file can change twice under one time stamp. */
@@ -197,11 +199,10 @@ class Finder implements Catalog {
       try {
         // Agents list what is archived no more.
         const rows = [...this.rows.values()].filter((row) => !this.listed(row).archived);
-        writeIndex(sqlite, this.disk, file, rows.map(keptOf));
+        await writeIndex(sqlite, this.disk, file, rows.map(keptOf), this.options.isDurable === true);
         return rows.length;
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw storageFailure(error, "writing the index");
-        throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, { path: file });
+        throw storageFailure(error, "writing the index");
       }
     });
   }
@@ -376,7 +377,8 @@ class Finder implements Catalog {
     }
     this.others.delete(path);
     const life = scan.grown && before ? before.life : `${stamp.device}.${stamp.inode}.${stamp.changed}`;
-    this.put(path, rowOf(path, { stamp, base: scan.base, now: scan.now, size: scan.size, life, sure }));
+    const time = isContainerName(path) ? (changeTime(this.disk, path) ?? 0) : stamp.modified;
+    this.put(path, rowOf(path, { stamp, time, base: scan.base, now: scan.now, size: scan.size, life, sure }));
   }
 
   private put(path: string, row: Row | undefined): void {

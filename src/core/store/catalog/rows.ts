@@ -7,6 +7,8 @@ import type { Stamp } from "./folders.ts";
 
 export interface Row {
   readonly stamp: Stamp;
+  /** When the session was changed last, in milliseconds. */
+  readonly time: number;
   readonly base: Figures;
   readonly now: Figures;
   readonly size: number;
@@ -45,20 +47,22 @@ function listedOf(path: string, { now, size }: Facts): Listed {
 }
 
 /** The row as the catalog keeps it. */
-export function keptOf({ stamp, base, now, size, life, sure, listed }: Omit<Row, "sum">): Kept {
-  const { path, modified } = listed;
+export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omit<Row, "sum">): Kept {
+  const { path } = listed;
   return {
     path,
     session: storable(now.id),
     cwd: storable(now.cwd),
     timestamp: storable(now.timestamp),
     messages: now.messages,
-    modified: modified === null ? null : Math.round(modified),
+    // pi_agent_rust compares it with the time of the file in whole milliseconds.
+    modified: Math.floor(time),
     size,
     name: storable(now.name),
     record: JSON.stringify({
       // What may have changed under the same stamp is not kept as if it were sure.
       stamp: sure ? stamp : { ...stamp, changed: -1 },
+      time,
       base,
       now: JSON.stringify(base) === JSON.stringify(now) ? undefined : now,
       size,
@@ -75,8 +79,10 @@ function storable<T extends string | null>(text: T): T {
 /** The row that was kept with this sum; undefined when it cannot be understood. */
 export function readRow(path: string, record: string, sum: string): Row | undefined {
   try {
-    const { stamp, base, now = base, size, life } = JSON.parse(record);
-    const facts = { stamp, base, now, size, life, sure: true };
+    const { stamp, time, base, now = base, size, life } = JSON.parse(record);
+    // A server of before did not keep it.
+    if (typeof time !== "number") return undefined;
+    const facts = { stamp, time, base, now, size, life, sure: true };
     return { ...facts, listed: listedOf(path, facts), sum };
   } catch {
     return undefined;

@@ -9,7 +9,7 @@ import type { Moved } from "../../lifecycle.ts";
 import { type Disk, exists } from "../disk.ts";
 import type { Places } from "../paths.ts";
 import type { Hold, Keeping } from "./keeping.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith } from "./moving.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith, realPathOr } from "./moving.ts";
 
 /** Throws path_outside_root when the session lies in no session folder, already_exists. */
 export function archiveSession(keeping: Keeping, held: Hold): Promise<Moved> {
@@ -26,7 +26,7 @@ function homeOf({ flat, root }: Places): string {
 }
 
 function counterpart(disk: Disk, file: string, from: string, to: string): string {
-  const below = relative(realOf(disk, from), realOf(disk, file));
+  const below = relative(realPathOr(disk, from), realPathOr(disk, file));
   if (below.startsWith("..") || isAbsolute(below))
     throw new Failure(
       "path_outside_root",
@@ -34,14 +34,6 @@ function counterpart(disk: Disk, file: string, from: string, to: string): string
       { path: file },
     );
   return join(to, below);
-}
-
-function realOf(disk: Disk, path: string): string {
-  try {
-    return disk.realPath(path);
-  } catch {
-    return path;
-  }
 }
 
 async function moveSession(keeping: Keeping, held: Hold, to: string): Promise<Moved> {

@@ -1,13 +1,14 @@
 /** What moving sessions needs of the stores around it, and the hold on a session while it is moved. */
 
+import { dirname, isAbsolute, relative, resolve } from "node:path";
 import type { Env } from "../../env.ts";
 import { Failure } from "../../failure.ts";
-import type { Where } from "../../lifecycle.ts";
+import type { Purpose, Where } from "../../lifecycle.ts";
 import type { LeafMemory } from "../../session.ts";
 import { type Disk, exists, storageFailure } from "../disk.ts";
-import type { Places } from "../paths.ts";
+import { folderFor, type Places } from "../paths.ts";
 import type { Log } from "../store.ts";
-import { kindOf, withoutLink } from "./moving.ts";
+import { kindOf, realPathOr, withoutLink } from "./moving.ts";
 
 export interface Keeping {
   readonly disk: Disk;
@@ -89,8 +90,8 @@ export async function holding<T>(
   }
 }
 
-/** The file of a session that is named by its path or by its whole id. */
-export function locate(keeping: Keeping, { sessionPath, sessionId }: Where): string {
+/** Returns the file of a session that is named by its path or by its whole id. */
+export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purpose?: Purpose): string {
   if (sessionPath !== undefined) {
     const file = keeping.allowed(sessionPath);
     if (kindOf(keeping.disk, file) !== undefined && !exists(keeping.disk, `${file}.migrated`)) return file;
@@ -102,6 +103,10 @@ export function locate(keeping: Keeping, { sessionPath, sessionId }: Where): str
   const id = sessionId as string;
   const exact = keeping.withId(id);
   if (exact.length === 1) return exact[0];
+  // Names of one file, or copies on two file systems, are what a move that was cut off leaves; it goes on from the old.
+  const isOne = new Set(exact.map((file) => sizeOf(keeping.disk, file))).size === 1;
+  const movable = isOne && purpose ? exact.filter((file) => canMove(keeping, file, purpose)) : [];
+  if (movable.length === 1) return movable[0];
   if (exact.length > 1)
     throw new Failure("ambiguous_id", `${exact.length} files have the id ${id}. Name the one you mean by its path.`, {
       sessionId: id,
@@ -113,4 +118,14 @@ export function locate(keeping: Keeping, { sessionPath, sessionId }: Where): str
     `A session is moved or deleted by its whole id, and ${id} is only the beginning of one. list_sessions shows them.`,
     { sessionId: id },
   );
+}
+
+function sizeOf(disk: Disk, file: string): number | undefined {
+  return exists(disk, file) ? disk.info(file).size : undefined;
+}
+
+function canMove({ disk, places, archive, absolute }: Keeping, file: string, purpose: Purpose): boolean {
+  if (typeof purpose !== "string") return dirname(file) !== folderFor(places, resolve(absolute(purpose.cwd)));
+  const below = relative(realPathOr(disk, archive), realPathOr(disk, file));
+  return (below.startsWith("..") || isAbsolute(below)) === (purpose === "archive");
 }

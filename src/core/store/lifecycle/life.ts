@@ -43,9 +43,9 @@ export function makeLifeCycle(options: LifeOptions): LifeCycle {
     },
   };
   return {
-    locate(where) {
+    locate(where, purpose) {
       try {
-        return locate(keeping, where);
+        return locate(keeping, where, purpose);
       } catch (error) {
         throw storageFailure(error, "looking for the session");
       }
@@ -61,8 +61,8 @@ export function makeLifeCycle(options: LifeOptions): LifeCycle {
     },
     archive: (file) => holding(keeping, file, "archiving the session", (held) => archiveSession(keeping, held)),
     unarchive: (file) => holding(keeping, file, "bringing the session back", (held) => unarchiveSession(keeping, held)),
-    relocate: (file, cwd) =>
-      holding(keeping, file, "relocating the session", (held) => relocateSession(keeping, held, cwd)),
+    relocate: (file, cwd, allowMissing = false) =>
+      holding(keeping, file, "relocating the session", (held) => relocateSession(keeping, held, cwd, allowMissing)),
     import: (path, progress) => importSession(keeping, path, progress),
   };
 }

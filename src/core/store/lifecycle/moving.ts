@@ -259,6 +259,15 @@ export function withoutLink(disk: Disk, file: string): string {
   return kindOf(disk, file) === "link" ? disk.realPath(file) : file;
 }
 
+/** Returns a path without links in it, or as it is where nothing has it. */
+export function realPathOr(disk: Disk, path: string): string {
+  try {
+    return disk.realPath(path);
+  } catch {
+    return path;
+  }
+}
+
 export function alreadyThere(path: string): Failure {
   return new Failure("already_exists", `There is something at ${path} already. Move that away, or delete it, first.`, {
     path,

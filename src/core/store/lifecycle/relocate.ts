@@ -1,7 +1,7 @@
 /** A session in another working directory: only the bytes of its header's cwd change. */
 
-import { basename, dirname, join } from "node:path";
-import { Failure } from "../../failure.ts";
+import { basename, dirname, join, resolve } from "node:path";
+import { BadParams, Failure } from "../../failure.ts";
 import { bytesOf, memberOf, members, parse, skipSpace } from "../../json.ts";
 import type { Relocated } from "../../lifecycle.ts";
 import {
@@ -9,14 +9,14 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  isAbsent,
   removeQuietly,
-  takeName,
   temporaryName,
   writeAll,
 } from "../disk.ts";
 import { withMember } from "../jsonl/reader.ts";
 import { fileName, folderFor, isSessionName } from "../paths.ts";
-import { copyBytes, piecesOf, sameContent } from "../pieces.ts";
+import { copyBytes, piecesOf } from "../pieces.ts";
 import { headerFile, isContainerName } from "../segmented/places.ts";
 import type { Hold, Keeping } from "./keeping.ts";
 import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./moving.ts";
@@ -24,69 +24,127 @@ import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./mov
 /** A longer header is none that is rewritten. */
 const MOST_HEADER = 64 << 20;
 
-/** Throws already_exists, corrupt when the header is damaged, content_modified when others keep writing. */
-export async function relocateSession(keeping: Keeping, held: Hold, wanted: string): Promise<Relocated> {
+/**
+ * Gives a session another working directory: first its bytes where it lies, then its place. So there is one session at
+ * every moment, or two names of one, and the same request again goes on where it was interrupted. Throws BadParams when
+ * there is no such directory, already_exists, corrupt when the header is damaged, content_modified when others keep
+ * writing.
+ */
+export async function relocateSession(
+  keeping: Keeping,
+  held: Hold,
+  wanted: string,
+  allowMissing: boolean,
+): Promise<Relocated> {
   const { disk, places } = keeping;
-  const { file, sessionId, log, leafId } = held;
-  const cwd = keeping.absolute(wanted);
-  const isContainer = isContainerName(file);
-  const name = isContainer || isSessionName(basename(file)) ? basename(file) : fileName(log.header);
-  const to = join(folderFor(places, cwd), name);
-  if (log.header.cwd === cwd && to === file)
+  const { sessionId, log, leafId } = held;
+  const cwd = resolve(keeping.absolute(wanted));
+  if (!allowMissing) demandFolder(keeping, cwd);
+  const isContainer = isContainerName(held.file);
+  const home = folderFor(places, cwd);
+  const place = join(
+    home,
+    isContainer || isSessionName(basename(held.file)) ? basename(held.file) : fileName(log.header),
+  );
+  const isRewritten = log.header.cwd === cwd;
+  // A folder may have two names; the session is not moved from one to the other.
+  const isThere = isOnePlace(disk, held.file, place);
+  const other = otherName(keeping, held);
+  if (other !== undefined && !isRewritten)
+    throw new Failure(
+      "already_exists",
+      `The session is also ${other}, as a move that was cut off leaves it. Relocate it to ${log.header.cwd} once more, ` +
+        "or delete that name of it, first.",
+      { path: other },
+    );
+  const file = isThere ? (other ?? held.file) : held.file;
+  const to = isThere && other === undefined ? held.file : place;
+  if (isRewritten && to === file)
     throw new Failure("already_exists", "The session has this working directory already.", { path: file });
+  const moveTo = (name: string): string =>
+    join(dirname(to), name.startsWith(basename(file)) ? basename(to) + name.slice(basename(file).length) : name);
   const others = belongings(disk, file, sessionId);
-  disk.makeFolder(dirname(to));
-  if (isContainer) return relocateContainer(keeping, held, cwd, to);
-  const keptAt = backupName(disk, file, to);
-  if (to === file) await replace(disk, file, keptAt, cwd);
-  else {
-    const nameOf = (other: string): string =>
-      other.startsWith(basename(file)) ? name + other.slice(basename(file).length) : other;
-    const moves = others.map((other) => [join(dirname(file), other), join(dirname(to), nameOf(other))] as const);
-    await publishElsewhere(disk, file, to, cwd, keptAt, moves);
-  }
-  held.forgetLeaf();
-  if (leafId !== undefined) await keeping.keepLeaf(to, leafId);
-  return { sessionId, sessionPath: file, movedTo: to, keptAt };
-}
-
-/** A container keeps its header in a file of its own, which is all that is written anew. */
-async function relocateContainer(keeping: Keeping, held: Hold, cwd: string, to: string): Promise<Relocated> {
-  const { disk } = keeping;
-  const { file, sessionId, leafId } = held;
-  const others = belongings(disk, file, sessionId);
-  for (const name of [basename(file), ...others])
-    if (to !== file && (await isInTheWay(disk, join(dirname(file), name), join(dirname(to), name))))
-      throw alreadyThere(join(dirname(to), name));
-  const header = headerFile(file);
-  const keptAt = backupName(disk, header, header);
-  await replace(disk, header, keptAt, cwd);
+  if (to !== file)
+    for (const name of [basename(file), ...others])
+      if (await isInTheWay(disk, join(dirname(file), name), moveTo(name))) throw alreadyThere(moveTo(name));
+  // A container keeps its header in a file of its own, which is all that is written anew.
+  const rewritten = isContainer ? headerFile(file) : file;
+  const isTaken = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, moveTo(basename(backup)));
+  const earlier = isRewritten ? lastBackup(disk, rewritten) : undefined;
+  const backup = earlier ?? freeBackup(disk, rewritten, isTaken);
+  const size = earlier === undefined ? await replace(disk, rewritten, backup, cwd) : undefined;
   if (to !== file)
     try {
+      disk.makeFolder(dirname(to));
+      const along = isContainer ? others : [...new Set([...others, basename(backup)])];
       await moveWith(
         disk,
         [file, to],
-        others.map((name) => [join(dirname(file), name), join(dirname(to), name)]),
+        along.map((name) => [join(dirname(file), name), moveTo(name)]),
       );
     } catch (error) {
-      disk.rename(keptAt, header);
+      if (size !== undefined) putBack(disk, backup, rewritten, size);
       throw error;
     }
   held.forgetLeaf();
   if (leafId !== undefined) await keeping.keepLeaf(to, leafId);
-  return { sessionId, sessionPath: file, movedTo: to, keptAt: join(to, basename(keptAt)) };
+  const keptAt = isContainer ? join(to, basename(backup)) : moveTo(basename(backup));
+  return { sessionId, sessionPath: file, movedTo: to, keptAt };
 }
 
-/** Puts the session with another cwd in the place of its file, which gets another name. */
-async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<void> {
+/** Throws BadParams unless there is such a folder. */
+function demandFolder({ disk, allowed }: Keeping, cwd: string): void {
+  try {
+    allowed(cwd);
+  } catch {
+    // A confined server looks at nothing outside its folders, and the working directory need not lie in them.
+    return;
+  }
+  const advice = "Correct the path or make the folder first; allowMissing takes the path of another machine as it is.";
+  if (isAbsent(disk, cwd)) throw new BadParams([{ path: "cwd", message: `there is no folder ${cwd}. ${advice}` }]);
+  if (disk.info(cwd).kind !== "folder")
+    throw new BadParams([{ path: "cwd", message: `${cwd} is no folder. ${advice}` }]);
+}
+
+/** Returns the second name that a move which was cut off left to the file of a session. */
+function otherName({ disk, withId }: Keeping, { file, sessionId }: Hold): string | undefined {
+  if (isContainerName(file) || disk.info(file).links === 1) return undefined;
+  return withId(sessionId).find((other) => !isOnePlace(disk, other, file) && isOneFile(disk, other, file));
+}
+
+/** Whether two paths are one name in one folder. */
+function isOnePlace(disk: Disk, a: string, b: string): boolean {
+  if (basename(a) !== basename(b)) return false;
+  if (dirname(a) === dirname(b)) return true;
+  try {
+    return disk.realPath(dirname(a)) === disk.realPath(dirname(b));
+  } catch {
+    // One of the folders is not there yet.
+    return false;
+  }
+}
+
+/** Gives a file back what it was, unless another program wrote to it since it had this size. */
+function putBack(disk: Disk, backup: string, file: string, size: number): void {
+  try {
+    if (disk.info(file).size === size) disk.rename(backup, file);
+  } catch {
+    // It has its new place, or both are where they were: the same request again goes on from there.
+  }
+}
+
+/** Puts the session with another cwd in the place of its file, which gets another name. Returns its new size. */
+async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<number> {
   const temporary = temporaryName(file);
   try {
     const copied = await writeWith(disk, file, temporary, cwd);
-    if (!exists(disk, keptAt)) disk.link(file, keptAt);
+    if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
+    else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
     await disk.syncFolder(dirname(file));
     disk.rename(temporary, file);
     await disk.syncFolder(dirname(file));
     await takeLateWrites(disk, keptAt, file, copied.size);
+    return disk.info(file).size;
   } catch (error) {
     removeQuietly(disk, temporary);
     if (exists(disk, keptAt)) {
@@ -94,40 +152,6 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
       if (isOneFile(disk, file, keptAt)) disk.remove(keptAt);
       else disk.rename(keptAt, file);
     }
-    throw error;
-  }
-}
-
-/** Writes the session with another cwd to a new file, and moves what there was. */
-async function publishElsewhere(
-  disk: Disk,
-  file: string,
-  to: string,
-  cwd: string,
-  keptAt: string,
-  others: readonly (readonly [string, string])[],
-): Promise<void> {
-  const temporary = temporaryName(to);
-  let made = false;
-  try {
-    const copied = await writeWith(disk, file, temporary, cwd);
-    made = await takeNameOrFind(disk, temporary, to);
-    await disk.syncFolder(dirname(to));
-    await moveWith(disk, [file, keptAt], others);
-    try {
-      await takeLateWrites(disk, keptAt, to, copied.size);
-    } catch (error) {
-      await moveWith(
-        disk,
-        [keptAt, file],
-        others.map(([from, to]) => [to, from]),
-      );
-      throw error;
-    }
-  } catch (error) {
-    removeQuietly(disk, temporary);
-    // The old one is in its place again, or still.
-    if (made && exists(disk, file)) removeQuietly(disk, to);
     throw error;
   }
 }
@@ -177,17 +201,6 @@ export function headerIn(disk: Disk, fd: number, size: number, file: string): { 
   throw new Failure("corrupt", "The session's header is damaged. repair_session mends it.", { sessionPath: file });
 }
 
-/** Gives the file its name, unless it has it already from an earlier try. Answers whether it is new. */
-async function takeNameOrFind(disk: Disk, temporary: string, to: string): Promise<boolean> {
-  if (exists(disk, to)) {
-    if (!(await sameContent(disk, temporary, to))) throw alreadyThere(to);
-    disk.remove(temporary);
-    return false;
-  }
-  takeName(disk, temporary, to);
-  return true;
-}
-
 /** Programs that know no lock may have written to the old file until it lost its name. */
 async function takeLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
   const source = disk.openRead(old);
@@ -206,10 +219,25 @@ async function takeLateWrites(disk: Disk, old: string, file: string, size: numbe
   }
 }
 
+function* backupNames(file: string): Generator<string> {
+  yield `${file}.relocated.bak`;
+  for (let n = 2; ; n++) yield `${file}.relocated.bak.${n}`;
+}
+
 /** A free name for the file as it is, or the one that an earlier try gave it. */
-function backupName(disk: Disk, file: string, to: string): string {
-  for (let n = 1; ; n++) {
-    const path = `${to}.relocated.bak${n === 1 ? "" : `.${n}`}`;
-    if (!exists(disk, path) || isOneFile(disk, file, path)) return path;
+function freeBackup(disk: Disk, file: string, isTaken: (backup: string) => boolean): string {
+  for (const backup of backupNames(file)) {
+    if (isAbsent(disk, backup) ? !isTaken(backup) : isOneFile(disk, file, backup)) return backup;
   }
+  throw new Error("names do not end");
+}
+
+/** The name that the file got when it was written anew last; undefined when it never was. */
+function lastBackup(disk: Disk, file: string): string | undefined {
+  let last: string | undefined;
+  for (const backup of backupNames(file)) {
+    if (isAbsent(disk, backup)) return last;
+    last = backup;
+  }
+  return last;
 }
