@@ -2,6 +2,7 @@
 
 import type { Damage } from "./damage.ts";
 import type { Entry } from "./entry.ts";
+import { shownText } from "./message.ts";
 import type { Session } from "./session.ts";
 
 export interface Verdict {
@@ -59,7 +60,7 @@ export function verify(session: Session): Verdict {
       byteOffset: 0,
       length: 0,
       entryId: log.nodes.id(position),
-      reason: `the first kept entry ${String(entry.firstKeptEntryId)} is not on the path before the compaction; more is kept`,
+      reason: `the first kept entry ${shownText(entry.firstKeptEntryId)} is not on the path before the compaction; more is kept`,
       salvaged: true,
     });
   }
@@ -106,7 +107,8 @@ function rustRefusal(entry: Entry): string | null {
   if (Array.isArray(content))
     for (const block of content) {
       const type = (block as { type?: unknown } | null)?.type;
-      if (typeof type !== "string" || !RUST_BLOCKS.has(type)) return `it has a content block of type ${String(type)}`;
+      if (typeof type !== "string" || !RUST_BLOCKS.has(type))
+        return `it has a content block of type ${shownText(type) || "none"}`;
     }
   if (role === "custom") return typeof content === "string" ? null : "its custom message has blocks instead of text";
   if (role === "bashExecution") return typeof message.exitCode === "number" ? null : "its command has no exit code";
@@ -115,7 +117,7 @@ function rustRefusal(entry: Entry): string | null {
     if (typeof message.api !== "string") return "its assistant message has no api";
     return typeof cost === "object" && cost !== null ? null : "its usage has no cost";
   }
-  return ["user", "toolResult", "branchSummary", "compactionSummary"].includes(String(role))
+  return ["user", "toolResult", "branchSummary", "compactionSummary"].includes(shownText(role))
     ? null
-    : `its message has the role ${String(role)}`;
+    : `its message has the role ${shownText(role) || "none"}`;
 }

@@ -9,6 +9,29 @@ export const CURRENT_VERSION = 3;
 /** The first line of a session file. A header without a version is of version 1. */
 export type SessionHeader = z.infer<typeof header>;
 
+/** Members of a header that are texts, where they are there. */
+const HEADER_TEXTS = [
+  "timestamp",
+  "cwd",
+  "parentSession",
+  "branchedFrom",
+  "provider",
+  "modelId",
+  "thinkingLevel",
+  "leafId",
+  "idempotencyKey",
+] as const;
+
+/**
+ * Returns the header that a file holds, for readers: a member that is not what it has to be is as good as missing. The
+ * line itself stays as it is.
+ */
+export function headerOf(stored: object): SessionHeader {
+  const header = { ...stored } as Record<string, unknown>;
+  for (const name of HEADER_TEXTS) if (typeof header[name] !== "string") delete header[name];
+  return header as SessionHeader;
+}
+
 /** An entry as a caller inside this process sees it. */
 export interface Entry {
   type: string;

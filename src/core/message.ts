@@ -1,5 +1,13 @@
 /** Messages inside entries: their text, their tool calls. */
 
+import { jsonText } from "./json.ts";
+
+/** Returns a value of a file as text to show: a text as it is, what is missing as none, anything else as JSON. */
+export function shownText(value: unknown): string {
+  if (typeof value === "string") return value;
+  return value === undefined || value === null ? "" : jsonText(value);
+}
+
 /** The text of a message's content: the string itself, or its text blocks joined. */
 export function contentText(value: unknown): string {
   if (typeof value === "string") return value;

@@ -47,9 +47,11 @@ export function statsOf(session: Session): Stats {
   };
   const onPath = new Set(session.tree.path());
   const takenOver = new TakenOver(session);
+  /** A type may have any name, that of a member of every object too. */
+  const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
     const type = nodes.type(position);
-    stats.bytesByType[type] = (stats.bytesByType[type] ?? 0) + session.log.length(position);
+    bytesByType.set(type, (bytesByType.get(type) ?? 0) + session.log.length(position));
     const role = nodes.role(position);
     const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
     if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
@@ -67,6 +69,7 @@ export function statsOf(session: Session): Stats {
     }
     addUsage(isTakenOver ? stats.inherited : stats.own, usage);
   }
+  stats.bytesByType = Object.fromEntries(bytesByType);
   return stats;
 }
 
@@ -88,7 +91,9 @@ class TakenOver {
   /** To be asked for every entry in file order, as long as it `lasts`. */
   holds(entry: Entry): boolean {
     const batch = entry._batch as { session?: unknown } | null | undefined;
-    if (!(Date.parse(entry.timestamp) <= this.born) || batch?.session === this.sessionId) this.lasts = false;
+    const { timestamp } = entry as { timestamp?: unknown };
+    const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
+    if (!(time <= this.born) || batch?.session === this.sessionId) this.lasts = false;
     return this.lasts;
   }
 }

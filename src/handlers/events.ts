@@ -45,7 +45,9 @@ export const events = {
     payload: {
       entryIds: z.array(z.string()),
       origin: z.enum(["self", "foreign"]),
-      entries: stored(z.array(entry)).optional().describe("when another process wrote them"),
+      entries: stored(z.array(entry))
+        .optional()
+        .describe("when another process wrote them and they can be read; get_entry tries again"),
     },
   },
   session_info_changed: { summary: "The session's display name changed.", payload: { name: z.string().nullable() } },

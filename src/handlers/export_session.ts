@@ -4,7 +4,7 @@ import { markdownPieces } from "../core/export/markdown.ts";
 import { pageOf } from "../core/export/page.ts";
 import { type RoleRules, roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
-import { bytesOf, concat } from "../core/json.ts";
+import { bytesOf, concat, jsonText } from "../core/json.ts";
 import type { Session } from "../core/session.ts";
 import type { Stores } from "../core/workspace.ts";
 import { type Context, command } from "./command.ts";
@@ -107,7 +107,7 @@ function piecesOf(
 function* recordLines(session: Session, rules: RoleRules, all: boolean, told: () => void): Generator<string> {
   for (const record of trainingRecords(session, rules, all)) {
     told();
-    yield `${JSON.stringify(record)}\n`;
+    yield `${jsonText(record)}\n`;
   }
 }
 

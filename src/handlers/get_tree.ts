@@ -140,12 +140,13 @@ function flatText(session: Session, position: number, line: Uint8Array): string 
   const { nodes } = session.log;
   const body = (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Record<string, unknown>;
   const text = previewOf(body);
+  const { role } = (body.message ?? {}) as { role?: unknown };
   const node: Omit<z.input<typeof flatNode>, "childCount"> = {
     id: nodes.id(position),
     parentId: session.idOrNull(nodes.parent(position)),
     type: nodes.type(position),
     timestamp: typeof body.timestamp === "string" ? body.timestamp : undefined,
-    role: (body.message as { role?: string } | null | undefined)?.role,
+    role: typeof role === "string" ? role : undefined,
     preview: text === "" ? undefined : text,
   };
   return JSON.stringify(node).slice(0, -1);
@@ -201,6 +202,7 @@ const CHILDREN = bytesOf(',"children":[');
 const END = bytesOf("]}");
 
 function labelText(session: Session, label: Label): string {
-  const { timestamp } = session.entry(label.setBy);
-  return `,"label":${JSON.stringify(label.label)}${timestamp === undefined ? "" : `,"labelTimestamp":${JSON.stringify(timestamp)}`}`;
+  const { timestamp } = session.entry(label.setBy) as { timestamp?: unknown };
+  const since = typeof timestamp === "string" ? `,"labelTimestamp":${JSON.stringify(timestamp)}` : "";
+  return `,"label":${JSON.stringify(label.label)}${since}`;
 }

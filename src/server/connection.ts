@@ -4,17 +4,19 @@ import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
 import { Failure } from "../core/failure.ts";
 import { parseText } from "../core/json.ts";
+import type { Disk } from "../core/store/disk.ts";
 import type { Workspace } from "../core/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/command.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./call.ts";
 import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
-import { type BatchItem, Dispatcher } from "./dispatch.ts";
-import { AutoDecoder, byteLength, type Cut, type Decoder, type FramingName, frames } from "./framing.ts";
+import { type BatchItem, Dispatcher, type Prepared } from "./dispatch.ts";
+import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./framing.ts";
 import { Hooks } from "./hooks.ts";
 import { Host } from "./host.ts";
 import { jsonrpc } from "./jsonrpc.ts";
-import { Large, Output } from "./output.ts";
+import { type Message, Output, release } from "./output.ts";
 import { pi } from "./pi.ts";
+import { Spool, Spooled } from "./spool.ts";
 
 export interface ConnectionOptions {
   readonly input: Readable;
@@ -27,15 +29,21 @@ export interface ConnectionOptions {
   readonly maxMessageBytes: number;
   /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
   readonly hookTimeout: number | undefined;
-  /** Bytes beyond which a reply is not held in memory. */
+  /** Bytes beyond which a reply is not held in memory, nor are several that wait for others together. */
   readonly heldReplyBytes?: number;
+  readonly disk: Disk;
+  /** Where replies wait that are not held in memory; the first folder in which a file can be made. */
+  readonly spoolFolders: readonly string[];
 }
 
 /** How often an idle session is looked at for what other programs wrote, in milliseconds. */
 const FOLLOW_EVERY = 500;
 
-/** A larger reply is not held in memory, but read twice: as far as that, reading once is faster. */
+/** A larger reply waits in a file: up to that, memory is faster. */
 const HELD_REPLY_BYTES = 64 << 20;
+
+/** A smaller reply is held in memory wherever it waits. */
+const SMALL_REPLY = 4096;
 
 /** Calls that are being worked on beyond which no more input is taken. */
 const MOST_PENDING = 10_000;
@@ -45,6 +53,9 @@ const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
 export class Connection {
   private readonly options: ConnectionOptions;
   private readonly output: Output;
+  private readonly spool: Spool;
+  /** Bytes in memory of replies that wait for others. */
+  private ahead = 0;
   private readonly host: Host;
   private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
@@ -59,6 +70,7 @@ export class Connection {
   constructor(options: ConnectionOptions) {
     this.options = options;
     this.output = new Output(options.output, () => this.onRoom());
+    this.spool = new Spool(options.disk, options.spoolFolders, () => options.workspace.env.now());
     this.host = new Host(options.events);
     this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
     const { framing, maxMessageBytes } = options;
@@ -90,8 +102,11 @@ export class Connection {
           return connection.output.hasRoom;
         },
         reply: (call, outcome) => {
-          if (call.idText === undefined && this.speaks("jsonrpc")) return;
-          this.output.send(this.replyTo(call, outcome));
+          if (this.isHeard(call)) this.output.send(this.replyTo(call, outcome));
+        },
+        prepare: (call, outcome, taken) => this.prepare(call, outcome, taken),
+        send: (prepared) => {
+          if (prepared.message) this.output.send(this.takeBack(prepared));
         },
         refuse: (reply) => {
           // A payload that decides no dialect leaves open which one session_start is to be told in.
@@ -100,29 +115,21 @@ export class Connection {
         },
         batch: (replies, refusals) => {
           if (this.dialect && replies.length === 0) this.dispatcher.start();
-          const parts: Pieces[] = [...refusals];
-          // The array is one message: what is in it already leaves less room for the rest.
-          let size = 2;
-          for (const { call, outcome } of replies)
-            if (call.idText !== undefined) {
-              const part = this.replyTo(call, outcome, size) as Pieces;
-              size += this.output.sizeOf(part) + 1;
-              parts.push(part);
-            }
+          const parts: Message[] = [...refusals];
+          for (const prepared of replies) if (prepared.message) parts.push(this.takeBack(prepared));
           if (parts.length > 0) this.output.send(arrayOf(parts));
         },
         event: (event) => {
-          const message = this.host.message(this.current, event);
+          const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
           if (message) this.output.send(message);
         },
         progress: (token, done, total, more) =>
-          this.output.send(
-            this.speaks("pi")
+          this.output.send([
+            ...(this.speaks("pi")
               ? this.current.event("progress", { token, done, total, ...more })
-              : this.current.event("$/progress", { token, value: { kind: "report", done, total, ...more } }),
-          ),
+              : this.current.event("$/progress", { token, value: { kind: "report", done, total, ...more } })),
+          ]),
         flush: () => this.output.flush(),
-        hold: () => this.output.hold(),
       },
     });
   }
@@ -314,51 +321,80 @@ export class Connection {
     this.dispatcher.refuse(this.current.refuse(refusal, idText));
   }
 
+  /** Whether the host gets a reply: notifications have none, but in Pi's dialect, where the id is only echoed. */
+  private isHeard(call: Call): boolean {
+    return call.idText !== undefined || !this.speaks("jsonrpc");
+  }
+
   /**
-   * A reply is put together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. One
-   * that is too large for that is made once for this and its size, and again while it is read. A reply for which some
-   * of a message is `taken` already is a part of that, and comes whole.
+   * Puts a reply together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. A
+   * reply for which some of a message is `taken` already is a part of that. Throws nothing.
    */
-  private replyTo(call: Call, outcome: Outcome, taken?: number): Pieces | Large {
+  private replyTo(call: Call, outcome: Outcome, taken?: number, held?: number): Message {
     try {
-      const make = () => this.current.reply(call, outcome);
-      const pieces = taken === undefined ? this.gathered(make) : [...make()];
-      const limit = this.maxReplyBytes;
-      const size =
-        limit === undefined ? 0 : this.output.sizeOf(pieces instanceof Large ? make() : pieces) + (taken ?? 0);
-      if (limit !== undefined && size > limit)
-        throw new Failure(
-          "message_too_large",
-          `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`,
-          { size, limit },
-        );
-      return pieces;
+      return this.gathered(this.current.reply(call, outcome), this.maxReplyBytes, taken, held);
     } catch (error) {
       return [...this.current.reply(call, { error })];
     }
   }
 
-  /** The pieces, or what makes them anew when they are too many to be held. */
-  private gathered(make: () => Iterable<string | Uint8Array>): Pieces | Large {
-    const made = make();
-    // What is in memory as a whole need not be gathered.
-    if (Array.isArray(made)) return made;
+  /** Makes a reply that leaves later, when what it comes from may be gone. Throws nothing. */
+  private prepare(call: Call, outcome: Outcome, taken: number): Prepared {
+    if (!this.isHeard(call)) return { message: undefined, size: 0, held: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
-    const pieces: Pieces = [];
+    const message = this.replyTo(call, outcome, taken, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
     let held = 0;
-    let bytes: number | undefined;
-    for (const piece of made) {
-      if (bytes !== undefined) {
-        bytes += byteLength([piece]);
-        continue;
+    for (const piece of message) if (!(piece instanceof Spooled)) held += piece.length;
+    this.ahead += held;
+    return { message, held, size: this.maxReplyBytes === undefined ? 0 : this.output.sizeOf(message) };
+  }
+
+  private takeBack({ message, held }: Prepared): Message {
+    this.ahead -= held;
+    return message ?? [];
+  }
+
+  /**
+   * The pieces of a message, which are more than `held` bytes in a file alone. Throws message_too_large where the host
+   * takes no more than `limit`, storage_full and storage_failed where the file cannot be written, and whatever making
+   * the pieces throws.
+   */
+  private gathered(
+    made: Iterable<string | Uint8Array>,
+    limit = Number.POSITIVE_INFINITY,
+    taken = 0,
+    held?: number,
+  ): Message {
+    const { output } = this;
+    const most = held ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
+    const demandRoom = (size: number): void => {
+      if (size + taken > limit) throw tooLarge(size + taken, limit);
+    };
+    const pieces: Pieces = [];
+    let message: Message = pieces;
+    // What is in memory as a whole need not be gathered.
+    if (held === undefined && Array.isArray(made)) message = made;
+    else {
+      const rest = made[Symbol.iterator]();
+      let bytes = 0;
+      for (let next = rest.next(); !next.done; next = rest.next()) {
+        pieces.push(next.value);
+        bytes += next.value.length;
+        if (bytes <= most && bytes <= limit) continue;
+        const all = chained(pieces, rest);
+        if (bytes > limit) demandRoom(output.sizeOf(all));
+        message = [this.spool.take(output.inFrame(all))];
+        break;
       }
-      pieces.push(piece);
-      held += piece.length;
-      if (held <= heldReplyBytes) continue;
-      bytes = byteLength(pieces);
-      pieces.length = 0;
     }
-    return bytes === undefined ? pieces : new Large(bytes, make);
+    if (limit === Number.POSITIVE_INFINITY) return message;
+    try {
+      demandRoom(output.sizeOf(message));
+    } catch (error) {
+      release(message);
+      throw error;
+    }
+    return message;
   }
 
   private introduce(wishes: Introduction): void {
@@ -368,13 +404,28 @@ export class Connection {
   }
 }
 
-function arrayOf(parts: readonly Pieces[]): Pieces {
-  const pieces: Pieces = [];
+function arrayOf(parts: readonly Message[]): Message {
+  const pieces: Message[number][] = [];
   for (const part of parts) {
     pieces.push(pieces.length === 0 ? "[" : ",", ...part);
   }
   pieces.push("]");
   return pieces;
+}
+
+function tooLarge(size: number, limit: number): Failure {
+  return new Failure(
+    "message_too_large",
+    `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`,
+    { size, limit },
+  );
+}
+
+/** What was taken of an iterator, which is let go of on the way, and the rest of it. */
+function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
+  for (const one of taken) yield one;
+  taken.length = 0;
+  for (let next = rest.next(); !next.done; next = rest.next()) yield next.value;
 }
 
 /** The dialect of a first message; a message of neither kind decides nothing. */

@@ -2,6 +2,7 @@
 
 import { BadParams, Failure, InvalidRequest } from "../core/failure.ts";
 import { holdsRaw, textOfPlain, textPieces } from "../core/raw.ts";
+import { isErrno } from "../core/store/disk.ts";
 import type { Call, Outcome } from "./call.ts";
 
 export type DialectName = "jsonrpc" | "pi";
@@ -35,11 +36,10 @@ export interface Dialect {
   decode(value: unknown, bytes: Buffer): Decoded;
   /** A message that could not be cut or parsed. `idText` is the JSON text of its id where that could be read. */
   refuse(refusal: Refusal, idText?: string): Pieces;
-  /** Made again each time it is gone through. */
   reply(call: Call, outcome: Outcome): Iterable<string | Uint8Array>;
   /** A message about a hook, which is JSON-RPC on our side. */
   hook(message: HookMessage): Pieces;
-  event(name: string, payload: Readonly<Record<string, unknown>>): Pieces;
+  event(name: string, payload: Readonly<Record<string, unknown>>): Iterable<string | Uint8Array>;
 }
 
 export interface Refusal {
@@ -65,13 +65,27 @@ export interface Told {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
+/** The failure that stands for an error of the system that nobody on its way has named. */
+export function ofTheDisk(error: Error & { readonly code: string }): Failure {
+  const { code } = error;
+  const full = code === "ENOSPC" || code === "EDQUOT";
+  return new Failure(
+    full ? "storage_full" : "storage_failed",
+    `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was worked on. get_state and verify_session tell what holds now; ask again after a look at them.`,
+    { errno: code },
+    { cause: error },
+  );
+}
+
 let references = 0;
 
 /**
- * An error of any kind. What is neither a failure nor bad input is a bug of ours: the host gets a reference number
- * and nothing internal, stderr gets the stack under the same number.
+ * Tells an error of any kind. One of the system that nobody on its way has named is the disk's doing. What is neither
+ * that nor a failure nor bad input is a bug of ours: the host gets a reference number and nothing internal, stderr gets
+ * the stack under the same number.
  */
 export function tellError(error: unknown): Told {
+  if (isErrno(error)) return tellError(ofTheDisk(error));
   if (error instanceof Failure)
     return {
       code: error.code,

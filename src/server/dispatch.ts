@@ -5,8 +5,9 @@
 
 import type { Env } from "../core/env.ts";
 import { Failure, InvalidRequest } from "../core/failure.ts";
-import { Raw, textPieces } from "../core/raw.ts";
+import { holdsRaw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
+import type { Log } from "../core/store/store.ts";
 import type { Workspace } from "../core/workspace.ts";
 import { foreignPayload } from "../handlers/appending.ts";
 import type { Context, Introduction, Report, ServerFacts, Settings } from "../handlers/command.ts";
@@ -16,20 +17,35 @@ import { type Call, type Outcome, textOfParam } from "./call.ts";
 import type { DialectName, Pieces } from "./dialect.ts";
 import type { Hooks, Question } from "./hooks.ts";
 import { eventOf, type ToldEvent } from "./host.ts";
+import type { Message } from "./output.ts";
 
-/** Where finished calls go. */
+/** A reply that is made already and leaves later: it needs nothing of a session any more. */
+export interface Prepared {
+  /** Undefined for what gets no reply. */
+  readonly message: Message | undefined;
+  /** Bytes of the frame it would be alone in, where the host limits that. */
+  readonly size: number;
+  /** Bytes of it that lie in memory. */
+  readonly held: number;
+}
+
+/**
+ * Where finished calls go. Replies and events read stored entries as they are put together: an error in that becomes
+ * the reply, or an event that tells less, and nothing of this throws it.
+ */
 export interface Sink {
   readonly hasRoom: boolean;
   reply(call: Call, outcome: Outcome): void;
+  /** Makes a reply that leaves later, as a part of a message of which so many bytes are `taken`. */
+  prepare(call: Call, outcome: Outcome, taken: number): Prepared;
+  send(prepared: Prepared): void;
   /** A reply that was ready before any call was made of its message. */
   refuse(reply: Pieces): void;
-  batch(replies: readonly { call: Call; outcome: Outcome }[], refusals: readonly Pieces[]): void;
+  batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void;
   event(event: ToldEvent): void;
   /** How far a command is, at once; of no use to a host that does not keep up. */
   progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;
-  /** Makes all of a reply that is being read, before what it comes from goes. */
-  hold?(): void;
 }
 
 export interface DispatchOptions {
@@ -68,14 +84,40 @@ interface Slot {
   readonly refusal?: Pieces;
   readonly batch?: Batch;
   outcome: Outcome;
+  /** Of a read: the log that its result names places in. */
+  readFrom?: { readonly session: Session; readonly log: Log };
+  /** The reply, where the session of the call was about to be left. */
+  prepared?: Prepared;
   events: ToldEvent[];
   /** How many mutations of the lane must be durable before this may leave. */
   after: number;
 }
 
+/** A slot in which a reply waits. */
+type Reply = Slot & { readonly call: Call };
+
+function isReply(slot: Slot): slot is Reply {
+  return slot.call !== undefined;
+}
+
+function placeOf(session: Session | null): Slot["readFrom"] {
+  return session ? { session, log: session.log } : undefined;
+}
+
+/** Whether a session has nothing left to make durable. Where the disk does not tell, a commit finds out. */
+function isSettled(session: Session | null): boolean {
+  try {
+    return session?.settled ?? true;
+  } catch {
+    return false;
+  }
+}
+
 /** The replies of one batch leave as one array when the last of them is ready. */
 class Batch {
-  readonly replies: { call: Call; outcome: Outcome }[] = [];
+  readonly replies: { call: Call; prepared: Prepared }[] = [];
+  /** Bytes of the array so far. */
+  size = 2;
   readonly refusals: Pieces[] = [];
   events: ToldEvent[] = [];
   waiting = 0;
@@ -357,11 +399,13 @@ export class Dispatcher {
   /** Runs a read beside the call that its lane is busy with. */
   private runNow(lane: Lane, call: Call, batch?: Batch): void {
     const events: ToldEvent[] = [];
+    let outcome: Outcome;
     try {
-      this.finish(lane, call, batch, { result: this.execute(lane, call, events) }, events);
+      outcome = { result: this.execute(lane, call, events) };
     } catch (error) {
-      this.finish(lane, call, batch, { error }, events);
+      outcome = { error };
     }
+    this.finish(lane, call, batch, outcome, events);
   }
 
   /** Asks the host for its consent; the lane waits meanwhile. */
@@ -531,8 +575,38 @@ export class Dispatcher {
 
   /** Replies that wait for their reader still name bytes of the session that is about to be closed. */
   private renderWaiting(lane: Lane): void {
-    this.sink.hold?.();
-    for (const slot of lane.slots) slot.outcome = rendered(slot.outcome);
+    for (const slot of lane.slots) if (isReply(slot)) this.prepare(lane, slot);
+  }
+
+  private prepare(lane: Lane, slot: Reply): Prepared {
+    if (slot.prepared) return slot.prepared;
+    slot.prepared = this.sink.prepare(slot.call, this.asOf(lane, slot), slot.batch?.size ?? 0);
+    if (slot.batch) slot.batch.size += slot.prepared.size + 1;
+    return slot.prepared;
+  }
+
+  /**
+   * Returns the outcome as it can be told now. What a read found names places in the log that it read; where another has
+   * taken that one's place since, the read is done again.
+   */
+  private asOf(lane: Lane, slot: Reply): Outcome {
+    const { readFrom, outcome } = slot;
+    if (!readFrom || readFrom.session.log === readFrom.log) return outcome;
+    return "result" in outcome && holdsRaw(outcome.result) ? this.again(lane, slot) : outcome;
+  }
+
+  /** Runs the read of a slot again. */
+  private again(lane: Lane, slot: Reply): Outcome {
+    const { call } = slot;
+    try {
+      const result = call.command.run(this.contextFor(lane, call, []), call.params as never);
+      if (!(result instanceof Promise)) return this.shaped(call, { result });
+      // It has read files rather than the session, and what it found is what it answers.
+      result.catch(() => {});
+      return slot.outcome;
+    } catch (error) {
+      return { error };
+    }
   }
 
   /** The outcome in the shape of the host's dialect. */
@@ -551,11 +625,15 @@ export class Dispatcher {
     const failed = "error" in outcome;
     const session = this.sessionOf(lane);
     // A write that failed may have left something to make durable, too: that all is as before.
-    if (call.command.effect === "write" && (!failed || session?.settled === false)) {
-      lane.applied++;
-      if (!session || session.settled) lane.durable = lane.applied;
+    if (call.command.effect === "write") {
+      const settled = isSettled(session);
+      if (!failed || !settled) {
+        lane.applied++;
+        if (settled) lane.durable = lane.applied;
+      }
     }
-    lane.slots.push({ call, batch, outcome, events: failed ? [] : events, after: lane.applied });
+    const readFrom = call.command.effect === "read" && !failed ? placeOf(session) : undefined;
+    lane.slots.push({ call, batch, outcome, readFrom, events: failed ? [] : events, after: lane.applied });
     this.flush(lane);
   }
 
@@ -656,6 +734,8 @@ export class Dispatcher {
           return session.keepPosition();
         },
       )
+      // A position that could not be recorded is recorded with the next commit.
+      .catch(() => {})
       .then(() => {
         lane.committing = undefined;
         this.flush(lane);
@@ -678,24 +758,15 @@ export class Dispatcher {
         (slot.call.command.effect === "read" || TELLS_OF_SESSIONS.has(slot.call.command.name)) &&
         !("error" in slot.outcome)
       ) {
-        try {
-          const result = slot.call.command.run(this.contextFor(lane, slot.call, []), slot.call.params as never);
-          if (result instanceof Promise) {
-            // It has read files rather than the session, and what it found is what it answers.
-            result.catch(() => {});
-            continue;
-          }
-          slot.outcome = this.shaped(slot.call, { result });
-        } catch (again) {
-          slot.outcome = { error: again };
-        }
+        slot.outcome = this.again(lane, slot as Reply);
+        slot.readFrom = placeOf(this.sessionOf(lane));
       }
     }
     lane.durable = lane.applied;
   }
 
   private forget(call: Call): void {
-    const { idempotencyKey } = call.params as { idempotencyKey?: string };
+    const { idempotencyKey } = (call.params ?? {}) as { idempotencyKey?: string };
     if (idempotencyKey !== undefined) this.results.delete(this.resultKey(call, idempotencyKey));
   }
 
@@ -708,14 +779,14 @@ export class Dispatcher {
       if (slot.batch && slot.call) {
         // A part of a batch is ready; the array leaves in the place of its last part.
         lane.slots.shift();
-        slot.batch.replies.push({ call: slot.call, outcome: rendered(slot.outcome) });
+        slot.batch.replies.push({ call: slot.call, prepared: this.prepare(lane, slot as Reply) });
         slot.batch.events.push(...slot.events);
         this.batchItemDone(slot.batch);
         if (slot.batch.waiting === 0) this.sendBatch(slot.batch);
         continue;
       }
       lane.slots.shift();
-      this.send(slot);
+      this.send(lane, slot);
     }
     this.wakeIdle();
   }
@@ -724,17 +795,20 @@ export class Dispatcher {
     batch.waiting--;
   }
 
-  private send(slot: Slot): void {
+  private send(lane: Lane, slot: Slot): void {
     if (slot.refusal) this.sink.refuse(slot.refusal);
     else if (slot.batch) this.sendBatch(slot.batch);
-    else if (!slot.call) {
+    else if (!isReply(slot)) {
       this.start();
       for (const event of slot.events) this.sink.event(event);
+      this.tellDamageOf(this.sessionOf(lane));
     } else {
       const { call } = slot;
       const introduces = call.command.name === "initialize";
       if (!introduces) this.start();
-      this.answer(call, slot.outcome);
+      if (call.idText !== undefined) this.ids.delete(call.idText);
+      if (slot.prepared) this.sink.send(slot.prepared);
+      else this.sink.reply(call, this.asOf(lane, slot));
       if (introduces) this.start();
       for (const event of slot.events) this.sink.event(event);
       this.tellDamage(call);
@@ -746,15 +820,13 @@ export class Dispatcher {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
     const { current } = this.workspace;
     const isCurrent = sessionId === undefined || sessionId === current?.id;
-    const session = (isCurrent ? null : this.workspace.sessions.find(({ id }) => id === sessionId)) ?? current;
+    this.tellDamageOf((isCurrent ? null : this.workspace.sessions.find(({ id }) => id === sessionId)) ?? current);
+  }
+
+  private tellDamageOf(session: Session | null): void {
     const damage = session?.freshDamage() ?? [];
     if (session && damage.length > 0)
       this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
-  }
-
-  private answer(call: Call, outcome: Outcome): void {
-    if (call.idText !== undefined) this.ids.delete(call.idText);
-    this.sink.reply(call, outcome);
   }
 
   private sendBatch(batch: Batch): void {
@@ -763,9 +835,13 @@ export class Dispatcher {
     const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
     if (!introduces && batch.replies.length > 0) this.start();
     for (const { call } of batch.replies) if (call.idText !== undefined) this.ids.delete(call.idText);
-    this.sink.batch(batch.replies, batch.refusals);
+    this.sink.batch(
+      batch.replies.map(({ prepared }) => prepared),
+      batch.refusals,
+    );
     if (introduces) this.start();
     for (const event of batch.events) this.sink.event(event);
+    for (const { call } of batch.replies) this.tellDamage(call);
   }
 
   private wakeIdle(): void {
@@ -885,17 +961,5 @@ class CallContext implements Context {
     if (current && !this.dispatcher.ending) this.events.push(eventOf(current, "session_shutdown", { reason: "quit" }));
     this.dispatcher.ending = true;
     this.options.shutDown(how);
-  }
-}
-
-function rendered(outcome: Outcome): Outcome {
-  if ("error" in outcome) return outcome;
-  try {
-    const pieces = [...textPieces(outcome.result)].map((piece) =>
-      typeof piece === "string" ? Buffer.from(piece) : piece,
-    );
-    return { result: new Raw(() => pieces) };
-  } catch (error) {
-    return { error };
   }
 }

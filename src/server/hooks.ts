@@ -66,8 +66,11 @@ export class Hooks {
     const stopped = new Promise<HookAnswer>((resolve, reject) => {
       stop = (answer) => (answer instanceof Failure ? reject(answer) : resolve(answer));
     });
+    // It may be cancelled before anybody waits for it.
+    stopped.catch(() => {});
     const hostGone = (): void => stop({ cancelled: true, reason: "host_gone" });
     this.waiting.add(hostGone);
+    if (this.hostGone) hostGone();
     const answer = this.exchange(name, payload, onId, stopped).finally(() => this.waiting.delete(hostGone));
     return { answer, cancel: () => stop(new Failure("cancelled")) };
   }
@@ -118,7 +121,11 @@ export class Hooks {
   }
 
   private connect(): Promise<MessageConnection> {
-    this.connecting ??= this.makeConnection();
+    this.connecting ??= this.makeConnection().catch((error) => {
+      // Its module may be readable the next time.
+      this.connecting = undefined;
+      throw error;
+    });
     return this.connecting;
   }
 

@@ -45,7 +45,7 @@ export const jsonrpc: Dialect = {
 
   hook: (message) => [JSON.stringify(message)],
 
-  event: (name, payload) => [...withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload)],
+  event: (name, payload) => withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
 };
 
 const CODES: Record<Refusal["kind"], number> = {

@@ -1,8 +1,8 @@
 /** The way out: frames are gathered and written together, and a slow reader is noticed. */
 
 import type { Writable } from "node:stream";
-import type { Pieces } from "./dialect.ts";
 import { byteLength, type Frame } from "./framing.ts";
+import { Spooled } from "./spool.ts";
 
 /** Gathered text that is written without waiting for the end of the input chunk. */
 const WRITE_AT = 1 << 16;
@@ -11,16 +11,8 @@ const SMALL = 4096;
 /** Unread output beyond which nothing more is produced and no input is taken. */
 const FULL_AT = 4 << 20;
 
-/** A payload that is too large to lie in memory whole: its pieces are made while it is read. */
-export class Large {
-  readonly bytes: number;
-  readonly pieces: () => Iterable<string | Uint8Array>;
-
-  constructor(bytes: number, pieces: () => Iterable<string | Uint8Array>) {
-    this.bytes = bytes;
-    this.pieces = pieces;
-  }
-}
+/** A payload: pieces in memory, and such as wait in a file. */
+export type Message = readonly (string | Uint8Array | Spooled)[];
 
 export class Output {
   private readonly stream: Writable;
@@ -32,9 +24,11 @@ export class Output {
   private text = "";
   private frame: Frame | undefined;
   private waiting = false;
-  /** The rest of the large payload that is on its way, and what is to follow it. */
-  private flowing: Iterator<string | Uint8Array> | undefined;
-  private readonly queue: (Pieces | Large)[] = [];
+  private gone = false;
+  /** The rest of the large message that is on its way, in its frame, and what is to follow it. */
+  private flowing: Generator<string | Uint8Array> | undefined;
+  private large: Message = [];
+  private readonly queue: Message[] = [];
   private whenThrough: (() => void)[] = [];
 
   /** `onRoom` is called when the reader has caught up after {@link hasRoom} was false. */
@@ -42,8 +36,8 @@ export class Output {
     this.stream = stream;
     this.onRoom = onRoom;
     stream.once("close", () => {
-      this.queue.length = 0;
-      this.through();
+      this.giveUp();
+      onRoom();
     });
   }
 
@@ -51,83 +45,88 @@ export class Output {
     this.frame = frame;
   }
 
+  /** A stream that is gone has room for everything: what was received is still done, and its reply goes nowhere. */
   get hasRoom(): boolean {
-    return this.flowing === undefined && this.unread < FULL_AT;
+    return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }
 
   private get unread(): number {
     return this.stream.writableLength + this.text.length + this.filled - this.begun;
   }
 
-  send(message: Pieces | Large): void {
+  send(message: Message): void {
     const { frame } = this;
     if (!frame) throw new TypeError("nothing can be sent before the framing is known");
-    if (this.flowing) this.queue.push(message);
-    else if (message instanceof Large) {
-      this.put(frame.before(message.bytes));
-      this.flowing = message.pieces()[Symbol.iterator]();
-      this.flow();
-    } else {
+    if (this.gone) release(message);
+    else if (this.flowing) this.queue.push(message);
+    else if (isInMemory(message)) {
       if (frame.counts) this.put(frame.before(byteLength(message)));
       for (const piece of message) this.put(frame.piece(piece));
       this.put(frame.behind);
+    } else {
+      this.large = message;
+      this.flowing = framed(frame, message);
+      this.flow();
     }
   }
 
-  /** Writes of a large payload as much as there is room for. */
+  /** Writes of a large message as much as there is room for. */
   private flow(): void {
-    const frame = this.frame as Frame;
     try {
       while (this.flowing && this.unread < FULL_AT) {
         const { done, value } = this.flowing.next();
-        if (!done) this.put(frame.piece(value));
-        else {
-          this.put(frame.behind);
-          this.through();
-        }
+        if (done) this.through();
+        else this.put(value);
       }
       this.flush();
     } catch (error) {
-      // Half of the reply is out; an end of the stream is all that tells the reader.
-      this.queue.length = 0;
-      this.through();
+      // Half of the message is out; an end of the stream is all that tells the reader.
+      this.giveUp();
       this.stream.destroy(error as Error);
     }
   }
 
   private through(): void {
     this.flowing = undefined;
-    const { queue, whenThrough } = this;
-    while (queue.length > 0 && !this.flowing) this.send(queue.shift() as Pieces | Large);
-    if (this.flowing) return;
+    const { queue } = this;
+    while (queue.length > 0 && !this.flowing) this.send(queue.shift() as Message);
+    if (!this.flowing) this.wake();
+  }
+
+  private wake(): void {
+    const { whenThrough } = this;
     this.whenThrough = [];
     for (const wake of whenThrough) wake();
   }
 
-  /** Makes all of a large payload that is on its way: what its pieces come from is about to go. */
-  hold(): void {
-    if (!this.flowing) return;
-    const rest: (string | Uint8Array)[] = [];
-    for (let next = this.flowing.next(); !next.done; next = this.flowing.next()) rest.push(next.value);
-    this.flowing = rest.values();
+  /** Nobody reads any more. */
+  private giveUp(): void {
+    this.gone = true;
+    this.flowing = undefined;
+    this.text = "";
+    this.begun = this.filled;
+    for (const message of [this.large, ...this.queue.splice(0)]) release(message);
+    this.wake();
   }
 
-  /** Bytes of the frame that would be sent for these pieces. */
-  sizeOf(pieces: Iterable<string | Uint8Array>): number {
+  /** Returns the bytes of the frame that would be sent for these pieces. */
+  sizeOf(pieces: Iterable<string | Uint8Array | Spooled>): number {
     const { frame } = this;
-    if (!frame) return byteLength(pieces);
-    let bytes = byteLength([frame.behind]);
     let plain = 0;
-    for (const piece of pieces) {
-      const put = frame.piece(piece);
-      const size = typeof put === "string" ? Buffer.byteLength(put) : put.length;
-      bytes += size;
-      plain += size;
-    }
-    return bytes + byteLength([frame.before(plain)]);
+    for (const piece of pieces)
+      plain += piece instanceof Spooled ? piece.bytes : sizeOfPiece(frame ? frame.piece(piece) : piece);
+    return frame ? plain + byteLength([frame.behind, frame.before(plain)]) : plain;
+  }
+
+  /** Returns the pieces as they are between the ends of a frame. */
+  *inFrame(pieces: Iterable<string | Uint8Array>): Generator<string | Uint8Array> {
+    const { frame } = this;
+    if (!frame) throw new TypeError("nothing can be made ready before the framing is known");
+    for (const piece of pieces) yield frame.piece(piece);
   }
 
   private put(piece: string | Uint8Array): void {
+    if (this.gone) return;
     if (typeof piece === "string") this.text += piece;
     else if (piece.length < SMALL) {
       this.moveText();
@@ -203,4 +202,30 @@ export class Output {
     this.stream.write(this.block.subarray(this.begun, this.filled));
     this.begun = this.filled;
   }
+}
+
+function isInMemory(message: Message): message is readonly (string | Uint8Array)[] {
+  for (const piece of message) if (piece instanceof Spooled) return false;
+  return true;
+}
+
+/** The bytes of a message in its frame; what waits in a file was put in there as the frame has it. */
+function* framed(frame: Frame, message: Message): Generator<string | Uint8Array> {
+  const pieces = message.map((piece) => (piece instanceof Spooled ? piece : frame.piece(piece)));
+  let bytes = 0;
+  for (const piece of pieces) bytes += piece instanceof Spooled ? piece.bytes : byteLength([piece]);
+  yield frame.before(bytes);
+  for (const piece of pieces)
+    if (piece instanceof Spooled) yield* piece.blocks();
+    else yield piece;
+  yield frame.behind;
+}
+
+function sizeOfPiece(piece: string | Uint8Array): number {
+  return typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
+}
+
+/** Gives up what of a message waits in a file. */
+export function release(message: Message): void {
+  for (const piece of message) if (piece instanceof Spooled) piece.release();
 }

@@ -63,7 +63,7 @@ export const pi: Dialect = {
     return [JSON.stringify({ type: "hook_request", id, hook: method, ...(params as object) })];
   },
 
-  event: (name, payload) => [...textPieces({ type: name, ...payload })],
+  event: (name, payload) => textPieces({ type: name, ...payload }),
 };
 
 /** A host's answer to a hook: its members beside type and id are the result, or `error` says that it failed. */
@@ -71,7 +71,7 @@ function hookResponse({ type: _type, id, error, ...result }: Record<string, unkn
   const answered = { jsonrpc: "2.0" as const, id: id as number | string };
   return error === undefined
     ? { ...answered, result }
-    : { ...answered, error: { code: -32603, message: String(error) } };
+    : { ...answered, error: { code: -32603, message: typeof error === "string" ? error : "the hook failed" } };
 }
 
 function failed(

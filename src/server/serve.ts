@@ -1,12 +1,13 @@
 /** The life of the process: the session at start, serving, the orderly end. */
 
+import { tmpdir } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { draftOf } from "../core/entry.ts";
 import { type Env, timestamp } from "../core/env.ts";
 import { Failure } from "../core/failure.ts";
 import type { Catalog } from "../core/finding.ts";
 import type { Session } from "../core/session.ts";
-import type { Disk } from "../core/store/disk.ts";
+import { type Disk, isErrno } from "../core/store/disk.ts";
 import { desktopTrash } from "../core/store/lifecycle/desktop-trash.ts";
 import { type Locks, makeLocks } from "../core/store/lock.ts";
 import { findPlaces, settingsFiles, type Variables } from "../core/store/paths.ts";
@@ -16,6 +17,7 @@ import type { ServerFacts } from "../handlers/command.ts";
 import { commandNames } from "../handlers/find.ts";
 import type { Settings } from "./cli.ts";
 import { Connection } from "./connection.ts";
+import { ofTheDisk } from "./dialect.ts";
 
 export interface World {
   readonly input: Readable;
@@ -29,6 +31,8 @@ export interface World {
   readonly say: (sentence: string) => void;
   /** Content of a settings file, or undefined. */
   readonly settingsFile: (path: string) => unknown;
+  /** Bytes beyond which replies wait in a file; by default as much as is well held in memory. */
+  readonly heldReplyBytes?: number;
   /** What keeps other writers out; by default what the system offers. */
   readonly locks?: Locks;
 }
@@ -96,6 +100,10 @@ export function serve(settings: Settings, world: World): Service {
     events: settings.events,
     maxMessageBytes: settings.maxMessageBytes,
     hookTimeout: settings.hookTimeout,
+    heldReplyBytes: world.heldReplyBytes,
+    disk: world.disk,
+    // The system's own folder may lie in memory, and is for a state folder that cannot be written.
+    spoolFolders: [places.state, tmpdir()],
   });
   return { done: live(connection, workspace, settings, world), stop: () => connection.stop(), catalog: stores.catalog };
 }
@@ -110,9 +118,10 @@ async function live(connection: Connection, workspace: Workspace, settings: Sett
   try {
     await openFirst(workspace, settings);
   } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-    workspace.none(error);
-    world.say(error.message);
+    const failure = isErrno(error) ? ofTheDisk(error) : error;
+    if (!(failure instanceof Failure)) throw error;
+    workspace.none(failure);
+    world.say(failure.message);
   }
   void connection.shutDownRequested().then(() => {
     // An editor sends `exit` or closes our stdin now; a host that does neither is not kept waiting for.

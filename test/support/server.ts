@@ -267,6 +267,7 @@ export interface HereOptions {
   readonly framing?: Framing;
   readonly place?: Place;
   readonly disk?: Disk;
+  readonly heldReplyBytes?: number;
   /** Parts of the world to take the place of the counted ones. */
   readonly env?: Partial<Env>;
 }
@@ -311,6 +312,7 @@ export function serveHere(args: string[] = [], options: HereOptions = {}): HereS
     version: "0.0.0-test",
     say: (sentence) => said.push(sentence),
     settingsFile: () => undefined,
+    heldReplyBytes: options.heldReplyBytes,
   });
   const done = service.done.finally(() => output.end());
   onTestFinished(async () => {

@@ -1,6 +1,6 @@
 /** A session as one plain page. Nothing in it can run or reach out: text is escaped, and there is no script. */
 
-import { contentText, toolCalls } from "../message.ts";
+import { contentText, shownText, toolCalls } from "../message.ts";
 import { argumentsText, visibleText } from "./inert.ts";
 import type { Page, PageBranch, PageEntry } from "./page.ts";
 
@@ -99,15 +99,15 @@ function contentOf(entry: PageEntry["body"]): Content {
     case "custom_message":
       return { kind: "custom", title: "extension", body: pre(contentText(entry.content)) };
     case "compaction":
-      return note("compaction", String(entry.summary ?? ""));
+      return note("compaction", shownText(entry.summary));
     case "branch_summary":
-      return note("branch summary", String(entry.summary ?? ""));
+      return note("branch summary", shownText(entry.summary));
     case "model_change":
-      return note("model", `${String(entry.provider)}/${String(entry.modelId)}`);
+      return note("model", `${shownText(entry.provider)}/${shownText(entry.modelId)}`);
     case "thinking_level_change":
-      return note("thinking level", String(entry.thinkingLevel));
+      return note("thinking level", shownText(entry.thinkingLevel));
     default:
-      return note(String(entry.type), "");
+      return note(shownText(entry.type), "");
   }
 }
 
@@ -115,7 +115,7 @@ function messageContent(message: unknown): Content {
   if (typeof message !== "object" || message === null) return { kind: "note", title: "message", body: "" };
   const { role, content, toolName, command, output } = message as Record<string, unknown>;
   const name = typeof role === "string" ? role : "message";
-  if (name === "bashExecution") return { kind: name, title: `$ ${String(command)}`, body: pre(String(output ?? "")) };
+  if (name === "bashExecution") return { kind: name, title: `$ ${shownText(command)}`, body: pre(shownText(output)) };
   const parts: string[] = [];
   if (typeof content === "string") parts.push(pre(content));
   else if (Array.isArray(content)) for (const block of content) parts.push(blockHtml(block));
@@ -130,8 +130,9 @@ function blockHtml(block: unknown): string {
   if (type === "text" && typeof text === "string") return pre(text);
   if (type === "thinking" && typeof thinking === "string")
     return `<details><summary>thinking</summary>${pre(thinking)}</details>`;
-  if (type === "image" && typeof data === "string" && /^image\/[a-z0-9.+-]+$/i.test(String(mimeType)))
-    return /^[A-Za-z0-9+/=\s]*$/.test(data) ? `<img alt="image" src="data:${String(mimeType)};base64,${data}">` : "";
+  const isImage = typeof mimeType === "string" && /^image\/[a-z0-9.+-]+$/i.test(mimeType);
+  if (type === "image" && typeof data === "string" && isImage)
+    return /^[A-Za-z0-9+/=\s]*$/.test(data) ? `<img alt="image" src="data:${mimeType};base64,${data}">` : "";
   return "";
 }
 

@@ -3,7 +3,7 @@
  * it for HTML, a link or an image.
  */
 
-import { contentText, toolCalls } from "../message.ts";
+import { contentText, shownText, toolCalls } from "../message.ts";
 import { argumentsText, visibleText } from "./inert.ts";
 import type { Page, PageBranch, PageEntry } from "./page.ts";
 
@@ -60,13 +60,13 @@ function contentOf(entry: PageEntry["body"]): { title: string; blocks: Block[] }
       return told("extension", "text", contentText(entry.content));
     case "compaction":
     case "branch_summary":
-      return told(String(entry.type).replace("_", " "), "summary", String(entry.summary ?? ""));
+      return told(shownText(entry.type).replace("_", " "), "summary", shownText(entry.summary));
     case "model_change":
-      return told("model", "text", `${String(entry.provider)}/${String(entry.modelId)}`);
+      return told("model", "text", `${shownText(entry.provider)}/${shownText(entry.modelId)}`);
     case "thinking_level_change":
-      return told("thinking level", "text", String(entry.thinkingLevel));
+      return told("thinking level", "text", shownText(entry.thinkingLevel));
     default:
-      return { title: String(entry.type), blocks: [] };
+      return { title: shownText(entry.type), blocks: [] };
   }
 }
 
@@ -77,8 +77,8 @@ function messageContent(message: unknown): { title: string; blocks: Block[] } {
     return {
       title: "command",
       blocks: [
-        { kind: "call", text: String(command) },
-        { kind: "text", text: String(output ?? "") },
+        { kind: "call", text: shownText(command) },
+        { kind: "text", text: shownText(output) },
       ],
     };
   const blocks: Block[] = [];
@@ -88,7 +88,7 @@ function messageContent(message: unknown): { title: string; blocks: Block[] } {
     const { type, text, thinking, mimeType } = part as Record<string, unknown>;
     if (type === "text" && typeof text === "string") blocks.push({ kind: "text", text });
     else if (type === "thinking" && typeof thinking === "string") blocks.push({ kind: "thinking", text: thinking });
-    else if (type === "image") blocks.push({ kind: "text", text: `[image ${String(mimeType)}]` });
+    else if (type === "image") blocks.push({ kind: "text", text: `[image ${shownText(mimeType)}]` });
   }
   for (const call of toolCalls(content))
     blocks.push({ kind: "call", text: `${call.name}(${argumentsText(call.arguments)})` });

@@ -2,7 +2,7 @@
 
 import { withAttachments } from "../attachments.ts";
 import { memberOf, members, parse } from "../json.ts";
-import { contentText, preview } from "../message.ts";
+import { contentText, preview, shownText } from "../message.ts";
 import type { Session } from "../session.ts";
 import { type Branch, branchesOf } from "./branches.ts";
 
@@ -55,7 +55,7 @@ export function pageOf(session: Session, all: boolean): Page {
     facts: [
       ["Session", session.id],
       ["Working directory", session.cwd],
-      ["Begun", String(log.header.timestamp ?? "")],
+      ["Begun", log.header.timestamp ?? ""],
       ...(session.parentSession === null ? [] : [["Forked from", session.parentSession] as const]),
     ],
     branches: branches.map(({ active, from, own }, index) => ({
@@ -88,7 +88,7 @@ function previewOf(session: Session, positions: readonly number[]): string {
   for (const position of positions) {
     const body = session.entry(position);
     const message = body.message as { content?: unknown } | null | undefined;
-    const text = preview(contentText(message?.content) || contentText(body.content) || String(body.summary ?? ""));
+    const text = preview(contentText(message?.content) || contentText(body.content) || shownText(body.summary));
     if (text !== "") return text;
   }
   return "";

@@ -3,7 +3,7 @@
  * asked for, in the seed's words and, as the scripts that read it are Python's, in its spelling.
  */
 
-import { contentText, toolCalls } from "../message.ts";
+import { contentText, shownText, toolCalls } from "../message.ts";
 import { pairUp } from "../pairing.ts";
 import type { Session } from "../session.ts";
 import { branchesOf } from "./branches.ts";
@@ -126,9 +126,9 @@ export function* trainingRecords(session: Session, rules: RoleRules, all: boolea
 
 function recordOf(session: Session, rules: RoleRules, end: number, active: boolean): TrainingRecord {
   const { log, tree, cwd } = session;
-  const leftOut: Record<string, number> = {};
+  const leftOut = new Map<string, number>();
   const leaveOut = (kind: string): void => {
-    leftOut[kind] = (leftOut[kind] ?? 0) + 1;
+    leftOut.set(kind, (leftOut.get(kind) ?? 0) + 1);
   };
   const turns: Turn[] = [];
   const usages: (TokenCounts | null)[] = [];
@@ -159,7 +159,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       turns.push({ role, content: contentText(content), tool_calls: toolCalls(content).map(callOf), tool_results: [] });
       usages.push(countsOf(message.usage));
     } else if (role === "toolResult") results.push(resultOf(message));
-    else leaveOut(`${String(role)} message`);
+    else leaveOut(`${shownText(role) || "unknown"} message`);
     if (Array.isArray(content)) for (const block of content) if (!isMapped(block)) leaveOut(`${kindOf(block)} block`);
   }
   settle();
@@ -183,7 +183,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       turn_usage: usages,
       leaf_id: session.idOrNull(end),
       active,
-      left_out: leftOut,
+      left_out: Object.fromEntries(leftOut),
     },
   };
 }

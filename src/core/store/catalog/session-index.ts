@@ -8,7 +8,8 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../failure.ts";
 import { closeQuietly, type Disk, isAbsent, removeQuietly, takeName, temporaryName } from "../disk.ts";
 import { copyFile } from "../pieces.ts";
-import type { Kept, OpenDatabase } from "../sqlite.ts";
+import type { OpenDatabase } from "../sqlite.ts";
+import type { Kept } from "./catalog.ts";
 
 const COLUMNS = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
 

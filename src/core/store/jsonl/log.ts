@@ -7,7 +7,7 @@
 import { dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import type { Damage } from "../../damage.ts";
-import { CURRENT_VERSION, type SessionHeader } from "../../entry.ts";
+import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../entry.ts";
 import { Failure } from "../../failure.ts";
 import { bytesOf, concat, parse, sameBytes } from "../../json.ts";
 import { MISSING, unpackId } from "../../nodes.ts";
@@ -560,7 +560,7 @@ class JsonlLog extends JsonlReader implements Log {
     this.durableUnterminated = false;
     this.rewrite = false;
     this.version = CURRENT_VERSION;
-    this.header = parse(this.headerLine) as SessionHeader;
+    this.header = headerOf(parse(this.headerLine) as object);
     this.looseFolders.add(dirname(file));
     this.lock.adopt(lock);
     this.confirmed = true;

@@ -7,7 +7,7 @@ import { isUtf8 } from "node:buffer";
 import { join } from "node:path";
 import { BodyReader } from "../../body.ts";
 import type { Damage } from "../../damage.ts";
-import { type Batch, CURRENT_VERSION, patchMembers, type SessionHeader } from "../../entry.ts";
+import { type Batch, CURRENT_VERSION, headerOf, patchMembers, type SessionHeader } from "../../entry.ts";
 import type { Env } from "../../env.ts";
 import { Failure } from "../../failure.ts";
 import { firstLook, LOOKED_AT } from "../../first-look.ts";
@@ -531,7 +531,7 @@ export abstract class JsonlReader {
       this.makeHeader(number, start, bytes);
       return;
     }
-    this.header = header;
+    this.header = headerOf(header);
     this.headerLine = line;
     this.version = versionOf(header.version);
     if (this.version > CURRENT_VERSION || this.version < 1) {

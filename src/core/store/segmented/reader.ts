@@ -8,7 +8,7 @@ import { isUtf8 } from "node:buffer";
 import { join } from "node:path";
 import { BodyReader } from "../../body.ts";
 import type { Damage } from "../../damage.ts";
-import { type Batch, CURRENT_VERSION, patchMembers, type SessionHeader } from "../../entry.ts";
+import { type Batch, CURRENT_VERSION, headerOf, patchMembers, type SessionHeader } from "../../entry.ts";
 import type { Env } from "../../env.ts";
 import { Failure } from "../../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../../head.ts";
@@ -364,7 +364,7 @@ export abstract class SegmentedReader {
       const { type, id } = (header ?? {}) as { type?: unknown; id?: unknown };
       if (type !== "session" || typeof id !== "string" || id === "")
         throw notASession(this.file, "its header is not one of a session");
-      this.header = header as SessionHeader;
+      this.header = headerOf(header as object);
       this.headerLine = line;
     } finally {
       closeQuietly(this.disk, fd);

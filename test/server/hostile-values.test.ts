@@ -1,0 +1,139 @@
+/** Values of a file are never taken for what they should be: whatever they are, every question about them is answered. */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test, vi } from "vitest";
+import { bytesOf } from "../../src/core/json.ts";
+import { realDisk } from "../../src/core/store/disk.ts";
+import { noLocks } from "../../src/core/store/lock.ts";
+import { folderName } from "../../src/core/store/paths.ts";
+import { segmentedStore } from "../../src/core/store/segmented/store.ts";
+import type { Command } from "../../src/handlers/command.ts";
+import { findCommand } from "../../src/handlers/find.ts";
+import { testEnv } from "../support/env.ts";
+import { hostileSession } from "../support/hostile.ts";
+import { forSeedsAsync, type Random } from "../support/random.ts";
+import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { beginning } from "../support/sessions.ts";
+
+/** `PI_SOAK_SEEDS=<n>` takes more. */
+const SEEDS = Number(process.env.PI_SOAK_SEEDS ?? 2);
+
+/** Members of results whose bytes are those of the file. */
+const AS_STORED = new Set<PropertyKey>([
+  "entry",
+  "entries",
+  "messages",
+  "tree",
+  "entriesToSummarize",
+  "messagesToSummarize",
+]);
+
+const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac12000";
+
+/** Stores a session where sessions are found. */
+async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Random): Promise<string> {
+  const { header, entries } = hostileSession(random, id, place.cwd);
+  const folder = join(place.home, ".pi", "agent", "sessions", folderName(place.cwd));
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, kind === "v2" ? `${id}.v2` : `2026-01-24T16-22-26-831Z_${id}.jsonl`);
+  const text = entries.map((line) => `${line}\n`).join("");
+  if (kind === "jsonl") writeFileSync(file, `${header}\n${text}`);
+  else {
+    const containers = segmentedStore({
+      disk: realDisk,
+      env: testEnv(1),
+      locks: noLocks,
+      durability: "os",
+      quarantine: join(place.state, "quarantine"),
+      containerFor: () => file,
+    });
+    (await containers.publish(beginning(header, file), [bytesOf(text)])).close();
+  }
+  return file;
+}
+
+/** Everything that can be asked of sessions, whose files are these. */
+function questions([file, other]: readonly string[], home: string, random: Random): [string, Json][] {
+  const entryId = (): string => random.int(30).toString(16).padStart(8, "0");
+  const formats = ["jsonl", "html", "markdown", "training"];
+  const asked: [string, Json][] = [
+    ["get_state", {}],
+    ["get_messages", {}],
+    ["get_entries", {}],
+    ["get_path", { limit: 5 }],
+    ["get_tree", { format: "flat" }],
+    ["get_tree", { format: "nested" }],
+    ...Array.from({ length: 30 }, (_, n): [string, Json] => [
+      "get_entry",
+      { entryId: n.toString(16).padStart(8, "0") },
+    ]),
+    ["get_context", { strict: true, explain: true }],
+    ["get_context", { leafId: entryId(), explain: true }],
+    ["get_fork_messages", {}],
+    ["get_last_assistant_text", {}],
+    ["get_session_stats", {}],
+    ["get_available_models", {}],
+    ["list_open_sessions", {}],
+    ["list_sessions", {}],
+    ["list_sessions", { query: "name", sort: "name" }],
+    ["search_sessions", { query: "said OR name OR x" }],
+    ["get_session_family", {}],
+    ["prepare_compaction", {}],
+    ["prepare_branch_summary", { targetId: entryId() }],
+    ["verify_session", {}],
+    ["verify_session", { sessionPath: other }],
+    ["migration_status", {}],
+    ["repair_session", { dryRun: true }],
+    ...formats.flatMap((format): [string, Json][] => [
+      ["export_session", { format, branches: "all" }],
+      ["export_session", { format, branches: "path", outputPath: join(home, `${format}.out`), overwrite: true }],
+      ["export_session", { format, sessionPath: other }],
+    ]),
+    ["export_html", { outputPath: join(home, "page.html") }],
+    ["branch", { entryId: entryId(), summary: { summary: "s" } }],
+    ["set_label", { entryId: entryId(), label: "l" }],
+    ["edit_context", { targetId: entryId(), replacement: { content: "c" } }],
+    ["compact_append", { summary: "s", firstKeptEntryId: entryId(), tokensBefore: 1 }],
+    ["compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 }],
+    ["cycle_model", {}],
+    ["cycle_thinking_level", {}],
+    ["append", { entries: [{ type: "message", message: { role: "user", content: "x" } }] }],
+    ["get_state", {}],
+    ["get_messages", {}],
+    ["clone", { idempotencyKey: "key" }],
+    ["switch_session", { sessionPath: file }],
+    ["fork", { entryId: entryId(), position: "at" }],
+    ["new_session", { idempotencyKey: "key" }],
+    ["open_session", { sessionPath: other }],
+    ["import_session", { path: other }],
+    ["migrate_session", { sessionPath: other, dryRun: true }],
+    ["get_state", {}],
+  ];
+  return asked;
+}
+
+test.each(["jsonl", "v2"] as const)("on %s", async (kind) => {
+  const spy = vi.spyOn(process.stderr, "write").mockImplementation(() => true);
+  const found: string[] = [];
+  await forSeedsAsync(SEEDS, async (random) => {
+    const place = temporaryPlace();
+    const files = [await store(place, kind, `${ID}1`, random), await store(place, kind, `${ID}2`, random)];
+    // Half of the seeds speak Pi's dialect, whose results have shapes of their own.
+    const dialect = random.seed % 2 === 0 ? "pi" : "jsonrpc";
+    const server = serveHere(["--session", files[0], "--dialect", dialect], { place });
+    for (const [name, params] of questions(files, place.home, random)) {
+      const reply = dialect === "pi" ? await server.command(name, params) : await server.request(name, params);
+      const bug = reply.code === "internal_error" || reply.error?.data?.name === "internal_error";
+      const wrong = reply.code === "invalid_params" || reply.error?.data?.name === "invalid_params";
+      const { result } = findCommand(name) as Command;
+      const issues = reply.result === undefined ? [] : (result.safeParse(reply.result).error?.issues ?? []);
+      for (const { path, message } of issues)
+        if (!AS_STORED.has(path[0])) found.push(`${name} has ${path.join(".")}: ${message}`);
+      if (bug || wrong) found.push(`${name} ${JSON.stringify(reply).slice(0, 200)} ${spy.mock.calls.at(-1)?.[0]}`);
+    }
+    await server.finish();
+  });
+  expect(spy.mock.calls.map(([text]) => text)).toEqual([]);
+  expect(found).toEqual([]);
+});
