@@ -82,7 +82,8 @@ export const FAILURES = {
   path_outside_root: {
     code: -32803,
     retryable: false,
-    meaning: "The path lies outside the folders this server may use. Start it with --allow-path to add one.",
+    meaning:
+      "The path lies outside the folders this server may use, or a link in it leads there. Start the server with --allow-path <dir> to allow a folder.",
   },
   already_exists: {
     code: -32803,

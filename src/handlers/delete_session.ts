@@ -6,7 +6,7 @@ export default command({
   name: "delete_session",
   summary:
     "Moves a session that is not open, with its backups and attachments, to the trash: by the trash command if there " +
-    "is one, else to a trash of our own, from which restore_session brings it back.",
+    "is one and paths are not confined, else to a trash of our own, from which restore_session brings it back.",
   effect: "server",
   ofAny: true,
   params: { ...which, permanent: z.boolean().optional().describe("unlink it at once; nothing brings it back") },

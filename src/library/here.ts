@@ -4,6 +4,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { timestamp } from "../core/env.ts";
+import { containedDisk } from "../core/store/contained-disk.ts";
 import { realDisk } from "../core/store/disk.ts";
 import { realEnv } from "../core/store/env.ts";
 import { type Locks, makeLocks, sharedLocks } from "../core/store/lock.ts";
@@ -12,7 +13,7 @@ import { makeStores } from "../core/store/stores.ts";
 import type { Stores } from "../core/workspace.ts";
 import type { Durability } from "./types.ts";
 
-export const disk = realDisk;
+export const disk = containedDisk(realDisk);
 export const env = realEnv;
 
 /** The folders as the environment names them now. One that only Pi's program looks at (its flat folder) is left out. */

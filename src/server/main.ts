@@ -5,7 +5,7 @@ import { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { isatty } from "node:tty";
 import { parse } from "../core/json.ts";
-import { type Disk, readAll, realDisk } from "../core/store/disk.ts";
+import { type Disk, readWhole, realDisk } from "../core/store/disk.ts";
 import { realEnv } from "../core/store/env.ts";
 import { helpText, parseArguments, type Settings, UsageError } from "./cli.ts";
 import { serve, type World } from "./serve.ts";
@@ -30,16 +30,9 @@ function standardOutput(disk: Disk): Writable {
   return output;
 }
 
-function readSettings(path: string): unknown {
+function readSettings(path: string, disk: Disk = realDisk): unknown {
   try {
-    const fd = realDisk.openRead(path);
-    try {
-      const bytes = new Uint8Array(realDisk.infoOf(fd).size);
-      readAll(realDisk, fd, bytes, 0);
-      return parse(bytes);
-    } finally {
-      realDisk.close(fd);
-    }
+    return parse(readWhole(disk, path));
   } catch {
     // No settings, or none that can be read: the defaults hold.
     return undefined;

@@ -1,17 +1,20 @@
 /** The life of the process: the session at start, serving, the orderly end. */
 
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { draftOf } from "../core/entry.ts";
 import { type Env, timestamp } from "../core/env.ts";
 import { Failure } from "../core/failure.ts";
 import type { Catalog } from "../core/finding.ts";
 import type { Session } from "../core/session.ts";
+import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../core/store/confined-disk.ts";
+import { containedDisk } from "../core/store/contained-disk.ts";
 import { type Disk, isErrno } from "../core/store/disk.ts";
 import { desktopTrash } from "../core/store/lifecycle/desktop-trash.ts";
-import { type Locks, makeLocks } from "../core/store/lock.ts";
-import { findPlaces, settingsFiles, type Variables } from "../core/store/paths.ts";
-import { makeStores } from "../core/store/stores.ts";
+import { commonFolder, type Locks, makeLocks } from "../core/store/lock.ts";
+import { findPlaces, type Places, settingsFiles, type Variables } from "../core/store/paths.ts";
+import { confinesOf, makeStores } from "../core/store/stores.ts";
 import { sessionName, Workspace } from "../core/workspace.ts";
 import type { ServerFacts } from "../handlers/command.ts";
 import { commandNames } from "../handlers/find.ts";
@@ -30,7 +33,7 @@ export interface World {
   /** One sentence for a person, on stderr. */
   readonly say: (sentence: string) => void;
   /** Content of a settings file, or undefined. */
-  readonly settingsFile: (path: string) => unknown;
+  readonly settingsFile: (path: string, disk?: Disk) => unknown;
   /** Bytes beyond which replies wait in a file; by default as much as is well held in memory. */
   readonly heldReplyBytes?: number;
   /** What keeps other writers out; by default what the system offers. */
@@ -50,25 +53,32 @@ export interface Service {
 const AFTER_SHUTDOWN = 1000;
 
 export function serve(settings: Settings, world: World): Service {
-  const places = findPlaces(world.variables, settings.sessionDir, world.settingsFile);
+  const places = findPlaces(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
+  const confined = settings.allowedPaths && confine(settings.allowedPaths, places, world);
+  const disk = confined ?? containedDisk(world.disk);
   const stores = makeStores({
-    disk: world.disk,
+    disk,
     env: world.env,
     places,
     durability: settings.durability,
     locks:
       world.locks ??
       makeLocks({
-        disk: world.disk,
+        // Whose a folder for temporary files is, its own path tells.
+        disk: confined ? { ...confined, realPath: (path) => world.disk.realPath(path) } : disk,
         stateFolder: places.state,
         client: `pi-session-server ${world.version}`,
         now: () => timestamp(world.env),
+        // SQLite opens its files by their paths.
+        ...(confined ? { sqlite: () => undefined } : {}),
       }),
     cwd: world.cwd,
     kind: settings.inMemory ? "memory" : settings.store,
     readOnly: settings.readOnly,
-    desktopTrash: desktopTrash(world.disk, world.variables),
-    allowed: settings.allowedPaths,
+    // Another program would follow the path once more.
+    desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
+    demandAllowed: confined?.demand,
+    sharedState: confined?.hasState,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const makeDocument = async (): Promise<object> => {
@@ -84,7 +94,11 @@ export function serve(settings: Settings, world: World): Service {
     dialects: ["jsonrpc", "pi"],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
-    piSettings: (cwd) => settingsFiles(world.variables, cwd).map(world.settingsFile),
+    piSettings(cwd) {
+      const [own, ...ofProject] = settingsFiles(world.variables, cwd);
+      // A session says itself which its working directory is.
+      return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
+    },
     discover() {
       document ??= makeDocument();
       return document;
@@ -105,7 +119,25 @@ export function serve(settings: Settings, world: World): Service {
     // The system's own folder may lie in memory, and is for a state folder that cannot be written.
     spoolFolders: [places.state, tmpdir()],
   });
-  return { done: live(connection, workspace, settings, world), stop: () => connection.stop(), catalog: stores.catalog };
+  const done = live(connection, workspace, settings, world).finally(() => confined?.release());
+  return { done, stop: () => connection.stop(), catalog: stores.catalog };
+}
+
+/** Returns the disk that reaches the session folders, those that are allowed and our own, and nothing else. */
+function confine(allowed: readonly string[], places: Places, world: World): ConfinedDisk & { hasState: boolean } {
+  const { given, own } = confinesOf(places, allowed);
+  const disk = confinedDisk(world.disk, {
+    given,
+    // The kernel tells who is alive and who has a lock; the project we were started in has settings.
+    own: [...own, commonFolder(), "/proc", join(world.cwd, ".pi")],
+  });
+  if (!disk.isWalked)
+    world.say(
+      "This system has no paths that begin in an open folder: a link that is put in the place of a folder while that is used can lead out of the allowed ones.",
+    );
+  const state = realPathOf(world.disk, places.state);
+  const hasState = given.some((folder) => isBelow(realPathOf(world.disk, folder), state));
+  return { ...disk, hasState };
 }
 
 async function live(connection: Connection, workspace: Workspace, settings: Settings, world: World): Promise<number> {

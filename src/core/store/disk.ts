@@ -7,7 +7,8 @@ import { concat } from "../json.ts";
 import { quickSync } from "./quick-sync.ts";
 
 export interface FileInfo {
-  readonly kind: "file" | "folder" | "other";
+  /** A link only where links are not followed. */
+  readonly kind: "file" | "folder" | "link" | "other";
   readonly size: number;
   /** Milliseconds. */
   readonly modified: number;
@@ -30,12 +31,35 @@ export interface Named {
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
-/** Operations on files and folders, synchronous but for the two that wait for the medium. Errors are errno errors. */
+/**
+ * Folders that are held open, so that a path can begin in one: what the folder's own path means has no part in it, and
+ * no link that comes there.
+ */
+export interface OpenFolders {
+  /** Opens a folder to go on from it. Throws ENOTDIR for anything else, a link included. */
+  open(path: string): number;
+  /** What the paths begin with that go on from an open folder. */
+  path(fd: number): string;
+  /** Where an open folder lies now. */
+  place(fd: number): string;
+  /** Creates one folder, 0700. */
+  make(path: string): void;
+  /** Where a link leads, as it says. Throws EINVAL when the path is none. */
+  readLink(path: string): string;
+}
+
+/**
+ * Operations on files and folders, synchronous but for the two that wait for the medium. Errors are errno errors. With
+ * `plain`, a link at the end of a path is not followed.
+ */
 export interface Disk {
-  /** Opens for reading. Never waits, whatever the path is (a FIFO opens and is told by {@link infoOf}). */
-  openRead(path: string): number;
-  /** Opens an existing file for reading and for writing at its end. */
-  openAppend(path: string): number;
+  /**
+   * Opens for reading. Never waits, whatever the path is (a FIFO opens and is told by {@link infoOf}). `plain`: throws
+   * ELOOP for a link.
+   */
+  openRead(path: string, plain?: boolean): number;
+  /** Opens an existing file for reading and for writing at its end. `plain`: throws ELOOP for a link. */
+  openAppend(path: string, plain?: boolean): number;
   /** Creates a file that must not exist, 0600, for reading and for writing at its end. */
   create(path: string): number;
   close(fd: number): void;
@@ -44,8 +68,8 @@ export interface Disk {
   /** Bytes written, which may be fewer than given. */
   write(fd: number, bytes: Uint8Array): number;
   infoOf(fd: number): FileInfo;
-  /** Follows links. */
-  info(path: string): FileInfo;
+  /** Follows links. `plain`: tells of a link itself. */
+  info(path: string, plain?: boolean): FileInfo;
   truncate(fd: number, size: number): void;
   /** Waits until the file's content is on the medium. */
   sync(fd: number): Promise<void>;
@@ -79,13 +103,52 @@ export interface Disk {
   copyMode(from: string, to: number): void;
   /** The clock that times of files come from, in milliseconds; by default the one of the system. */
   clock?: () => number;
+  /** Undefined where the system has no paths that begin in an open folder. */
+  readonly folders?: OpenFolders;
 }
 
-const { O_APPEND, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
+const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
+/** Linux, on every machine that Node runs on: a descriptor that only names, which needs no right to read the folder. */
+const O_PATH = 0o10000000;
+/** Where Linux has the open files of this process; `<descriptor>/<name>` there is what openat(2) opens. */
+const DESCRIPTORS = "/proc/self/fd";
+
+/** Null where there are none; undefined before that is known. */
+let openFolders: OpenFolders | null | undefined;
+
+function findOpenFolders(): OpenFolders | null {
+  if (process.platform !== "linux") return null;
+  const open = (path: string): number => fs.openSync(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  const path = (fd: number): string => `${DESCRIPTORS}/${fd}`;
+  const place = (fd: number): string => fs.readlinkSync(path(fd));
+  const make = (at: string): void => {
+    fs.mkdirSync(at, 0o700);
+    // A umask may have taken bits away from the owner. A path that is changed meanwhile is no reason to follow it.
+    const fd = open(at);
+    try {
+      if ((fs.fstatSync(fd).mode & 0o777) !== 0o700) fs.chmodSync(path(fd), 0o700);
+    } finally {
+      fs.closeSync(fd);
+    }
+  };
+  try {
+    const fd = open("/");
+    try {
+      // There may be no /proc, or one that is hidden from us.
+      return place(fd) === "/" && fs.statSync(`${path(fd)}/.`).isDirectory()
+        ? { open, path, place, make, readLink: (at) => fs.readlinkSync(at) }
+        : null;
+    } finally {
+      fs.closeSync(fd);
+    }
+  } catch {
+    return null;
+  }
+}
 
 export const realDisk: Disk = {
-  openRead: (path) => fs.openSync(path, O_RDONLY | (O_NONBLOCK ?? 0)),
-  openAppend: (path) => fs.openSync(path, O_RDWR | O_APPEND | (O_NONBLOCK ?? 0)),
+  openRead: (path, plain) => fs.openSync(path, O_RDONLY | (O_NONBLOCK ?? 0) | noFollow(plain)),
+  openAppend: (path, plain) => fs.openSync(path, O_RDWR | O_APPEND | (O_NONBLOCK ?? 0) | noFollow(plain)),
   create(path) {
     const fd = fs.openSync(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL, 0o600);
     // A umask may have taken bits away from the owner.
@@ -96,7 +159,7 @@ export const realDisk: Disk = {
   read: (fd, into, offset, length, position) => fs.readSync(fd, into, offset, length, position),
   write: (fd, bytes) => fs.writeSync(fd, bytes),
   infoOf: (fd) => fileInfo(fs.fstatSync(fd)),
-  info: (path) => fileInfo(fs.statSync(path)),
+  info: (path, plain) => fileInfo(plain ? fs.lstatSync(path) : fs.statSync(path)),
   truncate: (fd, size) => fs.ftruncateSync(fd, size),
   sync: quickSync({
     atOnce: (fd) => fs.fdatasyncSync(fd),
@@ -107,11 +170,12 @@ export const realDisk: Disk = {
   async syncFolder(path) {
     // Windows has no such thing.
     if (process.platform === "win32") return;
-    const folder = await fs.promises.open(path, "r");
+    // Opened at once: a path that begins in an open folder means it only as long as that is open.
+    const fd = fs.openSync(path, O_RDONLY);
     try {
-      await folder.sync();
+      await new Promise<void>((resolve, reject) => fs.fsync(fd, (error) => (error ? reject(error) : resolve())));
     } finally {
-      await folder.close();
+      fs.closeSync(fd);
     }
   },
   syncFolderNow,
@@ -149,7 +213,16 @@ export const realDisk: Disk = {
       // Only root may give files away; the mode is what protects the content.
     }
   },
+  get folders() {
+    if (openFolders === undefined) openFolders = findOpenFolders();
+    return openFolders ?? undefined;
+  },
 };
+
+/** Windows has no such flag. */
+function noFollow(plain: boolean | undefined): number {
+  return plain ? (O_NOFOLLOW ?? 0) : 0;
+}
 
 function syncFolderNow(path: string): void {
   // Windows has no such thing.
@@ -164,7 +237,7 @@ function syncFolderNow(path: string): void {
 
 function fileInfo(stats: fs.Stats): FileInfo {
   return {
-    kind: stats.isFile() ? "file" : stats.isDirectory() ? "folder" : "other",
+    kind: kindOf(stats),
     size: stats.size,
     modified: stats.mtimeMs,
     device: stats.dev,
@@ -176,7 +249,7 @@ function fileInfo(stats: fs.Stats): FileInfo {
   };
 }
 
-function kindOf(entry: fs.Dirent): Named["kind"] {
+function kindOf(entry: fs.Dirent | fs.Stats): Named["kind"] {
   if (entry.isFile()) return "file";
   if (entry.isDirectory()) return "folder";
   return entry.isSymbolicLink() ? "link" : "other";
@@ -410,7 +483,14 @@ export function storageFailure(error: unknown, doing: string): Failure {
       { errno: code },
       { cause: error },
     );
-  const permanent = ["EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EISDIR", "ENOTDIR", "ELOOP"].includes(code);
+  if (code === "ELOOP")
+    return new Failure(
+      "storage_failed",
+      `A link lies where a file or a folder should be (ELOOP) while ${doing}. Nothing was changed. Put what it leads to in its place.`,
+      { errno: code },
+      { cause: error, retryable: false },
+    );
+  const permanent = ["EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EISDIR", "ENOTDIR"].includes(code);
   return new Failure(
     "storage_failed",
     `The disk refused (${code}) while ${doing}. Nothing was changed.${permanent ? " Check the folder's permissions and path." : ""}`,

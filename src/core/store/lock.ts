@@ -7,6 +7,7 @@ import { isLock, keyOf, type Lock, type LockOptions, type Locks, lockWith } from
 import { fileLocks } from "./locks/file-lock.ts";
 import { socketLocks } from "./locks/socket-lock.ts";
 
+export { commonFolder } from "./locks/claims.ts";
 export {
   type FileKey,
   isLock,

@@ -1,6 +1,6 @@
 /** The backends by name, and which of them opens a given path. */
 
-import { basename, dirname, isAbsolute, join, relative, sep } from "node:path";
+import { dirname, isAbsolute, join, relative, sep } from "node:path";
 import { SESSION_ID, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
@@ -10,6 +10,7 @@ import type { Stores } from "../workspace.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { moment } from "./catalog/figures.ts";
 import { makeCatalog } from "./catalog/finder.ts";
+import { type Confines, realPathOf } from "./confined-disk.ts";
 import { type Disk, exists } from "./disk.ts";
 import { type Durability, jsonlStore } from "./jsonl/log.ts";
 import { sideIndexes } from "./jsonl/side-index.ts";
@@ -48,8 +49,13 @@ export interface StoreOptions {
   readonly readOnly?: boolean;
   /** See Keeping; where it is missing, what is deleted goes to our own trash. */
   readonly desktopTrash?: Keeping["desktopTrash"];
-  /** Only the session folders and these may be touched; anything may when undefined. */
-  readonly allowed?: readonly string[];
+  /**
+   * Throws path_outside_root for a path that a host may not name. That no link leads elsewhere when the path is used is a
+   * matter of the disk (see confinedDisk).
+   */
+  readonly demandAllowed?: (path: string) => void;
+  /** Whether others may write in our state folder, so that nothing is to be opened there but through the disk. */
+  readonly sharedState?: boolean;
 }
 
 export function makeStores(options: StoreOptions): Stores {
@@ -86,7 +92,11 @@ export function makeStores(options: StoreOptions): Stores {
     }
   };
   const openLog = (file: string, readOnly?: boolean): Log => openActive(disk, at, file, readOnly);
-  const allowed = (file: string): string => confined(disk, places, options.allowed, nameable(absolute(file, cwd)));
+  const allowed = (file: string): string => {
+    const path = nameable(absolute(file, cwd));
+    options.demandAllowed?.(path);
+    return path;
+  };
   const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
   const isDurable = options.durability === "sync";
   const leaves: LeafMemory = leafMemory(disk, places.state, isDurable);
@@ -151,6 +161,8 @@ export function makeStores(options: StoreOptions): Stores {
       openLog: (file) => openLog(file, true),
       indexAhead: true,
       isDurable,
+      // SQLite opens its files by their paths.
+      ...(options.sharedState ? { sqlite: () => undefined } : {}),
     }),
   };
 }
@@ -189,19 +201,10 @@ export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
   return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
 }
 
-/**
- * The path, if it may be used: it lies in a session folder or in an allowed one when every link in it is followed.
- * Throws path_outside_root.
- */
-function confined(disk: Disk, places: Places, allowed: readonly string[] | undefined, path: string): string {
-  if (allowed === undefined) return path;
-  const real = realPathOf(disk, path);
-  for (const folder of [places.flat, places.root, archiveFolder(places), ...allowed]) {
-    if (folder === undefined) continue;
-    const below = relative(realPathOf(disk, folder), real);
-    if (below !== "" && !below.startsWith("..") && !isAbsolute(below)) return path;
-  }
-  throw new Failure("path_outside_root", undefined, { path });
+/** Returns the folders that a server with confined paths may touch. */
+export function confinesOf(places: Places, allowed: readonly string[]): Confines {
+  const sessions = [places.flat, places.root].filter((folder) => folder !== undefined);
+  return { given: [...sessions, archiveFolder(places), ...allowed], own: [places.state] };
 }
 
 /**
@@ -222,16 +225,6 @@ function nameable(path: string): string {
   if (!path.includes("\0")) return path;
   const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
   throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
-}
-
-/** The real path of what need not exist: that of the nearest folder above it that does. */
-function realPathOf(disk: Disk, path: string): string {
-  try {
-    return disk.realPath(path);
-  } catch {
-    const above = dirname(path);
-    return above === path ? path : join(realPathOf(disk, above), basename(path));
-  }
 }
 
 function sameFile(disk: Disk, a: string, b: string): boolean {

@@ -17,7 +17,7 @@ export function sweepStrays(disk: Disk, folder: string, now: number): void {
   try {
     for (const name of disk.names(folder)) {
       if (!STRAY.test(name)) continue;
-      const { kind, modified } = disk.info(join(folder, name));
+      const { kind, modified } = disk.info(join(folder, name), true);
       if (kind === "file" && now - modified >= OLD) removeQuietly(disk, join(folder, name));
     }
   } catch (error) {

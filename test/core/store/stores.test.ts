@@ -2,9 +2,10 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json.ts";
+import { confinedDisk } from "../../../src/core/store/confined-disk.ts";
 import { noLocks } from "../../../src/core/store/lock.ts";
 import { fileName, findPlaces, folderName, isSessionName, type Places } from "../../../src/core/store/paths.ts";
-import { makeStores } from "../../../src/core/store/stores.ts";
+import { confinesOf, makeStores } from "../../../src/core/store/stores.ts";
 import type { Stores } from "../../../src/core/workspace.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
@@ -14,7 +15,17 @@ const ROOT: Places = { root: "/sessions", state: "/state" };
 
 function storesOn(disk: FaultDisk, places: Places = ROOT, allowed?: readonly string[]): Stores {
   const kind = "jsonl";
-  return makeStores({ disk, env: testEnv(), places, locks: noLocks, durability: "sync", cwd: "/work", kind, allowed });
+  const confined = allowed && confinedDisk(disk, confinesOf(places, allowed));
+  return makeStores({
+    disk: confined ?? disk,
+    env: testEnv(),
+    places,
+    locks: noLocks,
+    durability: "sync",
+    cwd: "/work",
+    kind,
+    demandAllowed: confined?.demand,
+  });
 }
 
 function diskOf(files: Record<string, string>): FaultDisk {

@@ -96,16 +96,21 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
  * folders know, too.
  */
 export function lockFolders({ disk, stateFolder }: LockOptions): string[] {
+  const common = commonFolder();
+  const folders = [join(stateFolder, "locks")];
+  if (isOurs(disk, common)) folders.push(join(common, "locks"));
+  return folders;
+}
+
+/** Returns the folder of a user's servers, whatever their state folders are. */
+export function commonFolder(): string {
   let user = String(userId());
   try {
     user = userInfo().username;
   } catch {
     // A user without a name still has a number.
   }
-  const common = join(tmpdir(), `pi-session-server-${user}`);
-  const folders = [join(stateFolder, "locks")];
-  if (isOurs(disk, common)) folders.push(join(common, "locks"));
-  return folders;
+  return join(tmpdir(), `pi-session-server-${user}`);
 }
 
 /** Whether a folder that anybody can make is not there yet or is ours alone. */

@@ -47,6 +47,22 @@ export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "
 /** That of the attachments, where there are any. */
 export const BLOBS = "blobs";
 
+/**
+ * A path to a part of a container, whether that is the session, being built, or put away. Of the names in it each is one
+ * that we give, so that a folder of the user's that happens to end with .v2 is none.
+ */
+const PART = new RegExp(
+  `^(.*)/([^/]+\\.v2(?:\\.(?:staging|rolled-back|damaged)[^/]*)?)/((?:${[...FOLDERS, BLOBS].join("|")})(?:/[^/]+)?|\\.?(?:header\\.jsonl|manifest\\.json|spine\\.bin)[^/]*)$`,
+);
+
+/** Returns the folder above the container that a path leads into, and the names from the container on. */
+export function partsOfContainer(path: string): { above: string; parts: string[] } | undefined {
+  // Most paths lead into none.
+  if (!path.includes(CONTAINER)) return undefined;
+  const [, above, container, rest] = PART.exec(path) ?? [];
+  return container === undefined ? undefined : { above, parts: [container, ...rest.split("/")] };
+}
+
 /** Where one frame lies, and in it its payload. */
 export interface Place {
   readonly segmentSeq: number;

@@ -48,7 +48,7 @@ const ABANDONED = 24 * 3600 * 1000;
 export function sweep(disk: Disk, folder: string, now: number): void {
   try {
     for (const name of disk.names(folder))
-      if (isStagingName(name) && now - disk.info(join(folder, name)).modified > ABANDONED)
+      if (isStagingName(name) && now - disk.info(join(folder, name), true).modified > ABANDONED)
         removeTree(disk, join(folder, name));
   } catch {
     // It is of no consequence: nothing takes them for sessions.

@@ -1,0 +1,109 @@
+/** Links in the place of what is ours: none leads out of a container, and lists follow what opening follows. */
+
+import { cpSync, renameSync, rmSync, symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { folderName } from "../src/core/store/paths.ts";
+import { assistant, user } from "./support/drafts.ts";
+import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "./support/lifecycle.ts";
+import { id, userText } from "./support/lines.ts";
+import { type HereServer, type Json, serveHere, temporaryFolder, temporaryPlace } from "./support/server.ts";
+import { pictureOf } from "./support/swaps.ts";
+
+const QUIET = ["--events", "none"];
+const PARTS = [
+  ...["segments/0000000000000001.seg", "segments", "index/offsets.jsonl", "index", "header.jsonl", ""],
+  ...["manifest.json", "checkpoints", "tmp", "migrations"],
+];
+
+/** A container with two entries, closed, and a copy of it elsewhere. */
+async function container() {
+  const place = temporaryPlace();
+  const maker = serveHere(["--store", "v2", ...QUIET], { place });
+  await maker.result("append", { entries: [user("one"), assistant("two")] });
+  const { sessionFile: file } = await maker.result("get_state");
+  await maker.result("create_checkpoint");
+  await maker.finish();
+  const outside = join(temporaryFolder(), "copy.v2");
+  cpSync(file, outside, { recursive: true, preserveTimestamps: true });
+  return { place, file, outside };
+}
+
+function replaceByLink(file: string, part: string, outside: string, moved = false): void {
+  const path = join(file, part).replace(/\/$/, "");
+  renameSync(path, moved ? join(outside, part) : `${path}.aside`);
+  symlinkSync(join(outside, part), path);
+}
+
+/** What entries consist of; the rest is made anew in the link's place. */
+const NEEDED = new Set(PARTS.slice(0, 6));
+
+test("a part of a container that is a link is not read, nor written through", async () => {
+  for (const part of PARTS) {
+    const { place, file, outside } = await container();
+    const before = pictureOf(dirname(outside));
+    replaceByLink(file, part, outside);
+    const server = serveHere(QUIET, { place });
+    const { result, error } = await server.request("switch_session", { sessionPath: file });
+    expect([part, result, error?.code]).toEqual([part, undefined, -32803]);
+    await server.finish();
+    expect([part, pictureOf(dirname(outside))]).toEqual([part, before]);
+  }
+});
+
+test.each([
+  ["a copy", false],
+  ["where it lies now", true],
+])("a part of an open container that becomes a link to %s is refused at the next use", async (_, moved) => {
+  for (const part of moved ? NEEDED : PARTS) {
+    const { place, file, outside } = await container();
+    const server = serveHere(["--session", file, ...QUIET], { place });
+    await server.result("append", { entries: [user("three")] });
+    if (moved) rmSync(join(outside, part), { recursive: true });
+    replaceByLink(file, part, outside, moved);
+    // A file that is open when it is moved away may be written before that is seen, and then is as it was.
+    const picture = (): unknown => (moved ? contentsOf(dirname(outside)) : pictureOf(dirname(outside)));
+    const before = picture();
+    const { error } = await server.request("append", { entries: [user("four")] });
+    expect([part, error?.code]).toEqual([part, NEEDED.has(part) ? -32803 : undefined]);
+    // Of a checkpoint the folder is needed, too.
+    await server.request("create_checkpoint");
+    await server.finish();
+    expect([part, picture()]).toEqual([part, before]);
+  }
+});
+
+test("lists and searches follow links as opening does: out of the folders unless they are confined", async () => {
+  const place = temporaryPlace();
+  const outside = putSession(place, 1, { folder: temporaryFolder(), lines: [userText(id(0), null, "canary outside")] });
+  const inside = putSession(place, 2, { lines: [userText(id(0), null, "canary inside")] });
+  putSession(place, 3, { header: { parentSession: outside } });
+  symlinkSync(outside, join(dirname(inside), "link.jsonl"));
+  symlinkSync(dirname(outside), join(rootOf(place), folderName("/linked")));
+  const hits = async (server: HereServer): Promise<string[]> => {
+    const found = await server.result("search_sessions", { query: "canary" });
+    return [...new Set<string>(found.hits.map((hit: Json) => hit.sessionId))].sort();
+  };
+  const open = serveLibrary(place);
+  expect(new Set(await listed(open))).toEqual(new Set([1, 2, 3].map(sessionId)));
+  expect(await hits(open)).toEqual([1, 2].map(sessionId));
+  // What the other one has indexed is no way there.
+  const confined = serveLibrary(place, ["--confine"]);
+  expect(await listed(confined)).toEqual([2, 3].map(sessionId));
+  expect(await hits(confined)).toEqual([sessionId(2)]);
+  const { nodes } = await confined.result("get_session_family", { sessionId: sessionId(3) });
+  expect(nodes.map((node: Json) => node.sessionId)).toEqual([sessionId(3)]);
+  expect((await confined.failure("switch_session", { sessionId: sessionId(1) })).data.name).toBe("session_not_found");
+});
+
+test("a link among what dead servers left is in nobody's way", async () => {
+  const place = temporaryPlace();
+  const inside = putSession(place, 1, { cwd: place.cwd });
+  symlinkSync(join(temporaryFolder(), "gone"), join(dirname(inside), ".x.jsonl.1-1.tmp"));
+  symlinkSync(temporaryFolder(), join(dirname(inside), ".x.v2.staging.1-1"));
+  for (const store of ["jsonl", "v2"]) {
+    const server = serveHere(["--confine", "--store", store, ...QUIET], { place });
+    await server.result("append", { entries: [user("one")] });
+    await server.finish();
+  }
+});
