@@ -37,7 +37,8 @@ export interface Verification {
 
 export interface Moved {
   readonly site: Site;
-  readonly migrationId: string;
+  /** Null when nothing was to be done. */
+  readonly migrationId: string | null;
   readonly correlationId: string;
   readonly state: string;
   /** The moves of the state machine that led there. */
@@ -54,6 +55,8 @@ export interface Moved {
   readonly sessionPath: string;
   /** Of a rollback: entries that were appended after the migration and are in the file again. */
   readonly laterEntries: number;
+  /** Of a rollback: there was no snapshot, so that the file was written from the container alone. */
+  readonly rebuilt: boolean;
   /** Of a rollback: where the container is kept. */
   readonly keptAt: string | null;
 }

@@ -41,6 +41,9 @@ export const movement = z.object({
     .array(z.object({ fromState: z.string(), toState: z.string(), reason: z.string(), at: z.string() }))
     .describe("the moves between states that it took"),
   laterEntries: z.number().int().describe("of a rollback: entries appended since the migration, which are kept"),
+  rebuilt: z
+    .boolean()
+    .describe("of a rollback: there was no snapshot, so that the file was written from the container alone"),
   keptAt: z.string().nullable().describe("of a rollback: where the container is kept"),
 });
 
@@ -78,12 +81,28 @@ export async function move(
   const session = openSession(context, path);
   if (!session) return told(await go(path as string));
   const file = demandStored(session);
+  // Opened for reading only, it is nobody's to move; what is read-only because a migration was cut off is led out of that.
+  if (session.log.readOnly?.name === "read_only") throw session.log.readOnly;
   await session.commit();
-  // Nothing of it is to be written at the old place once it stands at the new one.
+  // Nothing of it is to be written at the old place once it is at the new one.
   await session.rest();
-  const moved = await go(file);
-  if (moved.sessionPath !== session.file) session.become(context.workspace.stores.open(moved.sessionPath));
-  return told(moved);
+  try {
+    const moved = await go(file);
+    goOn(context, session, moved.sessionPath);
+    return told(moved);
+  } catch (error) {
+    try {
+      goOn(context, session, context.workspace.stores.migrations.standsAt(file));
+    } catch {
+      // What failed is told; the next command meets what is there.
+    }
+    throw error;
+  }
+}
+
+/** Opens an open session anew if it is in another place now, or could not be written before. */
+function goOn({ workspace }: Context, session: Session, sessionPath: string): void {
+  if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
 }
 
 function told({ site, verification, transitions, ...moved }: Moved): z.input<typeof movement> {
@@ -100,6 +119,7 @@ function told({ site, verification, transitions, ...moved }: Moved): z.input<typ
     verification: { ...verification },
     transitions: transitions.map((transition) => ({ ...transition })),
     laterEntries: moved.laterEntries,
+    rebuilt: moved.rebuilt,
     keptAt: moved.keptAt,
   };
 }
@@ -125,6 +145,7 @@ export function planned(
     verification: null,
     transitions: [],
     laterEntries: 0,
+    rebuilt: false,
     keptAt: null,
   };
 }

@@ -42,6 +42,7 @@ export default command({
       verification: null,
       transitions: [],
       laterEntries: 0,
+      rebuilt: false,
       keptAt: null,
     },
   },
@@ -79,11 +80,9 @@ async function plan(context: Context, path: string | undefined) {
 
 async function planBack(context: Context, path: string | undefined) {
   const file = await fileOf(context, path);
-  const { active, state, site, snapshotPath } = context.workspace.stores.migrations.status(file);
+  const { active, state, site } = context.workspace.stores.migrations.status(file);
   const obstacles: Obstacle[] = [];
   if (active === "jsonl_v3") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
-  else if (site.source !== null && snapshotPath === null)
-    obstacles.push({ kind: "missing_target", reason: "the snapshot to go back to is missing" });
   return planned(site.sessionId, site.source ?? file, state, countOf(context, file), obstacles);
 }
 

@@ -38,6 +38,7 @@ export default command({
         },
       ],
       laterEntries: 0,
+      rebuilt: false,
       keptAt: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120007.v2.rolled-back",
     },
   },

@@ -146,7 +146,7 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
     }
   } else if (session !== undefined) {
     const named = where(workspace, session);
-    const isNew = named.sessionPath !== undefined && !stores.exists(stores.absolute(named.sessionPath));
+    const isNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
     first = isNew ? workspace.create({ file: named.sessionPath, id: sessionId, name }) : workspace.open(named);
   } else {
     const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;

@@ -40,7 +40,8 @@ import { LF } from "../jsonl/reader.ts";
 import { isLock, type Lock, type Locks } from "../lock.ts";
 import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../pieces.ts";
 import type { Log } from "../store.ts";
-import { audit } from "./audit.ts";
+import { snapshotOf } from "./active.ts";
+import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import {
   type ErrorClass,
@@ -56,7 +57,7 @@ import { appendEvent, readLedger } from "./ledger.ts";
 import { shareAttachments } from "./log.ts";
 import { headerFile, ledgerFile, manifestFile } from "./places.ts";
 import { planOf, stretch } from "./plan.ts";
-import { asideName, headerAt, pointerAt, putPointer, siteOf, snapshotOf, versionIn } from "./site.ts";
+import { asideName, headerAt, pointerAt, putPointer, siteOf, versionIn } from "./site.ts";
 import { type State, StateMachine, type Transition } from "./states.ts";
 import { removeTree } from "./tree.ts";
 
@@ -153,6 +154,7 @@ class Migration {
     const manifest = readManifest(this.disk, manifestFile(this.site.container));
     return {
       ...this.done("CLEAN", [], pointer.snapshotId, ALL_HOLD, manifest?.counters.entriesTotal ?? 0),
+      migrationId: null,
       correlationId: pointer.correlationId,
       sessionPath: this.site.container,
     };
@@ -176,6 +178,7 @@ class Migration {
       verification,
       entryCount,
       laterEntries: 0,
+      rebuilt: false,
       keptAt: null,
     };
   }
@@ -418,7 +421,7 @@ class Migration {
     if (pointer.active === "jsonl_v3") await this.tidy(pointer);
     else if (pointer.phase === "cutover_commit") await this.force(pointer, "the cutover was not brought to its end");
     else if (pointer.phase === "rollback") await this.restore(pointer, pointer.reason ?? "rollback was asked for");
-    else throw operatorNeeded(pointer.reason);
+    else throw operatorNeeded(pointer);
     this.release();
   }
 
@@ -434,8 +437,7 @@ class Migration {
     if (!holding) this.hold(headerFile(site.container), source, snapshotOf(source));
     const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === site.sessionId);
     if (target === undefined) {
-      await this.fail(pointer, `the rollback target ${basename(source)} is missing`);
-      throw operatorNeeded(`the rollback target ${basename(source)} is missing`);
+      throw operatorNeeded(await this.fail(pointer, `the rollback target ${basename(source)} is missing`));
     }
     if (target !== source) await giveName(disk, target, source);
     const after: Pointer = { ...pointer, active: "jsonl_v3", phase: "rollback", reason };
@@ -443,34 +445,56 @@ class Migration {
     await this.tidy(after);
   }
 
+  /**
+   * Whether the snapshot is there, by its hash; one that was put back under the file's own name counts. Throws
+   * migration_failed when another file has its name, with everything as it was.
+   */
+  private async findSnapshot({ snapshotId }: Pointer, source: string): Promise<boolean> {
+    const { disk } = this;
+    const snapshot = snapshotOf(source);
+    this.hold(snapshot, source);
+    if (exists(disk, snapshot)) {
+      if ((await hashOf(disk, snapshot)) === snapshotId) return true;
+      throw new Failure(
+        "migration_failed",
+        `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
+        { snapshotPath: snapshot, snapshotId },
+      );
+    }
+    if (!exists(disk, source) || (await hashOf(disk, source)) !== snapshotId) return false;
+    disk.rename(source, snapshot);
+    await disk.syncFolder(dirname(source));
+    return true;
+  }
+
   private async restore(pointer: Pointer, reason: string): Promise<Moved> {
     const { disk, site } = this;
-    const began = pointer.source === null;
-    const source = join(dirname(site.container), pointer.source ?? "");
-    const snapshot = snapshotOf(source);
-    if (!began) this.hold(snapshot);
-    const machine = this.machine(pointer.phase === "completed" ? "CLEAN" : "FAILED");
-    if (!began) {
-      const id = exists(disk, snapshot) ? await hashOf(disk, snapshot) : null;
-      if (id !== pointer.snapshotId) {
-        const why = `the rollback target ${basename(snapshot)} is ${id === null ? "missing" : "not what it was"}`;
-        await this.fail(pointer, why);
-        throw operatorNeeded(why);
-      }
-    }
+    const began = pointer.snapshotId === null;
+    const named = pointer.source === null ? null : join(dirname(site.container), pointer.source);
+    const hasSnapshot = !began && named !== null && (await this.findSnapshot(pointer, named));
     const log = this.options.openContainer(site.container);
-    const before = began ? null : this.options.openFile(snapshot, true);
+    const before = hasSnapshot && named !== null ? this.options.openFile(snapshotOf(named), true) : null;
     try {
       log.takeLock();
       const found = await audit(disk, site.container, { progress: this.wishes.progress });
       const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
       const later = laterThan(log, before);
-      if (later.length > 0 && (!whole || log.mendable.length > 0))
+      const isSound = whole && log.mendable.length === 0;
+      if ((before === null || later.length > 0) && !isSound) {
+        // Nothing was written to it: the container is the session as before, and can be repaired.
+        if (pointer.phase === "rollback")
+          await putPointer(disk, site.pointer, { ...pointer, phase: "completed", reason: null });
         throw new Failure(
           "migration_failed",
-          "Entries that were appended since the migration are damaged. repair_session rebuilds the session; then roll back.",
+          "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
         );
-      const file = began ? this.options.fileFor(log.header, dirname(site.container)) : source;
+      }
+      const machine = this.machine(stateBefore(pointer, found, isSound));
+      if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
+        await log.checkpointNow?.("pre_migration");
+        machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
+      }
+      const file = named ?? this.options.fileFor(log.header, dirname(site.container));
       const intent: Pointer = {
         ...pointer,
         phase: "rollback",
@@ -479,12 +503,11 @@ class Migration {
           this.wishes.correlationId ?? (pointer.phase === "rollback" ? pointer.correlationId : this.correlationId),
         source: basename(file),
       };
-      // A session that began in V2 has no snapshot that its pointer could name before the file is there.
-      const isStanding = exists(disk, file);
+      const isThere = exists(disk, file);
       let verification: Verification;
       try {
-        if (!began) await putPointer(disk, site.pointer, intent);
-        await this.putBack(log, before, later, file, began || pointer.phase === "rollback");
+        await putPointer(disk, site.pointer, intent);
+        await this.putBack(log, before, later, file, before === null || pointer.phase === "rollback");
         verification = await this.verifyBack(file, log, found.chainHash, whole, later.length);
         if (!holds(verification))
           throw new Failure(
@@ -493,23 +516,22 @@ class Migration {
             { verification },
           );
       } catch (error) {
-        await this.withdraw(pointer, isStanding ? null : file);
+        await this.withdraw(pointer, isThere ? null : file);
         throw error;
       }
-      if (machine.state === "CLEAN")
-        machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "closed with no frame added");
       const after: Pointer = { ...intent, active: "jsonl_v3" };
       await putPointer(disk, site.pointer, after);
       await this.keepLeaf(this.options.leaves?.recall(log), () => this.options.openFile(file, true));
       log.close();
       const keptAt = await this.tidy(after, verification, before?.version);
       machine.to("ROLLED_BACK", reason);
-      const count = began ? found.counters.entriesTotal : (before as Log).nodes.count + later.length;
+      const count = before === null ? found.counters.entriesTotal : before.nodes.count + later.length;
       return {
         ...this.done(machine.state, machine.history, pointer.snapshotId, verification, count),
         correlationId: after.correlationId,
         sessionPath: file,
         laterEntries: later.length,
+        rebuilt: before === null,
         keptAt,
       };
     } finally {
@@ -522,7 +544,7 @@ class Migration {
   private async withdraw(pointer: Pointer, made: string | null): Promise<void> {
     try {
       if (made !== null && exists(this.disk, made)) this.disk.remove(made);
-      if (pointer.source !== null) await putPointer(this.disk, this.site.pointer, pointer);
+      await putPointer(this.disk, this.site.pointer, pointer);
     } catch {
       // Rolling back again goes on from here.
     }
@@ -636,9 +658,11 @@ class Migration {
   }
 
   /** There is nothing to go back to: the store is FAILED until an operator puts it there. */
-  private async fail(pointer: Pointer, reason: string): Promise<void> {
+  private async fail(pointer: Pointer, reason: string): Promise<Pointer> {
+    const failed: Pointer = { ...pointer, phase: "failed", reason };
     await this.note(this.site.container, "failed", "fatal_error", NONE_HOLD, "atomicity_violation");
-    await putPointer(this.disk, this.site.pointer, { ...pointer, phase: "failed", reason });
+    await putPointer(this.disk, this.site.pointer, failed);
+    return failed;
   }
 
   // --- common --------------------------------------------------------------------------------------------------
@@ -707,15 +731,25 @@ class Migration {
   }
 }
 
+/** The state of a store that is to be rolled back; of one that is at rest its files tell it. */
+function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): State {
+  if (pointer.phase !== "completed" || !isSound) return "FAILED";
+  const { entriesTotal } = found.counters;
+  // A store without entries has nothing that a checkpoint could name.
+  if (entriesTotal === 0) return "CHECKPOINTED";
+  if (pointer.source !== null && found.manifest?.integrity.manifestHash === pointer.manifestHash) return "MIGRATED";
+  return found.checkpoints.at(-1)?.headEntrySeq === entriesTotal ? "CHECKPOINTED" : "CLEAN";
+}
+
 function holds({ entryCountMatch, hashChainMatch, indexConsistent }: Verification): boolean {
   return entryCountMatch && hashChainMatch && indexConsistent;
 }
 
-function operatorNeeded(reason: string | null): Failure {
+function operatorNeeded({ reason, source }: Pointer): Failure {
   return new Failure(
     "migration_failed",
-    `The store is FAILED: ${reason ?? "the migration did not end"}. Put the file back where it was, then rollback_migration; until then the session can only be read.`,
-    { state: "FAILED", operatorAction: "restore the rollback target" },
+    `The store is FAILED: ${reason ?? "the migration did not end"}. Put ${source}.migrated back, then rollback_migration (pi-session-server rollback); where the file is lost, the same command writes it from the container. Until then the session can only be read.`,
+    { state: "FAILED", operatorAction: "restore the rollback target, or roll back without it" },
   );
 }
 
