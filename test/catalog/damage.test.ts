@@ -3,7 +3,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { findSqlite } from "../../src/core/store/catalog/catalog.ts";
+import { findSqlite } from "../../src/core/store/sqlite.ts";
 import {
   allHits,
   catalogOn,

@@ -1,61 +1,14 @@
 /**
  * The catalog's SQLite file: what was found out about session files, kept for the next time. Everything in it comes
- * from them, so it is thrown away when it is damaged, and its absence costs time only. This is the one importer of
- * SQLite: the one in Node, else the optional package of the same interface, else none.
+ * from them, so it is thrown away when it is damaged, and its absence costs time only.
  */
 
-import { createRequire } from "node:module";
 import { Lexicon, type Reading, tokensOf } from "../../terms.ts";
 import { type Disk, removeQuietly } from "../disk.ts";
+import type { Database, OpenDatabase, Statement } from "../sqlite.ts";
 import { hash } from "./figures.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./files.ts";
 import { infoOf } from "./folders.ts";
-
-/** What we use of `node:sqlite`. */
-interface Database {
-  exec(sql: string): void;
-  prepare(sql: string): Statement;
-  close(): void;
-}
-
-interface Statement {
-  all(...values: unknown[]): unknown[];
-  get(...values: unknown[]): unknown;
-  run(...values: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
-}
-
-export type OpenDatabase = (path: string) => Database;
-
-/** The SQLite there is, loaded when it is first needed; undefined where there is none. */
-export function findSqlite(): OpenDatabase | undefined {
-  const require = createRequire(import.meta.url);
-  for (const load of [() => quietly(() => process.getBuiltinModule?.("node:sqlite")), () => require(PACKAGE)])
-    try {
-      const found = load() as { DatabaseSync?: new (path: string) => Database } | undefined;
-      const { DatabaseSync } = found ?? {};
-      if (!DatabaseSync) continue;
-      new DatabaseSync(":memory:").close();
-      return (path) => new DatabaseSync(path);
-    } catch {
-      // Not in this Node, not installed, or not for this machine.
-    }
-  return undefined;
-}
-
-const PACKAGE = "@photostructure/sqlite";
-
-/** Node calls its SQLite experimental on stderr, which is the host's; other warnings pass. */
-function quietly<T>(load: () => T): T {
-  const { emitWarning } = process;
-  process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {
-    if (!String(warning).includes("SQLite")) (emitWarning as (...all: unknown[]) => void)(warning, ...rest);
-  }) as typeof process.emitWarning;
-  try {
-    return load();
-  } finally {
-    process.emitWarning = emitWarning;
-  }
-}
 
 /** Of the tables below. A file of a newer version is left alone. */
 const SCHEMA_VERSION = 1;

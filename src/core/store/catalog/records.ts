@@ -5,7 +5,8 @@ import type { Env } from "../../env.ts";
 import type { Disk } from "../disk.ts";
 import type { Places } from "../paths.ts";
 import { pause } from "../pieces.ts";
-import { CatalogDamaged, CatalogFile, findSqlite, type Indexed, isPassing, type OpenDatabase } from "./catalog.ts";
+import { findSqlite, type OpenDatabase } from "../sqlite.ts";
+import { CatalogDamaged, CatalogFile, type Indexed, isPassing } from "./catalog.ts";
 import { sameStamp } from "./folders.ts";
 import { keptOf, type Row, readRow } from "./rows.ts";
 

@@ -1,0 +1,55 @@
+/**
+ * The SQLite there is: the one in Node, else the optional package of the same interface, else none. This is the one
+ * importer of it; the catalog and the locks ask here.
+ */
+
+import { createRequire } from "node:module";
+
+/** The part of `node:sqlite` that we use. */
+export interface Database {
+  exec(sql: string): void;
+  prepare(sql: string): Statement;
+  close(): void;
+}
+
+export interface Statement {
+  all(...values: unknown[]): unknown[];
+  get(...values: unknown[]): unknown;
+  run(...values: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
+}
+
+/** Opens a database; `readOnly`, one that must exist. */
+export type OpenDatabase = (path: string, readOnly?: boolean) => Database;
+
+/** Returns the SQLite there is, loaded by this call; undefined where there is none. */
+export function findSqlite(): OpenDatabase | undefined {
+  const require = createRequire(import.meta.url);
+  for (const load of [() => quietly(() => process.getBuiltinModule?.("node:sqlite")), () => require(PACKAGE)])
+    try {
+      const found = load() as
+        | { DatabaseSync?: new (path: string, options?: { readOnly: boolean }) => Database }
+        | undefined;
+      const { DatabaseSync } = found ?? {};
+      if (!DatabaseSync) continue;
+      new DatabaseSync(":memory:").close();
+      return (path, readOnly) => (readOnly ? new DatabaseSync(path, { readOnly }) : new DatabaseSync(path));
+    } catch {
+      // Not in this Node, not installed, or not for this machine.
+    }
+  return undefined;
+}
+
+const PACKAGE = "@photostructure/sqlite";
+
+/** Runs `load` without the warning, on the host's stderr, that SQLite is experimental; other warnings pass. */
+function quietly<T>(load: () => T): T {
+  const { emitWarning } = process;
+  process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {
+    if (!String(warning).includes("SQLite")) (emitWarning as (...all: unknown[]) => void)(warning, ...rest);
+  }) as typeof process.emitWarning;
+  try {
+    return load();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
