@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import type { Moved, Obstacle } from "../core/migrations.ts";
+import type { Moved, Obstacle, Site } from "../core/migrations.ts";
 import type { Session } from "../core/session.ts";
 import type { Context } from "./command.ts";
 
@@ -28,6 +28,12 @@ export const movement = z.object({
   dryRun: z.boolean(),
   sessionId: z.string(),
   sessionPath: z.string().describe("where the session is now, or would be"),
+  hiddenFromPi: z
+    .boolean()
+    .describe(
+      "Pi and pi_agent_rust look for session files only: a session in a container they neither list nor open, until " +
+        "rollback_migration makes its file the session again",
+    ),
   state: z.string().describe("of the store: one of the nine of Session Store V2"),
   entryCount: z.number().int(),
   obstacles: z
@@ -110,6 +116,7 @@ function told({ site, verification, transitions, ...moved }: Moved): z.input<typ
     dryRun: false,
     sessionId: site.sessionId,
     sessionPath: moved.sessionPath,
+    hiddenFromPi: moved.sessionPath === site.container,
     state: moved.state,
     entryCount: moved.entryCount,
     obstacles: [],
@@ -126,7 +133,7 @@ function told({ site, verification, transitions, ...moved }: Moved): z.input<typ
 
 /** What a dry run answers. */
 export function planned(
-  sessionId: string,
+  { sessionId, container }: Site,
   sessionPath: string,
   state: string,
   entryCount: number,
@@ -136,6 +143,7 @@ export function planned(
     dryRun: true,
     sessionId,
     sessionPath,
+    hiddenFromPi: sessionPath === container,
     state,
     entryCount,
     obstacles: obstacles.map((obstacle) => ({ ...obstacle })),

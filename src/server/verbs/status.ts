@@ -15,7 +15,10 @@ export default {
     `${active === "native_v2" ? "Session Store V2" : "A JSONL file"}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
     ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
     ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
-    ...(interrupted ? ["Something was begun and not brought to its end."] : []),
+    ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
+    ...(interrupted
+      ? ["Something was begun and not brought to its end; rollback, or migrate --apply, does that."]
+      : []),
     ...events.map(
       ({ at, phase: step, outcome }: Result) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`,
     ),
