@@ -51,6 +51,8 @@ export interface Moved {
   readonly snapshotId: string | null;
   readonly verification: Verification;
   readonly entryCount: number;
+  /** Which store has the session now. */
+  readonly active: Status["active"];
   /** Where the session is now. */
   readonly sessionPath: string;
   /** Of a rollback: entries that were appended after the migration and are in the file again. */
@@ -78,7 +80,7 @@ export interface LedgerEvent {
 
 export interface Status {
   readonly site: Site;
-  readonly active: "jsonl_v3" | "native_v2";
+  readonly active: "jsonl_v3" | "sqlite_v1" | "native_v2";
   /** One of the nine states. */
   readonly state: string;
   /** Of the pointer; null without one. */

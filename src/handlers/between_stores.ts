@@ -10,7 +10,7 @@ export const sessionPath = z
   .string()
   .min(1)
   .optional()
-  .describe("of any session, by its file or its container; the current one by default");
+  .describe("of any session, by its file, its container or its database; the current one by default");
 
 export const correlationId = z
   .string()
@@ -92,10 +92,9 @@ export async function move(
   await session.commit();
   // Nothing of it is to be written at the old place once it is at the new one.
   await session.rest();
+  let moved: Moved;
   try {
-    const moved = await go(file);
-    goOn(context, session, moved.sessionPath);
-    return told(moved);
+    moved = await go(file);
   } catch (error) {
     try {
       goOn(context, session, context.workspace.stores.migrations.standsAt(file));
@@ -104,6 +103,18 @@ export async function move(
     }
     throw error;
   }
+  if (moved.active === "sqlite_v1") await giveUp(context, session, moved.sessionPath);
+  else goOn(context, session, moved.sessionPath);
+  return told(moved);
+}
+
+/** Closes a session that is in a database now, which no server has open. */
+async function giveUp({ workspace }: Context, session: Session, sessionPath: string): Promise<void> {
+  const isCurrent = session === workspace.current;
+  await workspace.closeSession(session);
+  if (!isCurrent) return;
+  const sentence = `The session is in the database ${sessionPath} now, for pi_agent_rust. switch_session or new_session makes another one current; migrate_session with that path brings it back.`;
+  workspace.none(new Failure("no_session", sentence));
 }
 
 /** Opens an open session anew if it is in another place now, or could not be written before. */

@@ -15,7 +15,7 @@ import { type Context, command } from "./command.ts";
 export default command({
   name: "migrate_session",
   summary:
-    "Moves a session from its JSONL file into a Session Store V2 container, or back. The file is kept as a snapshot; " +
+    "Moves a session from its JSONL file, or a database of pi_agent_rust, into a Session Store V2 container, or back. The file is kept as a snapshot; " +
     "what fails leaves the session where it was. Pi does not see a session in a container: it is for hosts that go " +
     "through this server, and rollback_migration is the way back.",
   effect: "write",
@@ -84,7 +84,7 @@ async function planBack(context: Context, path: string | undefined) {
   const file = await fileOf(context, path);
   const { active, state, site } = context.workspace.stores.migrations.status(file);
   const obstacles: Obstacle[] = [];
-  if (active === "jsonl_v3") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
+  if (active !== "native_v2") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
   return planned(site, site.source ?? file, state, countOf(context, file), obstacles);
 }
 

@@ -158,7 +158,7 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
 
 /** What looks like a path is one; anything else is an id. */
 function where(workspace: Workspace, given: string): { sessionPath?: string; sessionId?: string } {
-  const path = /[/\\]|\.(jsonl|v2)$/.test(given) || workspace.stores.exists(workspace.stores.absolute(given));
+  const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || workspace.stores.exists(workspace.stores.absolute(given));
   return path ? { sessionPath: given } : { sessionId: given };
 }
 

@@ -10,7 +10,7 @@ import type { Stores } from "../workspace.ts";
 import { activityOf, lastActivity, moment } from "./catalog/figures.ts";
 import { makeCatalog } from "./catalog/finder.ts";
 import { type Disk, exists, storageFailure } from "./disk.ts";
-import { type Durability, jsonlStore } from "./jsonl/log.ts";
+import { type Durability, type JsonlOptions, jsonlStore } from "./jsonl/log.ts";
 import { sideIndexes } from "./jsonl/side-index.ts";
 import { keptSpines } from "./kept-spines.ts";
 import { leafMemory } from "./leaves.ts";
@@ -30,6 +30,7 @@ import {
   sessionFolders,
 } from "./paths.ts";
 import { containerOf, frozenFrom, isActive } from "./segmented/active.ts";
+import { isDatabase, linesOf, withBytes } from "./segmented/database.ts";
 import { makeMigrations } from "./segmented/migrations.ts";
 import { headerFile, isContainerName } from "./segmented/places.ts";
 import { standsAt } from "./segmented/site.ts";
@@ -55,7 +56,7 @@ export interface StoreOptions {
 
 export function makeStores(options: StoreOptions): Stores {
   const { disk, env, places, cwd } = options;
-  const jsonl = jsonlStore({
+  const files: JsonlOptions = {
     disk,
     env,
     locks: options.locks,
@@ -65,7 +66,8 @@ export function makeStores(options: StoreOptions): Stores {
     fileFor: (header) => fileFor(places, header),
     readOnly: options.readOnly,
     sideIndexes: sideIndexes({ disk, env, stateFolder: places.state }),
-  });
+  };
+  const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
     disk,
     env,
@@ -77,7 +79,21 @@ export function makeStores(options: StoreOptions): Stores {
     spines: keptSpines(disk, places.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
-  const openLog = (file: string, readOnly?: boolean): Log => openActive(disk, at, file, readOnly);
+  /** A session file, or a database as the session file that it would be. */
+  const openSource = (file: string, readOnly?: boolean): Log =>
+    isDatabase(disk, file)
+      ? jsonlStore({ ...files, disk: withBytes(disk, file, linesOf(disk, file)), sideIndexes: undefined }).open(
+          file,
+          true,
+        )
+      : jsonl.open(file, readOnly);
+  const openLog = (file: string, readOnly?: boolean): Log => {
+    try {
+      return openActive(disk, at, file, readOnly);
+    } catch (error) {
+      throw toldOfDatabase(disk, file, error);
+    }
+  };
   const allowed = (file: string): string => confined(disk, places, options.allowed, nameable(absolute(file, cwd)));
   const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
   const leaves: LeafMemory = leafMemory(disk, places.state, options.durability === "sync");
@@ -125,7 +141,7 @@ export function makeStores(options: StoreOptions): Stores {
         disk,
         env,
         locks: options.locks,
-        openFile: (file, readOnly) => jsonl.open(file, readOnly),
+        openFile: openSource,
         openContainer: (container, readOnly) => v2.open(container, readOnly),
         fileFor: (header, folder) => join(folder, fileName(header)),
         leaves,
@@ -163,6 +179,16 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
   if (container === null) return log;
   log.close();
   return at(container).open(container, readOnly);
+}
+
+/** What opening a file failed with; of a database it is said how it becomes a session that can be opened. */
+function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
+  if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) return error;
+  return new Failure(
+    "not_a_session",
+    `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`,
+    error.details,
+  );
 }
 
 /** Where the session is now that is named by a path. Throws storage failures. */

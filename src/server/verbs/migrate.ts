@@ -4,7 +4,7 @@ import { DAMAGE, OK, point, type Result, type Verb } from "./verb.ts";
 
 export default {
   name: "migrate",
-  meaning: "move a session into a Session Store V2 container",
+  meaning: "move a session file, or a database of pi_agent_rust, into a Session Store V2 container",
   operands: ["<session>"],
   flags: {
     "--dry-run": {

@@ -1,6 +1,12 @@
 import { inert } from "./text.ts";
 import { DAMAGE, OK, point, type Result, type Verb } from "./verb.ts";
 
+const FORMATS: Record<string, string> = {
+  native_v2: "Session Store V2",
+  jsonl_v3: "A JSONL file",
+  sqlite_v1: "An SQLite database of pi_agent_rust",
+};
+
 export default {
   name: "status",
   meaning: "say which store holds a session, and how far its migration is",
@@ -12,7 +18,7 @@ export default {
     return asking.ask("migration_status", where);
   },
   print: ({ active, state, phase, reason, snapshotPath, interrupted, events }) => [
-    `${active === "native_v2" ? "Session Store V2" : "A JSONL file"}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
+    `${FORMATS[active]}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
     ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
     ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
     ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),

@@ -78,11 +78,12 @@ export function containerFor(disk: Disk, file: string): string | null {
   return null;
 }
 
-/** The session file that took the place of a container; null when the container is the session, or nothing is. */
+/** The session file, or the database, that took the place of a container; null when the container is the session, or nothing is. */
 export function fileInPlaceOf(disk: Disk, container: string): string | null {
   try {
     const pointer = readPointer(disk, pointerFile(container));
-    return pointer?.active === "jsonl_v3" && pointer.source !== null ? join(dirname(container), pointer.source) : null;
+    if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return null;
+    return join(dirname(container), pointer.source);
   } catch (error) {
     if (error instanceof Malformed) return null;
     throw storageFailure(error, "opening the session");

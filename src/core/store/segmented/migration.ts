@@ -30,6 +30,8 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  isAbsent,
+  readWhole,
   removeQuietly,
   storageFailure,
   takeName,
@@ -40,9 +42,10 @@ import { LF } from "../jsonl/reader.ts";
 import { isLock, type Lock, type Locks } from "../lock.ts";
 import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../pieces.ts";
 import type { Log } from "../store.ts";
-import { snapshotOf } from "./active.ts";
+import { isUnpointed, newPointer, snapshotOf } from "./active.ts";
 import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
+import { demandSettled, isDatabase, takeBlobs, writeDatabase } from "./database.ts";
 import {
   type ErrorClass,
   isCorrelationId,
@@ -55,7 +58,7 @@ import {
 import { chained, GENESIS, SEGMENT_BYTES, sha256 } from "./frame.ts";
 import { appendEvent, readLedger } from "./ledger.ts";
 import { shareAttachments } from "./log.ts";
-import { headerFile, ledgerFile, manifestFile } from "./places.ts";
+import { BLOBS, headerFile, ledgerFile, manifestFile } from "./places.ts";
 import { planOf, stretch } from "./plan.ts";
 import { asideName, headerAt, pointerAt, putPointer, siteOf, versionIn } from "./site.ts";
 import { type State, StateMachine, type Transition } from "./states.ts";
@@ -67,7 +70,7 @@ export interface MigrationOptions {
   readonly locks: Locks;
   /** Bytes beyond which a segment is not written. */
   readonly segmentBytes?: number;
-  /** Opens a session file. */
+  /** Opens a session file, or a database as if it were one, for reading only. */
   readonly openFile: (file: string, readOnly?: boolean) => Log;
   /** Opens a container that its pointer calls active. */
   readonly openContainer: (container: string, readOnly?: boolean) => Log;
@@ -108,6 +111,8 @@ class Migration {
   private readonly correlationId: string;
   private readonly machine: (from: State) => StateMachine;
   private readonly locks: Lock[] = [];
+  /** Of what the session is, or was, outside of the container. */
+  private format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
 
   constructor(options: MigrationOptions, site: Site, wishes: Wishes) {
     this.options = options;
@@ -129,9 +134,13 @@ class Migration {
   async forward(): Promise<Moved> {
     try {
       await this.settle();
-      const pointer = pointerAt(this.disk, this.site.pointer);
+      const pointer = this.pointer();
       if (pointer?.active === "native_v2") return this.isThere(pointer);
       const { source } = this.site;
+      if (source !== null && isDatabase(this.disk, source)) {
+        this.format = "sqlite_v1";
+        this.hold(source);
+      }
       if (source === null)
         throw new Failure("session_not_found", `There is no session file for ${this.site.container}.`, {
           sessionPath: this.site.container,
@@ -156,6 +165,7 @@ class Migration {
       ...this.done("CLEAN", [], pointer.snapshotId, ALL_HOLD, manifest?.counters.entriesTotal ?? 0),
       migrationId: null,
       correlationId: pointer.correlationId,
+      active: "native_v2",
       sessionPath: this.site.container,
     };
   }
@@ -166,7 +176,7 @@ class Migration {
     snapshotId: string | null,
     verification: Verification,
     entryCount: number,
-  ): Omit<Moved, "sessionPath"> {
+  ): Omit<Moved, "sessionPath" | "active"> {
     const { site, migrationId, correlationId } = this;
     return {
       site,
@@ -188,7 +198,8 @@ class Migration {
     const { progress } = this.wishes;
     const before = await planOf(this.options, log, source, false);
     this.demandNone(before.obstacles);
-    log.takeLock();
+    // Of a database this is only what was read, and the lock is ours already.
+    if (this.format === "jsonl_v3") log.takeLock();
     const stamp = disk.info(source);
     const leafId = this.options.leaves?.recall(log);
     // Building, reading back and hashing the source go over its bytes once each.
@@ -238,6 +249,7 @@ class Migration {
       reason: null,
       phase: "cutover_commit",
       source: basename(source),
+      ...(this.format === "sqlite_v1" ? { sourceFormat: this.format } : {}),
     };
     try {
       await putPointer(disk, site.pointer, marker);
@@ -257,6 +269,7 @@ class Migration {
     const { nodes } = log;
     return {
       ...this.done(machine.state, machine.history, snapshotId, verification, nodes.count),
+      active: "native_v2",
       sessionPath: site.container,
     };
   }
@@ -334,10 +347,11 @@ class Migration {
       }
       // Bodies are looked at as they are read.
       this.demandNone(log.mendable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
-      const manifest = builder.finish(log.header, "jsonl_v3", "post_migration");
+      const manifest = builder.finish(log.header, this.format, "post_migration");
       await builder.settle();
       builder.close();
-      shareAttachments(disk, source, site.staging);
+      if (this.format === "sqlite_v1") takeBlobs(disk, source, join(site.staging, BLOBS));
+      else shareAttachments(disk, source, site.staging);
       await builder.syncFolders();
       return { manifest: manifest.integrity.manifestHash, chainHash: builder.tail.chainHash, ids: count };
     } catch (error) {
@@ -350,6 +364,7 @@ class Migration {
 
   /** Throws migration_failed when another program changed the session file since `stamp`. */
   private demandUnchanged(log: Log, source: string, stamp: FileInfo): void {
+    if (this.format === "sqlite_v1") demandSettled(this.disk, source);
     if (log.refresh().kind === "none" && isSame(this.disk.info(source), stamp)) return;
     throw changedMeanwhile();
   }
@@ -380,10 +395,10 @@ class Migration {
   async back(): Promise<Moved> {
     const { disk } = this;
     try {
-      const pointer = pointerAt(disk, this.site.pointer);
-      if (pointer === null || (pointer.active === "jsonl_v3" && !exists(disk, this.site.container)))
+      const pointer = this.pointer();
+      if (pointer === null || (pointer.active !== "native_v2" && !exists(disk, this.site.container)))
         throw new Failure("migration_failed", "The session was not migrated, so there is nothing to roll back.");
-      if (pointer.active === "jsonl_v3") {
+      if (pointer.active !== "native_v2") {
         const keptAt = await this.tidy(pointer);
         return this.isBack(pointer, keptAt);
       }
@@ -399,6 +414,16 @@ class Migration {
     }
   }
 
+  /** The pointer as it is now; a session that began in V2 and lost its own has the one that it began with. */
+  private pointer(): Pointer | null {
+    const { disk, site } = this;
+    const pointer = pointerAt(disk, site.pointer);
+    this.format = pointer?.sourceFormat ?? this.format;
+    if (pointer !== null || !isUnpointed(disk, site.container)) return pointer;
+    const hash = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash as string;
+    return newPointer(hash, site.sessionId);
+  }
+
   private isBack(pointer: Pointer, keptAt: string | null): Moved {
     const source = join(dirname(this.site.container), pointer.source as string);
     const log = this.options.openFile(source, true);
@@ -406,6 +431,7 @@ class Migration {
       return {
         ...this.done("ROLLED_BACK", [], pointer.snapshotId, ALL_HOLD, log.nodes.count),
         correlationId: pointer.correlationId,
+        active: this.format,
         sessionPath: source,
         keptAt,
       };
@@ -416,9 +442,9 @@ class Migration {
 
   /** What an interrupted migration or rollback left is brought to the end that its pointer demands. */
   private async settle(): Promise<void> {
-    const pointer = pointerAt(this.disk, this.site.pointer);
+    const pointer = this.pointer();
     if (pointer === null || pointer.phase === "completed") return;
-    if (pointer.active === "jsonl_v3") await this.tidy(pointer);
+    if (pointer.active !== "native_v2") await this.tidy(pointer);
     else if (pointer.phase === "cutover_commit") await this.force(pointer, "the cutover was not brought to its end");
     else if (pointer.phase === "rollback") await this.restore(pointer, pointer.reason ?? "rollback was asked for");
     else throw operatorNeeded(pointer);
@@ -440,7 +466,7 @@ class Migration {
       throw operatorNeeded(await this.fail(pointer, `the rollback target ${basename(source)} is missing`));
     }
     if (target !== source) await giveName(disk, target, source);
-    const after: Pointer = { ...pointer, active: "jsonl_v3", phase: "rollback", reason };
+    const after: Pointer = { ...pointer, active: this.format, phase: "rollback", reason };
     await putPointer(disk, site.pointer, after);
     await this.tidy(after);
   }
@@ -519,7 +545,7 @@ class Migration {
         await this.withdraw(pointer, isThere ? null : file);
         throw error;
       }
-      const after: Pointer = { ...intent, active: "jsonl_v3" };
+      const after: Pointer = { ...intent, active: this.format };
       await putPointer(disk, site.pointer, after);
       await this.keepLeaf(this.options.leaves?.recall(log), () => this.options.openFile(file, true));
       log.close();
@@ -529,6 +555,7 @@ class Migration {
       return {
         ...this.done(machine.state, machine.history, pointer.snapshotId, verification, count),
         correlationId: after.correlationId,
+        active: this.format,
         sessionPath: file,
         laterEntries: later.length,
         rebuilt: before === null,
@@ -564,6 +591,12 @@ class Migration {
       await giveName(disk, snapshot, file);
       return;
     }
+    if (this.format === "sqlite_v1") {
+      if (isStanding && again && (await this.holdsAllOf(log, file))) return;
+      if (isStanding) throw inTheWay(file);
+      await this.putDatabaseBack(log, before, file);
+      return;
+    }
     const temporary = temporaryName(file);
     const fd = disk.create(temporary);
     try {
@@ -585,6 +618,46 @@ class Migration {
       throw error;
     } finally {
       closeQuietly(disk, fd);
+    }
+    await disk.syncFolder(dirname(file));
+  }
+
+  /** Whether a session file has the entries of a log and no others. */
+  private async holdsAllOf(log: Log, file: string): Promise<boolean> {
+    const back = this.options.openFile(file, true);
+    try {
+      const { count } = log.nodes;
+      if (back.nodes.count !== count) return false;
+      for (let first = 0; first < count; ) {
+        const past = stretch(log, first);
+        for (let p = first; p < past; p++) if (Buffer.compare(back.read(p), log.read(p)) !== 0) return false;
+        first = past;
+        await pause();
+      }
+      return true;
+    } finally {
+      back.close();
+    }
+  }
+
+  /** A copy of the snapshot with the later rows, or a new database; whole before it has its name. */
+  private async putDatabaseBack(log: Log, before: Log | null, file: string): Promise<void> {
+    const { disk, site } = this;
+    const temporary = temporaryName(file);
+    try {
+      if (before) await copyFile(disk, snapshotOf(file), temporary, true);
+      else closeQuietly(disk, disk.create(temporary));
+      writeDatabase(disk, temporary, {
+        id: log.header.id,
+        headerLine: log.headerLine,
+        lines: log.readMany(range(0, log.nodes.count)),
+        has: before?.nodes.count ?? 0,
+        blobs: blobsIn(disk, join(site.container, BLOBS)),
+      });
+      takeName(disk, temporary, file);
+    } catch (error) {
+      removeQuietly(disk, temporary);
+      throw error;
     }
     await disk.syncFolder(dirname(file));
   }
@@ -689,7 +762,7 @@ class Migration {
     const { site, migrationId } = this;
     const isBack = phase === "rollback";
     const file = site.source === null ? `${site.sessionId}.jsonl` : basename(site.source);
-    const formats: [SourceFormat, SourceFormat] = isBack ? ["native_v2", "jsonl_v3"] : ["jsonl_v3", "native_v2"];
+    const formats: [SourceFormat, SourceFormat] = isBack ? ["native_v2", this.format] : [this.format, "native_v2"];
     const names = isBack ? [basename(site.container), file] : [file, basename(site.container)];
     await appendEvent(this.disk, ledgerFile(container), {
       migrationId,
@@ -817,6 +890,13 @@ async function giveName(disk: Disk, file: string, name: string): Promise<void> {
     await copyFile(disk, file, name, true);
   }
   await disk.syncFolder(dirname(name));
+}
+
+/** The media of a container, by their SHA-256. */
+function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
+  if (isAbsent(disk, folder)) return;
+  for (const name of disk.names(folder))
+    if (/^[0-9a-f]{64}$/.test(name)) yield [name, readWhole(disk, join(folder, name))];
 }
 
 function freeName(disk: Disk, name: string): string {

@@ -6,6 +6,7 @@ import { bytesOf, parse, skipSpace } from "../../json.ts";
 import type { Site, Status } from "../../migrations.ts";
 import { closeQuietly, type Disk, exists, removeQuietly, storageFailure, temporaryName, writeAll } from "../disk.ts";
 import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./active.ts";
+import { beginsDatabase, idIn, isDatabase } from "./database.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
@@ -42,7 +43,7 @@ function findSite(disk: Disk, path: string): Site {
 /** How much of a file is read to find its header; headers are a few hundred bytes. */
 const HEADER_BYTES = 1 << 16;
 
-/** The header of a session file; undefined when there is none. */
+/** The header of a session file, or that of a database; undefined when there is none. Throws what `idIn` throws. */
 export function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
   let fd: number;
   try {
@@ -55,6 +56,7 @@ export function headerAt(disk: Disk, file: string): { id?: unknown; version?: un
     if (disk.infoOf(fd).kind !== "file") return undefined;
     const bytes = Buffer.alloc(HEADER_BYTES);
     const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    if (beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
     const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
     const end = bytes.indexOf(0x0a, start);
     const header = parse(bytes, start, end < 0 ? count : end) as {
@@ -131,14 +133,15 @@ function statusOf(disk: Disk, path: string): Status {
     return { ...told, active: "native_v2", state: "CLEAN", interrupted: false };
   if (pointer === null) {
     const interrupted = exists(disk, site.container) || (events.length > 0 && events.at(-1)?.phase !== "failed");
-    return { ...told, active: "jsonl_v3", state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
+    const active = site.source !== null && isDatabase(disk, site.source) ? "sqlite_v1" : "jsonl_v3";
+    return { ...told, active, state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
   }
-  if (pointer.active === "jsonl_v3") {
+  if (pointer.active !== "native_v2") {
     const interrupted = exists(disk, site.container);
     return {
       ...told,
       events: interrupted ? events : ledgerAside(disk, site),
-      active: "jsonl_v3",
+      active: pointer.active,
       state: "ROLLED_BACK",
       interrupted,
     };

@@ -65,7 +65,7 @@ function diskWith(content: string | Uint8Array, file = FILE): FaultDisk {
 }
 
 /** What is active, by the pointer alone. */
-function activeOn(disk: FaultDisk): "jsonl_v3" | "native_v2" {
+function activeOn(disk: FaultDisk): "jsonl_v3" | "sqlite_v1" | "native_v2" {
   return readPointer(disk, pointerFile(CONTAINER))?.active ?? "jsonl_v3";
 }
 
