@@ -37,7 +37,8 @@ export interface Verification {
 
 export interface Moved {
   readonly site: Site;
-  readonly migrationId: string;
+  /** Null when nothing was to be done. */
+  readonly migrationId: string | null;
   readonly correlationId: string;
   readonly state: string;
   /** The moves of the state machine that led there. */
@@ -50,10 +51,14 @@ export interface Moved {
   readonly snapshotId: string | null;
   readonly verification: Verification;
   readonly entryCount: number;
+  /** Which store has the session now. */
+  readonly active: Status["active"];
   /** Where the session is now. */
   readonly sessionPath: string;
   /** Of a rollback: entries that were appended after the migration and are in the file again. */
   readonly laterEntries: number;
+  /** Of a rollback: there was no snapshot, so that the file was written from the container alone. */
+  readonly rebuilt: boolean;
   /** Of a rollback: where the container is kept. */
   readonly keptAt: string | null;
 }
@@ -75,7 +80,7 @@ export interface LedgerEvent {
 
 export interface Status {
   readonly site: Site;
-  readonly active: "jsonl_v3" | "native_v2";
+  readonly active: "jsonl_v3" | "sqlite_v1" | "native_v2";
   /** One of the nine states. */
   readonly state: string;
   /** Of the pointer; null without one. */

@@ -21,6 +21,8 @@ export interface Stores {
   /** The absolute path of what the host calls so. Throws path_outside_root where paths are confined. */
   absolute(file: string): string;
   exists(file: string): boolean;
+  /** Whether there is something at a path, or the session that was there is in another place now. Throws path_outside_root. */
+  holds(file: string): boolean;
   isSame(a: string, b: string): boolean;
   /** The file of a session id or of an unambiguous beginning of one. */
   find(id: string): string;
@@ -198,7 +200,12 @@ export class Workspace {
         : this.stores.find(where.sessionId as string);
     const same = this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
     if (same) return same;
-    return this.sessionOn(this.stores.open(file, readOnly));
+    const log = this.stores.open(file, readOnly);
+    // It may be open under the path that it has now.
+    const there = log.file === file ? undefined : this.sessions.find((session) => session.file === log.file);
+    if (!there) return this.sessionOn(log);
+    log.close();
+    return there;
   }
 
   /** A session to look at; unless it is open already, the caller closes it. */

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import type { Moved, Obstacle } from "../core/migrations.ts";
+import type { Moved, Obstacle, Site } from "../core/migrations.ts";
 import type { Session } from "../core/session.ts";
 import type { Context } from "./command.ts";
 
@@ -10,7 +10,7 @@ export const sessionPath = z
   .string()
   .min(1)
   .optional()
-  .describe("of any session, by its file or its container; the current one by default");
+  .describe("of any session, by its file, its container or its database; the current one by default");
 
 export const correlationId = z
   .string()
@@ -28,6 +28,12 @@ export const movement = z.object({
   dryRun: z.boolean(),
   sessionId: z.string(),
   sessionPath: z.string().describe("where the session is now, or would be"),
+  hiddenFromPi: z
+    .boolean()
+    .describe(
+      "Pi and pi_agent_rust look for session files only: a session in a container they neither list nor open, until " +
+        "rollback_migration makes its file the session again",
+    ),
   state: z.string().describe("of the store: one of the nine of Session Store V2"),
   entryCount: z.number().int(),
   obstacles: z
@@ -41,6 +47,9 @@ export const movement = z.object({
     .array(z.object({ fromState: z.string(), toState: z.string(), reason: z.string(), at: z.string() }))
     .describe("the moves between states that it took"),
   laterEntries: z.number().int().describe("of a rollback: entries appended since the migration, which are kept"),
+  rebuilt: z
+    .boolean()
+    .describe("of a rollback: there was no snapshot, so that the file was written from the container alone"),
   keptAt: z.string().nullable().describe("of a rollback: where the container is kept"),
 });
 
@@ -78,12 +87,39 @@ export async function move(
   const session = openSession(context, path);
   if (!session) return told(await go(path as string));
   const file = demandStored(session);
+  // Opened for reading only, it is nobody's to move; what is read-only because a migration was cut off is led out of that.
+  if (session.log.readOnly?.name === "read_only") throw session.log.readOnly;
   await session.commit();
-  // Nothing of it is to be written at the old place once it stands at the new one.
+  // Nothing of it is to be written at the old place once it is at the new one.
   await session.rest();
-  const moved = await go(file);
-  if (moved.sessionPath !== session.file) session.become(context.workspace.stores.open(moved.sessionPath));
+  let moved: Moved;
+  try {
+    moved = await go(file);
+  } catch (error) {
+    try {
+      goOn(context, session, context.workspace.stores.migrations.standsAt(file));
+    } catch {
+      // What failed is told; the next command meets what is there.
+    }
+    throw error;
+  }
+  if (moved.active === "sqlite_v1") await giveUp(context, session, moved.sessionPath);
+  else goOn(context, session, moved.sessionPath);
   return told(moved);
+}
+
+/** Closes a session that is in a database now, which no server has open. */
+async function giveUp({ workspace }: Context, session: Session, sessionPath: string): Promise<void> {
+  const isCurrent = session === workspace.current;
+  await workspace.closeSession(session);
+  if (!isCurrent) return;
+  const sentence = `The session is in the database ${sessionPath} now, for pi_agent_rust. switch_session or new_session makes another one current; migrate_session with that path brings it back.`;
+  workspace.none(new Failure("no_session", sentence));
+}
+
+/** Opens an open session anew if it is in another place now, or could not be written before. */
+function goOn({ workspace }: Context, session: Session, sessionPath: string): void {
+  if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
 }
 
 function told({ site, verification, transitions, ...moved }: Moved): z.input<typeof movement> {
@@ -91,6 +127,7 @@ function told({ site, verification, transitions, ...moved }: Moved): z.input<typ
     dryRun: false,
     sessionId: site.sessionId,
     sessionPath: moved.sessionPath,
+    hiddenFromPi: moved.sessionPath === site.container,
     state: moved.state,
     entryCount: moved.entryCount,
     obstacles: [],
@@ -100,13 +137,14 @@ function told({ site, verification, transitions, ...moved }: Moved): z.input<typ
     verification: { ...verification },
     transitions: transitions.map((transition) => ({ ...transition })),
     laterEntries: moved.laterEntries,
+    rebuilt: moved.rebuilt,
     keptAt: moved.keptAt,
   };
 }
 
 /** What a dry run answers. */
 export function planned(
-  sessionId: string,
+  { sessionId, container }: Site,
   sessionPath: string,
   state: string,
   entryCount: number,
@@ -116,6 +154,7 @@ export function planned(
     dryRun: true,
     sessionId,
     sessionPath,
+    hiddenFromPi: sessionPath === container,
     state,
     entryCount,
     obstacles: obstacles.map((obstacle) => ({ ...obstacle })),
@@ -125,6 +164,7 @@ export function planned(
     verification: null,
     transitions: [],
     laterEntries: 0,
+    rebuilt: false,
     keptAt: null,
   };
 }

@@ -15,8 +15,9 @@ import { type Context, command } from "./command.ts";
 export default command({
   name: "migrate_session",
   summary:
-    "Moves a session from its JSONL file into a Session Store V2 container, or back. The file is kept as a snapshot; " +
-    "what fails leaves the session where it was.",
+    "Moves a session from its JSONL file, or a database of pi_agent_rust, into a Session Store V2 container, or back. The file is kept as a snapshot; " +
+    "what fails leaves the session where it was. Pi does not see a session in a container: it is for hosts that go " +
+    "through this server, and rollback_migration is the way back.",
   effect: "write",
   ofAny: true,
   params: {
@@ -33,6 +34,7 @@ export default command({
       dryRun: true,
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
       sessionPath: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120002.v2",
+      hiddenFromPi: true,
       state: "CLEAN",
       entryCount: 4,
       obstacles: [],
@@ -42,6 +44,7 @@ export default command({
       verification: null,
       transitions: [],
       laterEntries: 0,
+      rebuilt: false,
       keptAt: null,
     },
   },
@@ -70,21 +73,19 @@ async function plan(context: Context, path: string | undefined) {
   const file = await fileOf(context, path);
   const { active, state, site } = migrations.status(file);
   if (active === "native_v2")
-    return planned(site.sessionId, site.container, state, countOf(context, file), [
+    return planned(site, site.container, state, countOf(context, file), [
       { kind: "already_migrated", reason: "the session is in a container already" },
     ]);
   const found = await migrations.plan(site.source ?? file, context.progress);
-  return planned(site.sessionId, site.container, state, found.entryCount, found.obstacles);
+  return planned(site, site.container, state, found.entryCount, found.obstacles);
 }
 
 async function planBack(context: Context, path: string | undefined) {
   const file = await fileOf(context, path);
-  const { active, state, site, snapshotPath } = context.workspace.stores.migrations.status(file);
+  const { active, state, site } = context.workspace.stores.migrations.status(file);
   const obstacles: Obstacle[] = [];
-  if (active === "jsonl_v3") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
-  else if (site.source !== null && snapshotPath === null)
-    obstacles.push({ kind: "missing_target", reason: "the snapshot to go back to is missing" });
-  return planned(site.sessionId, site.source ?? file, state, countOf(context, file), obstacles);
+  if (active !== "native_v2") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
+  return planned(site, site.source ?? file, state, countOf(context, file), obstacles);
 }
 
 function countOf({ workspace }: Context, file: string): number {

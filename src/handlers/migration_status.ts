@@ -11,7 +11,7 @@ export default command({
   params: { sessionPath },
   result: z.object({
     sessionId: z.string(),
-    active: z.enum(["jsonl_v3", "native_v2"]),
+    active: z.enum(["jsonl_v3", "sqlite_v1", "native_v2"]),
     state: z.string().describe("one of the nine states of Session Store V2; CLEAN where nothing is under way"),
     phase: z.string().nullable().describe("of the pointer file; null without one"),
     interrupted: z.boolean().describe("something was begun and not ended; migrating or rolling back again does"),

@@ -5,8 +5,9 @@ import { command } from "./command.ts";
 export default command({
   name: "rollback_migration",
   summary:
-    "Makes the JSONL file of a migrated session the session again: the snapshot byte for byte, and behind it what was " +
-    "appended since. The container is kept aside.",
+    "Makes the JSONL file of a migrated session the session again: the snapshot byte for byte, and after it what was " +
+    "appended since; without the snapshot, all of it from the container. Brings to its end what was cut off. The " +
+    "container is kept aside.",
   effect: "write",
   ofAny: true,
   params: {
@@ -22,6 +23,7 @@ export default command({
       dryRun: false,
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120007",
       sessionPath: "/home/me/sessions/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120007.jsonl",
+      hiddenFromPi: false,
       state: "ROLLED_BACK",
       entryCount: 4,
       obstacles: [],
@@ -38,6 +40,7 @@ export default command({
         },
       ],
       laterEntries: 0,
+      rebuilt: false,
       keptAt: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120007.v2.rolled-back",
     },
   },

@@ -111,7 +111,7 @@ export class SessionManager {
     const folder = absolutePath(sessionDir || `${file}/..`);
     const durability = options.durability ?? "os";
     const stores = storesFor(folder, durability);
-    const session = stores.exists(file) ? openSession(stores, file) : undefined;
+    const session = stores.holds(file) ? openSession(stores, file) : undefined;
     const cwd = cwdOverride ?? session?.log.header.cwd ?? process.cwd();
     const make = (): Session => session ?? newSession(stores, beginningFor(cwd, {}, file));
     return new SessionManager({ cwd, folder, durability, session: make });
@@ -213,9 +213,9 @@ export class SessionManager {
     const file = absolutePath(sessionFile);
     const beginning = beginningFor(this.cwd, {}, file);
     if (this.isPersisted())
-      this.replace(this.stores.exists(file) ? openSession(this.stores, file) : newSession(this.stores, beginning));
+      this.replace(this.stores.holds(file) ? openSession(this.stores, file) : newSession(this.stores, beginning));
     else {
-      this.replace(this.stores.exists(file) ? copyInMemory(this.stores, file) : newSession(this.stores, beginning));
+      this.replace(this.stores.holds(file) ? copyInMemory(this.stores, file) : newSession(this.stores, beginning));
       this.named = file;
     }
   }

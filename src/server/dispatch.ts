@@ -61,7 +61,12 @@ export interface DispatchOptions {
 }
 
 /** Commands that decide themselves what a read-only session allows. */
-const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set(["branch", "repair_session"]);
+const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
+  "branch",
+  "migrate_session",
+  "repair_session",
+  "rollback_migration",
+]);
 
 /** Commands beside the reads whose results tell of sessions; to run them again changes nothing. */
 const TELLS_OF_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);

@@ -187,7 +187,7 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
     }
   } else if (session !== undefined) {
     const named = where(workspace, session);
-    const isNew = named.sessionPath !== undefined && !stores.exists(stores.absolute(named.sessionPath));
+    const isNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
     first = isNew ? workspace.create({ file: named.sessionPath, id: sessionId, name }) : workspace.open(named);
   } else {
     const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;
@@ -199,7 +199,7 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
 
 /** What looks like a path is one; anything else is an id. */
 function where(workspace: Workspace, given: string): { sessionPath?: string; sessionId?: string } {
-  const path = /[/\\]|\.(jsonl|v2)$/.test(given) || workspace.stores.exists(workspace.stores.absolute(given));
+  const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || workspace.stores.exists(workspace.stores.absolute(given));
   return path ? { sessionPath: given } : { sessionId: given };
 }
 

@@ -1,8 +1,8 @@
 /** Sessions that are containers of Session Store V2 go through the same life: born in V2, or migrated from a file. */
 
-import { existsSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, rmdirSync, rmSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { folderName } from "../../src/core/store/paths.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
@@ -130,6 +130,75 @@ for (const [name, make] of [
   });
 }
 
+/** Leaves out what copies leave out that know of files only. */
+function dropEmptyFolders(container: string): string[] {
+  const empty = readdirSync(container).filter((name) => {
+    const path = join(container, name);
+    return statSync(path).isDirectory() && readdirSync(path).length === 0;
+  });
+  for (const name of empty) rmdirSync(join(container, name));
+  return empty;
+}
+
+for (const [name, make, lost] of [
+  ["born as one", born, ["checkpoints", "migrations", "tmp"]],
+  ["migrated", migrated, ["tmp"]],
+] as const)
+  describe(`a container ${name} whose empty folders a copy left out`, () => {
+    const begin = async (): Promise<Made> => {
+      const made = await make();
+      expect(dropEmptyFolders(made.file).sort()).toEqual(lost);
+      return made;
+    };
+
+    test("is written as any other", async () => {
+      const { server, file } = await begin();
+      await server.result("switch_session", { sessionPath: file });
+      await server.result("append", { entries: [user("more")] });
+      await server.result("create_checkpoint");
+      expect(await server.result("verify_session")).toMatchObject({ ok: true, damage: [] });
+      expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK" });
+    });
+
+    test("is told of by verify and made whole by repair", async () => {
+      const { server, file } = await begin();
+      const { ok, damage } = await server.result("verify_session", { sessionPath: file });
+      expect(ok).toBe(false);
+      for (const folder of lost)
+        expect(damage).toContainEqual(expect.objectContaining({ reason: expect.stringContaining(`${folder}/`) }));
+      await server.result("switch_session", { sessionPath: file });
+      const before = readdirSync(file);
+      expect((await server.result("repair_session", { dryRun: true })).repaired).toHaveLength(lost.length);
+      expect(readdirSync(file)).toEqual(before);
+      expect((await server.result("repair_session")).repaired).toHaveLength(lost.length);
+      expect(readdirSync(file)).toEqual(expect.arrayContaining([...lost]));
+      expect(await server.result("verify_session")).toMatchObject({ ok: true });
+      expect(await server.result("repair_session")).toMatchObject({ repaired: [], backupPath: null });
+    });
+  });
+
+test("a session without entries is written after a copy left its folders out", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const { sessionPath } = await server.result("migrate_session", { sessionPath: putSession(place, 1, { lines: [] }) });
+  expect(dropEmptyFolders(sessionPath)).toContain("segments");
+  expect(await listed(server, { headerOnly: true })).toEqual([sessionId(1)]);
+  await server.result("switch_session", { sessionPath });
+  await server.result("append", { entries: [user("more")] });
+  expect(await server.result("verify_session")).toMatchObject({ ok: true });
+});
+
+test("a container that was copied without its pointer is the session that began in it", async () => {
+  const { server, file, id } = await born();
+  rmSync(file.replace(/\.v2$/, ".store.json"));
+  expect(await listed(server)).toEqual([id]);
+  expect((await server.result("verify_session", { sessionPath: file })).damage).toHaveLength(1);
+  await server.result("switch_session", { sessionId: id });
+  await server.result("append", { entries: [user("more")] });
+  expect(await server.result("verify_session")).toMatchObject({ ok: true });
+  expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK" });
+});
+
 test("a migrated session is meant by the name of the file that it was", async () => {
   const { place, server, file } = await migrated();
   const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
@@ -138,9 +207,90 @@ test("a migrated session is meant by the name of the file that it was", async ()
   expect(contentsOf(rootOf(place))).toEqual({});
 });
 
-test("a container whose snapshot was deleted by hand is gone", async () => {
-  const { server, file, id } = await migrated();
-  rmSync(join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl.migrated`));
-  expect(await listed(server)).toEqual([]);
-  expect((await server.failure("switch_session", { sessionId: id })).data.name).toBe("session_not_found");
+describe("a container whose snapshot was deleted by hand is the session", () => {
+  const begin = async (): Promise<Made & { readonly source: string }> => {
+    const made = await migrated();
+    const source = join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+    rmSync(`${source}.migrated`);
+    return { ...made, source };
+  };
+
+  test("it is listed, opened by its id and both of its paths, sound, exported and written", async () => {
+    const { server, file, id, source } = await begin();
+    expect(await listed(server)).toEqual([id]);
+    for (const where of [{ sessionId: id }, { sessionPath: file }, { sessionPath: source }])
+      expect(await server.result("switch_session", where)).toMatchObject({ sessionFile: file });
+    expect(await server.result("verify_session")).toMatchObject({ ok: true, invariants: { "INV-007": true } });
+    expect((await said(server, file)).length).toBeGreaterThan(0);
+    await server.result("append", { entries: [user("more")] });
+    expect(await server.result("repair_session")).toMatchObject({ repaired: [], backupPath: null });
+  });
+
+  test("it is rolled back, the file written from it", async () => {
+    const { server, file, source } = await begin();
+    const texts = await said(server, file);
+    expect(await server.result("rollback_migration", { sessionPath: source })).toMatchObject({
+      sessionPath: source,
+      rebuilt: true,
+    });
+    expect(await said(server, source)).toEqual(texts);
+  });
+
+  test("it is deleted and comes back", async () => {
+    const { place, server, id, source } = await begin();
+    await server.result("delete_session", { sessionPath: source });
+    expect(contentsOf(rootOf(place))).toEqual({});
+    await server.result("restore_session", { sessionId: id });
+    expect(await listed(server)).toEqual([id]);
+  });
+});
+
+describe("the frozen file of a migrated session", () => {
+  const begin = async () => {
+    const made = await migrated();
+    return { ...made, snapshot: join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl.migrated`) };
+  };
+
+  test("opens for reading only, and whoever wants to write hears where the session is", async () => {
+    const { server, file, snapshot } = await begin();
+    const before = read(snapshot);
+    expect(await server.result("open_session", { sessionPath: snapshot })).toMatchObject({ readOnly: true });
+    await server.result("switch_session", { sessionPath: snapshot });
+    for (const [method, params] of [
+      ["append", { entries: [user("x")] }],
+      ["set_session_name", { name: "x" }],
+      ["rollback_migration", {}],
+    ] as const) {
+      const { message, data } = await server.failure(method, params);
+      expect([method, data.name]).toEqual([method, "read_only"]);
+      expect(message).toContain(file);
+    }
+    await server.result("switch_session", { sessionPath: file });
+    expect(read(snapshot)).toBe(before);
+    expect(await server.result("rollback_migration")).toMatchObject({ rebuilt: false });
+  });
+
+  test("is not deleted, archived or relocated without its session", async () => {
+    const { place, server, file, snapshot } = await begin();
+    const before = contentsOf(rootOf(place));
+    for (const [method, params] of [
+      ["delete_session", {}],
+      ["delete_session", { permanent: true }],
+      ["archive_session", {}],
+      ["relocate_session", { cwd: "/new/place" }],
+    ] as const)
+      expect((await server.failure(method, { sessionPath: snapshot, ...params })).message).toContain(file);
+    expect(contentsOf(rootOf(place))).toEqual(before);
+  });
+
+  test("moves the session when a migration or a rollback names it", async () => {
+    const { server, file, snapshot } = await begin();
+    expect(await server.result("migrate_session", { sessionPath: snapshot })).toMatchObject({
+      sessionPath: file,
+      migrationId: null,
+    });
+    expect(await server.result("rollback_migration", { sessionPath: snapshot })).toMatchObject({
+      state: "ROLLED_BACK",
+    });
+  });
 });

@@ -15,14 +15,20 @@ test("a session goes to a container and back, dry by default", async () => {
   const run = (...args: string[]) => runProgram("", args, place);
 
   expect(await run("migrate", file)).toEqual({
-    stdout: `3 entries would go to ${container}. --apply does it.\n`,
+    stdout:
+      `3 entries would go to ${container}. --apply does it.\n` +
+      "Pi would not see the session there, until rollback makes its file the session again.\n",
     stderr: "",
     status: 0,
   });
   expect(existsSync(container)).toBe(false);
   const done = await run("migrate", file, "--apply");
   expect([done.stderr, done.status]).toEqual(["", 0]);
-  expect(done.stdout).toBe(`The session is now ${container} (MIGRATED, 3 entries).\n`);
+  expect(done.stdout).toBe(
+    `The session is now ${container} (MIGRATED, 3 entries).\n` +
+      `Pi does not see it there. pi-session-server rollback ${container} makes its file the session again.\n`,
+  );
+  expect((await run("migrate", "--help")).stdout).toMatch(/Pi and pi_agent_rust look for\s+session\s+files\s+only/);
   expect((await run("verify", container)).stdout).toBe("The session is sound.\n");
   const status = await run("status", container);
   expect(status.status).toBe(0);

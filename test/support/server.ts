@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import type { Env } from "../../src/core/env.ts";
 import { type Disk, realDisk } from "../../src/core/store/disk.ts";
+import type { Locks } from "../../src/core/store/lock.ts";
 import { parseArguments } from "../../src/server/cli.ts";
 import { serve } from "../../src/server/serve.ts";
 import { PROGRAM } from "./build.ts";
@@ -270,6 +271,7 @@ export interface HereOptions {
   readonly heldReplyBytes?: number;
   /** Parts of the world to take the place of the counted ones. */
   readonly env?: Partial<Env>;
+  readonly locks?: Locks;
 }
 
 export class HereServer extends Wire {
@@ -313,6 +315,7 @@ export function serveHere(args: string[] = [], options: HereOptions = {}): HereS
     say: (sentence) => said.push(sentence),
     settingsFile: () => undefined,
     heldReplyBytes: options.heldReplyBytes,
+    locks: options.locks,
   });
   const done = service.done.finally(() => output.end());
   onTestFinished(async () => {

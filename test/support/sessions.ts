@@ -61,7 +61,7 @@ export function openOn(disk: Disk, path = FILE, seed = 2): Session {
   return new Session(jsonlOn(disk, { seed }).open(path), testEnv(seed), leafMemory(disk, STATE, true));
 }
 
-export function workspaceOn(disk: Disk, kind: "jsonl" | "memory"): Workspace {
+export function workspaceOn(disk: Disk, kind: "jsonl" | "v2" | "memory"): Workspace {
   const env = testEnv(3);
   const places = { flat: FOLDER, state: STATE };
   return new Workspace(

@@ -146,7 +146,7 @@ export interface Log {
    * Of a V2 store: marks the durable end, so that the next opening reads no more than what comes behind; answers the
    * number of the checkpoint, null when there are no entries. Throws read_only, session_locked and what `commit` does.
    */
-  checkpointNow?(): Promise<number | null>;
+  checkpointNow?(reason?: "manual" | "pre_migration"): Promise<number | null>;
 
   /** Gives up what the log holds open. Later calls throw. Nothing that was committed is lost. */
   close(): void;

@@ -1,6 +1,6 @@
 /** The backends by name, and which of them opens a given path. */
 
-import { dirname, isAbsolute, join, relative, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, relative, sep } from "node:path";
 import { SESSION_ID, type SessionHeader } from "../entry.ts";
 import type { Env } from "../env.ts";
 import { Failure } from "../failure.ts";
@@ -11,8 +11,8 @@ import { changeTime } from "./catalog/containers.ts";
 import { moment } from "./catalog/figures.ts";
 import { makeCatalog } from "./catalog/finder.ts";
 import { type Confines, realPathOf } from "./confined-disk.ts";
-import { type Disk, exists } from "./disk.ts";
-import { type Durability, jsonlStore } from "./jsonl/log.ts";
+import { type Disk, exists, storageFailure } from "./disk.ts";
+import { type Durability, type JsonlOptions, jsonlStore } from "./jsonl/log.ts";
 import { sideIndexes } from "./jsonl/side-index.ts";
 import { keptSpines } from "./kept-spines.ts";
 import { leafMemory } from "./leaves.ts";
@@ -31,9 +31,12 @@ import {
   type Places,
   sessionFolders,
 } from "./paths.ts";
+import { containerOf, frozenFrom, isActive } from "./segmented/active.ts";
+import { isDatabase, linesOf, withBytes } from "./segmented/database.ts";
 import { makeMigrations } from "./segmented/migrations.ts";
 import { CONTAINER, headerFile, isContainerName } from "./segmented/places.ts";
-import { containerOf, isActive, segmentedStore } from "./segmented/store.ts";
+import { standsAt } from "./segmented/site.ts";
+import { segmentedStore } from "./segmented/store.ts";
 import type { Beginning, Log, Store } from "./store.ts";
 
 export interface StoreOptions {
@@ -60,7 +63,7 @@ export interface StoreOptions {
 
 export function makeStores(options: StoreOptions): Stores {
   const { disk, env, places, cwd } = options;
-  const jsonl = jsonlStore({
+  const files: JsonlOptions = {
     disk,
     env,
     locks: options.locks,
@@ -70,7 +73,8 @@ export function makeStores(options: StoreOptions): Stores {
     fileFor: (header) => fileFor(places, header),
     readOnly: options.readOnly,
     sideIndexes: sideIndexes({ disk, env, stateFolder: places.state }),
-  });
+  };
+  const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
     disk,
     env,
@@ -91,11 +95,25 @@ export function makeStores(options: StoreOptions): Stores {
       return undefined;
     }
   };
-  const openLog = (file: string, readOnly?: boolean): Log => openActive(disk, at, file, readOnly);
   const allowed = (file: string): string => {
     const path = nameable(absolute(file, cwd));
     options.demandAllowed?.(path);
     return path;
+  };
+  /** A session file, or a database as the session file that it would be. */
+  const openSource = (file: string, readOnly?: boolean): Log =>
+    isDatabase(disk, file)
+      ? jsonlStore({ ...files, disk: withBytes(disk, file, linesOf(disk, file)), sideIndexes: undefined }).open(
+          file,
+          true,
+        )
+      : jsonl.open(file, readOnly);
+  const openLog = (file: string, readOnly?: boolean): Log => {
+    try {
+      return openActive(disk, at, file, readOnly);
+    } catch (error) {
+      throw toldOfDatabase(disk, file, error);
+    }
   };
   const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
   const isDurable = options.durability === "sync";
@@ -107,6 +125,10 @@ export function makeStores(options: StoreOptions): Stores {
     open: (file, readOnly) => openLog(allowed(file), readOnly),
     absolute: allowed,
     exists: (file) => exists(disk, file),
+    holds(path) {
+      const file = allowed(path);
+      return exists(disk, file) || nowAt(disk, file) !== file;
+    },
     isSame: (a, b) => a === b || sameFile(disk, a, b),
     find: (id) => findById(disk, sessionFolders(places, disk), id),
     prepareFolder(file) {
@@ -145,7 +167,7 @@ export function makeStores(options: StoreOptions): Stores {
         disk,
         env,
         locks: options.locks,
-        openFile: (file, readOnly) => jsonl.open(file, readOnly),
+        openFile: openSource,
         openContainer: (container, readOnly) => v2.open(container, readOnly),
         fileFor: (header, folder) => join(folder, fileName(header)),
         leaves,
@@ -167,11 +189,13 @@ export function makeStores(options: StoreOptions): Stores {
   };
 }
 
-/** Opens what is the session now: a file that was migrated is named by many who do not know that. */
+/** Opens what is the session now: one that was migrated or rolled back is named by many who do not know that. */
 function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
-  const moved =
-    isContainerName(file) || exists(disk, file) ? null : containerOf(disk, file, readId(disk, `${file}.migrated`));
-  if (moved !== null) return at(moved).open(moved, readOnly);
+  if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
+  if (isContainerName(file) || !exists(disk, file)) {
+    const moved = nowAt(disk, file);
+    if (moved !== file) return at(moved).open(moved, readOnly);
+  }
   const log = at(file).open(file, readOnly);
   // Between the commit marker of a migration and the freezing of the file both stand there.
   let container: string | null;
@@ -184,6 +208,38 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
   if (container === null) return log;
   log.close();
   return at(container).open(container, readOnly);
+}
+
+/** What opening a file failed with; of a database it is said how it becomes a session that can be opened. */
+function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
+  if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) return error;
+  return new Failure(
+    "not_a_session",
+    `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`,
+    error.details,
+  );
+}
+
+/** Where the session is now that is named by a path. Throws storage failures. */
+function nowAt(disk: Disk, file: string): string {
+  try {
+    return standsAt(disk, file);
+  } catch (error) {
+    throw storageFailure(error, "looking for the session");
+  }
+}
+
+/** Opens the frozen copy of a session file, which rolling back must find as it is: for reading only. */
+function openFrozen(disk: Disk, store: Store, file: string): Log {
+  const log = store.open(file, true);
+  const source = frozenFrom(file) as string;
+  const now = exists(disk, source) ? source : containerOf(disk, source, log.header.id);
+  const [where, out] =
+    now === null
+      ? ["the session is not beside it any more", `Rename it to ${basename(source)} to go on with it`]
+      : [`the session is ${now}`, "Open that one"];
+  const sentence = `This is a session file as it was when it was migrated; ${where}. ${out}; here nothing is written.`;
+  return Object.assign(log, { readOnly: new Failure("read_only", sentence, { sessionPath: now ?? source }) });
 }
 
 /** A store for new sessions that goes by the name of the file where one is given. */
@@ -241,7 +297,9 @@ function sameFile(disk: Disk, a: string, b: string): boolean {
 function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
   const { exact, prefixed } = filesOf(disk, folders, id);
-  const found = exact.length > 0 ? exact : prefixed;
+  let found = exact.length > 0 ? exact : prefixed;
+  // While a migration or a rollback is under way, or was cut off, a session has a file and a container.
+  if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
   if (found.length === 0)
     throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
       sessionId: id,

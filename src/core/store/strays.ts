@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { type Disk, isErrno, removeQuietly } from "./disk.ts";
+import { sweep } from "./segmented/tree.ts";
 
 /** As `temporaryName` makes them. */
 const STRAY = /^\..+\.\d+-\d+\.tmp$/;
@@ -9,12 +10,13 @@ const STRAY = /^\..+\.\d+-\d+\.tmp$/;
 const OLD = 24 * 3600_000;
 const swept = new WeakMap<Disk, Set<string>>();
 
-/** Removes the old ones from a folder, once for each folder. */
+/** Removes the old ones from a folder, and containers that were being made, once for each folder. */
 export function sweepStrays(disk: Disk, folder: string, now: number): void {
   const folders = swept.get(disk) ?? new Set();
   if (folders.has(folder)) return;
   swept.set(disk, folders.add(folder));
   try {
+    sweep(disk, folder, now);
     for (const name of disk.names(folder)) {
       if (!STRAY.test(name)) continue;
       const { kind, modified } = disk.info(join(folder, name), true);

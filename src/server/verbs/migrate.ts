@@ -4,7 +4,7 @@ import { DAMAGE, OK, point, type Result, type Verb } from "./verb.ts";
 
 export default {
   name: "migrate",
-  meaning: "move a session into a Session Store V2 container",
+  meaning: "move a session file, or a database of pi_agent_rust, into a Session Store V2 container",
   operands: ["<session>"],
   flags: {
     "--dry-run": {
@@ -13,7 +13,9 @@ export default {
     "--apply": { meaning: "do it" },
     "--to": { value: "store", meaning: "v2 (the default), or jsonl to go back", oneOf: ["v2", "jsonl"] },
   },
-  more: "The session file is kept beside the container, and rollback makes it the session again.",
+  more:
+    "Pi and pi_agent_rust look for session files only: they no longer list or open a session that is in a container. " +
+    "The session file is kept beside it, and rollback makes it the session again.",
   async run(asking, { operands, flags }) {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Give --apply or --dry-run, one of them.");
     const where = await point(asking, operands[0]);
@@ -23,7 +25,7 @@ export default {
   status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),
 } satisfies Verb;
 
-function plan({ obstacles, entryCount, sessionPath }: Result): string[] {
+function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): string[] {
   if (obstacles.length > 0)
     return [
       "The session cannot be migrated as it is:",
@@ -32,14 +34,22 @@ function plan({ obstacles, entryCount, sessionPath }: Result): string[] {
           `  ${inert(kind)}${entryId === undefined ? "" : ` (entry ${inert(entryId)})`}: ${inert(reason)}`,
       ),
     ];
-  return [`${count(entryCount, "entry", "entries")} would go to ${inert(sessionPath)}. --apply does it.`];
+  return [
+    `${count(entryCount, "entry", "entries")} would go to ${inert(sessionPath)}. --apply does it.`,
+    ...(hiddenFromPi ? ["Pi would not see the session there, until rollback makes its file the session again."] : []),
+  ];
 }
 
 /** What a migration or a rollback did, for a person. */
-export function movementLines({ state, sessionPath, entryCount, laterEntries, keptAt }: Result): string[] {
+export function movementLines(result: Result): string[] {
+  const { state, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [
     `The session is now ${inert(sessionPath)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
     ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them came after the migration.`] : []),
+    ...(hiddenFromPi
+      ? [`Pi does not see it there. pi-session-server rollback ${inert(sessionPath)} makes its file the session again.`]
+      : []),
+    ...(rebuilt ? ["There was no snapshot to go back to; the file was written from the container."] : []),
     ...(keptAt === null ? [] : [`The container is kept as ${inert(keptAt)}.`]),
   ];
 }

@@ -6,7 +6,7 @@ export default {
   meaning: "make the file of a migrated session the session again",
   operands: ["<session>"],
   flags: { "--reason": { value: "text", meaning: "why; it is kept with the rollback" } },
-  more: "What was appended since the migration stands behind the file's own lines. The container is kept aside.",
+  more: "What was appended since the migration follows the file's own lines. Where the frozen file is gone, all of it is written from the container. The container is kept aside.",
   async run(asking, { operands, flags }) {
     const where = await point(asking, operands[0]);
     const reason = flags.get("--reason");

@@ -1,6 +1,12 @@
 import { inert } from "./text.ts";
 import { DAMAGE, OK, point, type Result, type Verb } from "./verb.ts";
 
+const FORMATS: Record<string, string> = {
+  native_v2: "Session Store V2",
+  jsonl_v3: "A JSONL file",
+  sqlite_v1: "An SQLite database of pi_agent_rust",
+};
+
 export default {
   name: "status",
   meaning: "say which store holds a session, and how far its migration is",
@@ -12,10 +18,13 @@ export default {
     return asking.ask("migration_status", where);
   },
   print: ({ active, state, phase, reason, snapshotPath, interrupted, events }) => [
-    `${active === "native_v2" ? "Session Store V2" : "A JSONL file"}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
+    `${FORMATS[active]}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
     ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
     ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
-    ...(interrupted ? ["Something was begun and not brought to its end."] : []),
+    ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
+    ...(interrupted
+      ? ["Something was begun and not brought to its end; rollback, or migrate --apply, does that."]
+      : []),
     ...events.map(
       ({ at, phase: step, outcome }: Result) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`,
     ),

@@ -74,7 +74,7 @@ export class Refusal extends Error {
 
 /** What looks like a path is one; anything else is an id, or the beginning of one. */
 export function named(operand: string): { sessionPath: string } | { sessionId: string } {
-  return /[/\\]|\.(jsonl|v2)$/.test(operand) ? { sessionPath: operand } : { sessionId: operand };
+  return /[/\\]|\.(jsonl|v2|sqlite)$/.test(operand) ? { sessionPath: operand } : { sessionId: operand };
 }
 
 /** Opens the session that an operand names; what is asked then is about it. */

@@ -1,9 +1,9 @@
 /** What the catalog needs to know of Session Store V2 containers: which folders are such sessions, and what they tell. */
 
 import { join } from "node:path";
-import type { Disk, FileInfo } from "../disk.ts";
+import { type Disk, exists, type FileInfo } from "../disk.ts";
+import { isActive } from "../segmented/active.ts";
 import { CONTAINER, headerFile, indexFile, isContainerName, pointerFile, segmentFolder } from "../segmented/places.ts";
-import { isActive } from "../segmented/store.ts";
 import type { FileStamp, Log } from "../store.ts";
 import { type Figures, figuresOfLog, type Scan } from "./figures.ts";
 
@@ -25,9 +25,11 @@ export function stampOfContainer(disk: Disk, path: string): (FileStamp & { chang
   try {
     if (!isActive(disk, path)) return undefined;
     const header = disk.info(headerFile(path));
-    const files = [header, disk.info(pointerFile(path)), ...segmentsOf(disk, path)];
-    const index = infoOrNull(disk, indexFile(path));
-    if (index) files.push(index);
+    const files = [header, ...segmentsOf(disk, path)];
+    for (const part of [pointerFile(path), indexFile(path)]) {
+      const info = infoOrNull(disk, part);
+      if (info) files.push(info);
+    }
     const sum = (of: (info: FileInfo) => number): number => files.reduce((total, info) => total + of(info), 0);
     return {
       device: header.device,
@@ -84,6 +86,8 @@ function markOf(log: Log, count: number): string {
 
 function segmentsOf(disk: Disk, path: string): FileInfo[] {
   const folder = segmentFolder(path);
+  // A copy of a session without entries may have left it out.
+  if (!exists(disk, folder)) return [];
   return disk
     .names(folder)
     .filter((name) => name.endsWith(".seg"))

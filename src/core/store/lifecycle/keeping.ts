@@ -7,6 +7,7 @@ import type { Purpose, Where } from "../../lifecycle.ts";
 import type { LeafMemory } from "../../session.ts";
 import { type Disk, exists, storageFailure } from "../disk.ts";
 import { folderFor, type Places } from "../paths.ts";
+import { frozenFrom } from "../segmented/active.ts";
 import type { Log } from "../store.ts";
 import { kindOf, realPathOr, withoutLink } from "./moving.ts";
 
@@ -67,6 +68,8 @@ export async function holding<T>(
   let log: Log | undefined;
   try {
     log = keeping.open(withoutLink(disk, path));
+    // The frozen copy of a session file goes where its session goes.
+    if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
     log.takeLock();
     const held = log;
     return await run({

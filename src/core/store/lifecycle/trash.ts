@@ -11,6 +11,7 @@ import { bytesOf, parse } from "../../json.ts";
 import type { Deleted, Moved, Where } from "../../lifecycle.ts";
 import { type Disk, exists, publishNew, readWhole, removeQuietly, writeAll } from "../disk.ts";
 import { pointerFile } from "../segmented/places.ts";
+import { stagingName } from "../segmented/tree.ts";
 import { demandWritable, type Hold, type Keeping } from "./keeping.ts";
 import { alreadyThere, belongings, isInTheWay, isOneFile, kindOf, moveWith, namesIn, removeTree } from "./moving.ts";
 
@@ -59,10 +60,13 @@ async function unlink(disk: Disk, file: string, others: readonly string[], held:
   const folder = dirname(file);
   held.forgetLeaf();
   const isContainer = kindOf(disk, file) === "folder";
-  disk.remove(isContainer ? pointerFile(file) : file);
+  const container = isContainer ? stagingName(file) : file;
+  // A container without a pointer may be a session, too.
+  if (isContainer) disk.rename(file, container);
+  if (!isContainer || exists(disk, pointerFile(file))) disk.remove(isContainer ? pointerFile(file) : file);
   const left: string[] = [];
   const rest = isContainer
-    ? [basename(file), ...others.filter((name) => name !== basename(pointerFile(file)))]
+    ? [basename(container), ...others.filter((name) => name !== basename(pointerFile(file)))]
     : others;
   for (const name of rest)
     try {

@@ -1,23 +1,48 @@
-/** Whether a container is the session, which the pointer file beside it says (INV-007). */
+/** Which of the two is the session, a file or a container: the pointer file beside the container says it (INV-007). */
 
 import { basename, dirname, join } from "node:path";
-import { type Disk, exists, storageFailure } from "../disk.ts";
-import { isUuid, type Pointer, readPointer } from "./documents.ts";
+import { bytesOf } from "../../json.ts";
+import { closeQuietly, type Disk, exists, isAbsent, isErrno, publishNew, storageFailure, writeAll } from "../disk.ts";
+import type { Durability } from "../jsonl/log.ts";
+import { encodePointer, isUuid, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
-import { CONTAINER, pointerFile } from "./places.ts";
+import { CONTAINER, FOLDERS, headerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
 
-/** Whether the container at a path is a session: its pointer says so, and what it came from is still there. */
+/** What the name of a session file ends with once a container has taken its place. */
+const FROZEN = ".migrated";
+
+/** The name of a session file once a container has taken its place. */
+export function snapshotOf(source: string): string {
+  return `${source}${FROZEN}`;
+}
+
+/** The session file that a path is the frozen copy of; null for any other path. */
+export function frozenFrom(path: string): string | null {
+  return path.endsWith(FROZEN) && basename(path).length > FROZEN.length ? path.slice(0, -FROZEN.length) : null;
+}
+
+/** Whether the container at a path is a session. */
 export function isActive(disk: Disk, container: string): boolean {
   try {
     const pointer = readPointer(disk, pointerFile(container));
-    return pointer !== null && pointer.active === "native_v2" && hasSnapshot(disk, container, pointer);
+    return pointer === null ? isUnpointed(disk, container) : pointer.active === "native_v2";
   } catch (error) {
     if (error instanceof Malformed) return false;
     throw error;
   }
 }
 
-/** The container that took the place of a session file, which is that of this session; null when none did. */
+/**
+ * Whether a container without a pointer is a session: one that began in V2 is, for no session file was ever in its place.
+ * The death of a process between the two leaves such a container, and so does a copy without the pointer.
+ */
+export function isUnpointed(disk: Disk, container: string): boolean {
+  if (!exists(disk, headerFile(container))) return false;
+  const manifest = readManifest(disk, manifestFile(container));
+  return manifest?.sourceFormat === "native_v2" && manifest.sessionId === basename(container, CONTAINER);
+}
+
+/** The container that is in the place of a session file, which is that of this session; null when none is. */
 export function containerOf(disk: Disk, file: string, sessionId: string | undefined): string | null {
   if (sessionId === undefined || !isUuid(sessionId)) return null;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
@@ -30,9 +55,102 @@ export function containerOf(disk: Disk, file: string, sessionId: string | undefi
   }
 }
 
-/** A session that was migrated needs the file that it came from, which may still wait to be frozen. */
-export function hasSnapshot(disk: Disk, container: string, { source, phase }: Pointer): boolean {
-  if (source === null) return true;
-  const file = join(dirname(container), source);
-  return exists(disk, `${file}.migrated`) || (phase === "cutover_commit" && exists(disk, file));
+/**
+ * The container that is in the place of a session file that is not there, nor its frozen copy; null when none is. The
+ * name of the file tells the id, or one of the pointers beside it names the file.
+ */
+export function containerFor(disk: Disk, file: string): string | null {
+  const [, named] = /_([0-9a-f-]{36})\.jsonl$/i.exec(basename(file)) ?? [];
+  const found = containerOf(disk, file, named);
+  if (found !== null) return found;
+  let names: string[];
+  try {
+    names = disk.names(dirname(file));
+  } catch (error) {
+    if (!isErrno(error)) throw error;
+    return null;
+  }
+  for (const name of names) {
+    if (!name.endsWith(POINTER)) continue;
+    const container = containerOf(disk, file, name.slice(0, -POINTER.length));
+    if (container !== null) return container;
+  }
+  return null;
+}
+
+/** The session file, or the database, that took the place of a container; null when the container is the session, or nothing is. */
+export function fileInPlaceOf(disk: Disk, container: string): string | null {
+  try {
+    const pointer = readPointer(disk, pointerFile(container));
+    if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return null;
+    return join(dirname(container), pointer.source);
+  } catch (error) {
+    if (error instanceof Malformed) return null;
+    throw storageFailure(error, "opening the session");
+  }
+}
+
+/** The pointer of a session that begins in V2. */
+export function newPointer(manifestHash: string, sessionId: string): Pointer {
+  return {
+    active: "native_v2",
+    manifestHash,
+    snapshotId: null,
+    correlationId: `new-${sessionId}`,
+    reason: null,
+    phase: "completed",
+    source: null,
+  };
+}
+
+/** Makes a container the session: from the moment its pointer has its name. Throws EEXIST. */
+export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
+  const fd = publishNew(disk, pointerFile(container), (fd) => {
+    writeAll(disk, fd, bytesOf(encodePointer(pointer)));
+    if (durability === "sync") disk.syncNow(fd);
+  });
+  closeQuietly(disk, fd);
+}
+
+/** What a container lacks beside its documents: folders that a copy left out because they were empty, its pointer. */
+export function missingParts(disk: Disk, container: string, folder = container): string[] {
+  const names = new Set(disk.names(folder));
+  const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => `${name}/`);
+  if (isAbsent(disk, pointerFile(container)) && isUnpointed(disk, container))
+    missing.push(basename(pointerFile(container)));
+  return missing;
+}
+
+/** Makes what a container lacks; only its writer may. Returns what was made, of which a pointer is not durable yet. */
+export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): string[] {
+  const missing = missingParts(disk, container, folder);
+  for (const name of missing)
+    if (name.endsWith("/")) disk.makeFolder(join(folder, name));
+    else {
+      const hash = readManifest(disk, manifestFile(container))?.integrity.manifestHash as string;
+      publishPointer(disk, container, newPointer(hash, basename(container, CONTAINER)), durability);
+    }
+  return missing;
+}
+
+/** The folder of a container: under its name, or, after a repair that was cut off, under that of its backup. */
+export function folderOf(disk: Disk, file: string): string {
+  if (exists(disk, file)) return file;
+  let found = file;
+  for (let n = 1; ; n++) {
+    const backup = `${file}.damaged.bak${n === 1 ? "" : `.${n}`}`;
+    if (!exists(disk, backup)) return found;
+    found = backup;
+  }
+}
+
+/** Removes the pointer of a session that began in V2 and whose container is gone: it tells of nothing any more. */
+export function dropStray(disk: Disk, container: string): void {
+  if (!isAbsent(disk, folderOf(disk, container))) return;
+  try {
+    const pointer = readPointer(disk, pointerFile(container));
+    if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(pointerFile(container));
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+  }
 }

@@ -14,6 +14,7 @@ import { KNOWN_TYPES, Nodes, unpackId } from "../../nodes.ts";
 import { closeQuietly, type Disk, exists, readAll, readWhole } from "../disk.ts";
 import { scanLines } from "../jsonl/lines.ts";
 import { pause } from "../pieces.ts";
+import { isUnpointed } from "./active.ts";
 import {
   type Checkpoint,
   type Counters,
@@ -31,6 +32,7 @@ import { readLedger } from "./ledger.ts";
 import {
   checkpointFile,
   checkpointFolder,
+  FOLDERS,
   headerFile,
   indexFile,
   ledgerFile,
@@ -99,6 +101,7 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
     options.progress?.(done, total);
     await pause();
   };
+  auditor.readFolders();
   auditor.readHeader();
   auditor.readMarks();
   auditor.readRows();
@@ -205,6 +208,14 @@ class Auditor {
       else if (name.endsWith(".seg")) this.find("INV-003", `segments/${name}`, "the name is not a segment's number");
     }
     return found.sort((a, b) => a.seq - b.seq);
+  }
+
+  /** Folders that a copy of the container left out. */
+  readFolders(): void {
+    const names = new Set(namesOf(this.disk, this.container));
+    for (const name of FOLDERS)
+      if (!names.has(name))
+        this.find(null, `${name}/`, "it is missing; the next write makes it", { recoverable: true });
   }
 
   readHeader(): void {
@@ -581,7 +592,9 @@ class Auditor {
       return;
     }
     const { pointer } = this;
-    if (!pointer) this.find("INV-007", name, "there is no pointer, so the store is not the session");
+    if (!pointer && isUnpointed(this.disk, this.container))
+      this.find(null, name, "it is missing; the next write makes it", { recoverable: true });
+    else if (!pointer) this.find("INV-007", name, "there is no pointer, so the store is not the session");
     else if (pointer.active !== "native_v2") this.find("INV-007", name, `the active store is ${pointer.active}`);
     else if (pointer.phase === "cutover_commit" || pointer.phase === "failed")
       this.find(
@@ -593,8 +606,6 @@ class Auditor {
       const source = join(dirname(this.container), pointer.source);
       if (exists(this.disk, source))
         this.find("INV-007", name, `${pointer.source} stands beside the store that took its place`);
-      if (!exists(this.disk, `${source}.migrated`))
-        this.find("INV-007", name, `the snapshot ${pointer.source}.migrated is missing`);
     }
   }
 

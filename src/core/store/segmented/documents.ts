@@ -149,7 +149,9 @@ export interface MigrationEvent {
  * one step in which that changes (INV-007). Without the file a session file beside a container is the truth.
  */
 export interface Pointer {
-  readonly active: "native_v2" | "jsonl_v3";
+  readonly active: SourceFormat;
+  /** What the session was before it was migrated; said of databases only, and else a session file. */
+  readonly sourceFormat?: "sqlite_v1";
   /** Of the container's manifest when the pointer was published. */
   readonly manifestHash: string;
   /** SHA-256 of the bytes of the session file that was migrated; null for a session that began in V2. */
@@ -493,23 +495,22 @@ export function parseEvent(line: Uint8Array): MigrationEvent {
 // --- pointer -----------------------------------------------------------------------------------------------------
 
 export function encodePointer(pointer: Pointer): string {
-  const { active, manifestHash: hash, snapshotId, correlationId, reason, phase, source } = pointer;
-  return pretty({ active, manifestHash: hash, snapshotId, correlationId, reason, phase, source });
+  const { active, manifestHash: hash, snapshotId, correlationId, reason, phase, source, sourceFormat } = pointer;
+  const told = { active, manifestHash: hash, snapshotId, correlationId, reason, phase, source };
+  return pretty(sourceFormat === undefined ? told : { ...told, sourceFormat });
 }
 
 /** Throws {@link Malformed}. */
 export function parsePointer(bytes: Uint8Array): Pointer {
-  const top = documentOf(bytes, "pointer", [
-    "active",
-    "manifestHash",
-    "snapshotId",
-    "correlationId",
-    "reason",
-    "phase",
-    "source",
-  ]);
+  const top = documentOf(
+    bytes,
+    "pointer",
+    ["active", "manifestHash", "snapshotId", "correlationId", "reason", "phase", "source"],
+    ["sourceFormat"],
+  );
   return {
-    active: top.oneOf("active", ["native_v2", "jsonl_v3"] as const),
+    active: top.oneOf("active", FORMATS),
+    ...(top.has("sourceFormat") ? { sourceFormat: top.oneOf("sourceFormat", ["sqlite_v1"] as const) } : {}),
     manifestHash: top.text("manifestHash", HASH),
     snapshotId: top.textOrNull("snapshotId", HASH),
     correlationId: top.text("correlationId", CORRELATION),

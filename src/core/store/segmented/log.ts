@@ -12,18 +12,7 @@ import { bytesOf } from "../../json.ts";
 import { MISSING } from "../../nodes.ts";
 import { backupName } from "../aside.ts";
 import { Commits } from "../commits.ts";
-import {
-  closeQuietly,
-  type Disk,
-  exists,
-  isAbsent,
-  publishNew,
-  readAll,
-  removeQuietly,
-  storageFailure,
-  writeAll,
-} from "../disk.ts";
-import type { Durability } from "../jsonl/log.ts";
+import { closeQuietly, type Disk, exists, isAbsent, readAll, removeQuietly, storageFailure } from "../disk.ts";
 import { attachmentFolder, withMember } from "../jsonl/reader.ts";
 import type { Lock, LockKind } from "../lock.ts";
 import { dropLock, lockInContainer, shareLock } from "../locks/names.ts";
@@ -31,10 +20,10 @@ import { addHead } from "../memory.ts";
 import { isSameFile, isSameStamp } from "../stamps.ts";
 import type { Beginning, Change, FileStamp, Holder, Log } from "../store.ts";
 import { WriterLock } from "../writer-lock.ts";
-import { isActive } from "./active.ts";
+import { dropStray, isActive, makeParts, missingParts, newPointer, publishPointer } from "./active.ts";
 import { Builder, type NextFrame, nextFrame } from "./builder.ts";
 import { CheckpointWriter } from "./checkpoints.ts";
-import { type ErrorClass, encodePointer, type Outcome, type Phase, type Pointer, readManifest } from "./documents.ts";
+import { type ErrorClass, type Outcome, type Phase, readManifest } from "./documents.ts";
 import { crc32c, crcText, decodeRow, payloadOf, type Row } from "./frame.ts";
 import { appendEventNow } from "./ledger.ts";
 import {
@@ -78,6 +67,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   private readonly commits: Commits;
   /** What is known of the container was held against it since the lock is ours. */
   private confirmed = false;
+  /** Nothing of the container that writing needs is missing. */
+  private hasParts = false;
   /** Set between the creation of the container and its first commit: what waited in memory before. */
   private created: Uint8Array[] | null = null;
 
@@ -147,11 +138,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   /** The session was migrated, and nobody said yet that this went well: it is not written before that is settled. */
-  awaitRollBack(phase: string): void {
-    this.readOnly ??= new Failure(
-      "migration_failed",
-      `The migration of the session stands at ${phase}, so it can be read but not written. rollback_migration goes back, and migrate_session does that first.`,
-    );
+  awaitRollBack(reason: Failure): void {
+    this.readOnly ??= reason;
     this.states = new StateMachine(() => timestamp(this.env), "FAILED");
   }
 
@@ -252,7 +240,20 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     }
     this.confirmed = false;
     this.lastCheckpoint = null;
+    this.hasParts = false;
     return true;
+  }
+
+  /** Makes what a copy of the container left out, before the first write since the lock is ours. */
+  private makeMissing(): void {
+    if (this.hasParts) return;
+    try {
+      const made = makeParts(this.disk, this.file, this.options.durability, this.folder);
+      if (made.length > 0) this.looseFolders.add(dirname(this.file));
+      this.hasParts = true;
+    } catch (error) {
+      throw storageFailure(error, "making what the session lacks");
+    }
   }
 
   /** Whoever had the lock before may have made something else the session. */
@@ -350,6 +351,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   /** Puts in order what a crash or a failed write left, before anything is written behind it. */
   private mend(): void {
     const rebuilt = this.replayed > 0 || this.indexFault !== null;
+    this.makeMissing();
     if (this.remains) this.cutRemains();
     if (this.indexFault !== null) {
       const { seen } = this;
@@ -628,19 +630,20 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   // --- checkpoints ---------------------------------------------------------------------------------------------
 
-  async checkpointNow(): Promise<number | null> {
+  async checkpointNow(reason: "manual" | "pre_migration" = "manual"): Promise<number | null> {
     this.demandOpen();
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted || this.nodes.count === 0) return null;
     try {
       this.takeLock();
       this.catchUp();
+      this.makeMissing();
       await this.commit();
       if (this.state !== "INDEXED") {
         if (this.state !== "DIRTY") this.states.to("DIRTY", "a checkpoint was asked for");
         this.states.through(["SEGMENT_SEALED", "INDEXED"], "no frame was added");
       }
-      await this.checkpoint("manual");
+      await this.checkpoint(reason);
     } catch (error) {
       throw storageFailure(error, "making a checkpoint");
     }
@@ -667,7 +670,24 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   // --- repairing -----------------------------------------------------------------------------------------------
 
   get mendable(): readonly Damage[] {
-    return this.damage.filter(({ kind }) => MENDED.has(kind));
+    return [...this.damage.filter(({ kind }) => MENDED.has(kind)), ...this.missing()];
+  }
+
+  /** What a copy of the container left out. */
+  private missing(): Damage[] {
+    if (!this.persisted) return [];
+    try {
+      return missingParts(this.disk, this.file, this.folder).map((name) => ({
+        kind: "bad_index",
+        line: 0,
+        byteOffset: 0,
+        length: 0,
+        reason: `${name} is missing; the next write makes it`,
+        salvaged: true,
+      }));
+    } catch (error) {
+      throw storageFailure(error, "looking at the session");
+    }
   }
 
   /** Builds the container anew from what can be read and swaps the two; the damaged one stays under another name. */
@@ -679,6 +699,11 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     if (this.readOnly && this.readOnly.name !== "corrupt") throw this.readOnly;
     this.takeLock();
     if (this.folder === this.file) this.confirmToRepair();
+    this.makeMissing();
+    if (this.mendable.length === 0) {
+      this.makeNamesDurable();
+      return null;
+    }
     const { disk, nodes, file } = this;
     const backup = this.folder === file ? backupName(disk, file, "damaged") : this.folder;
     const builder = new Builder(this.options, stagingName(file));
@@ -776,33 +801,12 @@ function rowOf(text: string): Row {
 
 /** A name must not be taken, by a container, its pointer, or what pi_agent_rust would take it for. Throws already_exists. */
 export function demandFree(disk: Disk, file: string): void {
+  dropStray(disk, file);
   for (const taken of [file, pointerFile(file), file.replace(/\.v2$/, ".jsonl")])
     if (exists(disk, taken))
       throw new Failure("already_exists", `There is something at ${taken} already. Choose another path.`, {
         sessionPath: taken,
       });
-}
-
-/** The pointer of a session that begins in V2. */
-export function newPointer(manifestHash: string, sessionId: string): Pointer {
-  return {
-    active: "native_v2",
-    manifestHash,
-    snapshotId: null,
-    correlationId: `new-${sessionId}`,
-    reason: null,
-    phase: "completed",
-    source: null,
-  };
-}
-
-/** Makes a container the session: from the moment its pointer has its name. */
-export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
-  const fd = publishNew(disk, pointerFile(container), (fd) => {
-    writeAll(disk, fd, bytesOf(encodePointer(pointer)));
-    if (durability === "sync") disk.syncNow(fd);
-  });
-  closeQuietly(disk, fd);
 }
 
 /** Gives a session the attachments of another: second names of the same files, which never change. */

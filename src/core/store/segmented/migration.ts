@@ -30,6 +30,8 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  isAbsent,
+  readWhole,
   removeQuietly,
   storageFailure,
   takeName,
@@ -41,8 +43,10 @@ import { isLock, type Lock, type Locks } from "../lock.ts";
 import { lockBeside, lockInContainer } from "../locks/names.ts";
 import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../pieces.ts";
 import type { Log } from "../store.ts";
-import { audit } from "./audit.ts";
+import { isUnpointed, newPointer, snapshotOf } from "./active.ts";
+import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
+import { demandSettled, isDatabase, takeBlobs, writeDatabase } from "./database.ts";
 import {
   type ErrorClass,
   isCorrelationId,
@@ -55,9 +59,9 @@ import {
 import { chained, GENESIS, SEGMENT_BYTES, sha256 } from "./frame.ts";
 import { appendEvent, readLedger } from "./ledger.ts";
 import { shareAttachments } from "./log.ts";
-import { headerFile, ledgerFile, manifestFile } from "./places.ts";
+import { BLOBS, headerFile, ledgerFile, manifestFile } from "./places.ts";
 import { planOf, stretch } from "./plan.ts";
-import { asideName, headerAt, pointerAt, putPointer, siteOf, snapshotOf, versionIn } from "./site.ts";
+import { asideName, headerAt, pointerAt, putPointer, siteOf, versionIn } from "./site.ts";
 import { type State, StateMachine, type Transition } from "./states.ts";
 import { removeTree } from "./tree.ts";
 
@@ -67,7 +71,7 @@ export interface MigrationOptions {
   readonly locks: Locks;
   /** Bytes beyond which a segment is not written. */
   readonly segmentBytes?: number;
-  /** Opens a session file. */
+  /** Opens a session file, or a database as if it were one, for reading only. */
   readonly openFile: (file: string, readOnly?: boolean) => Log;
   /** Opens a container that its pointer calls active. */
   readonly openContainer: (container: string, readOnly?: boolean) => Log;
@@ -108,6 +112,8 @@ class Migration {
   private readonly correlationId: string;
   private readonly machine: (from: State) => StateMachine;
   private readonly locks: Lock[] = [];
+  /** Of what the session is, or was, outside of the container. */
+  private format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
 
   constructor(options: MigrationOptions, site: Site, wishes: Wishes) {
     this.options = options;
@@ -129,9 +135,13 @@ class Migration {
   async forward(): Promise<Moved> {
     try {
       await this.settle();
-      const pointer = pointerAt(this.disk, this.site.pointer);
+      const pointer = this.pointer();
       if (pointer?.active === "native_v2") return this.isThere(pointer);
       const { source } = this.site;
+      if (source !== null && isDatabase(this.disk, source)) {
+        this.format = "sqlite_v1";
+        this.hold(source);
+      }
       if (source === null)
         throw new Failure("session_not_found", `There is no session file for ${this.site.container}.`, {
           sessionPath: this.site.container,
@@ -154,7 +164,9 @@ class Migration {
     const manifest = readManifest(this.disk, manifestFile(this.site.container));
     return {
       ...this.done("CLEAN", [], pointer.snapshotId, ALL_HOLD, manifest?.counters.entriesTotal ?? 0),
+      migrationId: null,
       correlationId: pointer.correlationId,
+      active: "native_v2",
       sessionPath: this.site.container,
     };
   }
@@ -165,7 +177,7 @@ class Migration {
     snapshotId: string | null,
     verification: Verification,
     entryCount: number,
-  ): Omit<Moved, "sessionPath"> {
+  ): Omit<Moved, "sessionPath" | "active"> {
     const { site, migrationId, correlationId } = this;
     return {
       site,
@@ -177,6 +189,7 @@ class Migration {
       verification,
       entryCount,
       laterEntries: 0,
+      rebuilt: false,
       keptAt: null,
     };
   }
@@ -186,7 +199,8 @@ class Migration {
     const { progress } = this.wishes;
     const before = await planOf(this.options, log, source, false);
     this.demandNone(before.obstacles);
-    log.takeLock();
+    // Of a database this is only what was read, and the lock is ours already.
+    if (this.format === "jsonl_v3") log.takeLock();
     const stamp = disk.info(source);
     const leafId = this.options.leaves?.recall(log);
     // Building, reading back and hashing the source go over its bytes once each.
@@ -236,6 +250,7 @@ class Migration {
       reason: null,
       phase: "cutover_commit",
       source: basename(source),
+      ...(this.format === "sqlite_v1" ? { sourceFormat: this.format } : {}),
     };
     try {
       await putPointer(disk, site.pointer, marker);
@@ -255,6 +270,7 @@ class Migration {
     const { nodes } = log;
     return {
       ...this.done(machine.state, machine.history, snapshotId, verification, nodes.count),
+      active: "native_v2",
       sessionPath: site.container,
     };
   }
@@ -332,10 +348,11 @@ class Migration {
       }
       // Bodies are looked at as they are read.
       this.demandNone(log.mendable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
-      const manifest = builder.finish(log.header, "jsonl_v3", "post_migration");
+      const manifest = builder.finish(log.header, this.format, "post_migration");
       await builder.settle();
       builder.close();
-      shareAttachments(disk, source, site.staging);
+      if (this.format === "sqlite_v1") takeBlobs(disk, source, join(site.staging, BLOBS));
+      else shareAttachments(disk, source, site.staging);
       await builder.syncFolders();
       return { manifest: manifest.integrity.manifestHash, chainHash: builder.tail.chainHash, ids: count };
     } catch (error) {
@@ -348,6 +365,7 @@ class Migration {
 
   /** Throws migration_failed when another program changed the session file since `stamp`. */
   private demandUnchanged(log: Log, source: string, stamp: FileInfo): void {
+    if (this.format === "sqlite_v1") demandSettled(this.disk, source);
     if (log.refresh().kind === "none" && isSame(this.disk.info(source), stamp)) return;
     throw changedMeanwhile();
   }
@@ -378,10 +396,10 @@ class Migration {
   async back(): Promise<Moved> {
     const { disk } = this;
     try {
-      const pointer = pointerAt(disk, this.site.pointer);
-      if (pointer === null || (pointer.active === "jsonl_v3" && !exists(disk, this.site.container)))
+      const pointer = this.pointer();
+      if (pointer === null || (pointer.active !== "native_v2" && !exists(disk, this.site.container)))
         throw new Failure("migration_failed", "The session was not migrated, so there is nothing to roll back.");
-      if (pointer.active === "jsonl_v3") {
+      if (pointer.active !== "native_v2") {
         const keptAt = await this.tidy(pointer);
         return this.isBack(pointer, keptAt);
       }
@@ -397,6 +415,16 @@ class Migration {
     }
   }
 
+  /** The pointer as it is now; a session that began in V2 and lost its own has the one that it began with. */
+  private pointer(): Pointer | null {
+    const { disk, site } = this;
+    const pointer = pointerAt(disk, site.pointer);
+    this.format = pointer?.sourceFormat ?? this.format;
+    if (pointer !== null || !isUnpointed(disk, site.container)) return pointer;
+    const hash = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash as string;
+    return newPointer(hash, site.sessionId);
+  }
+
   private isBack(pointer: Pointer, keptAt: string | null): Moved {
     const source = join(dirname(this.site.container), pointer.source as string);
     const log = this.options.openFile(source, true);
@@ -404,6 +432,7 @@ class Migration {
       return {
         ...this.done("ROLLED_BACK", [], pointer.snapshotId, ALL_HOLD, log.nodes.count),
         correlationId: pointer.correlationId,
+        active: this.format,
         sessionPath: source,
         keptAt,
       };
@@ -414,12 +443,12 @@ class Migration {
 
   /** What an interrupted migration or rollback left is brought to the end that its pointer demands. */
   private async settle(): Promise<void> {
-    const pointer = pointerAt(this.disk, this.site.pointer);
+    const pointer = this.pointer();
     if (pointer === null || pointer.phase === "completed") return;
-    if (pointer.active === "jsonl_v3") await this.tidy(pointer);
+    if (pointer.active !== "native_v2") await this.tidy(pointer);
     else if (pointer.phase === "cutover_commit") await this.force(pointer, "the cutover was not brought to its end");
     else if (pointer.phase === "rollback") await this.restore(pointer, pointer.reason ?? "rollback was asked for");
-    else throw operatorNeeded(pointer.reason);
+    else throw operatorNeeded(pointer);
     this.release();
   }
 
@@ -435,43 +464,64 @@ class Migration {
     if (!holding) this.hold(headerFile(site.container), source, snapshotOf(source));
     const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === site.sessionId);
     if (target === undefined) {
-      await this.fail(pointer, `the rollback target ${basename(source)} is missing`);
-      throw operatorNeeded(`the rollback target ${basename(source)} is missing`);
+      throw operatorNeeded(await this.fail(pointer, `the rollback target ${basename(source)} is missing`));
     }
     if (target !== source) await giveName(disk, target, source);
-    const after: Pointer = { ...pointer, active: "jsonl_v3", phase: "rollback", reason };
+    const after: Pointer = { ...pointer, active: this.format, phase: "rollback", reason };
     await putPointer(disk, site.pointer, after);
     await this.tidy(after);
   }
 
+  /**
+   * Whether the snapshot is there, by its hash; one that was put back under the file's own name counts. Throws
+   * migration_failed when another file has its name, with everything as it was.
+   */
+  private async findSnapshot({ snapshotId }: Pointer, source: string): Promise<boolean> {
+    const { disk } = this;
+    const snapshot = snapshotOf(source);
+    this.hold(snapshot, source);
+    if (exists(disk, snapshot)) {
+      if ((await hashOf(disk, snapshot)) === snapshotId) return true;
+      throw new Failure(
+        "migration_failed",
+        `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
+        { snapshotPath: snapshot, snapshotId },
+      );
+    }
+    if (!exists(disk, source) || (await hashOf(disk, source)) !== snapshotId) return false;
+    disk.rename(source, snapshot);
+    await disk.syncFolder(dirname(source));
+    return true;
+  }
+
   private async restore(pointer: Pointer, reason: string): Promise<Moved> {
     const { disk, site } = this;
-    const began = pointer.source === null;
-    const source = join(dirname(site.container), pointer.source ?? "");
-    const snapshot = snapshotOf(source);
-    if (!began) this.hold(snapshot);
-    const machine = this.machine(pointer.phase === "completed" ? "CLEAN" : "FAILED");
-    if (!began) {
-      const id = exists(disk, snapshot) ? await hashOf(disk, snapshot) : null;
-      if (id !== pointer.snapshotId) {
-        const why = `the rollback target ${basename(snapshot)} is ${id === null ? "missing" : "not what it was"}`;
-        await this.fail(pointer, why);
-        throw operatorNeeded(why);
-      }
-    }
+    const began = pointer.snapshotId === null;
+    const named = pointer.source === null ? null : join(dirname(site.container), pointer.source);
+    const hasSnapshot = !began && named !== null && (await this.findSnapshot(pointer, named));
     const log = this.options.openContainer(site.container);
-    const before = began ? null : this.options.openFile(snapshot, true);
+    const before = hasSnapshot && named !== null ? this.options.openFile(snapshotOf(named), true) : null;
     try {
       log.takeLock();
       const found = await audit(disk, site.container, { progress: this.wishes.progress });
       const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
       const later = laterThan(log, before);
-      if (later.length > 0 && (!whole || log.mendable.length > 0))
+      const isSound = whole && log.mendable.length === 0;
+      if ((before === null || later.length > 0) && !isSound) {
+        // Nothing was written to it: the container is the session as before, and can be repaired.
+        if (pointer.phase === "rollback")
+          await putPointer(disk, site.pointer, { ...pointer, phase: "completed", reason: null });
         throw new Failure(
           "migration_failed",
-          "Entries that were appended since the migration are damaged. repair_session rebuilds the session; then roll back.",
+          "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
         );
-      const file = began ? this.options.fileFor(log.header, dirname(site.container)) : source;
+      }
+      const machine = this.machine(stateBefore(pointer, found, isSound));
+      if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
+        await log.checkpointNow?.("pre_migration");
+        machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
+      }
+      const file = named ?? this.options.fileFor(log.header, dirname(site.container));
       const intent: Pointer = {
         ...pointer,
         phase: "rollback",
@@ -480,12 +530,11 @@ class Migration {
           this.wishes.correlationId ?? (pointer.phase === "rollback" ? pointer.correlationId : this.correlationId),
         source: basename(file),
       };
-      // A session that began in V2 has no snapshot that its pointer could name before the file is there.
-      const isStanding = exists(disk, file);
+      const isThere = exists(disk, file);
       let verification: Verification;
       try {
-        if (!began) await putPointer(disk, site.pointer, intent);
-        await this.putBack(log, before, later, file, began || pointer.phase === "rollback");
+        await putPointer(disk, site.pointer, intent);
+        await this.putBack(log, before, later, file, before === null || pointer.phase === "rollback");
         verification = await this.verifyBack(file, log, found.chainHash, whole, later.length);
         if (!holds(verification))
           throw new Failure(
@@ -494,23 +543,23 @@ class Migration {
             { verification },
           );
       } catch (error) {
-        await this.withdraw(pointer, isStanding ? null : file);
+        await this.withdraw(pointer, isThere ? null : file);
         throw error;
       }
-      if (machine.state === "CLEAN")
-        machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "closed with no frame added");
-      const after: Pointer = { ...intent, active: "jsonl_v3" };
+      const after: Pointer = { ...intent, active: this.format };
       await putPointer(disk, site.pointer, after);
       await this.keepLeaf(this.options.leaves?.recall(log), () => this.options.openFile(file, true));
       log.close();
       const keptAt = await this.tidy(after, verification, before?.version);
       machine.to("ROLLED_BACK", reason);
-      const count = began ? found.counters.entriesTotal : (before as Log).nodes.count + later.length;
+      const count = before === null ? found.counters.entriesTotal : before.nodes.count + later.length;
       return {
         ...this.done(machine.state, machine.history, pointer.snapshotId, verification, count),
         correlationId: after.correlationId,
+        active: this.format,
         sessionPath: file,
         laterEntries: later.length,
+        rebuilt: before === null,
         keptAt,
       };
     } finally {
@@ -523,7 +572,7 @@ class Migration {
   private async withdraw(pointer: Pointer, made: string | null): Promise<void> {
     try {
       if (made !== null && exists(this.disk, made)) this.disk.remove(made);
-      if (pointer.source !== null) await putPointer(this.disk, this.site.pointer, pointer);
+      await putPointer(this.disk, this.site.pointer, pointer);
     } catch {
       // Rolling back again goes on from here.
     }
@@ -541,6 +590,12 @@ class Migration {
         throw inTheWay(file);
       }
       await giveName(disk, snapshot, file);
+      return;
+    }
+    if (this.format === "sqlite_v1") {
+      if (isStanding && again && (await this.holdsAllOf(log, file))) return;
+      if (isStanding) throw inTheWay(file);
+      await this.putDatabaseBack(log, before, file);
       return;
     }
     const temporary = temporaryName(file);
@@ -564,6 +619,46 @@ class Migration {
       throw error;
     } finally {
       closeQuietly(disk, fd);
+    }
+    await disk.syncFolder(dirname(file));
+  }
+
+  /** Whether a session file has the entries of a log and no others. */
+  private async holdsAllOf(log: Log, file: string): Promise<boolean> {
+    const back = this.options.openFile(file, true);
+    try {
+      const { count } = log.nodes;
+      if (back.nodes.count !== count) return false;
+      for (let first = 0; first < count; ) {
+        const past = stretch(log, first);
+        for (let p = first; p < past; p++) if (Buffer.compare(back.read(p), log.read(p)) !== 0) return false;
+        first = past;
+        await pause();
+      }
+      return true;
+    } finally {
+      back.close();
+    }
+  }
+
+  /** A copy of the snapshot with the later rows, or a new database; whole before it has its name. */
+  private async putDatabaseBack(log: Log, before: Log | null, file: string): Promise<void> {
+    const { disk, site } = this;
+    const temporary = temporaryName(file);
+    try {
+      if (before) await copyFile(disk, snapshotOf(file), temporary, true);
+      else closeQuietly(disk, disk.create(temporary));
+      writeDatabase(disk, temporary, {
+        id: log.header.id,
+        headerLine: log.headerLine,
+        lines: log.readMany(range(0, log.nodes.count)),
+        has: before?.nodes.count ?? 0,
+        blobs: blobsIn(disk, join(site.container, BLOBS)),
+      });
+      takeName(disk, temporary, file);
+    } catch (error) {
+      removeQuietly(disk, temporary);
+      throw error;
     }
     await disk.syncFolder(dirname(file));
   }
@@ -637,9 +732,11 @@ class Migration {
   }
 
   /** There is nothing to go back to: the store is FAILED until an operator puts it there. */
-  private async fail(pointer: Pointer, reason: string): Promise<void> {
+  private async fail(pointer: Pointer, reason: string): Promise<Pointer> {
+    const failed: Pointer = { ...pointer, phase: "failed", reason };
     await this.note(this.site.container, "failed", "fatal_error", NONE_HOLD, "atomicity_violation");
-    await putPointer(this.disk, this.site.pointer, { ...pointer, phase: "failed", reason });
+    await putPointer(this.disk, this.site.pointer, failed);
+    return failed;
   }
 
   // --- common --------------------------------------------------------------------------------------------------
@@ -666,7 +763,7 @@ class Migration {
     const { site, migrationId } = this;
     const isBack = phase === "rollback";
     const file = site.source === null ? `${site.sessionId}.jsonl` : basename(site.source);
-    const formats: [SourceFormat, SourceFormat] = isBack ? ["native_v2", "jsonl_v3"] : ["jsonl_v3", "native_v2"];
+    const formats: [SourceFormat, SourceFormat] = isBack ? ["native_v2", this.format] : [this.format, "native_v2"];
     const names = isBack ? [basename(site.container), file] : [file, basename(site.container)];
     await appendEvent(this.disk, ledgerFile(container), {
       migrationId,
@@ -710,15 +807,25 @@ class Migration {
   }
 }
 
+/** The state of a store that is to be rolled back; of one that is at rest its files tell it. */
+function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): State {
+  if (pointer.phase !== "completed" || !isSound) return "FAILED";
+  const { entriesTotal } = found.counters;
+  // A store without entries has nothing that a checkpoint could name.
+  if (entriesTotal === 0) return "CHECKPOINTED";
+  if (pointer.source !== null && found.manifest?.integrity.manifestHash === pointer.manifestHash) return "MIGRATED";
+  return found.checkpoints.at(-1)?.headEntrySeq === entriesTotal ? "CHECKPOINTED" : "CLEAN";
+}
+
 function holds({ entryCountMatch, hashChainMatch, indexConsistent }: Verification): boolean {
   return entryCountMatch && hashChainMatch && indexConsistent;
 }
 
-function operatorNeeded(reason: string | null): Failure {
+function operatorNeeded({ reason, source }: Pointer): Failure {
   return new Failure(
     "migration_failed",
-    `The store is FAILED: ${reason ?? "the migration did not end"}. Put the file back where it was, then rollback_migration; until then the session can only be read.`,
-    { state: "FAILED", operatorAction: "restore the rollback target" },
+    `The store is FAILED: ${reason ?? "the migration did not end"}. Put ${source}.migrated back, then rollback_migration (pi-session-server rollback); where the file is lost, the same command writes it from the container. Until then the session can only be read.`,
+    { state: "FAILED", operatorAction: "restore the rollback target, or roll back without it" },
   );
 }
 
@@ -786,6 +893,13 @@ async function giveName(disk: Disk, file: string, name: string): Promise<void> {
     await copyFile(disk, file, name, true);
   }
   await disk.syncFolder(dirname(name));
+}
+
+/** The media of a container, by their SHA-256. */
+function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
+  if (isAbsent(disk, folder)) return;
+  for (const name of disk.names(folder))
+    if (/^[0-9a-f]{64}$/.test(name)) yield [name, readWhole(disk, join(folder, name))];
 }
 
 function freeName(disk: Disk, name: string): string {

@@ -6,6 +6,8 @@ import { GENESIS, NO_CRC } from "./frame.ts";
 
 /** What the name of a container ends with. */
 export const CONTAINER = ".v2";
+/** What that of the pointer beside one ends with. */
+export const POINTER = ".store.json";
 
 /** Whether a path names a container. */
 export function isContainerName(path: string): boolean {
@@ -15,7 +17,7 @@ export function isContainerName(path: string): boolean {
 
 /** The file beside a container that says whether it is the session. */
 export function pointerFile(container: string): string {
-  return join(dirname(container), `${basename(container, CONTAINER)}.store.json`);
+  return join(dirname(container), `${basename(container, CONTAINER)}${POINTER}`);
 }
 
 /** Sixteen digits, as files that are counted bear them. */

@@ -6,11 +6,12 @@ import type { Obstacle, Plan } from "../../migrations.ts";
 import { exists, storageFailure } from "../disk.ts";
 import { pause } from "../pieces.ts";
 import type { Log } from "../store.ts";
+import { snapshotOf } from "./active.ts";
 import { isUuid } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import type { MigrationOptions } from "./migration.ts";
 import { headerFile } from "./places.ts";
-import { siteIn, snapshotOf } from "./site.ts";
+import { pointerAt, siteIn } from "./site.ts";
 
 /** What a frame has beside its payload, at most, when ids are of the usual length. */
 const FRAME_ROOM = 1024;
@@ -50,7 +51,9 @@ export async function planOf(
   };
   if (log.readOnly && log.readOnly.name !== "read_only") tell(log.readOnly.name, log.readOnly.message);
   if (!isUuid(header.id)) tell("invalid_id", `the session id ${header.id} is not a UUID`);
-  if (exists(disk, snapshotOf(file))) tell("already_exists", `${basename(file)}.migrated exists; move it away`);
+  // What a rollback left that was cut off is put in order first.
+  if (exists(disk, snapshotOf(file)) && pointerAt(disk, site.pointer) === null)
+    tell("already_exists", `${basename(file)}.migrated exists; move it away`);
   if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
     tell("already_exists", `${basename(site.container)} exists and is no container of ours; move it away`);
   for (let first = 0; first < nodes.count; ) {

@@ -125,6 +125,16 @@ interface Before {
   readonly rows: number;
 }
 
+/** What a folder holds; nothing where there is none, as copies leave empty ones out. */
+function orNone<T>(list: () => T[]): T[] {
+  try {
+    return list();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  }
+}
+
 /** Whether a frame is the one that a row names. */
 function isOf(frame: Frame, row: Row): boolean {
   return (
@@ -340,7 +350,7 @@ export abstract class SegmentedReader {
   private demandPlain(): void {
     if (!this.disk.list) return;
     for (const folder of [this.folder, segmentFolder(this.folder), join(this.folder, "index")])
-      for (const { name, kind } of this.disk.list(folder))
+      for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
         if (kind === "link" || kind === "other")
           throw notASession(this.file, `${name} in it is neither a file nor a folder`);
   }
@@ -375,7 +385,7 @@ export abstract class SegmentedReader {
   protected segments(): Segment[] {
     const folder = segmentFolder(this.folder);
     const found: Segment[] = [];
-    for (const name of this.disk.names(folder)) {
+    for (const name of orNone(() => this.disk.names(folder))) {
       const seq = numberOf(name, "seg");
       if (seq === 0) continue;
       const info = this.disk.info(join(folder, name));

@@ -5,16 +5,12 @@ import { Failure } from "../../failure.ts";
 import { bytesOf, parse, skipSpace } from "../../json.ts";
 import type { Site, Status } from "../../migrations.ts";
 import { closeQuietly, type Disk, exists, removeQuietly, storageFailure, temporaryName, writeAll } from "../disk.ts";
-import { containerOf } from "./active.ts";
+import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./active.ts";
+import { beginsDatabase, idIn, isDatabase } from "./database.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
 import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "./places.ts";
-
-/** What a session file is called once a container took its place. */
-export function snapshotOf(source: string): string {
-  return `${source}.migrated`;
-}
 
 /** The parts of the session at a path, which may name its file or its container. Throws session_not_found. */
 export function siteOf(disk: Disk, path: string): Site {
@@ -31,10 +27,14 @@ function findSite(disk: Disk, path: string): Site {
     const pointer = pointerAt(disk, pointerFile(path));
     return siteIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
   }
-  for (const file of [path, snapshotOf(path)]) {
+  // A file and its frozen copy are one session.
+  const source = frozenFrom(path) ?? path;
+  for (const file of [source, snapshotOf(source)]) {
     const id = headerAt(disk, file)?.id;
-    if (typeof id === "string") return siteIn(folder, id, basename(path));
+    if (typeof id === "string") return siteIn(folder, id, basename(source));
   }
+  const container = containerFor(disk, source);
+  if (container !== null) return siteIn(folder, basename(container, CONTAINER), basename(source));
   throw new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
     sessionPath: path,
   });
@@ -43,7 +43,7 @@ function findSite(disk: Disk, path: string): Site {
 /** How much of a file is read to find its header; headers are a few hundred bytes. */
 const HEADER_BYTES = 1 << 16;
 
-/** The header of a session file; undefined when there is none. */
+/** The header of a session file, or that of a database; undefined when there is none. Throws what `idIn` throws. */
 export function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
   let fd: number;
   try {
@@ -56,6 +56,7 @@ export function headerAt(disk: Disk, file: string): { id?: unknown; version?: un
     if (disk.infoOf(fd).kind !== "file") return undefined;
     const bytes = Buffer.alloc(HEADER_BYTES);
     const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    if (beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
     const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
     const end = bytes.indexOf(0x0a, start);
     const header = parse(bytes, start, end < 0 ? count : end) as {
@@ -83,14 +84,12 @@ export function siteIn(folder: string, sessionId: string, source: string | null)
   };
 }
 
-/** Where the session stands now that had this path before it was migrated or rolled back; else the path itself. */
+/** Where the session is now that had this path before it was migrated or rolled back; else the path itself. */
 export function standsAt(disk: Disk, path: string): string {
-  if (isContainerName(path)) {
-    const pointer = pointerAt(disk, pointerFile(path));
-    return pointer?.active === "jsonl_v3" && pointer.source !== null ? join(dirname(path), pointer.source) : path;
-  }
-  const id = [path, snapshotOf(path)].map((file) => headerAt(disk, file)?.id).find((id) => typeof id === "string");
-  return containerOf(disk, path, id as string | undefined) ?? path;
+  if (isContainerName(path)) return fileInPlaceOf(disk, path) ?? path;
+  const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
+  if (found === undefined) return containerFor(disk, path) ?? path;
+  return containerOf(disk, path, typeof found.id === "string" ? found.id : undefined) ?? path;
 }
 
 export function pointerAt(disk: Disk, file: string): Pointer | null {
@@ -130,16 +129,19 @@ function statusOf(disk: Disk, path: string): Status {
     snapshotPath: site.source !== null && exists(disk, snapshotOf(site.source)) ? snapshotOf(site.source) : null,
     events,
   };
+  if (pointer === null && isUnpointed(disk, site.container))
+    return { ...told, active: "native_v2", state: "CLEAN", interrupted: false };
   if (pointer === null) {
     const interrupted = exists(disk, site.container) || (events.length > 0 && events.at(-1)?.phase !== "failed");
-    return { ...told, active: "jsonl_v3", state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
+    const active = site.source !== null && isDatabase(disk, site.source) ? "sqlite_v1" : "jsonl_v3";
+    return { ...told, active, state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
   }
-  if (pointer.active === "jsonl_v3") {
+  if (pointer.active !== "native_v2") {
     const interrupted = exists(disk, site.container);
     return {
       ...told,
       events: interrupted ? events : ledgerAside(disk, site),
-      active: "jsonl_v3",
+      active: pointer.active,
       state: "ROLLED_BACK",
       interrupted,
     };

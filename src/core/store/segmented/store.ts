@@ -3,19 +3,18 @@
 import { dirname } from "node:path";
 import { Failure } from "../../failure.ts";
 import { concat, members } from "../../json.ts";
-import { type Disk, exists, removeQuietly, storageFailure } from "../disk.ts";
+import { exists, removeQuietly, storageFailure } from "../disk.ts";
 import { notASession } from "../jsonl/reader.ts";
 import { bytesOfContent, type Store } from "../store.ts";
-import { hasSnapshot } from "./active.ts";
+import { sweepStrays } from "../strays.ts";
+import { folderOf, isUnpointed, newPointer, publishPointer } from "./active.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer, readPointer } from "./documents.ts";
 import { Malformed, SEGMENT_BYTES } from "./frame.ts";
-import { demandFree, newPointer, publishPointer, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
+import { demandFree, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
 import { CONTAINER, isContainerName, pointerFile } from "./places.ts";
-import { removeTree, stagingName, sweep } from "./tree.ts";
+import { removeTree, stagingName } from "./tree.ts";
 import type { SegmentedOptions } from "./writer.ts";
-
-export { containerOf, isActive } from "./active.ts";
 
 export type StoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
   Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
@@ -30,7 +29,6 @@ export function segmentedStore(given: StoreOptions): Store {
   };
   const { disk, env } = options;
   const writers: Writers = new Map();
-  const swept = new Set<string>();
   const prepare = (file: string, id: string): void => {
     if (!isUuid(id))
       throw new Failure(
@@ -48,9 +46,7 @@ export function segmentedStore(given: StoreOptions): Store {
           sessionPath: file,
         },
       );
-    if (swept.has(dirname(file))) return;
-    swept.add(dirname(file));
-    sweep(disk, dirname(file), env.now());
+    sweepStrays(disk, dirname(file), env.now());
   };
   return {
     name: "v2",
@@ -73,7 +69,7 @@ export function segmentedStore(given: StoreOptions): Store {
           builder.add(line);
           if (builder.isBehind) await builder.settle();
         }
-        const manifest = builder.finish(beginning.header, "native_v2", "manual");
+        const manifest = builder.finish(beginning.header, "native_v2", "periodic");
         await builder.settle();
         builder.close();
         await builder.syncFolders();
@@ -126,29 +122,37 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
     if (error instanceof Malformed) throw notASession(file, `the pointer file beside it is damaged (${error.message})`);
     throw storageFailure(error, "opening the session");
   }
-  if (pointer === null) {
+  if (pointer === null && !isUnpointed(disk, file)) {
     if (!exists(disk, file))
       throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
         sessionPath: file,
       });
     throw notASession(file, "it has no pointer file beside it");
   }
-  if (pointer.active !== "native_v2")
+  if (pointer !== null && pointer.active !== "native_v2")
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
-  if (!hasSnapshot(disk, file, pointer))
-    throw notASession(file, `the file that it was migrated from, ${pointer.source}.migrated, was deleted`);
   const log = new SegmentedLog(options, writers, file, folderOf(disk, file)).open();
-  if (pointer.phase !== "completed") log.awaitRollBack(pointer.phase);
+  if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
   return log;
 }
 
-/** Where a container lies: under its name, or, after a repair that was cut off, under that of its backup. */
-function folderOf(disk: Disk, file: string): string {
-  if (exists(disk, file)) return file;
-  let found = file;
-  for (let n = 1; ; n++) {
-    const backup = `${file}.damaged.bak${n === 1 ? "" : `.${n}`}`;
-    if (!exists(disk, backup)) return found;
-    found = backup;
-  }
+/** Why a session cannot be written whose migration or rollback was cut off, and what leads out. */
+function unsettled({ phase, source }: Pointer): Failure {
+  const [what, out] =
+    phase === "rollback"
+      ? ["A rollback of this session was cut off", "brings it to its end"]
+      : phase === "failed"
+        ? [
+            "What this session is to be rolled back to is not there",
+            `takes ${source}.migrated where that was put back, and else writes the session file from the container`,
+          ]
+        : [
+            "A migration of this session was cut off before it was verified",
+            "makes the session file the session again",
+          ];
+  return new Failure(
+    "migration_failed",
+    `${what}, so it can be read but not written. rollback_migration (pi-session-server rollback) ${out}${phase === "failed" ? "" : "; migrate_session (pi-session-server migrate --apply) does that and migrates anew"}.`,
+    { state: "FAILED", phase },
+  );
 }

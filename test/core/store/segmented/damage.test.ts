@@ -444,17 +444,19 @@ describe("what a container never takes", () => {
 
 describe("what is no container of ours", () => {
   test.each<[string, string, (disk: FaultDisk) => void]>([
-    ["one without its pointer", "not_a_session", (disk) => disk.remove(pointerFile(CONTAINER))],
+    [
+      "one without its pointer and its manifest",
+      "not_a_session",
+      (disk) => {
+        disk.remove(pointerFile(CONTAINER));
+        disk.remove(manifestFile(CONTAINER));
+      },
+    ],
     ["one whose pointer is damaged", "not_a_session", (disk) => disk.put(pointerFile(CONTAINER), bytesOf("{}"))],
     [
       "one that was rolled back",
       "not_a_session",
       (disk) => rewrite(disk, pointerFile(CONTAINER), (text) => text.replace("native_v2", "jsonl_v3")),
-    ],
-    [
-      "one whose frozen source was deleted",
-      "not_a_session",
-      (disk) => rewrite(disk, pointerFile(CONTAINER), (text) => text.replace('"source": null', '"source": "a.jsonl"')),
     ],
     ["one without its header", "session_not_found", (disk) => disk.remove(headerFile(CONTAINER))],
     ["one whose header is damaged", "not_a_session", (disk) => disk.put(headerFile(CONTAINER), bytesOf("{}\n"))],

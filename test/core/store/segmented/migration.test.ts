@@ -14,7 +14,7 @@ import { audit } from "../../../../src/core/store/segmented/audit.ts";
 import { readPointer } from "../../../../src/core/store/segmented/documents.ts";
 import { readLedger } from "../../../../src/core/store/segmented/ledger.ts";
 import { type MigrationOptions, migrate, rollBack } from "../../../../src/core/store/segmented/migration.ts";
-import { ledgerFile, pointerFile, segmentFile } from "../../../../src/core/store/segmented/places.ts";
+import { checkpointFile, ledgerFile, pointerFile, segmentFile } from "../../../../src/core/store/segmented/places.ts";
 import { plan } from "../../../../src/core/store/segmented/plan.ts";
 import { status } from "../../../../src/core/store/segmented/site.ts";
 import { segmentedStore } from "../../../../src/core/store/segmented/store.ts";
@@ -65,7 +65,7 @@ function diskWith(content: string | Uint8Array, file = FILE): FaultDisk {
 }
 
 /** What is active, by the pointer alone. */
-function activeOn(disk: FaultDisk): "jsonl_v3" | "native_v2" {
+function activeOn(disk: FaultDisk): "jsonl_v3" | "sqlite_v1" | "native_v2" {
   return readPointer(disk, pointerFile(CONTAINER))?.active ?? "jsonl_v3";
 }
 
@@ -293,6 +293,9 @@ describe("rolling back", () => {
       "CHECKPOINTED",
       "ROLLED_BACK",
     ]);
+    // The checkpoint of these moves was made.
+    const checkpoint = disk.content(checkpointFile(`${CONTAINER}.rolled-back`, 2)) as Uint8Array;
+    expect(JSON.parse(textOf(checkpoint))).toMatchObject({ headEntrySeq: 5, reason: "pre_migration" });
     expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE.slice(0, -1));
     expect(disk.content(SNAPSHOT)).toBeUndefined();
     expect(readPointer(disk, pointerFile(CONTAINER))).toMatchObject({
@@ -476,27 +479,76 @@ describe("failure semantics of the seed", () => {
     expect(readPointer(disk, pointerFile(CONTAINER))?.reason).toContain("Another program wrote");
   });
 
-  test.each(["removed", "changed"])("a rollback target that was %s: FAILED, and an operator must act", async (how) => {
+  test("a store at its checkpoint is rolled back by that one move", async () => {
     const disk = await migrated();
-    const { [SNAPSHOT]: content } = { [SNAPSHOT]: disk.content(SNAPSHOT) as Uint8Array };
+    await appendTo(disk, userText(id(5), id(4)));
+    const log = optionsOn(disk).openContainer(CONTAINER);
+    await log.checkpointNow?.();
+    log.close();
+    const { transitions } = await rollBack(optionsOn(disk), CONTAINER);
+    expect(transitions.map(({ fromState, toState }) => `${fromState} ${toState}`)).toEqual([
+      "CHECKPOINTED ROLLED_BACK",
+    ]);
+  });
+
+  test("where nothing is to be migrated there is no migration", async () => {
+    const disk = await migrated();
+    expect(await migrate(optionsOn(disk), CONTAINER)).toMatchObject({ migrationId: null, correlationId: CORRELATION });
+  });
+
+  test.each(["frozen", "in place"] as const)(
+    "a cutover that was cut off, the file %s and gone: FAILED, and an operator must act",
+    async (source) => {
+      const disk = await halfway(source);
+      disk.remove(source === "frozen" ? SNAPSHOT : FILE);
+      expect(linesOn(disk)).toEqual(FIVE_LINES);
+      await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({
+        name: "migration_failed",
+        details: { state: "FAILED" },
+      });
+      expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
+      expect(readLedger(disk, ledgerFile(CONTAINER)).events.at(-1)).toMatchObject({
+        phase: "failed",
+        outcome: "fatal_error",
+        errorClass: "atomicity_violation",
+      });
+      await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
+      // The operator puts it back.
+      disk.put(SNAPSHOT, bytesOf(FIVE));
+      await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ rebuilt: false });
+      expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+    },
+  );
+
+  test("a snapshot that was removed: the container is the session, and the file is written from it", async () => {
+    const disk = await migrated();
     disk.remove(SNAPSHOT);
-    if (how === "changed") disk.put(SNAPSHOT, bytesOf(FIVE.replace("say", "SAY")));
+    expect(await audit(disk, CONTAINER)).toMatchObject({ ok: true });
+    expect(stateOn(disk)).toBe("MIGRATED");
+    await appendTo(disk, userText(id(5), id(4)));
+    expect(await rollBack(optionsOn(disk), CONTAINER)).toMatchObject({
+      state: "ROLLED_BACK",
+      rebuilt: true,
+      entryCount: 6,
+    });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE + fileText(userText(id(5), id(4))));
+  });
+
+  test("a snapshot that is not what it was is not gone back to, and nothing changes", async () => {
+    const disk = await migrated();
+    const changed = bytesOf(FIVE.replace("say", "SAY"));
+    disk.put(SNAPSHOT, changed);
+    const pointer = disk.content(pointerFile(CONTAINER));
     await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({
       name: "migration_failed",
-      details: { state: "FAILED" },
+      message: expect.stringMatching(/move this file away/),
     });
-    expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
-    expect(readLedger(disk, ledgerFile(CONTAINER)).events.at(-1)).toMatchObject({
-      phase: "failed",
-      outcome: "fatal_error",
-      errorClass: "atomicity_violation",
-    });
-    await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
-    // The operator puts it back.
-    if (how === "changed") disk.remove(SNAPSHOT);
-    disk.put(SNAPSHOT, content);
-    await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ state: "ROLLED_BACK" });
-    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+    expect(disk.content(pointerFile(CONTAINER))).toEqual(pointer);
+    await appendTo(disk, userText(id(5), id(4)));
+    // The way that was named.
+    disk.rename(SNAPSHOT, `${FOLDER}/elsewhere`);
+    expect(await rollBack(optionsOn(disk), CONTAINER)).toMatchObject({ rebuilt: true, entryCount: 6 });
+    expect(disk.content(`${FOLDER}/elsewhere`)).toEqual(changed);
   });
 
   test("a checkpoint that fails leaves the last one authoritative", async () => {

@@ -1,0 +1,121 @@
+/** A session that was migrated or rolled back, named by the path that it had before: it is opened where it is now. */
+
+import { existsSync, readdirSync, rmSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { SessionManager } from "../../src/library/manager.ts";
+import { user } from "../support/drafts.ts";
+import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+
+interface Moved {
+  readonly place: Place;
+  /** Where it was, and where it is. */
+  readonly old: string;
+  readonly now: string;
+}
+
+async function migrated(name?: string): Promise<Moved> {
+  const place = temporaryPlace();
+  const old = putSession(place, 1, name === undefined ? {} : { name });
+  const server = serveLibrary(place);
+  const { sessionPath: now } = await server.result("migrate_session", { sessionPath: old });
+  await server.finish();
+  return { place, old, now };
+}
+
+const WAYS: readonly [string, () => Promise<Moved>][] = [
+  ["migrated", () => migrated()],
+  ["migrated from a file with a name of its own", () => migrated("talk.jsonl")],
+  [
+    "migrated, its frozen file deleted",
+    async () => {
+      const moved = await migrated();
+      rmSync(`${moved.old}.migrated`);
+      return moved;
+    },
+  ],
+  [
+    "migrated from a file with a name of its own, its frozen file deleted",
+    async () => {
+      const moved = await migrated("talk.jsonl");
+      rmSync(`${moved.old}.migrated`);
+      return moved;
+    },
+  ],
+  [
+    "rolled back",
+    async () => {
+      const { place, old, now } = await migrated();
+      const server = serveLibrary(place);
+      await server.result("rollback_migration", { sessionPath: now });
+      await server.finish();
+      return { place, old: now, now: old };
+    },
+  ],
+  [
+    "born in V2 and rolled back",
+    async () => {
+      const place = temporaryPlace();
+      const server = serveHere(["--store", "v2", "--events", "none"], { place });
+      await server.result("append", { entries: [user("a"), user("b"), user("c")] });
+      const { sessionFile: old } = await server.result("get_state");
+      const { sessionPath: now } = await server.result("rollback_migration");
+      await server.finish();
+      return { place, old, now };
+    },
+  ],
+];
+
+describe.each(WAYS)("a session that was %s", (_, make) => {
+  test("is opened where it is by --session and --fork", async () => {
+    const { place, old, now } = await make();
+    const before = contentsOf(rootOf(place));
+    const server = serveHere(["--session", old, "--events", "none"], { place });
+    expect(await server.result("get_state")).toMatchObject({ sessionFile: now, entryCount: 3 });
+    expect(contentsOf(rootOf(place))).toEqual(before);
+    await server.result("append", { entries: [user("more")] });
+    expect(existsSync(old)).toBe(false);
+    await server.finish();
+    const fork = serveHere(["--fork", old, "--events", "none"], { place });
+    expect(await fork.result("get_state")).toMatchObject({ entryCount: 4 });
+    await fork.finish();
+  });
+
+  test("is opened where it is by switch_session and open_session, once", async () => {
+    const { place, old, now } = await make();
+    const server = serveLibrary(place);
+    const first = await server.result("open_session", { sessionPath: now });
+    expect(await server.result("open_session", { sessionPath: old })).toMatchObject({ sessionId: first.sessionId });
+    expect((await server.result("list_open_sessions")).sessions).toHaveLength(2);
+    expect(await server.result("switch_session", { sessionPath: old })).toMatchObject({ sessionFile: now });
+    expect((await server.result("list_open_sessions")).sessions).toHaveLength(1);
+    await server.result("append", { entries: [user("more")] });
+    expect(existsSync(old)).toBe(false);
+    expect(await listed(server)).toEqual([first.sessionId]);
+  });
+
+  test("is opened where it is by SessionManager.open, setSessionFile and forkFrom", async () => {
+    const { place, old, now } = await make();
+    const names = readdirSync(dirname(now));
+    const manager = SessionManager.open(old);
+    expect([manager.getSessionFile(), manager.getEntries().length]).toEqual([now, 3]);
+    manager.appendMessage({ role: "user", content: "more", timestamp: 1 });
+    await manager.flush();
+    const other = SessionManager.create(place.cwd, join(place.home, "others"));
+    other.setSessionFile(old);
+    expect([other.getSessionFile(), other.getEntries().length]).toEqual([now, 4]);
+    const fork = SessionManager.forkFrom(old, place.cwd, join(place.home, "others"));
+    expect(fork.getEntries().length).toBe(4);
+    for (const one of [manager, other, fork]) one.close();
+    expect(readdirSync(dirname(now))).toEqual(names);
+  });
+});
+
+test("the command line opens it where it is, too", async () => {
+  const { place, old, now } = await migrated();
+  const server = spawnServer(["--session", old, "--events", "none"], "lines", place);
+  expect(await server.result("get_state")).toMatchObject({ sessionFile: now, sessionId: sessionId(1) });
+  await server.finish();
+  expect(existsSync(join(dirname(old), basename(old)))).toBe(false);
+});

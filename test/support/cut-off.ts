@@ -1,0 +1,237 @@
+/** Sessions whose migration, rollback or first append was cut off by the death of its process, at every disk operation. */
+
+import { createHash } from "node:crypto";
+import { expect } from "vitest";
+import { bytesOf, textOf } from "../../src/core/json.ts";
+import { jsonlStore } from "../../src/core/store/jsonl/log.ts";
+import { noLocks } from "../../src/core/store/lock.ts";
+import { type MigrationOptions, migrate, rollBack } from "../../src/core/store/segmented/migration.ts";
+import { pointerFile } from "../../src/core/store/segmented/places.ts";
+import { segmentedStore } from "../../src/core/store/segmented/store.ts";
+import type { Log } from "../../src/core/store/store.ts";
+import { FaultDisk } from "./disk.ts";
+import { user } from "./drafts.ts";
+import { testEnv } from "./env.ts";
+import { chain, fileText, headerText, id, SESSION, userText } from "./lines.ts";
+import { type HereServer, type Json, serveHere } from "./server.ts";
+
+export const FOLDER = "/home/me/sessions";
+export const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${SESSION}.jsonl`;
+export const CONTAINER = `${FOLDER}/${SESSION}.v2`;
+export const SNAPSHOT = `${FILE}.migrated`;
+export const TEXT = fileText(headerText(), ...chain(2));
+
+export function optionsOn(disk: FaultDisk): MigrationOptions {
+  const env = testEnv();
+  const common = { disk, env, locks: noLocks, durability: "sync", quarantine: "/state/quarantine" } as const;
+  const files = jsonlStore({ ...common, cwd: "/", fileFor: () => FILE });
+  const containers = segmentedStore({ ...common, containerFor: () => CONTAINER });
+  return {
+    disk,
+    env,
+    locks: noLocks,
+    openFile: (file, readOnly) => files.open(file, readOnly),
+    openContainer: (container, readOnly) => containers.open(container, readOnly),
+    fileFor: () => FILE,
+  };
+}
+
+/** The first entries of a session that begins in V2, durable; the caller closes it. */
+export async function beginOn(disk: FaultDisk): Promise<Log> {
+  const store = segmentedStore({
+    disk,
+    env: testEnv(),
+    locks: noLocks,
+    durability: "sync",
+    quarantine: "/state/quarantine",
+    containerFor: () => CONTAINER,
+  });
+  const log = store.create({ headerLine: bytesOf(headerText()), header: JSON.parse(headerText()) });
+  try {
+    log.append(chain(2).map(bytesOf));
+    await log.commit();
+  } catch (error) {
+    log.close();
+    throw error;
+  }
+  return log;
+}
+
+export async function migratedDisk(...later: string[]): Promise<FaultDisk> {
+  const disk = new FaultDisk();
+  disk.put(FILE, bytesOf(TEXT));
+  await migrate(optionsOn(disk), FILE);
+  if (later.length > 0) {
+    const log = optionsOn(disk).openContainer(CONTAINER);
+    log.append(later.map(bytesOf));
+    await log.commit();
+    log.close();
+  }
+  return disk.after();
+}
+
+export async function bornDisk(): Promise<FaultDisk> {
+  const disk = new FaultDisk();
+  (await beginOn(disk)).close();
+  return disk.after();
+}
+
+const LATER = userText(id(2), id(1));
+
+export interface Way {
+  readonly name: string;
+  readonly begin: () => Promise<FaultDisk>;
+  readonly go: (disk: FaultDisk) => Promise<unknown>;
+  /** Ids of the entries that the session has. */
+  readonly ids: readonly string[];
+}
+
+export const WAYS: readonly Way[] = [
+  {
+    name: "a migration",
+    begin: async () => {
+      const disk = new FaultDisk();
+      disk.put(FILE, bytesOf(TEXT));
+      return disk;
+    },
+    go: (disk) => migrate(optionsOn(disk), FILE),
+    ids: [id(0), id(1)],
+  },
+  {
+    name: "a rollback to the snapshot",
+    begin: () => migratedDisk(),
+    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+    ids: [id(0), id(1)],
+  },
+  {
+    name: "a rollback with later entries",
+    begin: () => migratedDisk(LATER),
+    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+    ids: [id(0), id(1), id(2)],
+  },
+  {
+    name: "a rollback without the snapshot",
+    begin: async () => {
+      const disk = await migratedDisk(LATER);
+      disk.remove(SNAPSHOT);
+      return disk;
+    },
+    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+    ids: [id(0), id(1), id(2)],
+  },
+  {
+    name: "a rollback of a session that began in V2",
+    begin: bornDisk,
+    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+    ids: [id(0), id(1)],
+  },
+];
+
+export interface CutOff {
+  /** As the next process finds it. */
+  readonly disk: FaultDisk;
+  readonly at: string;
+}
+
+/**
+ * What the death of the process at each disk operation leaves. Where the session file, the pointer and the folders are
+ * the same as after an earlier death, once; with `all`, each.
+ */
+export async function cutOffs(way: Pick<Way, "begin" | "go">, all = false): Promise<CutOff[]> {
+  const whole = await way.begin();
+  whole.set(undefined);
+  await way.go(whole);
+  const operations = [...whole.operations];
+  const beginning = await way.begin();
+  const seen = new Set<string>();
+  const found: CutOff[] = [];
+  for (let at = 1; at <= operations.length; at++) {
+    const dying = beginning.after();
+    dying.set({ kind: "die", at });
+    await way.go(dying).catch(() => {});
+    const disk = dying.after();
+    const kind = kindOf(disk);
+    if (!all && seen.has(kind)) continue;
+    seen.add(kind);
+    found.push({ disk, at: `operation ${at} of ${operations.length}, ${operations[at - 1]}` });
+  }
+  return found;
+}
+
+/** Names in the folder, the pointer's phase and the session file's content. */
+function kindOf(disk: FaultDisk): string {
+  const names = disk
+    .names(FOLDER)
+    .map((name) => name.replace(/\d+-\d+(\.tmp)?$/, ""))
+    .sort();
+  const pointer = disk.content(pointerFile(CONTAINER));
+  const { active, phase } = pointer === undefined ? {} : JSON.parse(textOf(pointer));
+  const file = disk.content(FILE) ?? new Uint8Array(0);
+  return JSON.stringify([names, active, phase, createHash("sha256").update(file).digest("hex")]);
+}
+
+export const serveOn = (disk: FaultDisk, ...args: string[]): HereServer =>
+  serveHere(["--events", "none", ...args], { disk, locks: noLocks });
+
+export const idsOf = async (server: HereServer): Promise<string[]> =>
+  (await server.result("get_entries")).entries.map((entry: Json) => entry.id);
+
+/** The commands that a failure names. */
+export const namedIn = ({ message }: Json): string[] => message.match(/rollback_migration|migrate_session/g) ?? [];
+
+/** Goes the way that the refused append names, and appends; returns whether the append was refused. */
+async function leadOut(server: HereServer, ids: readonly string[], how: "named" | "current", command: string) {
+  expect(await idsOf(server)).toEqual(ids);
+  const before = await server.request("append", { entries: [user("x")] });
+  if (before.error) {
+    expect(before.error.data.name).toBe("migration_failed");
+    expect(namedIn(before.error)).toContain(command);
+    const file = (await server.result("get_state")).sessionFile;
+    if (how === "named") {
+      await server.result("new_session");
+      await server.result(command, { sessionPath: file });
+      await server.result("switch_session", { sessionPath: file });
+    } else await server.result(command);
+    expect(await idsOf(server)).toEqual(ids);
+    await server.result("append", { entries: [user("x")] });
+  }
+  expect((await idsOf(server)).length).toBe(ids.length + 1);
+  expect((await server.result("migration_status")).state).not.toBe("FAILED");
+  expect((await server.result("verify_session")).damage).toEqual([]);
+  return before.error !== undefined;
+}
+
+/** The paths by which the session is known. */
+function pathsOn(disk: FaultDisk): string[] {
+  const bytes = disk.content(pointerFile(CONTAINER));
+  const pointer = bytes === undefined ? undefined : JSON.parse(textOf(bytes));
+  const isFile = disk.content(FILE) !== undefined || (pointer?.source ?? null) !== null;
+  return [...(isFile ? [FILE] : []), ...(pointer === undefined ? [] : [CONTAINER])];
+}
+
+/**
+ * Leads out of whatever the deaths in a way leave; returns how often an append was refused. Of each state one of the paths
+ * and one of the commands are taken in turn, with `all` every one of every death.
+ */
+export async function leadOutOfAll(way: Way, all = false): Promise<number> {
+  let stuck = 0;
+  let turn = 0;
+  for (const { disk, at } of await cutOffs(way, all)) {
+    const choices = pathsOn(disk).flatMap((path) =>
+      (["rollback_migration", "migrate_session"] as const).flatMap((command) =>
+        (["current", "named"] as const).map((how) => ({ path, command, how })),
+      ),
+    );
+    for (const { path, command, how } of all ? choices : [choices[turn++ % choices.length]]) {
+      const server = serveOn(disk.after(), "--session", path);
+      try {
+        if (await leadOut(server, way.ids, how, command)) stuck++;
+      } catch (error) {
+        throw new Error(`${at}, ${path}, ${command} ${how}: ${(error as Error).message}`, { cause: error });
+      } finally {
+        await server.finish();
+      }
+    }
+  }
+  return stuck;
+}
