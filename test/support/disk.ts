@@ -34,6 +34,7 @@ interface Inode {
   /** Content that survives a power cut. */
   synced: Uint8Array;
   modified: number;
+  changed: number;
   mode: number;
 }
 
@@ -58,11 +59,14 @@ export class FaultDisk implements Disk {
   struck = false;
   /** The time of changes, which by default are long ago. */
   clock: (() => number) | undefined;
+  /** How many changes of contents, names or modes share one change time, as on kernels that count in 4 ms. */
+  changesATick = 1;
   private fault: Fault | undefined;
   private dead = false;
   private full: string | undefined;
   private inodes = 0;
   private ticks = 0;
+  private changes = 0;
   private nextDescriptor = 3;
   private readonly root: Folder = { number: 0, names: new Map(), synced: new Map() };
   private readonly descriptors = new Map<number, { inode: Inode | null; path: string; append: boolean }>();
@@ -80,7 +84,7 @@ export class FaultDisk implements Disk {
   put(path: string, bytes: Uint8Array, mode = 0o600): void {
     const folder = this.addFolder(dirname(path));
     const copy = Uint8Array.from(bytes);
-    const inode = { number: ++this.inodes, bytes: copy, synced: copy, modified: this.tick(), mode };
+    const inode = { ...this.newInode(), bytes: copy, synced: copy, mode };
     folder.names.set(basename(path), inode);
     folder.synced.set(basename(path), inode);
   }
@@ -109,9 +113,24 @@ export class FaultDisk implements Disk {
 
   /** The disk as the next process finds it: with all that was written, or with what a power cut left of it. */
   after(cut: PowerCut = { names: "all", content: "all" }): FaultDisk {
+    return this.copy(cut).disk;
+  }
+
+  /** The disk as it is now, with what is open on it. */
+  snapshot(): FaultDisk {
+    const { disk, copyOf } = this.copy({ names: "all", content: "all" });
+    for (const [fd, { inode, ...opened }] of this.descriptors)
+      disk.descriptors.set(fd, { ...opened, inode: inode && copyOf(inode) });
+    disk.nextDescriptor = this.nextDescriptor;
+    return disk;
+  }
+
+  private copy(cut: PowerCut): { disk: FaultDisk; copyOf: (inode: Inode) => Inode } {
     const next = new FaultDisk();
     next.inodes = this.inodes;
     next.ticks = this.ticks;
+    next.changes = this.changes;
+    next.changesATick = this.changesATick;
     const copies = new Map<Inode, Inode>();
     const copyOf = (inode: Inode): Inode => {
       let copy = copies.get(inode);
@@ -134,7 +153,7 @@ export class FaultDisk implements Disk {
       }
     };
     fill(this.root, next.root);
-    return next;
+    return { disk: next, copyOf };
   }
 
   /** A folder that stands there durably, with those above it. */
@@ -182,7 +201,7 @@ export class FaultDisk implements Disk {
     this.step("create");
     const folder = this.folderOf(path);
     if (folder.names.has(basename(path))) throw errno("EEXIST");
-    const inode = { number: ++this.inodes, bytes: NOTHING, synced: NOTHING, modified: this.tick(), mode: 0o600 };
+    const inode = this.newInode();
     folder.names.set(basename(path), inode);
     return this.describe(inode, path, true);
   }
@@ -234,6 +253,7 @@ export class FaultDisk implements Disk {
     all.set(bytes, inode.bytes.length);
     inode.bytes = all;
     inode.modified = this.tick();
+    inode.changed = this.nextChange();
   }
 
   infoOf(fd: number): FileInfo {
@@ -255,6 +275,7 @@ export class FaultDisk implements Disk {
     if (!this.descriptors.get(fd)?.append) throw errno("EINVAL");
     inode.bytes = inode.bytes.slice(0, size);
     inode.modified = this.tick();
+    inode.changed = this.nextChange();
   }
 
   sync = async (fd: number): Promise<void> => this.syncNow(fd);
@@ -280,7 +301,9 @@ export class FaultDisk implements Disk {
     this.step("link");
     const folder = this.folderOf(name);
     if (folder.names.has(basename(name))) throw errno("EEXIST");
-    folder.names.set(basename(name), this.fileAt(path));
+    const inode = this.fileAt(path);
+    folder.names.set(basename(name), inode);
+    inode.changed = this.nextChange();
   }
 
   rename(path: string, name: string): void {
@@ -292,11 +315,12 @@ export class FaultDisk implements Disk {
     if (taken !== undefined && isFolder(taken) !== isFolder(node)) throw errno(isFolder(node) ? "ENOTDIR" : "EISDIR");
     this.folderOf(path).names.delete(basename(path));
     folder.names.set(basename(name), node);
+    if (!isFolder(node)) node.changed = this.nextChange();
   }
 
   remove(path: string): void {
     this.step("remove");
-    this.fileAt(path);
+    this.fileAt(path).changed = this.nextChange();
     this.folderOf(path).names.delete(basename(path));
   }
 
@@ -330,11 +354,22 @@ export class FaultDisk implements Disk {
 
   copyMode(from: string, to: number): void {
     this.step("copyMode");
-    this.inodeAt(to).mode = this.fileAt(from).mode;
+    const inode = this.inodeAt(to);
+    inode.mode = this.fileAt(from).mode;
+    inode.changed = this.nextChange();
   }
 
   private tick(): number {
     return this.clock?.() ?? ++this.ticks;
+  }
+
+  private nextChange(): number {
+    return Math.floor(++this.changes / this.changesATick);
+  }
+
+  private newInode(): Inode {
+    const times = { modified: this.tick(), changed: this.nextChange() };
+    return { number: ++this.inodes, bytes: NOTHING, synced: NOTHING, ...times, mode: 0o600 };
   }
 
   private step(operation: string): void {
@@ -385,8 +420,8 @@ function folderInfo(node: Folder | Inode): FileInfo {
 }
 
 function infoOf(inode: Inode): FileInfo {
-  const { number, bytes, modified, mode } = inode;
-  return { kind: "file", size: bytes.length, modified, device: DEVICE, inode: number, mode };
+  const { number, bytes, modified, changed, mode } = inode;
+  return { kind: "file", size: bytes.length, modified, changed, device: DEVICE, inode: number, mode };
 }
 
 function remainder(inode: Inode, content: PowerCut["content"]): Uint8Array {
