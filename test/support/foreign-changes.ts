@@ -1,0 +1,523 @@
+/**
+ * Files that other programs change while a server has them open. Every request is answered once and in order, every
+ * frame is whole, every entry that leaves is what its file said at some moment or says that it is damaged, and what
+ * was acknowledged after a change can be read.
+ */
+
+import { lstatSync, readdirSync, readFileSync, realpathSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { setTimeout as pass } from "node:timers/promises";
+import { expect, onTestFinished } from "vitest";
+import { changeFile, isFile, KINDS, type Later, putBack } from "./foreign-kinds.ts";
+import type { StoreName } from "./meeting.ts";
+import type { Random } from "./random.ts";
+import { type Framing, type Json, temporaryPlace } from "./server.ts";
+import { type Answer, type Dialect, Witness } from "./witness.ts";
+
+export interface ForeignOptions {
+  readonly store: StoreName;
+  readonly framing: Framing;
+  readonly dialect: Dialect;
+  /** How many changes are made. */
+  readonly changes: number;
+}
+
+/** What was done, and what was found wrong. */
+export interface Changed {
+  changes: number;
+  /** Changes after which neither size nor times were others. */
+  unseen: number;
+  requests: number;
+  acknowledged: number;
+  damageTold: number;
+  readonly failures: Record<string, number>;
+  internalErrors: number;
+  unanswered: number;
+  readonly dead: string[];
+  /** Frames that are not whole, and replies that nobody asked for. */
+  readonly faults: string[];
+  /** Entries in replies that no file held at any moment. */
+  readonly unsound: string[];
+  /** Entries that vanished without a word. */
+  readonly hidden: string[];
+  /** Acknowledged entries that cannot be read, or were removed by the server. */
+  readonly lost: string[];
+}
+
+const READS: readonly (readonly [method: string, params?: object])[] = [
+  ["get_entries"],
+  ["get_entries", { limit: 3 }],
+  ["get_path"],
+  ["get_tree", { format: "flat" }],
+  ["get_tree", { format: "nested" }],
+  ["get_messages"],
+  ["get_context", { strict: true, explain: true }],
+  ["get_fork_messages"],
+  ["get_last_assistant_text"],
+  ["get_session_stats"],
+  ["get_state"],
+  ["verify_session"],
+  ["migration_status"],
+  ["prepare_compaction", { keepRecentTokens: 1 }],
+  ["export_session", { format: "jsonl" }],
+  ["export_session", { format: "markdown" }],
+  ["export_session", { format: "training" }],
+  ["get_session_family"],
+];
+
+/** Requests that wait for no session. */
+const BESIDE: readonly (readonly [method: string, params?: object])[] = [
+  ["list_sessions"],
+  ["search_sessions", { query: "foreign" }],
+];
+
+/** Everything that the files of a session held since the server opened it. */
+class Moments {
+  private readonly files: () => string[];
+  private readonly isContainer: boolean;
+  private readonly lines = new Set<string>();
+  private readonly texts = new Set<string>();
+  /** The ids of the entries of each moment, from the last on of which all were shown. */
+  private readonly ids: Set<string>[] = [];
+
+  constructor(files: () => string[], isContainer: boolean) {
+    this.files = files;
+    this.isContainer = isContainer;
+  }
+
+  /** Takes in what the files say now; returns the entries as text by their line. */
+  look(): string[] {
+    const lines: string[] = [];
+    for (const file of this.files()) {
+      const text = textOf(file);
+      this.texts.add(text);
+      for (const line of text.split("\n")) {
+        const entry = this.isContainer ? payloadOf(line) : line;
+        if (entry !== "") lines.push(entry);
+      }
+    }
+    const ids = new Set<string>();
+    for (const line of lines) {
+      this.lines.add(line);
+      const id = idOf(line);
+      if (id !== undefined) ids.add(id);
+    }
+    this.ids.push(ids);
+    return lines;
+  }
+
+  /** Whether there was a moment, not before the one that was shown last, of which these ids leave out none. */
+  cover(ids: ReadonlySet<string>): boolean {
+    const last = this.ids.findLastIndex((moment) => [...moment].every((id) => ids.has(withoutAlias(id))));
+    if (last > 0) this.ids.splice(0, last);
+    return last >= 0;
+  }
+
+  /** Whether a text was a line, or a whole value within one, at some moment. */
+  held(text: string): boolean {
+    if (this.lines.has(text)) return true;
+    for (const known of this.texts) if (known.includes(text)) return true;
+    return false;
+  }
+}
+
+function textOf(file: string): string {
+  try {
+    const real = realpathSync(file);
+    if (!isFile(real)) return "";
+    // What is sent has these escaped.
+    return readFileSync(real, "utf8").replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
+  } catch {
+    return "";
+  }
+}
+
+/** The bytes of the entry in a frame; everything else is in the members before it. */
+function payloadOf(line: string): string {
+  const at = line.indexOf(',"payload":');
+  return at < 0 ? "" : line.slice(at + ',"payload":'.length, -1);
+}
+
+function idOf(line: string): string | undefined {
+  try {
+    const entry = JSON.parse(line);
+    return typeof entry.type === "string" && entry.type !== "session" && typeof entry.id === "string"
+      ? entry.id
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the texts of the values of the first list of this name in a JSON text, cut as nobody parsed it. */
+function elementsOf(text: string, member: string): string[] {
+  const mark = `"${member}":[`;
+  const begin = text.indexOf(mark);
+  if (begin < 0) return [];
+  const elements: string[] = [];
+  let depth = 0;
+  let isString = false;
+  let start = begin + mark.length;
+  for (let at = start; at < text.length; at++) {
+    const char = text[at];
+    if (isString) {
+      if (char === "\\") at++;
+      else if (char === '"') isString = false;
+    } else if (char === '"') isString = true;
+    else if (char === "{" || char === "[") depth++;
+    else if (depth > 0 && (char === "}" || char === "]")) depth--;
+    else if (depth === 0 && (char === "," || char === "]")) {
+      if (at > start) elements.push(text.slice(start, at));
+      if (char === "]") return elements;
+      start = at + 1;
+    }
+  }
+  return elements;
+}
+
+/** A session and all that was seen and said of it. */
+class Episode {
+  private readonly run: Run;
+  private readonly random: Random;
+  private readonly server: Witness;
+  readonly file: string;
+  private readonly moments: Moments;
+  /** Contents of messages that were sent to be stored. */
+  private readonly sent = new Set<string>();
+  /** Contents of acknowledged messages, and whether a change came after. */
+  private acknowledged: string[] = [];
+  /** Ids that the server has shown. */
+  private shown = new Set<string>();
+  private toldBefore = 0;
+  private damageEvents = 0;
+  /** Names of the last changes, for whoever reads what is wrong. */
+  private readonly history: string[] = [];
+
+  constructor(run: Run, server: Witness, file: string) {
+    this.run = run;
+    this.random = run.random;
+    this.server = server;
+    this.file = file;
+    const isContainer = file.endsWith(".v2");
+    this.moments = new Moments(() => (isContainer ? segmentsOf(file) : [file]), isContainer);
+  }
+
+  private get what(): string {
+    return `after ${this.history.slice(-3).join("; ")}`;
+  }
+
+  /** Begins with a session that is whole. */
+  async begin(): Promise<void> {
+    const count = 4 + this.random.int(10);
+    const answers = this.server.askAll(Array.from({ length: count }, () => this.append()));
+    for (const answer of await Promise.all(answers)) this.heed(answer);
+    await this.quiet();
+  }
+
+  /** One change, with requests before, at the same time and after it. */
+  async change(name: string): Promise<void> {
+    const { random, run } = this;
+    const path = this.somePart();
+    if (path === undefined) return;
+    const before = readFileSync(realpathSync(path));
+    const keepTimes = random.chance(0.5);
+    const atOnce = random.chance(0.4);
+    const first = atOnce ? this.send(1 + random.int(4)) : [];
+    this.moments.look();
+    let later: Later;
+    try {
+      later = changeFile(name, path, random, keepTimes);
+    } catch (error) {
+      // The server may have replaced or removed it in the meantime.
+      if (!atOnce) throw error;
+      this.history.push(`${name} came too late`);
+    }
+    this.moments.look();
+    run.changed.changes++;
+    if (keepTimes && KINDS[name].keepsSize) run.changed.unseen++;
+    this.history.push(
+      `${name} of ${path.slice(dirname(this.file).length + 1).slice(-40)}${keepTimes ? ", times kept" : ""}`,
+    );
+    // What was acknowledged before may be gone by it.
+    this.acknowledged = [];
+    for (const answer of await Promise.all(first)) this.heed(answer);
+    if (random.chance(run.patience)) await pass(600);
+    await this.quiet();
+    if (later) {
+      const between = this.send(random.int(3));
+      this.moments.look();
+      later();
+      this.moments.look();
+      this.acknowledged = [];
+      for (const answer of await Promise.all(between)) this.heed(answer);
+      await this.quiet();
+    }
+    // Often the damage is taken back, so that the next one does not come on top of it.
+    if (random.chance(0.6) && lstatSync(dirname(path), { throwIfNoEntry: false })?.isDirectory()) {
+      putBack(path, before, random);
+      this.moments.look();
+      this.history.push("put back");
+      this.acknowledged = [];
+      await this.quiet();
+    }
+  }
+
+  private somePart(): string | undefined {
+    const { file, random } = this;
+    if (!file.endsWith(".v2")) return isFile(file) ? file : undefined;
+    const parts = readdirSync(file, { recursive: true, encoding: "utf8" }).map((name) => join(file, name));
+    const all = [...parts, file.replace(/\.v2$/, ".store.json")].filter(isFile);
+    const segments = all.filter((path) => path.endsWith(".seg"));
+    // What the entries are in, half of the time.
+    return all.length === 0 ? undefined : random.pick(segments.length > 0 && random.chance(0.5) ? segments : all);
+  }
+
+  private append(): readonly [string, object] {
+    const { random, sent } = this;
+    const entries = Array.from({ length: random.chance(0.8) ? 1 : 2 }, () => {
+      const content = `mine-${++this.run.made} ${random.hex(random.chance(0.05) ? 4000 : 12)}`;
+      sent.add(content);
+      const assistant = { role: "assistant", content: [{ type: "text", text: content }] };
+      return { type: "message", message: random.chance(0.5) ? { role: "user", content } : assistant };
+    });
+    return ["append", { entries }];
+  }
+
+  /** Sends requests of any kind in one write. */
+  private send(count: number): Promise<Answer | null>[] {
+    const { random, server } = this;
+    const answers: Promise<Answer | null>[] = [];
+    const lane: (readonly [string, object?])[] = [];
+    for (let n = 0; n < count; n++) {
+      if (random.chance(0.03)) answers.push(...server.askAll([random.pick(BESIDE)], true));
+      else lane.push(random.chance(0.4) ? this.append() : random.pick(READS));
+    }
+    answers.push(...server.askAll(lane));
+    this.run.changed.requests += count;
+    return answers;
+  }
+
+  /** Asks while nobody changes anything: what is answered must be complete, and what is acknowledged must stay. */
+  private async quiet(): Promise<void> {
+    const { random, server, moments, run } = this;
+    const { changed } = run;
+    const before = moments.look();
+    for (const answer of await Promise.all(this.send(random.int(4)))) this.heed(answer);
+    const requests = [["get_entries"], ["get_state"]] as (readonly [string, object?])[];
+    const appends = Array.from({ length: random.int(3) }, () => this.append());
+    changed.requests += requests.length + appends.length;
+    const answers = await Promise.all(server.askAll([...appends, ...requests]));
+    const now = moments.look();
+    for (const [n, answer] of answers.entries()) {
+      this.heed(answer);
+      if (n >= appends.length || !answer?.result) continue;
+      changed.acknowledged++;
+      const { entries } = appends[n][1] as Json;
+      this.acknowledged.push(...entries.map(({ message }: Json) => contentOf(message)));
+    }
+    this.heedEvents();
+    const [entries, state] = answers.slice(-2);
+    const isToldOf = this.damageEvents > this.toldBefore || (state?.result?.diagnostics?.length ?? 0) > 0;
+    if (entries?.result) {
+      const all: Json[] = entries.result.entries;
+      const ids = new Set<string>(all.map(({ id }) => withoutAlias(id)));
+      const gone = [...this.shown].filter((id) => !ids.has(id));
+      if (gone.length > 0 && !isToldOf) changed.hidden.push(`${gone.join(" ")} ${this.what}`);
+      if (!moments.cover(ids) && !isToldOf) changed.hidden.push(`a part of what the file says ${this.what}`);
+      this.shown = ids;
+      const contents = new Set(all.map(({ message }) => contentOf(message)));
+      const unread = this.acknowledged.filter((content) => !contents.has(content));
+      if (unread.length > 0) changed.lost.push(`not in get_entries: ${unread.join(", ")} ${this.what}`);
+    }
+    this.toldBefore = this.damageEvents;
+    if (isToldOf) changed.damageTold++;
+    // Whatever the server does with damage, it takes no whole entry of anybody out of the file.
+    const there = new Set(now);
+    const removed = before.filter((line) => idOf(line) !== undefined && !there.has(line) && !isOfBatch(line));
+    if (removed.length > 0) changed.lost.push(`taken out of the file: ${removed.join(" ").slice(0, 300)} ${this.what}`);
+    const text = now.join("\n");
+    const unwritten = this.acknowledged.filter((content) => !text.includes(content));
+    if (unwritten.length > 0) changed.lost.push(`not in the file: ${unwritten.join(", ")} ${this.what}`);
+  }
+
+  /** Holds a reply against what the files said. */
+  private heed(answer: Answer | null): void {
+    const { changed } = this.run;
+    if (answer === null) return;
+    if (answer.failure) {
+      const { name, text } = answer.failure;
+      changed.failures[name] = (changed.failures[name] ?? 0) + 1;
+      if (name === "internal_error") {
+        changed.internalErrors++;
+        changed.faults.push(`${text} ${this.what}`);
+      }
+      return;
+    }
+    const begin = answer.text.indexOf(this.run.options.dialect === "pi" ? '"data":{' : '"result":{');
+    const text = answer.text.slice(begin + 8);
+    if (text.startsWith('{"entries":[') || text.startsWith(':{"entries":[')) this.checkSound(text, "entries");
+    else if (text.startsWith('{"messages":[') || text.startsWith(':{"messages":[')) this.checkSound(text, "messages");
+  }
+
+  private heedEvents(): void {
+    for (const { name, params, text } of this.server.events.splice(0)) {
+      if (name === "session_damage") this.damageEvents++;
+      if (name === "session_append" && params.entries !== undefined) this.checkSound(text, "entries");
+    }
+  }
+
+  private checkSound(text: string, member: "entries" | "messages"): void {
+    for (const element of elementsOf(text, member)) {
+      const plain = element.replace(/"id":"([^"]*?)(~\d+)+"/, '"id":"$1"');
+      if (this.moments.held(plain) || this.moments.held(element)) continue;
+      const value = JSON.parse(element);
+      if (value.damaged === true) continue;
+      // Between two looks of ours the server may have written what a change took away again.
+      if (this.sent.has(contentOf(value.message ?? value))) continue;
+      // Lists of what a fork can begin before are no entries.
+      if (typeof value.entryId === "string" && typeof value.text === "string") continue;
+      this.run.changed.unsound.push(`${element.slice(0, 300)} ${this.what}`);
+    }
+  }
+
+  /** Expects of another server, which opens the session now, what was acknowledged after the last change. */
+  async readAgain(reader: Witness): Promise<void> {
+    const { changed } = this.run;
+    const opened = await reader.ask("open_session", { sessionPath: this.file });
+    if (opened?.failure?.name === "internal_error") changed.internalErrors++;
+    if (!opened?.result) {
+      if (this.acknowledged.length > 0)
+        changed.lost.push(
+          `cannot be opened: ${opened?.failure?.text}, ${this.acknowledged.length} entries ${this.what}`,
+        );
+      return;
+    }
+    const { sessionId } = opened.result;
+    const [entries] = await Promise.all(
+      reader.askAll([
+        ["get_entries", { sessionId }],
+        ["close_session", { sessionId }],
+      ]),
+    );
+    this.heed(entries);
+    const contents = new Set((entries?.result?.entries ?? []).map(({ message }: Json) => contentOf(message)));
+    const unread = this.acknowledged.filter((content) => !contents.has(content));
+    if (unread.length > 0) changed.lost.push(`not read by another server: ${unread.join(", ")} ${this.what}`);
+  }
+}
+
+function segmentsOf(container: string): string[] {
+  try {
+    const folder = join(container, "segments");
+    return readdirSync(folder)
+      .filter((name) => /^\d{16}\.seg$/.test(name))
+      .sort()
+      .map((name) => join(folder, name));
+  } catch {
+    return [];
+  }
+}
+
+/** A batch of which a change took a part counts as one that was never written whole. */
+function isOfBatch(line: string): boolean {
+  return JSON.parse(line)._batch !== undefined;
+}
+
+function contentOf(message: Json): string {
+  const content = message?.content;
+  return Array.isArray(content) ? String(content[0]?.text) : String(content);
+}
+
+function withoutAlias(id: string): string {
+  return id.replace(/(~\d+)+$/, "");
+}
+
+interface Run {
+  readonly options: ForeignOptions;
+  readonly random: Random;
+  readonly changed: Changed;
+  /** How often the server is given the time to look by itself. */
+  readonly patience: number;
+  made: number;
+}
+
+/** Makes so many changes under servers that have the files open, every kind of them in turn. */
+export async function changeUnderneath(random: Random, options: ForeignOptions, patience = 0): Promise<Changed> {
+  const changed: Changed = {
+    changes: 0,
+    unseen: 0,
+    requests: 0,
+    acknowledged: 0,
+    damageTold: 0,
+    failures: {},
+    internalErrors: 0,
+    unanswered: 0,
+    dead: [],
+    faults: [],
+    unsound: [],
+    hidden: [],
+    lost: [],
+  };
+  const run: Run = { options, random, changed, patience, made: 0 };
+  const ended = new AbortController();
+  onTestFinished(() => ended.abort());
+  const place = temporaryPlace();
+  const { store, framing, dialect } = options;
+  const start = () => new Witness({ args: ["--store", store], place, framing, dialect, signal: ended.signal });
+  const reader = new Witness({ args: ["--no-session", "--events", "none"], place, signal: ended.signal });
+  let server = start();
+  let kinds: string[] = [];
+  const close = async (witness: Witness): Promise<void> => {
+    await witness.end();
+    if (witness.died) changed.dead.push(witness.reason);
+    changed.unanswered += witness.unanswered;
+    changed.faults.push(...witness.faults);
+  };
+  // Where so much is wrong the rest would show nothing else.
+  while (changed.changes < options.changes && changed.faults.length < 100) {
+    if (server.isGone || server.faults.length > 0) {
+      await close(server);
+      server = start();
+    }
+    const made = await server.ask("new_session");
+    const state = await server.ask("get_state");
+    if (!made?.result || typeof state?.result?.sessionFile !== "string") {
+      changed.faults.push(`no new session: ${made?.failure?.text}`);
+      await close(server);
+      server = start();
+      continue;
+    }
+    const episode = new Episode(run, server, state.result.sessionFile);
+    await episode.begin();
+    for (let n = 1 + random.int(5); n > 0 && changed.changes < options.changes && !server.isGone; n--) {
+      if (kinds.length === 0) kinds = shuffled(Object.keys(KINDS), random);
+      await episode.change(kinds.pop() as string);
+    }
+    if (random.chance(0.5)) await episode.readAgain(reader);
+  }
+  await close(server);
+  await close(reader);
+  return changed;
+}
+
+function shuffled(names: readonly string[], random: Random): string[] {
+  return names
+    .map((name) => ({ name, at: random.next() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ name }) => name);
+}
+
+/** Expects that nothing is wrong, and that something was done. */
+export function expectSound(changed: Changed): void {
+  const { internalErrors, unanswered, dead, faults, unsound, hidden, lost } = changed;
+  expect({ internalErrors, unanswered, dead, faults, unsound, hidden, lost }).toEqual({
+    internalErrors: 0,
+    unanswered: 0,
+    dead: [],
+    faults: [],
+    unsound: [],
+    hidden: [],
+    lost: [],
+  });
+  expect(changed.acknowledged).toBeGreaterThan(changed.changes / 4);
+}

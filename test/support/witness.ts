@@ -1,0 +1,259 @@
+/**
+ * A spawned server and a host at its other end that takes nothing for granted: what a client that throws would hide
+ * is noted, so that a run can go on and count.
+ */
+
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import type { Readable, Writable } from "node:stream";
+import { onTestFinished } from "vitest";
+import { PROGRAM } from "./build.ts";
+import { type Framing, frame, type Json, type Place, programEnvironment } from "./server.ts";
+
+export type Dialect = "jsonrpc" | "pi";
+
+export interface WitnessOptions {
+  readonly args: readonly string[];
+  readonly place: Place;
+  readonly framing?: Framing;
+  readonly dialect?: Dialect;
+  /** The Node that runs the server; the one that runs the tests by default. */
+  readonly node?: string;
+  /** A program with its arguments that starts the server, such as `unshare -n`. */
+  readonly within?: readonly string[];
+  /** Kills the server; without one the end of the test does. */
+  readonly signal?: AbortSignal;
+}
+
+/** A reply, in both dialects. */
+export interface Answer {
+  readonly result?: Json;
+  /** The failure: its name, and all that was said about it. */
+  readonly failure?: { readonly name: string; readonly text: string; readonly data: Json };
+  /** The frame's payload as it came. */
+  readonly text: string;
+}
+
+interface Pending {
+  readonly method: string;
+  readonly settle: (answer: Answer | null) => void;
+}
+
+/** After so many milliseconds without a byte, a server that owes replies counts as silent. Nothing is slow on purpose. */
+const SILENCE = 30_000;
+
+export class Witness {
+  readonly process: ChildProcessByStdio<Writable, Readable, Readable>;
+  /** Exit status, or the name of the signal it died of. */
+  readonly exit: Promise<number | string>;
+  /** What came that is no whole frame, answers nothing that was asked, or overtook another reply. */
+  readonly faults: string[] = [];
+  /** What the server said on its own; whoever wants it takes it out. */
+  readonly events: { readonly name: string; readonly params: Json; readonly text: string }[] = [];
+  /** Requests that were never answered although nobody killed the server. */
+  unanswered = 0;
+  /** Whether the server ended before it was told to. */
+  died = false;
+  stderr = "";
+  private readonly framing: Framing;
+  private readonly dialect: Dialect;
+  private readonly pending = new Map<string, Pending>();
+  /** Ids of the requests on the session, in the order in which their replies must come. */
+  private readonly lane: string[] = [];
+  private unread: Buffer[] = [];
+  private told: "nothing" | "end" | "kill" = "nothing";
+  private watchdog: NodeJS.Timeout | undefined;
+  private count = 0;
+
+  constructor({ args, place, framing, dialect, node, within = [], signal }: WitnessOptions) {
+    this.framing = framing ?? "lines";
+    this.dialect = dialect ?? "jsonrpc";
+    const [command, ...rest] = [...within, node ?? process.execPath, PROGRAM, ...args];
+    const child = spawn(command, [...rest, "--framing", this.framing, "--dialect", this.dialect], {
+      cwd: place.cwd,
+      env: programEnvironment(place),
+      stdio: ["pipe", "pipe", "pipe"],
+      signal,
+      killSignal: "SIGKILL",
+    });
+    this.process = child;
+    if (!signal) onTestFinished(() => void child.kill("SIGKILL"));
+    child.stdout.on("data", (chunk: Buffer) => this.take(chunk));
+    child.stderr.on("data", (chunk: Buffer) => {
+      this.stderr = (this.stderr + chunk).slice(-4000);
+    });
+    // A server that ends while it is written to is one of the things that are looked for.
+    child.stdin.on("error", () => {});
+    child.on("error", (error) => {
+      if (error.name !== "AbortError") this.faults.push(`cannot start: ${error.message}`);
+    });
+    this.exit = new Promise((resolve) =>
+      child.on("close", (code, name) => {
+        const status = code ?? name ?? "unknown";
+        this.leave(status);
+        resolve(status);
+      }),
+    );
+  }
+
+  /** What a dead server said last: of a stack trace the line that says what was wrong. */
+  get reason(): string {
+    return /^[\w ]+: .*$/m.exec(this.stderr)?.[0] ?? this.stderr.slice(-300);
+  }
+
+  get isGone(): boolean {
+    return this.process.exitCode !== null || this.process.signalCode !== null;
+  }
+
+  /** Sends a request; null says that it was never answered. `beside` is for what waits for no session. */
+  ask(method: string, params: object = {}, beside = false): Promise<Answer | null> {
+    return this.askAll([[method, params]], beside)[0];
+  }
+
+  /** Sends requests in one write. */
+  askAll(requests: readonly (readonly [method: string, params?: object])[], beside = false): Promise<Answer | null>[] {
+    let text = "";
+    const answers = requests.map(([method, params = {}]) => {
+      const id = `w${++this.count}`;
+      text += frame(
+        this.framing,
+        this.dialect === "pi" ? { id, type: method, ...params } : { jsonrpc: "2.0", id, method, params },
+      );
+      return new Promise<Answer | null>((settle) => {
+        if (this.isGone) return settle(null);
+        this.pending.set(id, { method, settle });
+        if (!beside) this.lane.push(id);
+      });
+    });
+    this.process.stdin.write(text);
+    this.watch();
+    return answers;
+  }
+
+  /** Closes the server's input; what it still owes is answered first. */
+  end(): Promise<number | string> {
+    if (this.told === "nothing") this.told = "end";
+    this.process.stdin.end();
+    this.watch();
+    return this.exit;
+  }
+
+  kill(): Promise<number | string> {
+    this.told = "kill";
+    this.process.kill("SIGKILL");
+    return this.exit;
+  }
+
+  private watch(): void {
+    clearTimeout(this.watchdog);
+    if (this.pending.size === 0 && this.told === "nothing") return;
+    // Where a frame was broken nothing more need come.
+    const silence = this.faults.length > 0 ? SILENCE / 6 : SILENCE;
+    this.watchdog = setTimeout(() => {
+      const owed = [...this.pending.values()].map(({ method }) => method);
+      this.faults.push(`silent for ${silence / 1000} s, owes ${owed.join(", ") || "its end"}: ${this.rest()}`);
+      this.unanswered += this.pending.size;
+      this.settleAll();
+      void this.kill();
+    }, SILENCE);
+  }
+
+  private leave(status: number | string): void {
+    clearTimeout(this.watchdog);
+    if (this.told === "nothing" || (this.told === "end" && status !== 0)) this.died = true;
+    // Death may cut a frame off, nothing else.
+    if (this.told !== "kill") {
+      if (this.unread.length > 0) this.faults.push(`the output ends within a frame: ${this.rest()}`);
+      this.unanswered += this.pending.size;
+    }
+    this.settleAll();
+  }
+
+  private settleAll(): void {
+    const owed = [...this.pending.values()];
+    this.pending.clear();
+    for (const { settle } of owed) settle(null);
+  }
+
+  private rest(): string {
+    return Buffer.concat(this.unread).toString("latin1").slice(0, 300);
+  }
+
+  private take(chunk: Buffer): void {
+    this.unread.push(chunk);
+    if (this.framing === "headers" || chunk.includes(0x0a)) {
+      let bytes: Buffer = Buffer.concat(this.unread);
+      for (let cut = this.cut(bytes); cut !== null; cut = this.cut(bytes)) {
+        this.heed(bytes.subarray(cut.start, cut.end));
+        bytes = bytes.subarray(cut.next);
+      }
+      this.unread = bytes.length > 0 ? [bytes] : [];
+    }
+    this.watch();
+  }
+
+  private cut(bytes: Buffer): { start: number; end: number; next: number } | null {
+    if (this.framing === "lines") {
+      const end = bytes.indexOf(0x0a);
+      return end < 0 ? null : { start: 0, end, next: end + 1 };
+    }
+    const header = /^Content-Length: (\d+)\r\n\r\n/.exec(bytes.subarray(0, 40).toString("latin1"));
+    if (!header) {
+      if (bytes.length >= 40) {
+        this.faults.push(`no header: ${bytes.subarray(0, 300).toString("latin1")}`);
+        return { start: 0, end: 0, next: bytes.length };
+      }
+      return null;
+    }
+    const start = header[0].length;
+    const end = start + Number(header[1]);
+    return bytes.length < end ? null : { start, end, next: end };
+  }
+
+  private heed(payload: Buffer): void {
+    if (payload.length === 0) return;
+    const text = payload.toString("utf8");
+    let message: Json;
+    try {
+      message = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload));
+    } catch {
+      message = undefined;
+    }
+    if (typeof message !== "object" || message === null) {
+      this.faults.push(`not a whole message: ${text.slice(0, 300)}`);
+      return;
+    }
+    if (message.id === undefined || typeof message.method === "string") {
+      const { method, params, type, ...rest } = message;
+      if (typeof (method ?? type) !== "string" || type === "response")
+        this.faults.push(`neither reply nor event: ${text.slice(0, 300)}`);
+      this.events.push({ name: method ?? type, params: params ?? rest, text });
+      return;
+    }
+    const asked = this.pending.get(message.id);
+    if (!asked) {
+      this.faults.push(`answers nothing that was asked, or a second time: ${text.slice(0, 300)}`);
+      return;
+    }
+    this.pending.delete(message.id);
+    // Replies leave in the order of the requests: one that was passed over does not come any more.
+    const place = this.lane.indexOf(message.id);
+    for (const id of this.lane.splice(0, place + 1).slice(0, -1)) {
+      const passed = this.pending.get(id) as Pending;
+      this.faults.push(`${passed.method} was not answered before the ${asked.method} behind it`);
+      this.unanswered++;
+      this.pending.delete(id);
+      passed.settle(null);
+    }
+    asked.settle(this.answer(message, text));
+  }
+
+  private answer(message: Json, text: string): Answer {
+    if (this.dialect === "pi") {
+      if (message.success === true) return { result: message.data ?? {}, text };
+      return { failure: { name: message.code ?? "none", text: message.error, data: message }, text };
+    }
+    const { error } = message;
+    if (error === undefined) return { result: message.result, text };
+    return { failure: { name: error.data?.name ?? String(error.code), text: error.message, data: error.data }, text };
+  }
+}
