@@ -69,6 +69,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   private confirmed = false;
   /** Nothing of the container that writing needs is missing. */
   private hasParts = false;
+  private isOpen = false;
   /** Set between the creation of the container and its first commit: what waited in memory before. */
   private created: Uint8Array[] | null = null;
 
@@ -134,6 +135,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       this.states = new StateMachine(() => timestamp(this.env), "FAILED");
     this.durableCount = this.nodes.count;
     this.durable = { tail: this.tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
+    this.isOpen = true;
     return this;
   }
 
@@ -504,8 +506,15 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     await this.checkpointIfDue();
   }
 
+  protected override refuseWrites(): void {
+    super.refuseWrites();
+    // A commit that runs brings to its end what was appended before.
+    if (this.isOpen && !this.commits.isRunning) this.fail("entries are damaged or lost");
+  }
+
   /** What was appended while a commit ran is for the next. */
   private noteRest(): void {
+    if (this.readOnly?.name === "corrupt") return this.fail("entries are damaged or lost");
     if (!this.closed && this.nodes.count > this.durableCount && this.state !== "DIRTY" && this.state !== "FAILED")
       this.states.to("DIRTY", "entries were appended meanwhile");
   }

@@ -185,6 +185,8 @@ export abstract class SegmentedReader {
   private base: Base | null = null;
   /** What was told of the part after the base. */
   private judgements: Damage[] = [];
+  /** That part is why nothing may be written. */
+  private refusedByJudgement = false;
   /** Entries that were found behind the index at opening. */
   protected replayed = 0;
   /** How far the spine file is good, and how many entries it holds. */
@@ -234,6 +236,7 @@ export abstract class SegmentedReader {
   /** Takes in what comes after the known part. While another process is the writer, only what it has indexed. */
   private judge(segments: readonly Segment[], live: boolean): void {
     const known = this.damage.length;
+    const { readOnly } = this;
     const promised = this.readIndex(segments, live);
     this.noteBase();
     if (!live) {
@@ -242,6 +245,7 @@ export abstract class SegmentedReader {
       this.holdAgainstMarks();
     }
     this.judgements = this.damage.slice(known);
+    this.refusedByJudgement = readOnly === null && this.readOnly !== null;
     this.befores = [];
     this.window = null;
   }
@@ -282,6 +286,7 @@ export abstract class SegmentedReader {
       nodes.aliases = base.aliases;
       Object.assign(this, { tail: base.tail, indexEnd: base.indexEnd, lastRow: base.lastRow });
       Object.assign(this, { rows: [], remains: null, replayed: 0, indexFault: null });
+      if (this.refusedByJudgement) this.readOnly = null;
       for (const judgement of this.judgements) {
         const index = this.damage.indexOf(judgement);
         if (index >= 0) this.damage.splice(index, 1);
@@ -299,6 +304,7 @@ export abstract class SegmentedReader {
   /** Returns what makes everything that is known from a position on what it is now. */
   private image(from: number): () => void {
     const { nodes, places, tail, indexEnd, lastRow, remains, replayed, indexFault, seen, base, judgements } = this;
+    const { readOnly, refusedByJudgement } = this;
     const { aliases } = nodes;
     const heads = Array.from({ length: nodes.count - from }, (_, i) => nodes.headOf(from + i));
     const before = new Places();
@@ -314,6 +320,7 @@ export abstract class SegmentedReader {
       for (const { lines, entries } of maps) for (const [position, line] of entries) lines.set(position, line);
       this.damage.splice(0, this.damage.length, ...damage);
       Object.assign(this, { tail, indexEnd, lastRow, remains, replayed, indexFault, seen, base, judgements, rows });
+      Object.assign(this, { readOnly, refusedByJudgement });
     };
   }
 
