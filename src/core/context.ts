@@ -156,7 +156,7 @@ export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly numbe
 export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
   const { nodes } = tree;
   if (nodes.isType(position, "message")) return !nodes.lacksMessage(position);
-  if (nodes.isType(position, "custom_message")) return true;
+  if (nodes.isType(position, "custom_message")) return !nodes.lacksMessage(position);
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
@@ -229,6 +229,8 @@ export function messageText(
   item: ContextItem,
   line: Uint8Array = bodies.line(item.position),
 ): Uint8Array | undefined {
+  // What stands in for it has nothing of it but its head.
+  if (tree.nodes.lacksMessage(item.position)) return undefined;
   if (item.kind === "message" && tree.nodes.isType(item.position, "message")) {
     const start = tree.nodes.messageStart(item.position);
     // A line that was changed since, to be published anew, may have it elsewhere.
@@ -327,8 +329,10 @@ const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
 function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {
   if (item.edit === undefined) return undefined;
   const line = bodies.line(item.edit);
-  const replacement = memberOf(members(line) ?? [], "replacement") as Member;
-  const content = memberOf(members(line, replacement.start, replacement.end) ?? [], "content") as Member;
+  const replacement = memberOf(members(line) ?? [], "replacement");
+  const content = replacement && memberOf(members(line, replacement.start, replacement.end) ?? [], "content");
+  // It was found to be damaged since: then it replaces nothing.
+  if (!content) return undefined;
   const text = line.subarray(content.start, content.end);
   const blocks = (role === "assistant" || role === "toolResult") && text[0] === 0x22;
   return blocks ? concat([bytesOf('[{"type":"text","text":'), text, bytesOf("}]")]) : text;

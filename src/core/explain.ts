@@ -55,7 +55,8 @@ export function explain(
 
   function reasonOut(position: number, edit: Edit | undefined): Pick<Explanation, "reason" | "by"> {
     const { nodes } = tree;
-    if (nodes.isType(position, "message") && nodes.lacksMessage(position)) return { reason: "unreadable" };
+    const speaks = nodes.isType(position, "message") || nodes.isType(position, "custom_message");
+    if (speaks && nodes.lacksMessage(position)) return { reason: "unreadable" };
     const summarises = tree.lastCompaction(position) === position;
     if (!summarises && !yieldsMessage(tree, bodies, position)) return { reason: "not_for_model" };
     if (!uncut.has(position) || (summarises && position !== compaction)) return { reason: "compacted", by: compaction };

@@ -127,10 +127,11 @@ export class Tree {
     for (let p = 0; p < count; p++) {
       const parent = parents[p];
       const does = types[p] < DOES.length ? DOES[types[p]] : 0;
-      const isMessage = (does & IS_MESSAGE) !== 0 && (flags[p] & HEAD_NO_MESSAGE) === 0;
+      const isLegible = (flags[p] & HEAD_NO_MESSAGE) === 0;
+      const isMessage = (does & IS_MESSAGE) !== 0 && isLegible;
       const isVoid = (does & CAN_BE_VOID) !== 0 && facts.isVoid(p);
       let depth = 0;
-      let yielded = isMessage || ((does & YIELDS) !== 0 && !isVoid) ? 1 : 0;
+      let yielded = isMessage || ((does & YIELDS) !== 0 && isLegible && !isVoid) ? 1 : 0;
       let system = roles[p] === SYSTEM ? 1 : 0;
       let compaction = ROOT;
       let model = ROOT;
@@ -188,7 +189,7 @@ export class Tree {
     const role = nodes.role(position);
     const message = (does & IS_MESSAGE) !== 0 && !nodes.lacksMessage(position);
     const valid = (does & CAN_BE_VOID) === 0 || !this.facts.isVoid(position);
-    const yields = message || ((does & YIELDS) !== 0 && valid);
+    const yields = message || ((does & YIELDS) !== 0 && !nodes.lacksMessage(position) && valid);
     this.yields.room(position)[position] = (above ? this.yields.values[parent] : 0) + (yields ? 1 : 0);
     this.systems.room(position)[position] = (above ? this.systems.values[parent] : 0) + (role === "system" ? 1 : 0);
     inherit(this.compactions, parent, (does & COMPACTS) !== 0 && valid, position);

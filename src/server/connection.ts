@@ -9,7 +9,7 @@ import type { Workspace } from "../core/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/command.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./call.ts";
 import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
-import { type BatchItem, Dispatcher, type Prepared } from "./dispatch.ts";
+import { type BatchItem, Dispatcher, type Prepared, type Renewed } from "./dispatch.ts";
 import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./framing.ts";
 import { Hooks } from "./hooks.ts";
 import { Host } from "./host.ts";
@@ -44,6 +44,9 @@ const HELD_REPLY_BYTES = 64 << 20;
 
 /** A smaller reply is held in memory wherever it waits. */
 const SMALL_REPLY = 4096;
+
+/** How often a reply is put together again because something in it was found to be unreadable. */
+const MOST_RENEWALS = 16;
 
 /** Calls that are being worked on beyond which no more input is taken. */
 const MOST_PENDING = 10_000;
@@ -101,10 +104,10 @@ export class Connection {
         get hasRoom() {
           return connection.output.hasRoom;
         },
-        reply: (call, outcome) => {
-          if (this.isHeard(call)) this.output.send(this.replyTo(call, outcome));
+        reply: (call, outcome, renewed) => {
+          if (this.isHeard(call)) this.output.send(this.replyTo(call, outcome, renewed));
         },
-        prepare: (call, outcome, taken) => this.prepare(call, outcome, taken),
+        prepare: (call, outcome, taken, renewed) => this.prepare(call, outcome, taken, renewed),
         send: (prepared) => {
           if (prepared.message) this.output.send(this.takeBack(prepared));
         },
@@ -330,19 +333,27 @@ export class Connection {
    * Puts a reply together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. A
    * reply for which some of a message is `taken` already is a part of that. Throws nothing.
    */
-  private replyTo(call: Call, outcome: Outcome, taken?: number, held?: number): Message {
-    try {
-      return this.gathered(this.current.reply(call, outcome), this.maxReplyBytes, taken, held);
-    } catch (error) {
-      return [...this.current.reply(call, { error })];
+  private replyTo(call: Call, outcome: Outcome, renewed?: Renewed, taken?: number, held?: number): Message {
+    let counts = outcome;
+    for (let renewals = 0; ; renewals++) {
+      let message: Message;
+      try {
+        message = this.gathered(this.current.reply(call, counts), this.maxReplyBytes, taken, held);
+      } catch (error) {
+        message = [...this.current.reply(call, { error })];
+      }
+      const next = renewals < MOST_RENEWALS ? renewed?.() : undefined;
+      if (!next) return message;
+      release(message);
+      counts = next;
     }
   }
 
   /** Makes a reply that leaves later, when what it comes from may be gone. Throws nothing. */
-  private prepare(call: Call, outcome: Outcome, taken: number): Prepared {
+  private prepare(call: Call, outcome: Outcome, taken: number, renewed?: Renewed): Prepared {
     if (!this.isHeard(call)) return { message: undefined, size: 0, held: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
-    const message = this.replyTo(call, outcome, taken, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
+    const message = this.replyTo(call, outcome, renewed, taken, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
     let held = 0;
     for (const piece of message) if (!(piece instanceof Spooled)) held += piece.length;
     this.ahead += held;

@@ -29,15 +29,18 @@ export interface Prepared {
   readonly held: number;
 }
 
+export type Renewed = () => Outcome | undefined;
+
 /**
  * Where finished calls go. Replies and events read stored entries as they are put together: an error in that becomes
  * the reply, or an event that tells less, and nothing of this throws it.
  */
 export interface Sink {
   readonly hasRoom: boolean;
-  reply(call: Call, outcome: Outcome): void;
+  /** `renewed` gives the outcome that counts instead when putting the reply together has shown this one to be wrong. */
+  reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
   /** Makes a reply that leaves later, as a part of a message of which so many bytes are `taken`. */
-  prepare(call: Call, outcome: Outcome, taken: number): Prepared;
+  prepare(call: Call, outcome: Outcome, taken: number, renewed?: Renewed): Prepared;
   send(prepared: Prepared): void;
   /** A reply that was ready before any call was made of its message. */
   refuse(reply: Pieces): void;
@@ -83,14 +86,20 @@ const REMEMBERED_RESULTS = 10_000;
 /** One request of a batch, or why it is none. */
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
+interface Source {
+  readonly session: Session;
+  readonly log: Log;
+  readonly losses: number;
+}
+
 /** A reply on its way, or something else that leaves in its turn. */
 interface Slot {
   readonly call?: Call;
   readonly refusal?: Pieces;
   readonly batch?: Batch;
   outcome: Outcome;
-  /** Of a read: the log that its result names places in. */
-  readFrom?: { readonly session: Session; readonly log: Log };
+  /** Of a read: the log that its result names places in, and how much of that was known to be unreadable before. */
+  readFrom?: Source;
   /** The reply, where the session of the call was about to be left. */
   prepared?: Prepared;
   events: ToldEvent[];
@@ -105,8 +114,8 @@ function isReply(slot: Slot): slot is Reply {
   return slot.call !== undefined;
 }
 
-function placeOf(session: Session | null): Slot["readFrom"] {
-  return session ? { session, log: session.log } : undefined;
+function sourceOf(session: Session | null): Source | undefined {
+  return session ? { session, log: session.log, losses: session.log.nodes.losses } : undefined;
 }
 
 /** Whether a session has nothing left to make durable. Where the disk does not tell, a commit finds out. */
@@ -369,6 +378,7 @@ export class Dispatcher {
       return;
     }
     const events: ToldEvent[] = [];
+    const readFrom = this.sourceFor(lane, call);
     let result: unknown;
     try {
       result = this.execute(lane, call, events);
@@ -377,7 +387,7 @@ export class Dispatcher {
       return;
     }
     if (!(result instanceof Promise)) {
-      this.finish(lane, call, batch, { result }, events);
+      this.finish(lane, call, batch, { result }, events, readFrom);
       return;
     }
     lane.running = call;
@@ -404,13 +414,18 @@ export class Dispatcher {
   /** Runs a read beside the call that its lane is busy with. */
   private runNow(lane: Lane, call: Call, batch?: Batch): void {
     const events: ToldEvent[] = [];
+    const readFrom = this.sourceFor(lane, call);
     let outcome: Outcome;
     try {
       outcome = { result: this.execute(lane, call, events) };
     } catch (error) {
       outcome = { error };
     }
-    this.finish(lane, call, batch, outcome, events);
+    this.finish(lane, call, batch, outcome, events, readFrom);
+  }
+
+  private sourceFor(lane: Lane, call: Call): Source | undefined {
+    return call.command.effect === "read" ? sourceOf(this.sessionOf(lane)) : undefined;
   }
 
   /** Asks the host for its consent; the lane waits meanwhile. */
@@ -585,19 +600,36 @@ export class Dispatcher {
 
   private prepare(lane: Lane, slot: Reply): Prepared {
     if (slot.prepared) return slot.prepared;
-    slot.prepared = this.sink.prepare(slot.call, this.asOf(lane, slot), slot.batch?.size ?? 0);
+    const outcome = this.asOf(lane, slot);
+    slot.prepared = this.sink.prepare(slot.call, outcome, slot.batch?.size ?? 0, this.renewal(lane, slot));
     if (slot.batch) slot.batch.size += slot.prepared.size + 1;
     return slot.prepared;
   }
 
-  /**
-   * Returns the outcome as it can be told now. What a read found names places in the log that it read; where another has
-   * taken that one's place since, the read is done again.
-   */
+  /** Returns the outcome as it can be told now. */
   private asOf(lane: Lane, slot: Reply): Outcome {
+    return this.renewed(lane, slot) ?? slot.outcome;
+  }
+
+  /**
+   * Runs a read again whose result does not hold any more: it names places in a log that another has taken the place of
+   * since, or something that it tells of was found to be unreadable on the way, and what is left tells something else.
+   */
+  private renewed(lane: Lane, slot: Reply): Outcome | undefined {
     const { readFrom, outcome } = slot;
-    if (!readFrom || readFrom.session.log === readFrom.log) return outcome;
-    return "result" in outcome && holdsRaw(outcome.result) ? this.again(lane, slot) : outcome;
+    if (!readFrom || "error" in outcome) return undefined;
+    const { log } = readFrom.session;
+    const isReplaced = log !== readFrom.log && holdsRaw(outcome.result);
+    if (!isReplaced && readFrom.log.nodes.losses === readFrom.losses) return undefined;
+    slot.readFrom = sourceOf(readFrom.session);
+    slot.outcome = this.again(lane, slot);
+    return slot.outcome;
+  }
+
+  /** Only what reads as it is put together can come to be wrong by that. */
+  private renewal(lane: Lane, slot: Reply): Renewed | undefined {
+    const { readFrom, outcome } = slot;
+    return readFrom && "result" in outcome && holdsRaw(outcome.result) ? () => this.renewed(lane, slot) : undefined;
   }
 
   /** Runs the read of a slot again. */
@@ -625,7 +657,14 @@ export class Dispatcher {
     }
   }
 
-  private finish(lane: Lane, call: Call, batch: Batch | undefined, ran: Outcome, events: ToldEvent[]): void {
+  private finish(
+    lane: Lane,
+    call: Call,
+    batch: Batch | undefined,
+    ran: Outcome,
+    events: ToldEvent[],
+    readFrom?: Source,
+  ): void {
     const outcome = this.shaped(call, ran);
     const failed = "error" in outcome;
     const session = this.sessionOf(lane);
@@ -637,7 +676,6 @@ export class Dispatcher {
         if (settled) lane.durable = lane.applied;
       }
     }
-    const readFrom = call.command.effect === "read" && !failed ? placeOf(session) : undefined;
     lane.slots.push({ call, batch, outcome, readFrom, events: failed ? [] : events, after: lane.applied });
     this.flush(lane);
   }
@@ -764,7 +802,7 @@ export class Dispatcher {
         !("error" in slot.outcome)
       ) {
         slot.outcome = this.again(lane, slot as Reply);
-        slot.readFrom = placeOf(this.sessionOf(lane));
+        slot.readFrom = sourceOf(this.sessionOf(lane));
       }
     }
     lane.durable = lane.applied;
@@ -813,7 +851,7 @@ export class Dispatcher {
       if (!introduces) this.start();
       if (call.idText !== undefined) this.ids.delete(call.idText);
       if (slot.prepared) this.sink.send(slot.prepared);
-      else this.sink.reply(call, this.asOf(lane, slot));
+      else this.sink.reply(call, this.asOf(lane, slot), this.renewal(lane, slot));
       if (introduces) this.start();
       for (const event of slot.events) this.sink.event(event);
       this.tellDamage(call);

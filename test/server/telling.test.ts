@@ -1,6 +1,6 @@
 /** What is told of stored entries is told whole, or the request that asked for it fails alone; the server lives. */
 
-import { appendFileSync, readdirSync, truncateSync, unlinkSync } from "node:fs";
+import { appendFileSync, readdirSync, readFileSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { realDisk } from "../../src/core/store/disk.ts";
 import { noLocks } from "../../src/core/store/lock.ts";
@@ -65,6 +65,71 @@ describe.each(STORES)("entries of another program on %s that cannot be read", (s
   });
 });
 
+describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (store) => {
+  /** One of each kind of entry that the context is made of, and enough behind them that no opening looks at them. */
+  async function spoiltServer(kind: string): Promise<HereServer> {
+    const place = temporaryPlace();
+    const before = serveHere(["--store", store], { place });
+    const { entryIds } = await before.result("append", {
+      entries: [
+        user("first"),
+        assistant("second"),
+        { type: "custom_message", customType: "note", content: "third" },
+        { type: "branch_summary", fromId: "a", summary: "fourth" },
+        user("edited"),
+        assistant("kept"),
+      ],
+    });
+    await before.result("edit_context", { targetId: entryIds[4], replacement: { content: "fifth" } });
+    await before.result("compact_append", { summary: "sixth", firstKeptEntryId: entryIds[1], tokensBefore: 1 });
+    await before.result("append", { entries: Array.from({ length: 80 }, (_, n) => user(`after ${n}`)) });
+    const { entries } = await before.result("get_entries");
+    const { sessionFile } = await before.result("get_state");
+    await before.finish();
+    const { id } = entries.find((entry: Json) => entry.type === kind || JSON.stringify(entry).includes(`"${kind}"`));
+    spoil(bodyFile(store, sessionFile), id);
+    return serveHere(["--session", sessionFile], { place });
+  }
+
+  /** Puts a brace where none can be, at the end of the entry's line. */
+  function spoil(file: string, id: string): void {
+    const text = readFileSync(file, "latin1");
+    const at = text.indexOf(`"id":"${id}"`);
+    const end = text.indexOf("\n", at);
+    writeFileSync(file, `${text.slice(0, end - 3)}{{${text.slice(end - 1)}`, "latin1");
+  }
+
+  const TELLING = new Set(["branch_summary", "compaction"]);
+
+  test.each([
+    ["kept", "get_messages", {}],
+    ["kept", "get_context", { explain: true }],
+    ["kept", "get_messages", { limit: 6 }],
+    ["custom_message", "get_messages", {}],
+    ["branch_summary", "get_messages", {}],
+    ["context_edit", "get_messages", {}],
+    ["compaction", "get_messages", {}],
+    ["compaction", "get_context", { strict: true }],
+    ["kept", "get_session_stats", {}],
+    ["kept", "get_entries", { limit: 8 }],
+    ["kept", "get_tree", { format: "flat" }],
+    ["kept", "get_tree", { format: "nested" }],
+  ])("(%s) is told after the reply of %s, which is the same as when it is known", async (kind, command, params) => {
+    const server = await spoiltServer(kind);
+    const first = await server.result(command, params);
+    const known = await server.result(command, params);
+    expect(first).toEqual(known);
+    const { diagnostics } = await server.result("get_state");
+    expect(diagnostics).toContainEqual(expect.objectContaining({ kind: "bad_body" }));
+    // What the tree needs was read when it was opened, and is told by get_state from then on.
+    const told = server.events.flatMap(({ method, params: { damage } }) => (method === "session_damage" ? damage : []));
+    if (!TELLING.has(kind)) expect(told).toContainEqual(expect.objectContaining({ kind: "bad_body" }));
+    // Nothing of it that is not its own is shown for it.
+    for (const { role, content, summary } of known.messages ?? []) expect([role, content ?? summary]).not.toContain("");
+    for (const { content, summary } of known.messages ?? []) expect(content ?? summary ?? "").not.toHaveLength(0);
+  });
+});
+
 describe.each(STORES)("a reply on %s that is not held in memory", (store) => {
   const TEXT = "x".repeat(1 << 20);
   const COUNT = 6;
@@ -126,3 +191,22 @@ describe.each(STORES)("a reply on %s that is not held in memory", (store) => {
     expect((await server.result("get_entries")).entries).toHaveLength(3);
   });
 });
+
+test.each([undefined, 1000])(
+  "what was received is kept though the reader is gone (replies of %s held)",
+  async (held) => {
+    const server = serveHere(["--durability", "os"], { heldReplyBytes: held });
+    await append(server, user("x".repeat(6 << 20)));
+    const { sessionFile } = await server.result("get_state");
+    server.stall();
+    server.send(
+      { jsonrpc: "2.0", id: "a", method: "get_entries" },
+      { jsonrpc: "2.0", id: "b", method: "get_entries" },
+      { jsonrpc: "2.0", id: "c", method: "append", params: { entries: [user("the last")] } },
+    );
+    await new Promise(setImmediate);
+    server.output.destroy(Object.assign(new Error("EPIPE: write"), { code: "EPIPE" }));
+    expect(await server.done).toBe(1);
+    expect(readFileSync(sessionFile, "utf8")).toContain("the last");
+  },
+);
