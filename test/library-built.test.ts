@@ -1,0 +1,56 @@
+/** The library as it is installed: one file, which loads nothing that opening a session does not need. */
+
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { chain, fileText, headerText } from "./support/lines.ts";
+import { temporaryFolder } from "./support/server.ts";
+
+const LIBRARY = fileURLToPath(new URL("../dist/lib/index.js", import.meta.url));
+
+/** Runs a script that has the library as `library`; what it writes, as JSON. */
+function run(script: string, home: string): unknown {
+  const text = `import * as library from ${JSON.stringify(LIBRARY)};\n${script}`;
+  const options = { env: { HOME: home }, encoding: "utf8" } as const;
+  return JSON.parse(execFileSync(process.execPath, ["--input-type=module", "-e", text], options));
+}
+
+test("it imports no other file", () => {
+  const imported = readFileSync(LIBRARY, "utf8").matchAll(/^(?:import|export)\b[^;]*?from "([^"]+)"/gm);
+  expect([...imported].map(([, from]) => from).filter((from) => !from.startsWith("node:"))).toEqual([]);
+});
+
+test("opening a session loads no sockets, hashes or compression; writing to it loads what it needs", () => {
+  const home = temporaryFolder();
+  const path = join(home, "session.jsonl");
+  writeFileSync(path, fileText(headerText(), ...chain(3)));
+  const script = `
+    const loaded = () => ["net", "crypto", "zlib"].filter((name) => process.moduleLoadList.includes("NativeModule " + name));
+    const before = loaded();
+    const manager = library.SessionManager.open(${JSON.stringify(path)});
+    const { messages } = manager.buildSessionContext();
+    const opened = loaded();
+    manager.appendMessage({ role: "user", content: "more", timestamp: 1 });
+    console.log(JSON.stringify({ before, opened, messages: messages.length, entries: manager.getEntryCount() }));`;
+  expect(run(script, home)).toEqual({ before: [], opened: [], messages: 3, entries: 4 });
+});
+
+test("it writes, forks and lists sessions, and finds the latest", () => {
+  const home = temporaryFolder();
+  const script = `
+    const { SessionManager, findMostRecentSession } = library;
+    const manager = SessionManager.create("/p");
+    manager.appendMessage({ role: "user", content: "one", timestamp: 1 });
+    await manager.flush();
+    const forked = SessionManager.forkFrom(manager.getSessionFile(), "/p");
+    const listed = await SessionManager.listAll();
+    console.log(JSON.stringify({
+      listed: listed.map(({ id }) => id).sort(),
+      made: [manager.getSessionId(), forked.getSessionId()].sort(),
+      latest: findMostRecentSession(forked.getSessionDir()) === forked.getSessionFile(),
+    }));`;
+  const { listed, made, latest } = run(script, home) as Record<string, unknown>;
+  expect([listed, latest]).toEqual([made, true]);
+});
