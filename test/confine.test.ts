@@ -1,7 +1,9 @@
 /** Paths that are confined: whatever links come in their place, and whenever, nothing outside is read or written. */
 
-import { test } from "vitest";
+import { expect, test } from "vitest";
+import { putSession, serveLibrary, sessionId } from "./support/lifecycle.ts";
 import { forSeedsAsync } from "./support/random.ts";
+import { temporaryPlace } from "./support/server.ts";
 import { ATTEMPTS, makeGround, tryAll } from "./support/swaps.ts";
 
 /** Of the soak, which tries every component before every operation: one of them for each command. */
@@ -11,4 +13,11 @@ test.each(["jsonl", "v2"] as const)("on %s, a link that comes before any operati
     await forSeedsAsync(1, async (random) => {
       await tryAll(ground, attempt, { random, count: 1 });
     });
+});
+
+test("a session is found by its id from a folder that is not allowed", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  const server = serveLibrary(place, ["--confine", "--session", sessionId(1)]);
+  expect((await server.result("get_state")).sessionFile).toBe(file);
 });

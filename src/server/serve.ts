@@ -199,8 +199,18 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
 
 /** What looks like a path is one; anything else is an id. */
 function where(workspace: Workspace, given: string): { sessionPath?: string; sessionId?: string } {
-  const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || workspace.stores.exists(workspace.stores.absolute(given));
+  const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || isFile(workspace, given);
   return path ? { sessionPath: given } : { sessionId: given };
+}
+
+/** Whether there is a file of that name which may be named. */
+function isFile({ stores }: Workspace, given: string): boolean {
+  try {
+    return stores.exists(stores.absolute(given));
+  } catch (error) {
+    if (error instanceof Failure) return false;
+    throw error;
+  }
 }
 
 /** A new session begins with the model and level of the command line. */

@@ -8,7 +8,7 @@
  * been inside.
  */
 
-import { basename, dirname, isAbsolute, join, resolve } from "node:path";
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { Failure } from "../failure.ts";
 import { type Disk, isErrno, type OpenFolders } from "./disk.ts";
 import { partsOfContainer } from "./segmented/places.ts";
@@ -90,7 +90,10 @@ export function realPathOf(disk: Disk, path: string): string {
   }
 }
 
-/** Returns what of a path lies below a folder, without a slash before it; undefined when it lies elsewhere. */
+/**
+ * Returns what of a path lies below a folder, without a slash before it and with every `..` in it; undefined when it lies
+ * elsewhere.
+ */
 function below(folder: string, path: string): string | undefined {
   if (path === folder) return "";
   const start = folder.endsWith("/") ? folder : `${folder}/`;
@@ -99,7 +102,8 @@ function below(folder: string, path: string): string | undefined {
 
 /** Whether a path without links lies in a folder, or is it. */
 export function isBelow(folder: string, path: string): boolean {
-  return below(folder, path) !== undefined;
+  const rest = relative(folder, path);
+  return rest !== ".." && !rest.startsWith(`..${sep}`) && !isAbsolute(rest);
 }
 
 /** Links in one path before it counts as a circle, as on Linux. */
@@ -229,7 +233,7 @@ class Walker implements Way {
 
   private goUp(walk: Walk, path: string): void {
     const above = dirname(walk.at);
-    const isInside = this.roots.some(({ kind, real }) => kind === walk.kind && below(real, above) !== undefined);
+    const isInside = this.roots.some(({ kind, real }) => kind === walk.kind && isBelow(real, above));
     if (isInside) goTo(walk, above);
     else this.jump(walk, [above === "/" ? "" : above, ...walk.parts].join("/"), path);
   }
@@ -357,10 +361,10 @@ class Walker implements Way {
 function checkedWay(disk: Disk, roots: readonly Root[]): Way {
   const demand = (path: string, kind: Root["kind"]): void => {
     const real = realPathOf(disk, path);
-    if (!roots.some((root) => root.kind === kind && below(root.real, real) !== undefined)) throw outsideFailure(path);
+    if (!roots.some((root) => root.kind === kind && isBelow(root.real, real))) throw outsideFailure(path);
   };
   const kindOf = (path: string): Root["kind"] =>
-    roots.find(({ name, real }) => below(name, path) !== undefined || below(real, path) !== undefined)?.kind ?? "given";
+    roots.find(({ name, real }) => isBelow(name, path) || isBelow(real, path))?.kind ?? "given";
   return {
     plain: false,
     use(path, end, run) {
