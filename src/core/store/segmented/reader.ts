@@ -145,6 +145,17 @@ function isOf(frame: Frame, row: Row): boolean {
   );
 }
 
+/** Whether a line is a frame, whichever. */
+function isFrame(b: Uint8Array, first: number, end: number): boolean {
+  try {
+    decodeFrame(b, first, end);
+    return true;
+  } catch (error) {
+    if (error instanceof Malformed) return false;
+    throw error;
+  }
+}
+
 export abstract class SegmentedReader {
   readonly file: string;
   /** Where the container lies; not at `file` after a repair that was cut off. */
@@ -222,9 +233,11 @@ export abstract class SegmentedReader {
     this.demandPlain();
     this.readHeader();
     const live = isLive(this.key as FileInfo);
+    // Before the sizes of the segments: a row that comes meanwhile names a frame that is not in them.
+    const seen = this.infoOrNull(indexFile(this.folder)) ?? undefined;
     const segments = this.segments();
     this.loadSpine(segments);
-    this.judge(segments, live);
+    this.judge(segments, live, seen);
     for (const position of this.nodes.cutCycles())
       this.report("cycle", position, "parents form a cycle; it is cut here", true);
     for (const [position, parentId] of this.nodes.missingParent)
@@ -234,10 +247,11 @@ export abstract class SegmentedReader {
   }
 
   /** Takes in what comes after the known part. While another process is the writer, only what it has indexed. */
-  private judge(segments: readonly Segment[], live: boolean): void {
+  private judge(segments: readonly Segment[], live: boolean, seen: FileInfo | undefined): void {
     const known = this.damage.length;
     const { readOnly } = this;
     const promised = this.readIndex(segments, live);
+    this.seen = seen;
     this.noteBase();
     if (!live) {
       this.replay(segments, promised);
@@ -291,7 +305,8 @@ export abstract class SegmentedReader {
         const index = this.damage.indexOf(judgement);
         if (index >= 0) this.damage.splice(index, 1);
       }
-      this.judge(this.segments(), false);
+      const before = this.infoOrNull(indexFile(this.folder)) ?? undefined;
+      this.judge(this.segments(), false, before);
     } catch (error) {
       restore();
       throw error;
@@ -511,7 +526,6 @@ export abstract class SegmentedReader {
       return 0;
     }
     try {
-      this.seen = this.disk.infoOf(fd);
       const { fault, promised, size } = this.takeRows(fd, segments);
       this.indexFault = fault;
       if (fault === null && this.indexEnd < size && !live) this.indexFault = "its last row was cut off";
@@ -742,6 +756,8 @@ export abstract class SegmentedReader {
   private replay(segments: readonly Segment[], promised: number): void {
     const indexed = this.tail.entrySeq;
     const bad: { segmentSeq: number; start: number; end: number; reason: string }[] = [];
+    /** A frame that is whole and not the one that is due was written by somebody else, and is nobody's to cut. */
+    let strangers = 0;
     const isAsJudged: Remains["isAsJudged"] = ({ seq, info }) => {
       const judged = segments.find((segment) => segment.seq === seq);
       return judged !== undefined && isSameStamp(judged.info, info);
@@ -764,6 +780,7 @@ export abstract class SegmentedReader {
           if (bad.length > 0) salvaged++;
         } catch (error) {
           if (!(error instanceof Malformed)) throw error;
+          if (isFrame(b, first, end)) strangers++;
           spoil(seq, at, at + end - first + 1, error.message);
         }
       };
@@ -776,7 +793,7 @@ export abstract class SegmentedReader {
     }
     this.replayed = salvaged > 0 ? 0 : this.tail.entrySeq - indexed;
     const missing = promised - this.tail.entrySeq;
-    if (salvaged === 0 && bad.length > 0) {
+    if (salvaged + strangers === 0 && bad.length > 0) {
       const { segmentSeq, start, reason } = bad[0];
       this.remains = { segmentSeq, start, ours: false, isAsJudged };
       let length = 0;
