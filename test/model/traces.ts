@@ -58,4 +58,10 @@ export const FOUND: Readonly<Record<string, readonly string[]>> = {
   "another appends while a log looks": steps(
     "P open, P opened, Q open, Q opened, P lock, P confirm, P append 1, P write, P write, P written, P commit, P synced records, P write row, P write row, P rows written, P synced, Q look, P append 1, P write, P write, P written, P commit, P synced records, P write row, P write row, P rows written, P synced, Q looked",
   ),
+  "another, who holds the lock, appends while a log is opened": steps(
+    "P open, P opened, P lock, P confirm, P append 1, P write, P write, P written, P commit, P synced records, P write row, P write row, P rows written, P synced, Q open, P append 1, P write, P write, P written, P commit, P synced records, P write row, P write row, P rows written, P synced, Q opened",
+  ),
+  "a writer dies when all of its records are there": steps(
+    "P open, P opened, Q open, Q opened, P lock, P confirm, P append 2, P write, P write, P write, P write, P die",
+  ),
 };

@@ -13,14 +13,16 @@ export const LARGE: readonly World[] = [
   JSONL,
   { ...JSONL, appends: 3 },
   { ...JSONL, processes: 3 },
-  { ...JSONL, processes: 4, pairs: 0 },
+  { ...JSONL, processes: 4, appends: 1 },
   { ...JSONL, processes: 3, blind: true },
   { ...JSONL, foreign: 1 },
   { ...JSONL, lockFails: true },
   { ...V2, appends: 2 },
+  { ...V2, appends: 3, pairs: 0 },
+  { ...V2, processes: 3 },
   { ...V2, processes: 3, appends: 2, pairs: 0 },
   { ...V2, processes: 4, pairs: 0 },
-  { ...V2, processes: 3, pairs: 1, blind: true },
+  { ...V2, processes: 3, blind: true },
   { ...V2, appends: 2, pairs: 0, lockFails: true },
 ];
 

@@ -1,0 +1,32 @@
+/** Traces of the model, run with the real stores: what was acknowledged is there once, and nobody is stuck. */
+
+import { describe, expect, test } from "vitest";
+import { forSeedsAsync, Random } from "../support/random.ts";
+import { Runner, type Setup } from "./runner.ts";
+import { FOUND, walk } from "./traces.ts";
+
+/** Where in a call that only reads others come in: at its beginning, and at two places between what a V2 log reads. */
+const PAUSES = [0, 9, 15];
+
+async function run(setup: Setup, trace: readonly string[], random: Random): Promise<void> {
+  const runner = new Runner(setup, trace, random);
+  expect(await runner.run(), [JSON.stringify(setup), trace.join(", "), ...runner.told].join("\n")).toEqual([]);
+}
+
+describe.each(["jsonl", "v2"] as const)("with a %s log", (store) => {
+  test.each(Object.entries(FOUND))("nothing is lost when %s", async (_name, trace) => {
+    for (const durability of ["sync", "os"] as const)
+      for (const pauseAt of PAUSES)
+        await run({ store, durability, asSession: durability === "sync", pauseAt }, trace, new Random(1));
+    // Two records of a batch in two segments.
+    if (store === "v2")
+      await run({ store, durability: "sync", asSession: true, segmentBytes: 1200 }, trace, new Random(1));
+  });
+
+  test("nothing is lost in traces at random", async () => {
+    await forSeedsAsync(16, async (random) => {
+      const trace = walk({ store, processes: 2, appends: 4, pairs: 2, failures: true }, random, 40);
+      await run({ store, durability: random.pick(["sync", "os"]), asSession: random.chance(0.5) }, trace, random);
+    });
+  });
+});
