@@ -1,6 +1,6 @@
 /** Transcripts as the real clients of Pi's RPC mode send them, and what the clients together demand (Pi reference, 9). */
 
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
@@ -102,7 +102,10 @@ describe("the client", () => {
 
   test("of Neovim aborts and begins anew, with colons in its ids", async () => {
     const place = temporaryPlace();
-    const sessionPath = storedSession(place);
+    const encoded = `--${place.cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
+    const folder = join(place.home, ".pi/agent/sessions", encoded);
+    mkdirSync(folder, { recursive: true });
+    const sessionPath = storedSession(place, join(".pi/agent/sessions", encoded, "old.jsonl"));
     const server = spawnServer(["--mode", "rpc"], "lines", place);
     const [, state, { messages }, { commands }] = await succeed(
       server,
@@ -126,8 +129,7 @@ describe("the client", () => {
     expect(fresh).toMatchObject({ ...STATE, messageCount: 0 });
     expect(fresh.sessionId).not.toBe(ID);
     // It looks into the folder itself.
-    const encoded = `--${place.cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
-    expect(dirname(fresh.sessionFile)).toBe(join(place.home, ".pi/agent/sessions", encoded));
+    expect(dirname(fresh.sessionFile)).toBe(folder);
     await endInSilence(server);
   });
 

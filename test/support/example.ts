@@ -44,6 +44,8 @@ export function examplePlace(): {
   const place = temporaryPlace();
   const folder = join(place.home, "sessions");
   mkdirSync(folder);
+  // The working directory that relocate_session gives.
+  mkdirSync(join(place.home, "other"));
   const write = (file: string, id: string): string => {
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, sessionText({ id, cwd: place.cwd }, ENTRIES));
