@@ -33,7 +33,9 @@ class MortalDisk {
   constructor(inner: Disk) {
     this.disk = new Proxy(inner, {
       get: (target, name) => {
-        const operation = target[name as keyof Disk] as (...args: unknown[]) => unknown;
+        const operation = target[name as keyof Disk] as ((...args: unknown[]) => unknown) | undefined;
+        // Some are not on every disk.
+        if (operation === undefined) return undefined;
         return (...args: unknown[]) => {
           if (this.dead) throw Object.assign(new Error("the process is gone"), { code: "EIO" });
           return operation.apply(target, args);
