@@ -16,6 +16,8 @@ interface Progress {
   /** Units that were run; the next has the number after this one. */
   units: number;
   seconds: number;
+  /** Of the unit that took longest. */
+  longest: number;
   figures: Record<string, number>;
   failures: { unit: number; message: string }[];
   nodes: string[];
@@ -38,7 +40,8 @@ function commit(): string {
 }
 
 /**
- * Runs the units of a suite that are still to be run, until its goal is reached or `SOAK_SECONDS` are over. A unit
+ * Runs the units of a suite that are still to be run, until its goal is reached or one more might not end within
+ * `SOAK_SECONDS`. A unit
  * that fails is written down and fails the test; the next run goes on after it. `PI_TEST_SEED` runs one unit alone.
  */
 export function soak(suite: string, unit: (random: Random, number: number) => Promise<Figures>): void {
@@ -55,9 +58,11 @@ export function soak(suite: string, unit: (random: Random, number: number) => Pr
     for (;;) {
       const known = read();
       known[key] ??= {};
-      known[key][suite] ??= { units: 0, seconds: 0, figures: {}, failures: [], nodes: [], date: "" };
+      known[key][suite] ??= { units: 0, seconds: 0, longest: 0, figures: {}, failures: [], nodes: [], date: "" };
       const progress = known[key][suite];
-      if ((progress.figures[counts] ?? 0) >= goal || (performance.now() - began) / 1000 > limit) break;
+      const elapsed = (performance.now() - began) / 1000;
+      // The first unit of a part runs in any case.
+      if ((progress.figures[counts] ?? 0) >= goal || (elapsed > 1 && elapsed + progress.longest > limit)) break;
       const number = ++progress.units;
       const since = performance.now();
       let fault: unknown;
@@ -68,7 +73,9 @@ export function soak(suite: string, unit: (random: Random, number: number) => Pr
         fault = error;
         progress.failures.push({ unit: number, message: String((error as Error)?.message ?? error).slice(0, 2000) });
       }
-      progress.seconds += Math.round((performance.now() - since) / 100) / 10;
+      const took = Math.round((performance.now() - since) / 100) / 10;
+      progress.seconds += took;
+      progress.longest = Math.max(progress.longest, took);
       progress.date = new Date().toISOString().slice(0, 10);
       progress.nodes = [...new Set([...progress.nodes, process.version])];
       // In one step, so that whoever ends a part in the middle of it loses one unit and no more.
