@@ -58,10 +58,12 @@ function typesIn(file: string): string[] {
     .map((entry) => (isMarker(entry) ? "marker" : entry.type));
 }
 
-describe("a move", () => {
+describe.each(["jsonl", "v2"] as const)("a move, --store %s", (store) => {
+  const begunHere = () => begun(new HereLives(), ["--store", store]);
+
   test("survives kill -9 of the program, and not a byte of the file changes", async () => {
     const lives = new SpawnedLives();
-    let wire = await lives.start([]);
+    let wire = await lives.start(["--store", store]);
     await wire.result("append", { entries: [user("one", { id: "u1" }), user("two", { id: "u2" })] });
     const { sessionFile: file } = await wire.result("get_state");
     const before = imprint(file);
@@ -76,7 +78,7 @@ describe("a move", () => {
   });
 
   test("is written down as one marker when the session is left, and no reader sees it", async () => {
-    const { lives, wire, file } = await begun();
+    const { lives, wire, file } = await begunHere();
     await wire.result("branch", { entryId: "a1" });
     const told = {
       entries: await wire.result("get_entries"),
@@ -112,7 +114,7 @@ describe("a move", () => {
   });
 
   test("before the first entry is a marker that says so", async () => {
-    const { lives, wire, file } = await begun();
+    const { lives, wire, file } = await begunHere();
     await wire.result("branch", { entryId: "u1", position: "before" });
     await lives.end();
     expect(readPlainly(file).at(-1)).toMatchObject({ parentId: null, data: { leafId: null } });
@@ -125,7 +127,7 @@ describe("a move", () => {
   });
 
   test("back to where the file leads anyway leaves no marker", async () => {
-    const { lives, wire, file } = await begun();
+    const { lives, wire, file } = await begunHere();
     const before = imprint(file);
     await wire.result("branch", { entryId: "u1" });
     await wire.result("branch", { entryId: "a2" });
@@ -138,7 +140,7 @@ describe("a move", () => {
   });
 
   test("each time it is left adds one marker at most, and the last one counts", async () => {
-    const { lives, file } = await begun();
+    const { lives, file } = await begunHere();
     await lives.end();
     for (const target of ["u1", "u2", "u2", null, "a1"]) {
       const next = await lives.start(["--session", file]);
@@ -158,7 +160,7 @@ describe("a move", () => {
       ["shutdown", {}],
       ["exit", {}],
     ] as const) {
-      const { lives, wire, file } = await begun();
+      const { lives, wire, file } = await begunHere();
       await wire.result("branch", { entryId: "u2" });
       if (method === "exit") wire.send({ jsonrpc: "2.0", method });
       else await wire.result(method, params);
@@ -168,7 +170,7 @@ describe("a move", () => {
   });
 
   test("in a session open for reading lasts as long as the process", async () => {
-    const { lives, file } = await begun();
+    const { lives, file } = await begunHere();
     await lives.end();
     const before = imprint(file);
     const wire = await lives.start(["--session", file, "--read-only"]);
@@ -180,7 +182,7 @@ describe("a move", () => {
   });
 
   test("that the host answers for does not move other sessions", async () => {
-    const { lives, wire, file } = await begun();
+    const { lives, wire, file } = await begunHere();
     const { sessionFile } = await wire.result("clone");
     await wire.result("branch", { entryId: "u1" });
     await lives.kill();

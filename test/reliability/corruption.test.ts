@@ -24,7 +24,7 @@ describe.each(DAMAGES)("%s", (kind) => {
   });
 
   test("anywhere costs what it touches", async () => {
-    await forSeedsAsync(80, async (random) => {
+    await forSeedsAsync(40, async (random) => {
       const file = sample(random, 5 + random.int(random.chance(0.2) ? 200 : 20));
       await checkDamaged(file, damaged(file.bytes, kind, random.int(file.bytes.length), random));
     });

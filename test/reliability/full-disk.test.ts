@@ -4,9 +4,10 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { idsIn } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
+import { partsOf } from "../support/proof.ts";
 import { type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
 
 /** Why nothing can be mounted here, or null. */
@@ -26,22 +27,32 @@ function mountProblem(): string | null {
 const problem = mountProblem();
 if (problem !== null) console.info(`no file system can be mounted here: ${problem}`);
 
-test.skipIf(problem !== null)("what does not fit is refused whole, and fits when there is room again", async () => {
+/** The file that grows. */
+const grows = { jsonl: (session: string) => session, v2: (session: string) => partsOf(session).at(-1) as string };
+
+/** Room for what a container has beside its entries, each file of it in pages. */
+const SIZES = { jsonl: "96k", v2: "256k" };
+
+describe.skipIf(problem !== null).each(["jsonl", "v2"] as const)("--store %s", (store) => {
+  test("what does not fit is refused whole, and fits when there is room again", () => fillUp(store));
+});
+
+async function fillUp(store: "jsonl" | "v2"): Promise<void> {
   const place = temporaryPlace();
   const folder = join(place.home, "small");
   mkdirSync(folder);
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=96k", "none", folder]);
+  execFileSync("mount", ["-t", "tmpfs", "-o", `size=${SIZES[store]}`, "none", folder]);
   onTestFinished(() => {
     execFileSync("umount", ["-l", folder]);
   });
   const ballast = join(folder, "ballast");
   writeFileSync(ballast, Buffer.alloc(16_384));
-  const server = spawnServer(["--session-dir", folder, "--events", "none"], "lines", place);
+  const server = spawnServer(["--session-dir", folder, "--store", store, "--events", "none"], "lines", place);
   const { sessionFile } = await server.result("get_state");
   const acknowledged: string[] = [];
   await fill(server, acknowledged);
   expect(acknowledged.length).toBeGreaterThan(5);
-  const full = readFileSync(sessionFile, "latin1");
+  const full = readFileSync(grows[store](sessionFile), "latin1");
   expect(full.endsWith("\n")).toBe(true);
   expect(await idsIn(server)).toEqual(acknowledged);
   // A fork has no room either, and leaves nothing behind.
@@ -54,7 +65,7 @@ test.skipIf(problem !== null)("what does not fit is refused whole, and fits when
   const next = spawnServer(["--session", sessionFile, "--events", "none"], "lines", place);
   expect(await idsIn(next)).toEqual(acknowledged);
   expect((await next.result("verify_session")).ok).toBe(true);
-});
+}
 
 /** Appends until the disk is full; each refusal is a failure that says so. */
 async function fill(server: SpawnedServer, acknowledged: string[]): Promise<void> {

@@ -14,9 +14,9 @@ import { forSeedsAsync } from "../support/random.ts";
 import { countingEnv, kinds, temporaryPlace, Wire } from "../support/server.ts";
 import { twoServers, withForeignWriter } from "../support/writers.ts";
 
-test("two servers make one chain, and nothing acknowledged is lost", async () => {
+test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is lost, --store %s", async (store) => {
   await forSeedsAsync(1, async (random) => {
-    const { kills, locked } = await twoServers(random, 60);
+    const { kills, locked } = await twoServers(random, 40, store);
     expect(kills).toBeGreaterThan(0);
     expect(locked).toBeGreaterThan(3);
   });

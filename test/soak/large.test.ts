@@ -3,9 +3,10 @@
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { PROGRAM } from "../support/build.ts";
 import { temporaryPlace } from "../support/server.ts";
+import { soak } from "../support/soak.ts";
 
 const HEAP = 128;
 
@@ -50,7 +51,7 @@ async function serverOn(shape: string, count: number) {
   return { ask, peak };
 }
 
-test("a line of 256 MiB", async () => {
+async function giant(): Promise<void> {
   const { ask, peak } = await serverOn("giant", 256);
   expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(3);
   const { nodes } = JSON.parse((await ask("get_tree")).text).result;
@@ -59,9 +60,9 @@ test("a line of 256 MiB", async () => {
   for (const method of ["get_entries", "get_messages"])
     expect((await ask(method)).bytes).toBeGreaterThan(256 * 1024 * 1024);
   if (process.platform === "linux") expect(peak()).toBeLessThan(500);
-});
+}
 
-test("a million entries", async () => {
+async function million(): Promise<void> {
   const { ask, peak } = await serverOn("lean", 1_000_000);
   expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(1_000_000);
   let cursor: string | undefined;
@@ -75,4 +76,9 @@ test("a million entries", async () => {
   expect(seen).toBeGreaterThan(9000);
   expect((await ask("get_entries")).bytes).toBeGreaterThan(600e6);
   if (process.platform === "linux") expect(peak()).toBeLessThan(600);
+}
+
+soak("large", async (_random, number) => {
+  await (number % 2 === 1 ? giant : million)();
+  return { runs: 1 };
 });

@@ -1,11 +1,10 @@
 /** Whatever moves sessions, interrupted at every operation. */
 
-import { describe, test } from "vitest";
 import { checkErrors, checkInterrupted, SCENARIOS } from "../support/lifecycle-faults.ts";
+import { soak } from "../support/soak.ts";
 
-describe.each(SCENARIOS)("$name", (scenario) => {
-  test("interrupted anywhere keeps everything, and asked for again comes to its end", () =>
-    checkInterrupted(scenario, true));
-
-  test("fails anywhere as if it had not been asked for, or is done", () => checkErrors(scenario, true));
+soak("lifecycle", async (_random, number) => {
+  const check = number % 2 === 1 ? checkInterrupted : checkErrors;
+  await check(SCENARIOS[((number - 1) >> 1) % SCENARIOS.length], true);
+  return { runs: 1 };
 });

@@ -1,21 +1,19 @@
-/** 1,000 servers that end in every way leave no process, and a simulated year leaves nothing behind (acceptance 2). */
+/** 1,000 servers that end in every way leave no process, and a simulated year leaves nothing behind. */
 
-import { test } from "vitest";
 import { startAndEnd, WAYS } from "../support/ends.ts";
-import { forSeedsAsync } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
+import { soak } from "../support/soak.ts";
 import { simulatedWeeks } from "../support/weeks.ts";
 
-const RUNS = Number(process.env.SOAK_ENDS ?? 1000);
+const ENDS = 50;
+const OPERATIONS = 100_000;
 
-test(`${RUNS} servers are gone three seconds after their end`, async () => {
-  await forSeedsAsync(1, async (random) => {
-    const place = temporaryPlace();
-    for (let run = 0; run < RUNS; run++) await startAndEnd(random, WAYS[run % WAYS.length], place);
-  });
-  console.info(`${RUNS} servers ended, none was left`);
-});
-
-test("100,000 operations in two simulated weeks leave handles and memory as they were", async () => {
-  await forSeedsAsync(1, (random) => simulatedWeeks(random, 100_000));
+soak("lifetime", async (random, number) => {
+  if (number % 21 === 0) {
+    await simulatedWeeks(random, OPERATIONS);
+    return { runs: 1, operations: OPERATIONS };
+  }
+  const place = temporaryPlace();
+  for (let run = 0; run < ENDS; run++) await startAndEnd(random, WAYS[(number * ENDS + run) % WAYS.length], place);
+  return { runs: 1, ended: ENDS };
 });

@@ -1,13 +1,31 @@
-/** Many processes that list and search at the same time (reliability case X8, long form). */
+/** Many processes that list and search at the same time, and 10,000 sessions of 1 GB as `bench/catalog.js` makes them. */
 
-import { test } from "vitest";
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { expect } from "vitest";
 import { indexTogether, listTogether } from "../support/listing.ts";
-import { forSeedsAsync } from "../support/random.ts";
+import { soak } from "../support/soak.ts";
 
-test("32 processes see 1,000 sessions each, ten times", async () => {
-  for (let round = 0; round < 10; round++) await listTogether(32, 1000);
-});
+const BENCH = fileURLToPath(new URL("../../bench/catalog.js", import.meta.url));
+const SESSIONS = 10_000;
 
-test("8 processes index and list 150 sessions that grow", async () => {
-  await forSeedsAsync(10, (random) => indexTogether(random, 8, 150, 3));
+soak("listing", async (random, number) => {
+  if (number % 21 === 0) {
+    const text = execFileSync(process.execPath, [BENCH, "--sessions", String(SESSIONS), "--json"], {
+      encoding: "utf8",
+    });
+    const figures = JSON.parse(text);
+    expect(figures.sessions).toBe(SESSIONS);
+    expect(figures.progressNotifications).toBeGreaterThanOrEqual(50);
+    expect(figures.listP95).toBeLessThanOrEqual(10);
+    expect(figures.searchP95).toBeLessThanOrEqual(20);
+    expect(figures.peakMegabytes).toBeLessThan(500);
+    return { runs: 1, sessions: SESSIONS };
+  }
+  if (number % 2 === 0) {
+    await listTogether(32, 1000);
+    return { runs: 1, sessions: 1000 };
+  }
+  await indexTogether(random, 8, 150, 3);
+  return { runs: 1, sessions: 150 };
 });

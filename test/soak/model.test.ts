@@ -1,18 +1,14 @@
-/** The whole contract against a simple model, long: many seeds here, and the built program killed by SIGKILL. */
+/** The whole contract against a simple model, on both stores, and at times with the built program killed by SIGKILL. */
 
-import { test } from "vitest";
 import { HereLives, SpawnedLives } from "../support/proof.ts";
 import { runModel } from "../support/proof-model.ts";
-import { forSeedsAsync } from "../support/random.ts";
+import { soak } from "../support/soak.ts";
 
-test("250,000 random operations agree with the model", async () => {
-  await forSeedsAsync(200, (random) => runModel(random, new HereLives({ seed: random.seed }), 1250));
-});
+const OPERATIONS = 1250;
 
-test("10,000 random operations agree with the model while the program is killed", async () => {
-  await forSeedsAsync(8, (random) => runModel(random, new SpawnedLives(), 1250, { slow: true }));
-});
-
-test("50,000 random operations on containers of Store V2 agree with the model", async () => {
-  await forSeedsAsync(40, (random) => runModel(random, new HereLives({ seed: random.seed }), 1250, { store: "v2" }));
+soak("model", async (random, number) => {
+  const store = number % 2 === 0 ? "jsonl" : "v2";
+  const slow = number % 51 === 0;
+  await runModel(random, slow ? new SpawnedLives() : new HereLives({ seed: number }), OPERATIONS, { store, slow });
+  return { operations: OPERATIONS };
 });

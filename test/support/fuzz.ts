@@ -154,10 +154,10 @@ export async function fuzz(
   framing: Framing,
   dialect: "jsonrpc" | "pi",
   frames: number,
+  store: "memory" | "jsonl" | "v2" = "memory",
 ): Promise<number> {
-  const server = serveHere(["--no-session", "--framing", framing, "--dialect", dialect, "--events", "none"], {
-    framing,
-  });
+  const where = store === "memory" ? ["--no-session"] : ["--store", store, "--durability", "os"];
+  const server = serveHere([...where, "--framing", framing, "--dialect", dialect, "--events", "none"], { framing });
   const request = (id: string, method: string, params: Json): Json =>
     dialect === "pi" ? { id, type: method, ...params } : { jsonrpc: "2.0", id, method, params };
   const awaited = new Map<string, number>();

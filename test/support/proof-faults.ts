@@ -12,9 +12,19 @@ import type { Json, Wire } from "./server.ts";
 
 export const FOLDER = "/sessions";
 
-/** The entries that a file tells, read by anybody. */
-export function idsIn(disk: FaultDisk, file: string): string[] {
-  return toldEntries(plainLines(disk.content(file) as Uint8Array)).map(({ id }) => id);
+export type StoreName = "jsonl" | "v2";
+
+/** The bytes of a session that hold its entries: its file, or the segments of its container behind the header. */
+export function bytesOfSession(disk: FaultDisk, session: string): Uint8Array {
+  if (!session.endsWith(".v2")) return disk.content(session) as Uint8Array;
+  const segments = disk.paths().filter((path) => path.startsWith(`${session}/segments/`));
+  return Buffer.concat([`${session}/header.jsonl`, ...segments.sort()].map((path) => disk.content(path) as Uint8Array));
+}
+
+/** The entries that a session tells, read by anybody. */
+export function idsIn(disk: FaultDisk, session: string): string[] {
+  const lines = plainLines(bytesOfSession(disk, session)).map((line) => line.payload ?? line);
+  return toldEntries(lines).map(({ id }) => id);
 }
 
 interface Step {
@@ -67,9 +77,9 @@ function told(fault: Fault | undefined): string {
   return fault ? `${JSON.stringify(fault)}` : "without a fault";
 }
 
-async function started(disk: FaultDisk): Promise<{ lives: HereLives; wire: Wire }> {
+async function started(disk: FaultDisk, store: StoreName): Promise<{ lives: HereLives; wire: Wire }> {
   const lives = new HereLives({ disk: disk as Disk });
-  return { lives, wire: await lives.start(["--session-dir", FOLDER]) };
+  return { lives, wire: await lives.start(["--session-dir", FOLDER, "--store", store]) };
 }
 
 /** Kills the server and compares what the next one finds. */
@@ -82,9 +92,9 @@ async function compareNext(lives: HereLives, disk: FaultDisk, now: Shown, what: 
 }
 
 /** Runs the steps one by one; answers how many operations there were in all. */
-export async function runWithFault(fault: Fault | undefined): Promise<number> {
+export async function runWithFault(fault: Fault | undefined, store: StoreName = "jsonl"): Promise<number> {
   const disk = new FaultDisk();
-  const { lives, wire } = await started(disk);
+  const { lives, wire } = await started(disk, store);
   let now = await show(wire);
   disk.set(fault);
   for (const { method, params } of STEPS) {
@@ -123,9 +133,9 @@ const PIPELINE: readonly Step[] = [
 ];
 
 /** Sends them in one write, with reads between them; answers how many operations there were. */
-export async function pipelineWithFault(fault: Fault | undefined): Promise<number> {
+export async function pipelineWithFault(fault: Fault | undefined, store: StoreName = "jsonl"): Promise<number> {
   const disk = new FaultDisk();
-  const { lives, wire } = await started(disk);
+  const { lives, wire } = await started(disk, store);
   await wire.result("append", { entries: [user("zero", { id: "e0" })] });
   disk.set(fault);
   wire.send(

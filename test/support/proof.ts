@@ -152,6 +152,7 @@ export class SpawnedLives implements Lives {
 
 /** Every line of a session file, as any program would read it: one JSON value a line, `type` first, whole lines. */
 export function readPlainly(file: string, from = 0): Json[] {
+  if (file.endsWith(".v2")) return shelves.v2.lines(file, from);
   return plainLines(readFileSync(file).subarray(from), file);
 }
 
@@ -221,17 +222,21 @@ export function toldEntries(lines: readonly Json[]): Json[] {
   return lines.slice(1).filter((entry) => !isMarker(entry) || parents.has(entry.id));
 }
 
-/** All session files below a folder, in the order of their names. */
+/** All session files and containers below a folder, in the order of their names. */
 export function sessionFiles(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".jsonl"))
+    .filter((name) => /\.v2$|\.jsonl$/.test(name) && !/\.v2\b./.test(name))
     .sort()
     .map((name) => join(folder, name));
 }
 
-/** Bytes and time of a file; equal ones mean that nobody wrote. */
-export function imprint(file: string): { bytes: string; modified: number } {
-  return { bytes: readFileSync(file, "latin1"), modified: statSync(file).mtimeMs };
+/** Bytes and time of a file, or of what the entries of a container are in; equal ones mean that nobody wrote. */
+export function imprint(session: string): { bytes: string; modified: number } {
+  const files = session.endsWith(".v2") ? partsOf(session) : [session];
+  return {
+    bytes: files.map((file) => readFileSync(file, "latin1")).join(""),
+    modified: Math.max(...files.map((file) => statSync(file).mtimeMs)),
+  };
 }
 
 /** `expect(actual).toEqual(expected)`, quick where they are equal. */

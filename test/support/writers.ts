@@ -11,7 +11,7 @@ import type { Random } from "./random.ts";
 import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
 
 /** What the writers did, for whoever reads the run. */
-export interface Written {
+export type Written = {
   appends: number;
   acknowledged: number;
   /** Refused because the other held the lock. */
@@ -20,7 +20,7 @@ export interface Written {
   foreign: number;
   /** Lines of the other program that one of ours came in the middle of, or that it never finished. */
   torn: number;
-}
+};
 
 /** One life of a server: what it told its host. */
 class Life {
@@ -121,8 +121,8 @@ function fateOf(random: Random): "stay" | "kill" | "end" {
   return random.chance(0.3) ? "kill" : random.chance(0.15) ? "end" : "stay";
 }
 
-async function newSession(place: Place): Promise<string> {
-  const server = spawnServer([], "lines", place);
+async function newSession(place: Place, store: "jsonl" | "v2"): Promise<string> {
+  const server = spawnServer(["--store", store], "lines", place);
   const { sessionFile } = await server.result("get_state");
   await server.result("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
   await server.finish();
@@ -130,9 +130,9 @@ async function newSession(place: Place): Promise<string> {
 }
 
 /** Two servers of ours append side by side until so many entries were acknowledged. */
-export async function twoServers(random: Random, wanted: number): Promise<Written> {
+export async function twoServers(random: Random, wanted: number, store: "jsonl" | "v2" = "jsonl"): Promise<Written> {
   const place = temporaryPlace();
-  const file = await newSession(place);
+  const file = await newSession(place, store);
   const sums: Written = { appends: 0, acknowledged: 0, locked: 0, kills: 0, foreign: 0, torn: 0 };
   const acknowledged: string[] = ["first"];
   const lives: (Life | null)[] = [null, null];
@@ -155,7 +155,6 @@ export async function twoServers(random: Random, wanted: number): Promise<Writte
   for (const [index, entry] of entries.entries()) expect(entry.parentId).toBe(entries[index - 1]?.id ?? null);
   expect(leafId).toBe(entries.at(-1).id);
   expectAll(entries, acknowledged);
-  expectWholeLines(file, []);
   return sums;
 }
 
@@ -226,7 +225,7 @@ class ForeignWriter {
 /** One server of ours and a program without locks, both killed at random, until so many entries were acknowledged. */
 export async function withForeignWriter(random: Random, wanted: number): Promise<Written> {
   const place = temporaryPlace();
-  const file = await newSession(place);
+  const file = await newSession(place, "jsonl");
   const sums: Written = { appends: 0, acknowledged: 0, locked: 0, kills: 0, foreign: 0, torn: 0 };
   const acknowledged: string[] = ["first"];
   const finished: ForeignWriter[] = [];

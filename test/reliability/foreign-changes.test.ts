@@ -1,0 +1,20 @@
+/** Files that are changed under an open server, in every way (short form; 10,000 changes in soak). */
+
+import { describe, test } from "vitest";
+import { changeUnderneath, expectSound } from "../support/foreign-changes.ts";
+import { KINDS } from "../support/foreign-kinds.ts";
+import { forSeedsAsync } from "../support/random.ts";
+
+describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
+  test("every request is answered, with what the file said or as damage, and what is acknowledged can be read", () =>
+    forSeedsAsync(1, async (random) => {
+      const changes = Object.keys(KINDS).length;
+      expectSound(await changeUnderneath(random, { store, framing: "lines", dialect: "jsonrpc", changes }));
+    }));
+
+  test("so it is with headers, and in Pi's dialect", () =>
+    forSeedsAsync(1, async (random) => {
+      expectSound(await changeUnderneath(random, { store, framing: "headers", dialect: "jsonrpc", changes: 8 }));
+      expectSound(await changeUnderneath(random, { store, framing: "lines", dialect: "pi", changes: 8 }));
+    }));
+});

@@ -1,0 +1,26 @@
+/** Several servers on one session at once (short form; every combination and 20,000 entries in soak). */
+
+import { describe, expect, test } from "vitest";
+import { expectNothingWrong, type Meeting, meet, OWN_NAMESPACES } from "../support/meeting.ts";
+import { forSeedsAsync } from "../support/random.ts";
+
+const SHORT = { servers: 4, wanted: 50, states: "same", namespaces: false } as const;
+
+async function check(options: Meeting): Promise<void> {
+  await forSeedsAsync(1, async (random) => {
+    const met = await meet(random, options);
+    expectNothingWrong(met, options.wanted);
+    // They did meet.
+    expect(met.locked).toBeGreaterThan(0);
+  });
+}
+
+describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
+  test("what several servers acknowledged is there, once, also where some are killed", () =>
+    check({ ...SHORT, store, durability: "sync", kills: true }));
+
+  // A socket is seen in one network only; the lock has to be one that the file carries.
+  test.skipIf(OWN_NAMESPACES.length === 0)("and where they share neither network nor state folder", () =>
+    check({ ...SHORT, store, durability: "os", kills: false, states: "different", namespaces: true }),
+  );
+});

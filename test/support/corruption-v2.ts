@@ -1,0 +1,117 @@
+/** Damage to the files of a container of Store V2, and what must still be there after it. */
+
+import { expect } from "vitest";
+import type { Failure } from "../../src/core/failure.ts";
+import { bytesOf, textOf } from "../../src/core/json.ts";
+import type { Log } from "../../src/core/store/store.ts";
+import type { FaultDisk } from "./disk.ts";
+import { randomModel } from "./model.ts";
+import type { Random } from "./random.ts";
+import { idsOf, textsOf } from "./sessions.ts";
+import { CONTAINER, containerWith, faultsOf, framesOf, v2On } from "./v2.ts";
+
+export interface ContainerSample {
+  readonly disk: FaultDisk;
+  /** Its entries by their ids, as text. */
+  readonly entries: ReadonlyMap<string, string>;
+  /** Its frames as lines, each with the id of its entry. */
+  readonly frames: readonly { readonly line: string; readonly id: string }[];
+}
+
+/** Returns a container with entries of all kinds, in one segment or in several. */
+export async function containerSample(random: Random, entries: number): Promise<ContainerSample> {
+  const lines = randomModel(random, { entries, branching: 0.1 }).lines();
+  const disk = await containerWith(lines, random.chance(0.5) ? { segmentBytes: 4000 } : {});
+  const frames = framesOf(disk, CONTAINER)
+    .flat()
+    .map(({ line, value }) => ({ line, id: value.entryId as string }));
+  return { disk, frames, entries: new Map(lines.map((line) => [JSON.parse(line).id, line])) };
+}
+
+/** Returns the files of a container, and the pointer beside it. */
+export function partsIn({ disk }: ContainerSample): string[] {
+  return disk.paths().filter((path) => path.startsWith(CONTAINER) || path.endsWith(".store.json"));
+}
+
+/** Returns where the last records of a file begin: those that a crash may spoil. */
+export function lastRecords(bytes: Uint8Array, count: number): number {
+  let at = bytes.length - 1;
+  for (let n = 0; n < count && at > 0; n++) at = bytes.lastIndexOf(0x0a, at - 1);
+  return Math.max(0, at + 1);
+}
+
+const contents = (disk: FaultDisk) =>
+  disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
+
+/** The entries of a log by their ids; a stand-in is none. */
+function entriesIn(log: Log): Map<string, string> {
+  const there = new Map<string, string>();
+  for (const [position, id] of idsOf(log).entries()) {
+    const text = textOf(log.read(position));
+    if (JSON.parse(text).damaged !== true) there.set(id, text);
+  }
+  return there;
+}
+
+function expectAll(log: Log, sample: ContainerSample, ids: readonly string[], when: string, repaired = false): void {
+  const there = entriesIn(log);
+  // A repair writes down which parents reading found.
+  const shown = (text = "") => (repaired ? text.replace(/"parentId":("[^"]*"|null)/, '"parentId":') : text);
+  const missing = ids.filter((id) => shown(there.get(id)) !== shown(sample.entries.get(id)));
+  expect(missing, when).toEqual([]);
+}
+
+/**
+ * Puts these bytes in the place of one file. Every entry whose frame is whole is there byte for byte, what is not is
+ * told of, opening writes nothing, and an append, after a repair where one is asked for, and another opening keep it.
+ */
+export async function checkDamagedContainer(sample: ContainerSample, path: string, bytes: Uint8Array): Promise<void> {
+  const disk = sample.disk.after();
+  const isUntouched = Buffer.from(disk.content(path) as Uint8Array).equals(Buffer.from(bytes));
+  disk.put(path, bytes);
+  const before = contents(disk);
+  let log: Log;
+  try {
+    log = v2On(disk).open(CONTAINER);
+  } catch (error) {
+    // Without header or pointer nothing says which session this is; every byte stays as it is.
+    expect(["not_a_session", "corrupt"], String(error)).toContain((error as Failure).name);
+    expect(path, String(error)).toMatch(/header\.jsonl$|\.store\.json$/);
+    expect(contents(disk)).toEqual(before);
+    return;
+  }
+  const text = path.endsWith(".seg") ? `\n${Buffer.from(bytes).toString("latin1")}` : null;
+  const others = disk
+    .paths()
+    .filter((name) => name.endsWith(".seg") && name !== path)
+    .map((name) => Buffer.from(disk.content(name) as Uint8Array).toString("latin1"))
+    .join("");
+  const intact = sample.frames
+    .filter(({ line }) => {
+      const frame = Buffer.from(line).toString("latin1");
+      return others.includes(frame) || text === null || text.includes(`\n${frame}`);
+    })
+    .map(({ id }) => id);
+  expectAll(log, sample, intact, "at the first reading");
+  const all = textsOf(log).length === sample.frames.length && intact.length === sample.frames.length;
+  if (!isUntouched && !all) expect(log.damage.length, "damage that is told").toBeGreaterThan(0);
+  expect(contents(disk), "reading wrote").toEqual(before);
+  // A version that looks newer is nothing that we know how to write.
+  if (log.readOnly?.name === "unsupported_version") return log.close();
+  const repaired = log.readOnly !== null;
+  if (repaired) {
+    log.repair();
+    log.close();
+    log = v2On(disk).open(CONTAINER);
+    expect(log.readOnly, "after a repair").toBe(null);
+  }
+  log.append([bytesOf('{"type":"custom","id":"appended","parentId":null,"customType":"x"}')]);
+  await log.commit();
+  log.close();
+  const again = v2On(disk.after()).open(CONTAINER);
+  expectAll(again, sample, intact, "after an append", repaired);
+  expect(again.nodes.position("appended")).toBeGreaterThanOrEqual(0);
+  again.close();
+  // What is damaged otherwise stays so until somebody repairs the session.
+  if (repaired) expect(faultsOf(disk, CONTAINER)).toEqual([]);
+}
