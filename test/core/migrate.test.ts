@@ -179,7 +179,8 @@ describe("publishing as version 3", () => {
     const lines = await appended(disk);
     expect(disk.paths()).toEqual([FILE, `${FILE}.v1.bak`]);
     expect(textOf(disk.content(`${FILE}.v1.bak`) as Uint8Array)).toBe(content);
-    expect(disk.info(`${FILE}.v1.bak`)).toEqual(before);
+    // The change time moves with the names of a file.
+    expect(disk.info(`${FILE}.v1.bak`)).toEqual({ ...before, changed: expect.any(Number) });
     expect(disk.info(FILE).mode).toBe(0o640);
     expect(lines).toHaveLength(4);
     expect(lines.map((line) => Object.keys(JSON.parse(line))[0])).toEqual(["type", "type", "type", "type"]);

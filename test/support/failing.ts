@@ -65,7 +65,9 @@ export function failingDisk(
   };
   const disk: Record<string, unknown> = {};
   for (const [operation, act] of Object.entries(realDisk) as [string, (...args: unknown[]) => unknown][]) {
-    if (NEVER.has(operation))
+    // Not every member is an operation.
+    if (typeof act !== "function") disk[operation] = act;
+    else if (NEVER.has(operation))
       disk[operation] = (...args: unknown[]) => {
         if (operation === "close") open.delete(args[0]);
         return act(...args);

@@ -34,7 +34,8 @@ class MortalDisk {
     this.disk = new Proxy(inner, {
       get: (target, name) => {
         const operation = target[name as keyof Disk] as ((...args: unknown[]) => unknown) | undefined;
-        if (!operation) return undefined;
+        // Not every member is an operation, nor on every disk.
+        if (typeof operation !== "function") return operation;
         return (...args: unknown[]) => {
           if (this.dead) throw Object.assign(new Error("the process is gone"), { code: "EIO" });
           return operation.apply(target, args);

@@ -112,6 +112,8 @@ class JsonlLog extends JsonlReader implements Log {
   private pending: Written[] = [];
   /** What is known of the file was held against it since the lock is ours. */
   private confirmed = false;
+  /** The file was changed somewhere while entries were appended to it: the next look reads it anew. */
+  private suspected = false;
 
   constructor(options: JsonlOptions, file: string, thorough = false) {
     super(options, file, thorough);
@@ -190,6 +192,11 @@ class JsonlLog extends JsonlReader implements Log {
   // --- other writers -------------------------------------------------------------------------------------------
 
   refresh(): Change {
+    return this.look(false);
+  }
+
+  /** `appending`: nothing is to be written but after what is there, whatever that is. */
+  private look(appending: boolean): Change {
     if (this.fd < 0 || this.closed) return { kind: "none" };
     let now: FileInfo;
     try {
@@ -200,7 +207,7 @@ class JsonlLog extends JsonlReader implements Log {
       throw storageFailure(error, "looking at the session file");
     }
     try {
-      return this.compare(now);
+      return this.compare(now, appending);
     } catch (error) {
       throw storageFailure(error, "looking at the session file");
     }
@@ -210,17 +217,21 @@ class JsonlLog extends JsonlReader implements Log {
    * Holds what is known of the file against what is there. Without the lock, what was found after the known part is a
    * guess, for its writer may be at it; the first look with the lock judges it anew.
    */
-  private compare(found: FileInfo): Change {
+  private compare(found: FileInfo, appending = false): Change {
     const { seen, size } = this;
     const judging = this.lock.isHeld && !this.confirmed;
     const isMoved = !seen || !isSameStamp(found, seen);
+    if (this.suspected && !appending) return { kind: "replaced" };
     if (!isMoved && !judging) return { kind: "none" };
     const wasWhole = seen?.size === size && this.torn < 0;
     const now = isMoved && wasWhole && found.size === size ? this.lookAgain(found) : found;
     if (!isSameFile(now, seen ?? this.disk.infoOf(this.fd))) return { kind: "replaced" };
     if (now.size < this.knownEnd || !this.isThere()) return { kind: "replaced" };
-    // As long as it was, and changed: something was overwritten.
-    if (isMoved && wasWhole && now.size === size) return { kind: "replaced" };
+    // As long as it was, and changed: something was overwritten, or is just being appended.
+    if (isMoved && wasWhole && now.size === size) {
+      if (!appending) return { kind: "replaced" };
+      this.suspected = true;
+    }
     const change = now.size > size || this.torn >= 0 ? this.takeGrowth(judging) : NO_CHANGE;
     if (isMoved) {
       this.seen = now;
@@ -322,10 +333,10 @@ class JsonlLog extends JsonlReader implements Log {
    * Sees to it that what is known of the file is what is there, before anything is written by it. Throws
    * storage_failed.
    */
-  private confirm(): void {
+  private confirm(appending = false): void {
     const { seen } = this;
     if (this.confirmed && seen && isSameStamp(this.disk.infoOf(this.fd), seen)) return;
-    const { kind } = this.refresh();
+    const { kind } = this.look(appending);
     if (kind !== "replaced" && kind !== "gone") return;
     this.confirmed = false;
     throw changedByOthers();
@@ -352,7 +363,7 @@ class JsonlLog extends JsonlReader implements Log {
 
   private appendLines(lines: readonly Uint8Array[]): void {
     this.takeLock();
-    this.confirm();
+    this.confirm(!this.rewrite && this.torn < 0);
     if (this.rewrite) this.publishAnew();
     if (!this.writable) this.openToWrite();
     const seal = this.treatTail();
@@ -498,6 +509,18 @@ class JsonlLog extends JsonlReader implements Log {
     this.readEdges();
   }
 
+  /** Takes note of the stamp after a name of the file came and went, which moves the change time and nothing else. */
+  private noteNames(): void {
+    try {
+      const now = this.disk.infoOf(this.fd);
+      if (!this.seen || !isUnchanged(now, this.seen)) return;
+      this.seen = now;
+      this.doubt();
+    } catch {
+      // The next look compares.
+    }
+  }
+
   private nameTaken(): Failure {
     return new Failure(
       "already_exists",
@@ -541,7 +564,10 @@ class JsonlLog extends JsonlReader implements Log {
       lock?.release();
       closeQuietly(disk, fd);
       removeQuietly(disk, temporary);
-      if (kept) removeQuietly(disk, backup);
+      if (kept) {
+        removeQuietly(disk, backup);
+        this.noteNames();
+      }
       throw error;
     }
     closeQuietly(disk, this.fd);

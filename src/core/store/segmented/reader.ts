@@ -311,8 +311,11 @@ export abstract class SegmentedReader {
       restore();
       throw error;
     }
-    if (nodes.count < count || crcs.some((crc, i) => crc !== places.crcs.values[base.count + i]))
+    if (nodes.count < count || crcs.some((crc, i) => crc !== places.crcs.values[base.count + i])) {
+      // Until another log takes its place, this one knows what it knew.
+      restore();
       return { kind: "replaced" };
+    }
     return nodes.count === count ? { kind: "none" } : { kind: "grown", first: count };
   }
 
