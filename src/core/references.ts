@@ -16,7 +16,7 @@ interface NamedDraft {
 
 /**
  * Throws entry_not_found and invalid_boundary, as the commands that make such entries do, where a label, a context edit
- * or a compaction names an entry that neither the session has nor stands before it among the drafts.
+ * or a compaction names an entry that is neither in the session nor before it among the drafts.
  */
 export function demandReferences(session: Session, drafts: readonly NamedDraft[]): void {
   const sent: Sent = { session, drafts, before: new Map() };
