@@ -205,10 +205,18 @@ function showState(state) {
 
 function turn() {
   const call = { type: "toolCall", id: "call_demo", name: "bash", arguments: { command: "notes export | head -1" } };
-  const [provider, model] = ["anthropic", "claude-haiku-4-5"];
+  const usage = {
+    input: 900,
+    output: 40,
+    cacheRead: 0,
+    cacheWrite: 0,
+    totalTokens: 940,
+    cost: { input: 0.0009, output: 0.0002, cacheRead: 0, cacheWrite: 0, total: 0.0011 },
+  };
+  const speaker = { api: "anthropic-messages", provider: "anthropic", model: "claude-haiku-4-5", usage };
   return [
     { role: "user", content: "Put the date of each note into the export." },
-    { role: "assistant", provider, model, content: [call], stopReason: "toolUse" },
+    { role: "assistant", content: [call], ...speaker, stopReason: "toolUse", timestamp: Date.now() },
     {
       role: "toolResult",
       toolCallId: "call_demo",
@@ -218,10 +226,10 @@ function turn() {
     },
     {
       role: "assistant",
-      provider,
-      model,
       content: [{ type: "text", text: "Each line has its date." }],
+      ...speaker,
       stopReason: "stop",
+      timestamp: Date.now(),
     },
   ].map((message) => ({ type: "message", message }));
 }

@@ -731,7 +731,7 @@ const DIFFERENCES = [
     anchor: "cycle",
     file: CHAIN + said("b0000001", "b0000002") + said("b0000002", "b0000001"),
     show: ({ open }) => contents(open()),
-    ours: ["b0000002"],
+    ours: ["b0000001", "b0000002"],
     endsPi: true,
   },
   {

@@ -918,7 +918,7 @@ describe("functions over entries", () => {
 
   test("a cycle ends", () => {
     const entries = [userText(id(0), id(1)), userText(id(1), id(0))].map((line) => JSON.parse(line) as SessionEntry);
-    expect(buildSessionContext(entries).messages).toHaveLength(1);
+    expect(buildSessionContext(entries).messages).toHaveLength(2);
   });
 
   test("the messages of one entry", () => {

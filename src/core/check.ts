@@ -1,5 +1,6 @@
 /** What is right and wrong with a session, read whole (protocol, `verify_session`; reliability cases, guarantee 6). */
 
+import { completedDraft, gapOf, speakerAt } from "./complete.ts";
 import type { Damage } from "./damage.ts";
 import type { Entry } from "./entry.ts";
 import { shownText } from "./message.ts";
@@ -21,7 +22,8 @@ export type Invariant =
   | "parentsKnown"
   | "noCycles"
   | "batchesComplete"
-  | "boundariesOnPath";
+  | "boundariesOnPath"
+  | "messagesComplete";
 
 const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
   bad_line: "linesReadable",
@@ -38,6 +40,8 @@ const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
   invalid_boundary: "boundariesOnPath",
   ambiguous_leaf: undefined,
   dangling_tool_call: undefined,
+  no_message: "messagesComplete",
+  incomplete_message: "messagesComplete",
   lost_entries: undefined,
   missing_blob: "linesReadable",
   bad_index: undefined,
@@ -46,25 +50,21 @@ const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
 /** Reads every entry. Throws storage_failed when the disk refuses. */
 export function verify(session: Session): Verdict {
   const { log, tree } = session;
-  const boundaries: Damage[] = [];
+  const found: Damage[] = [];
   const unreadableForRust: { entryId: string; reason: string }[] = [];
   for (let position = 0; position < log.nodes.count; position++) {
     const entry = session.entry(position);
     const reason = rustRefusal(entry);
     if (reason !== null) unreadableForRust.push({ entryId: log.nodes.id(position), reason });
+    const fault = messageFault(entry, log.nodes.id(position));
+    if (fault) found.push(fault);
     if (!log.nodes.isType(position, "compaction") || tree.lastCompaction(position) !== position) continue;
     if (!session.isBoundaryMisplaced(position)) continue;
-    boundaries.push({
-      kind: "invalid_boundary",
-      line: 0,
-      byteOffset: 0,
-      length: 0,
-      entryId: log.nodes.id(position),
-      reason: `the first kept entry ${shownText(entry.firstKeptEntryId)} is not on the path before the compaction; more is kept`,
-      salvaged: true,
-    });
+    const kept = shownText(entry.firstKeptEntryId);
+    const misplaced = `the first kept entry ${kept} is not on the path before the compaction; more is kept`;
+    found.push(damageAt(log.nodes.id(position), "invalid_boundary", misplaced));
   }
-  const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...boundaries];
+  const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
   const broken = new Set(damage.map(({ kind }) => BREAKS[kind]));
   const holds = (invariant: Invariant): boolean => !broken.has(invariant);
   return {
@@ -77,10 +77,52 @@ export function verify(session: Session): Verdict {
       noCycles: holds("noCycles"),
       batchesComplete: holds("batchesComplete"),
       boundariesOnPath: holds("boundariesOnPath"),
+      messagesComplete: holds("messagesComplete"),
     },
     unreadableForRust,
     ok: damage.length === 0,
   };
+}
+
+function damageAt(entryId: string, kind: Damage["kind"], reason: string): Damage {
+  return { kind, line: 0, byteOffset: 0, length: 0, entryId, reason, salvaged: true };
+}
+
+/** Returns what is wrong with the message of an entry, if anything is. */
+function messageFault(entry: Entry, entryId: string): Damage | null {
+  // Where a body is damaged, this stands in for it, and that is told.
+  if (entry.type !== "message" || entry.damaged === true) return null;
+  const { message } = entry;
+  if (typeof message !== "object" || message === null || Array.isArray(message))
+    return damageAt(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
+  const gap = gapOf(message as Readonly<Record<string, unknown>>);
+  if (gap === null) return null;
+  const reason = `the message has no ${gap} as Pi reads it, and Pi ends at that; repair_session puts it in`;
+  return damageAt(entryId, "incomplete_message", reason);
+}
+
+/** An entry that a repair gives what it lacks. */
+export interface Incomplete {
+  readonly position: number;
+  readonly damage: Damage;
+  /** Returns its line with that. */
+  mend(line: Uint8Array): Uint8Array;
+}
+
+/** Returns the messages of a session that Pi cannot read. Reads every entry. */
+export function incompleteMessages(session: Session): Incomplete[] {
+  const { nodes } = session.log;
+  const found: Incomplete[] = [];
+  for (let position = 0; position < nodes.count; position++) {
+    if (!nodes.isType(position, "message")) continue;
+    const entry = session.entry(position);
+    const damage = messageFault(entry, nodes.id(position));
+    if (damage?.kind !== "incomplete_message") continue;
+    const speaker = () => speakerAt(session, nodes.parent(position));
+    const time = () => Date.parse(entry.timestamp) || 0;
+    found.push({ position, damage, mend: (line) => completedDraft(line, entry, { time, speaker }) });
+  }
+  return found;
 }
 
 const RUST_TYPES = new Set([

@@ -13,40 +13,69 @@ import {
   spanAt,
   walkUp,
 } from "./context.ts";
+import type { Entry } from "./entry.ts";
 import { parse } from "./json.ts";
-import { ROOT } from "./nodes.ts";
-import { separates } from "./pairing.ts";
+import { ROOT, type Role } from "./nodes.ts";
+import { type Heads, separates } from "./pairing.ts";
 import type { CompactionSettings } from "./settings.ts";
 import { type FileLists, Files, type Message, paragraphs } from "./summary.ts";
 import { estimateTokens, reportedTokens } from "./tokens.ts";
 import type { Tree } from "./tree.ts";
 
-/** What is wrong with keeping the path to `leaf` from `first` on, and the nearest entries that would do; or null. */
+/** An entry that is to be appended below the leaf of a path, and is in no tree yet. */
+export interface Coming {
+  readonly id: string | undefined;
+  readonly role: Role;
+  readonly entry: Entry;
+}
+
+/**
+ * Returns what is wrong with keeping the path to `leaf`, and what comes below it, from an entry on, and the nearest
+ * entries that would do; or null. `first` is a position, or of what comes the number of all nodes plus its index.
+ */
 export function boundaryFault(
   tree: Tree,
   bodies: Bodies,
   leaf: number,
   first: number,
+  coming: readonly Coming[] = [],
 ): { reason: string; nearest: string[] } | null {
   const { nodes } = tree;
-  if (!tree.isAncestor(first, leaf))
+  const { count } = nodes;
+  const isComing = first >= count && first < count + coming.length;
+  if (!isComing && (first < 0 || leaf < 0 || !tree.isAncestor(first, leaf)))
     return {
       reason: "The first kept entry is not on the path to the current leaf. get_path lists the entries that are.",
       nearest: [],
     };
-  const path = tree.path(leaf);
-  const at = tree.depth(first);
+  const stored = tree.path(leaf);
+  const path = coming.length === 0 ? stored : [...stored, ...coming.map((_, index) => count + index)];
+  const at = isComing ? stored.length + first - count : tree.depth(first);
   const shownFrom = shownDepth(tree, bodies, leaf);
+  const heads: Heads = {
+    nodes: {
+      role: (position) => (position < count ? nodes.role(position) : coming[position - count].role),
+      lacksMessage: (position) => position < count && nodes.lacksMessage(position),
+    },
+  };
+  const entries: Pick<Bodies, "entry"> = {
+    entry: (position) => (position < count ? bodies.entry(position) : coming[position - count].entry),
+  };
   // A call that an earlier compaction has cut away is not separated from its result by this one.
-  const fails = (index: number): boolean => separates(tree, bodies, path, index, index >= shownFrom ? shownFrom : 0);
+  const fails = (index: number): boolean => separates(heads, entries, path, index, index >= shownFrom ? shownFrom : 0);
   if (!fails(at)) return null;
+  const idAt = (index: number): string[] => {
+    const position = path[index];
+    const id = position < count ? nodes.id(position) : coming[position - count].id;
+    return id === undefined ? [] : [id];
+  };
   const nearest: string[] = [];
   let before = at - 1;
   while (before >= 0 && fails(before)) before--;
-  if (before >= 0) nearest.push(nodes.id(path[before]));
+  if (before >= 0) nearest.push(...idAt(before));
   let after = at + 1;
   while (after < path.length && fails(after)) after++;
-  if (after < path.length) nearest.push(nodes.id(path[after]));
+  if (after < path.length) nearest.push(...idAt(after));
   return {
     reason: `Keeping from there separates a tool call from its result. Keep from ${nearest.join(" or ") || "nothing (null)"} instead.`,
     nearest,

@@ -4,8 +4,9 @@
  */
 
 import type { Entry } from "./entry.ts";
-import { patchMembers } from "./entry.ts";
+import { setMembers } from "./entry.ts";
 import { bytesOf, concat, holdsAt, type Member, memberOf, members, parse, stringEnd } from "./json.ts";
+import { isUnknown } from "./models.ts";
 import { ROOT } from "./nodes.ts";
 import type { Boundary, Tree } from "./tree.ts";
 
@@ -204,8 +205,9 @@ export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
       type === "model_change"
         ? { provider, model: modelId }
         : ((message ?? {}) as { provider?: unknown; model?: unknown });
-    if (typeof named.provider === "string" && typeof named.model === "string")
-      return { provider: named.provider, id: named.model };
+    if (typeof named.provider !== "string" || typeof named.model !== "string") continue;
+    const model = { provider: named.provider, id: named.model };
+    if (!isUnknown(model)) return model;
   }
   return null;
 }
@@ -291,14 +293,9 @@ const EDITABLE = new Set(["user", "assistant", "toolResult", "custom"]);
 
 function withContent(message: Uint8Array, role: string, edited: Uint8Array | undefined): Uint8Array {
   if (!edited && (!MISSING_CONTENT[role] || beginsWithContent(message, role))) return message;
-  const found = members(message) ?? [];
-  const content = memberOf(found, "content");
+  const content = memberOf(members(message) ?? [], "content");
   if (!edited && content && message[content.start] !== 0x6e) return message;
-  const text = edited ?? MISSING_CONTENT[role];
-  if (content) return patchMembers(message, { content: text });
-  const brace = message.lastIndexOf(0x7d);
-  const comma = found.length > 0 ? "," : "";
-  return concat([message.subarray(0, brace), bytesOf(`${comma}"content":`), text, message.subarray(brace)]);
+  return setMembers(message, { content: edited ?? MISSING_CONTENT[role] });
 }
 
 /** Whether a message has content, told by its first bytes: in the usual order content follows the role, and in results the call. */

@@ -14,6 +14,8 @@ export interface Damage {
     | "invalid_boundary"
     | "ambiguous_leaf"
     | "dangling_tool_call"
+    | "no_message"
+    | "incomplete_message"
     | "newer_version"
     | "lost_entries"
     | "missing_blob"

@@ -163,3 +163,20 @@ export function patchMembers(line: Uint8Array, values: Readonly<Record<string, U
   parts.push(line.subarray(copied));
   return concat(parts);
 }
+
+/** Returns the text of an object with these values for members: in place of those it has, the others at its end. */
+export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uint8Array>>): Uint8Array {
+  const found = members(text) ?? [];
+  const names = new Set(found.map(({ name }) => name));
+  const patched = Object.keys(values).some((name) => names.has(name)) ? patchMembers(text, values) : text;
+  const brace = patched.lastIndexOf(CLOSE_BRACE);
+  const parts = [patched.subarray(0, brace)];
+  for (const name of Object.keys(values)) {
+    if (names.has(name)) continue;
+    const comma = found.length > 0 || parts.length > 1 ? "," : "";
+    parts.push(bytesOf(`${comma}${JSON.stringify(name)}:`), values[name]);
+  }
+  return concat([...parts, patched.subarray(brace)]);
+}
+
+const CLOSE_BRACE = 0x7d;

@@ -15,6 +15,7 @@ export const REASONS = [
   "left_out",
   "unpaired",
   "unreadable",
+  "no_message",
   "not_for_model",
 ] as const;
 
@@ -56,7 +57,8 @@ export function explain(
   function reasonOut(position: number, edit: Edit | undefined): Pick<Explanation, "reason" | "by"> {
     const { nodes } = tree;
     const speaks = nodes.isType(position, "message") || nodes.isType(position, "custom_message");
-    if (speaks && nodes.lacksMessage(position)) return { reason: "unreadable" };
+    if (speaks && nodes.lacksMessage(position))
+      return { reason: bodies.entry(position).damaged === true ? "unreadable" : "no_message" };
     const summarises = tree.lastCompaction(position) === position;
     if (!summarises && !yieldsMessage(tree, bodies, position)) return { reason: "not_for_model" };
     if (!uncut.has(position) || (summarises && position !== compaction)) return { reason: "compacted", by: compaction };

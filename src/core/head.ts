@@ -207,7 +207,7 @@ export class HeadReader implements Head {
   /** The head of an entry that is at hand as a value; one without an id gets what `missingId` answers. */
   take(entry: Readonly<Record<string, unknown>>, missingId: () => string): void {
     const { type, id, parentId, message } = entry;
-    const inside = type === "message" && typeof message === "object" && message !== null;
+    const inside = type === "message" && typeof message === "object" && message !== null && !Array.isArray(message);
     this.set(
       typeof type === "string" ? type : "",
       typeof id === "string" && id !== "" ? id : missingId(),

@@ -344,8 +344,9 @@ export class Nodes {
   }
 
   /**
-   * Cuts every cycle at its last node in file order, which becomes a node with a missing parent, and returns
-   * those nodes. Only links to a later node can close a cycle.
+   * Cuts every cycle at one node, which becomes a node with a missing parent, and returns those nodes: the last in file
+   * order whose parent comes later, as parents are written first and one wrong link shall cost no other; where there is
+   * none, the last. Only links to a later node, or to itself, can close a cycle.
    */
   cutCycles(): number[] {
     if (this.forward.size === 0) return [];
@@ -360,8 +361,10 @@ export class Nodes {
         at = this.parent(at);
       }
       if (at >= 0 && state[at] === 1) {
-        let last = at;
-        for (let i = walked.indexOf(at); i < walked.length; i++) last = Math.max(last, walked[i]);
+        const cycle = walked.slice(walked.indexOf(at));
+        let last = -1;
+        for (const node of cycle) if (this.parents[node] > node) last = Math.max(last, node);
+        if (last < 0) for (const node of cycle) last = Math.max(last, node);
         this.missingParent.set(last, this.id(this.parent(last)));
         this.parents[last] = MISSING;
         this.forward.delete(last);

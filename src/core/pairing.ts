@@ -7,6 +7,7 @@ import type { Bodies, ContextItem } from "./context.ts";
 import type { Damage } from "./damage.ts";
 import { bytesOf, concat, elements, memberOf, members, parse, type Range } from "./json.ts";
 import { type ToolCall, toolCalls } from "./message.ts";
+import type { Nodes } from "./nodes.ts";
 import type { Tree } from "./tree.ts";
 
 /** For each result the index of the call that it answers, or -1. */
@@ -26,6 +27,11 @@ export function pairUp(calls: readonly { id: string }[], results: readonly strin
   return answers;
 }
 
+/** What of a tree tells who says what: entries that are still to come have that too. */
+export interface Heads {
+  readonly nodes: Pick<Nodes, "role" | "lacksMessage">;
+}
+
 /** An assistant message of a path, and the results that follow it before the next. */
 export interface Exchange {
   readonly calls: readonly ToolCall[];
@@ -35,7 +41,12 @@ export interface Exchange {
   readonly answers: readonly number[];
 }
 
-export function exchangeAt(tree: Tree, bodies: Bodies, path: ArrayLike<number>, assistant: number): Exchange {
+export function exchangeAt(
+  tree: Heads,
+  bodies: Pick<Bodies, "entry">,
+  path: ArrayLike<number>,
+  assistant: number,
+): Exchange {
   const { content } = messageOf(bodies, path[assistant]);
   const results: number[] = [];
   for (let i = assistant + 1; i < path.length && !speaks(tree, path[i]); i++)
@@ -46,7 +57,13 @@ export function exchangeAt(tree: Tree, bodies: Bodies, path: ArrayLike<number>, 
 }
 
 /** Whether what stands from index `at` of a path on holds a result whose call stands before, from index `from` on. */
-export function separates(tree: Tree, bodies: Bodies, path: ArrayLike<number>, at: number, from: number): boolean {
+export function separates(
+  tree: Heads,
+  bodies: Pick<Bodies, "entry">,
+  path: ArrayLike<number>,
+  at: number,
+  from: number,
+): boolean {
   for (let i = at - 1; i >= from; i--) {
     if (!speaks(tree, path[i])) continue;
     const { results, answers } = exchangeAt(tree, bodies, path, i);
@@ -121,11 +138,11 @@ export function lostResult({ id, name }: ToolCall, timestamp: number): Readonly<
   };
 }
 
-function speaks(tree: Tree, position: number): boolean {
+function speaks(tree: Heads, position: number): boolean {
   return tree.nodes.role(position) === "assistant" && !tree.nodes.lacksMessage(position);
 }
 
-function messageOf(bodies: Bodies, position: number): { content?: unknown; toolCallId?: unknown } {
+function messageOf(bodies: Pick<Bodies, "entry">, position: number): { content?: unknown; toolCallId?: unknown } {
   return (bodies.entry(position).message ?? {}) as { content?: unknown; toolCallId?: unknown };
 }
 

@@ -1,6 +1,7 @@
 /** A session: a tree joined to its log. Everything a command does to one conversation goes through here. */
 
 import { withAttachments } from "./attachments.ts";
+import type { Incomplete } from "./check.ts";
 import { boundaryFault } from "./compaction.ts";
 import {
   type Bodies,
@@ -583,10 +584,13 @@ export class Session implements Bodies {
   }
 
   /**
-   * Takes damage out of the stored session. Every body is read first, so that damage that was not met yet counts too.
-   * Throws session_locked, read_only, storage_failed.
+   * Takes damage out of the stored session, and puts in what entries lack. Every body is read first, so that damage that
+   * was not met yet counts too. Throws session_locked, read_only, storage_failed.
    */
-  repair(dryRun: boolean): {
+  repair(
+    dryRun: boolean,
+    lackingIn: (session: Session) => readonly Incomplete[] = () => [],
+  ): {
     repaired: readonly Damage[];
     backupPath: string | null;
     /** Positions of entries that damaged lines hid until now. */
@@ -594,9 +598,10 @@ export class Session implements Bodies {
   } {
     for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
     const hidden = this.log.mayHideEntries ? this.rebase().positions : [];
-    const repaired = [...this.log.mendable];
+    const lacking = this.log.persisted ? lackingIn(this) : [];
+    const repaired = [...this.log.mendable, ...lacking.map(({ damage }) => damage)];
     if (dryRun) return { repaired, backupPath: null, hidden };
-    const backupPath = this.log.repair();
+    const backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.mend(line)])));
     if (backupPath !== null) this.rebase();
     return { repaired, backupPath, hidden };
   }

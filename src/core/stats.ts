@@ -1,8 +1,12 @@
 /** What a session cost and holds, counted over the whole file as Pi does, and over the path to the leaf. */
 
+import { contextTokens } from "./compaction.ts";
 import type { Entry } from "./entry.ts";
 import { toolCalls } from "./message.ts";
+import { windowOf } from "./models.ts";
+import { ROOT } from "./nodes.ts";
 import type { Session } from "./session.ts";
+import { reportedTokens } from "./tokens.ts";
 
 export interface Usage {
   input: number;
@@ -31,6 +35,40 @@ export interface Stats extends Counts {
   path: Counts;
   /** Bytes of the lines, by entry type. */
   bytesByType: Record<string, number>;
+}
+
+/** How full the context is, as Pi answers it. */
+export interface ContextUsage {
+  /** Null after a compaction, until an answer reports them. */
+  readonly tokens: number | null;
+  readonly contextWindow: number;
+  /** Of the window. */
+  readonly percent: number | null;
+}
+
+/** Returns how full the context at the leaf is; undefined where no model is named, whose window it would fill. */
+export function contextUsageOf(session: Session): ContextUsage | undefined {
+  const model = session.model();
+  if (!model) return undefined;
+  const contextWindow = windowOf(model);
+  const { items, compaction } = session.context();
+  const { tree } = session;
+  if (compaction !== ROOT && !isReportedSince(session, compaction))
+    return { tokens: null, contextWindow, percent: null };
+  const tokens = contextTokens(tree, session, tree.leaf, items);
+  return { tokens, contextWindow, percent: (tokens / contextWindow) * 100 };
+}
+
+/** Whether the last answer after a compaction that was not broken off tells how many tokens it took. */
+function isReportedSince(session: Session, compaction: number): boolean {
+  const { tree, log } = session;
+  for (let at = tree.leaf; at >= 0 && at !== compaction; at = log.nodes.parent(at)) {
+    if (log.nodes.role(at) !== "assistant" || log.nodes.lacksMessage(at)) continue;
+    const { message } = session.entry(at);
+    const { stopReason } = message as { stopReason?: unknown };
+    if (stopReason !== "aborted" && stopReason !== "error") return reportedTokens(message) > 0;
+  }
+  return false;
 }
 
 /** Entry types that may carry `usage` themselves (session-format reference, section 2). */

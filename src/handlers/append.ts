@@ -1,9 +1,13 @@
 import * as z from "zod";
-import { draftOfText } from "../core/entry.ts";
+import { completedDraft, Speakers } from "../core/complete.ts";
+import { doubtsOf } from "../core/doubts.ts";
+import { type Draft, draftOfText } from "../core/entry.ts";
 import { bytesOf, elements, knownValueEnd } from "../core/json.ts";
+import { demandReferences } from "../core/references.ts";
 import { draft } from "../core/schemas.ts";
 import { appendEntries, demandTypes } from "./appending.ts";
-import { command } from "./command.ts";
+import { type Context, command } from "./command.ts";
+import { assistantExample } from "./shapes.ts";
 
 export default command({
   name: "append",
@@ -14,22 +18,53 @@ export default command({
       .array(draft)
       .min(1)
       .max(10_000)
-      .describe("entries without id, parentId and timestamp, which may be given; other members are stored as sent"),
+      .describe(
+        "entries without id, parentId and timestamp, which may be given; other members are stored as sent, and what " +
+          "Pi needs in a message is put in where it is missing: content, and in assistant messages usage with its cost, " +
+          "stopReason, timestamp, provider, model and api, of the model that the path names",
+      ),
   },
-  result: z.object({ entryIds: z.array(z.string()), leafId: z.string().nullable() }),
-  failures: ["entry_not_found", "invalid_entry"],
+  result: z.object({
+    entryIds: z.array(z.string()),
+    leafId: z.string().nullable(),
+    warnings: z
+      .array(
+        z.object({
+          path: z.string().describe("the member that it is about, as `entries.0.message.role`"),
+          message: z.string(),
+        }),
+      )
+      .optional()
+      .describe("what was stored although it may not be meant so; absent when there is nothing to say"),
+  }),
+  failures: ["entry_not_found", "invalid_entry", "invalid_boundary"],
   example: {
-    params: { entries: [{ type: "message", message: { role: "user", content: "Hello" } }] },
-    result: { entryIds: ["a1b2c3d4"], leafId: "a1b2c3d4" },
+    params: {
+      entries: [
+        { type: "message", message: { role: "user", content: "Hello" } },
+        { type: "message", message: assistantExample },
+      ],
+    },
+    result: { entryIds: ["a1b2c3d4", "b2c3d4e5"], leafId: "b2c3d4e5" },
   },
   run(context, params) {
     const { session } = context;
     const bytes = context.text("entries") ?? bytesOf(JSON.stringify(params.entries));
     const ranges = elements(bytes, 0, bytes.length, knownValueEnd) ?? [];
-    const drafts = ranges.map((range, index) => draftOfText(bytes, range, params.entries[index]));
+    demandReferences(session, params.entries);
+    const speakers = new Speakers(session);
+    const drafts = ranges.map((range, index): Draft => {
+      const value = params.entries[index];
+      const sent = bytes.subarray(range.start, range.end);
+      const around = { time: () => timeOf(context, value.timestamp), speaker: speakers.next(value) };
+      const text = completedDraft(sent, value, around);
+      return text === sent
+        ? draftOfText(bytes, range, value)
+        : draftOfText(text, { start: 0, end: text.length }, value);
+    });
     const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
     if (branchChanged) context.tell("session_tree", { newLeafId: session.leafId, oldLeafId });
-    return { entryIds: ids, leafId: session.leafId };
+    return { entryIds: ids, leafId: session.leafId, ...warningsOf(params.entries) };
   },
   repeat(context, entryIds, { entries }) {
     demandTypes(
@@ -37,6 +72,19 @@ export default command({
       entryIds,
       entries.map(({ type }) => type),
     );
-    return { entryIds, leafId: entryIds.at(-1) ?? null };
+    return { entryIds, leafId: entryIds.at(-1) ?? null, ...warningsOf(entries) };
   },
 });
+
+/** Returns when an entry was made, in milliseconds: now, where it does not say. */
+function timeOf({ env }: Context, timestamp: string | undefined): number {
+  const time = Date.parse(timestamp ?? "");
+  return Number.isNaN(time) ? env.now() : time;
+}
+
+function warningsOf(entries: readonly z.output<typeof draft>[]): { warnings?: { path: string; message: string }[] } {
+  const warnings = entries.flatMap((entry, index) =>
+    doubtsOf(entry).map(({ path, message }) => ({ path: `entries.${index}.${path}`, message })),
+  );
+  return warnings.length === 0 ? {} : { warnings };
+}

@@ -1,13 +1,19 @@
 import * as z from "zod";
+import { modelsOf } from "../core/models.ts";
 import { command } from "./command.ts";
+import { piModel } from "./pi_shapes.ts";
 
 export default command({
   name: "get_available_models",
-  summary: "Models to choose from, as Pi lists them; a server without models has none.",
+  summary:
+    "The models that the current session names, the one in force first: a server without models knows no others.",
   effect: "control",
   params: {},
   result: z.object({ models: z.array(z.looseObject({ provider: z.string(), id: z.string() })) }),
   failures: [],
-  example: { params: {}, result: { models: [] } },
-  run: () => ({ models: [] }),
+  example: { params: {}, result: { models: [{ provider: "anthropic", id: "claude-sonnet-4-5" }] } },
+  run({ workspace: { current } }) {
+    return { models: current === null ? [] : modelsOf(current).map(({ provider, id }) => ({ provider, id })) };
+  },
+  pi: (_context, { models }) => ({ models: models.map(piModel) }),
 });

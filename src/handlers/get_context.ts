@@ -16,7 +16,7 @@ const explanation = z.object({
       "shown: as it is; edited: with the content that the entry `by` gives it; shown_in_part: without tool calls that " +
         "have no result (strict); compacted: the compaction `by` stands for it; left_out: by the edit `by`; unpaired: " +
         "a result without its call, or calls without a result and nothing else (strict); unreadable: its bytes are " +
-        "damaged; not_for_model: entries of its kind say nothing to the model",
+        "damaged; no_message: it has none (null, a number, a list); not_for_model: entries of its kind say nothing to the model",
     ),
   by: z.string().optional(),
   tokens: z.number().int().describe("estimate of what it takes in the context; 0 when it is not in"),

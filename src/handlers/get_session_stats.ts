@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type Counts, statsOf, type Usage } from "../core/stats.ts";
+import { type Counts, contextUsageOf, statsOf, type Usage } from "../core/stats.ts";
 import { command } from "./command.ts";
 import { withoutNulls } from "./pi_shapes.ts";
 
@@ -36,6 +36,17 @@ export default command({
     inherited: usage.describe("of entries taken over from the session it was forked from"),
     path: z.object(counts).describe("the same counts for the path to the leaf"),
     bytesByType: z.record(z.string(), z.number().int()).describe("bytes of the stored entries"),
+    contextUsage: z
+      .object({
+        tokens: z
+          .number()
+          .nullable()
+          .describe("as the last answer reports them; null after a compaction until one does"),
+        contextWindow: z.number().describe("of the model; 128,000 where that is not known"),
+        percent: z.number().nullable(),
+      })
+      .optional()
+      .describe("how full the context at the leaf is; absent where the session names no model"),
   }),
   failures: [],
   example: {
@@ -62,6 +73,7 @@ export default command({
         cost: 0.0006,
       },
       bytesByType: { message: 512 },
+      contextUsage: { tokens: 120, contextWindow: 200_000, percent: 0.06 },
     },
   },
   run({ session }) {
@@ -74,6 +86,7 @@ export default command({
       inherited: priced(inherited),
       path: counted(path),
       bytesByType,
+      contextUsage: contextUsageOf(session),
     };
   },
   pi: (_context, stats) => withoutNulls(stats),

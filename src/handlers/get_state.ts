@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { contextWindowOf } from "../core/models.ts";
+import { contextWindowOf, UNKNOWN_MODEL } from "../core/models.ts";
 import { danglingDamage } from "../core/pairing.ts";
 import { lasting } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
@@ -164,6 +164,6 @@ export default command({
   run: (context) => unchangedState(context.session, context) ?? stateOf(context.session, context),
   pi(context, state) {
     context.workspace.prepareFolder(context.session);
-    return { ...withoutNulls(state), ...(state.model ? { model: piModel(state.model) } : {}) };
+    return { ...withoutNulls(state), model: piModel(state.model ?? UNKNOWN_MODEL) };
   },
 });

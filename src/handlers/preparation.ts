@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { type CompactionPlan, prepareCompaction } from "../core/compaction.ts";
-import { contextWindowOf, UNKNOWN_WINDOW } from "../core/models.ts";
+import { windowOf } from "../core/models.ts";
 import { Raw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import { type CompactionSettings, compactionSettings } from "../core/settings.ts";
@@ -58,7 +58,7 @@ export function compactionPreparationOf(
   const { enabled, ...defaults } = compactionSettings(server.piSettings(session.cwd));
   const settings = {
     enabled,
-    contextWindow: wanted.contextWindow ?? windowOf(session),
+    contextWindow: wanted.contextWindow ?? windowOf(session.model()),
     reserveTokens: wanted.reserveTokens ?? defaults.reserveTokens,
     keepRecentTokens: wanted.keepRecentTokens ?? defaults.keepRecentTokens,
   };
@@ -85,9 +85,4 @@ function planOf(session: Session, settings: CompactionSettings & { contextWindow
   const plan = prepareCompaction(session.tree, session, session.tree.leaf, settings);
   // Reading may have found messages that are damaged, and the cut may not stand at one of these.
   return session.heedLosses() ? prepareCompaction(session.tree, session, session.tree.leaf, settings) : plan;
-}
-
-function windowOf(session: Session): number {
-  const model = session.model();
-  return (model && contextWindowOf(model.id)) ?? UNKNOWN_WINDOW;
 }

@@ -1,5 +1,6 @@
 import { command } from "./command.ts";
 import { compactionPreparation, compactionPreparationOf, wishes } from "./preparation.ts";
+import { assistantExample } from "./shapes.ts";
 
 export default command({
   name: "prepare_compaction",
@@ -14,13 +15,10 @@ export default command({
     params: { keepRecentTokens: 0 },
     result: {
       shouldCompact: false,
-      contextTokens: 11,
-      tokensBefore: 11,
+      contextTokens: 17,
+      tokensBefore: 17,
       firstKeptEntryId: "d4e5f6a7",
-      messagesToSummarize: [
-        { role: "user", content: "Hello" },
-        { role: "assistant", content: [{ type: "text", text: "Hi there." }], provider: "anthropic", model: "sonnet" },
-      ],
+      messagesToSummarize: [{ role: "user", content: "Hello" }, assistantExample],
       turnPrefixMessages: [{ role: "user", content: "Refactor auth." }],
       isSplitTurn: true,
       details: { readFiles: [], modifiedFiles: [] },

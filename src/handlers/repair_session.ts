@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { incompleteMessages } from "../core/check.ts";
 import { draftOf } from "../core/entry.ts";
 import { lostResult } from "../core/pairing.ts";
 import { appendEntries, foreignPayload } from "./appending.ts";
@@ -8,15 +9,16 @@ import { damage } from "./shapes.ts";
 export default command({
   name: "repair_session",
   summary:
-    "Publishes a damaged session anew without what is damaged, the original being kept, and appends an error result " +
-    "for each tool call that diagnostics name. A session that needs neither stays as it is.",
+    "Publishes a damaged session anew without what is damaged and with what Pi needs in messages, the original being " +
+    "kept, and appends an error result for each tool call that diagnostics name. A session that needs neither stays " +
+    "as it is.",
   effect: "write",
   params: {
     dryRun: z.boolean().optional().describe("only say what would be done"),
     danglingToolCalls: z.boolean().optional().describe("false: append no results"),
   },
   result: z.object({
-    repaired: z.array(damage).describe("the damage that was, or would be, taken out"),
+    repaired: z.array(damage).describe("the damage that was, or would be, taken out or mended"),
     backupPath: z.string().nullable().describe("where the original is; null when nothing was written anew"),
     answered: z
       .array(
@@ -34,7 +36,7 @@ export default command({
   example: { params: { dryRun: true }, result: { repaired: [], backupPath: null, answered: [], entryCount: 4 } },
   run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
-    const { repaired, backupPath, hidden } = session.repair(dryRun);
+    const { repaired, backupPath, hidden } = session.repair(dryRun, incompleteMessages);
     if (hidden.length > 0) context.tell("session_append", foreignPayload(session, hidden));
     const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
     const answered = calls.map(({ id, name, position }) => ({

@@ -9,14 +9,14 @@ export default command({
   effect: "write",
   params: {
     entryId: z.string(),
-    label: z.string().nullable().describe("null or empty clears it"),
+    label: z.string().nullish().describe("missing, null or empty clears it"),
   },
   result: z.object({ entryId: z.string().describe("of the label entry") }),
   failures: ["entry_not_found"],
   example: { params: { entryId: "a1b2c3d4", label: "checkpoint-1" }, result: { entryId: "b2c3d4e5" } },
   run(context, params) {
     context.session.position(params.entryId);
-    const label = params.label === null || params.label === "" ? undefined : params.label;
+    const label = params.label || undefined;
     const draft = draftOf("label", { targetId: params.entryId, label });
     const [entryId] = appendEntries(context, [draft]).ids;
     return { entryId };

@@ -14,6 +14,25 @@ export const entry = z
 
 export const message = z.looseObject({ role: z.string() }).describe("a message as the model sees it");
 
+/** An assistant message with all that Pi relies on, for examples. */
+export const assistantExample = {
+  role: "assistant",
+  content: [{ type: "text", text: "Hi there." }],
+  api: "anthropic-messages",
+  provider: "anthropic",
+  model: "claude-sonnet-4-5",
+  usage: {
+    input: 10,
+    output: 3,
+    cacheRead: 0,
+    cacheWrite: 0,
+    totalTokens: 13,
+    cost: { input: 0.00003, output: 0.000045, cacheRead: 0, cacheWrite: 0, total: 0.000075 },
+  },
+  stopReason: "stop",
+  timestamp: 1769271746831,
+};
+
 export const limit = z.number().int().min(1).optional().describe("at most so many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");

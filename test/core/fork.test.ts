@@ -239,7 +239,7 @@ describe("damaged sources", () => {
       fileText(headerText(), userText(id(1), id(2)), userText(id(2), id(1)), userText(id(3), id(2))),
     );
     const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 2);
-    expect(textsOf(fork.log)).toEqual([userText(id(2), null), userText(id(3), id(2))]);
+    expect(textsOf(fork.log)).toEqual([userText(id(1), null), userText(id(2), id(1)), userText(id(3), id(2))]);
     expect(fork.diagnostics).toEqual([]);
   });
 

@@ -135,17 +135,37 @@ describe("a copy of a line", () => {
 });
 
 describe("cycles", () => {
-  test.each([[1], [2], [3], [50]])("of %i are cut at their last node", (length) => {
-    const { nodes, add } = grown();
-    for (let n = 0; n < length; n++) add({ id: `n${n}`, parentId: `n${(n + 1) % length}` });
-    const hanging = add({ id: "hanging", parentId: "n0" });
-    expect(nodes.cutCycles()).toEqual([length - 1]);
-    expect(nodes.parent(length - 1)).toBe(MISSING);
-    expect(nodes.missingParent.get(length - 1)).toBe("n0");
-    expect(nodes.parent(hanging)).toBe(0);
-    const tree = treeOf(nodes);
-    expect(tree.depth(hanging)).toBe(length);
-    expect(nodes.cutCycles()).toEqual([]);
+  test.each([[1], [2], [3], [50]])(
+    "of %i are cut at the last node whose parent comes later, else at the last",
+    (length) => {
+      const { nodes, add } = grown();
+      for (let n = 0; n < length; n++) add({ id: `n${n}`, parentId: `n${(n + 1) % length}` });
+      const hanging = add({ id: "hanging", parentId: "n0" });
+      const last = Math.max(0, length - 2);
+      expect(nodes.cutCycles()).toEqual([last]);
+      expect(nodes.parent(last)).toBe(MISSING);
+      expect(nodes.missingParent.get(last)).toBe(`n${(last + 1) % length}`);
+      expect(nodes.parent(hanging)).toBe(0);
+      const tree = treeOf(nodes);
+      expect(tree.depth(hanging)).toBe(Math.max(1, length - 1));
+      expect(nodes.cutCycles()).toEqual([]);
+    },
+  );
+
+  test("cost nothing but the one link that leads on to a later node", () => {
+    forSeeds(100, (random) => {
+      const { nodes, add } = grown();
+      const count = 2 + random.int(50);
+      const bad = random.int(count);
+      const target = bad + random.int(count - bad);
+      for (let n = 0; n < count; n++) {
+        const parent = n === bad ? target : n - 1;
+        add({ id: `n${n}`, parentId: parent < 0 ? null : `n${parent}` });
+      }
+      expect(nodes.cutCycles()).toEqual([bad]);
+      const tree = treeOf(nodes);
+      for (let n = bad; n < count; n++) expect(tree.depth(n)).toBe(n - bad);
+    });
   });
 
   test("anywhere end, and cost one link each", () => {
@@ -166,7 +186,8 @@ describe("cycles", () => {
       const expected = new Set<number>();
       for (let n = 0; n < count; n++) {
         const cycle = onCycle(n);
-        if (cycle.length > 0) expected.add(Math.max(...cycle));
+        const forward = cycle.filter((at) => parents[at] > at);
+        if (cycle.length > 0) expected.add(Math.max(...(forward.length > 0 ? forward : cycle)));
       }
       expect(cut).toEqual(expected);
       for (let n = 0; n < count; n++)

@@ -27,7 +27,7 @@ describe("a label", () => {
     expect(await labels(server)).toEqual({ a: "start" });
   });
 
-  test("holds until the next, and is cleared by null or an empty one", async () => {
+  test("holds until the next, and is cleared by null, an empty one or none", async () => {
     const server = await session();
     for (const [label, expected] of [
       ["one", { a: "one" }],
@@ -35,6 +35,9 @@ describe("a label", () => {
       [null, {}],
       ["three", { a: "three" }],
       ["", {}],
+      ["four", { a: "four" }],
+      // What a JavaScript host sends of undefined.
+      [undefined, {}],
     ] as const) {
       await server.result("set_label", { entryId: "a", label });
       expect(await labels(server)).toEqual(expected);
@@ -45,6 +48,8 @@ describe("a label", () => {
       "two",
       "cleared",
       "three",
+      "cleared",
+      "four",
       "cleared",
     ]);
     const { sessionFile } = await server.result("get_state");

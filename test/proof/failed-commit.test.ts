@@ -142,7 +142,7 @@ test("mutations that waited fail, reads behind them see the durable state, repli
     request(104, "get_messages"),
     request(105, "set_session_name", { name: "lost" }),
     request(106, "set_label", { entryId: entryIds[1], label: "lost" }),
-    request(107, "set_label", { entryId: entryIds[1] }),
+    request(107, "set_label", { entryId: entryIds[1], label: 5 }),
     request(108, "get_tree"),
     request(109, "branch", { entryId: entryIds[0] }),
     request(110, "append", { entries: [user("lost, too")], expectedLeafId: "never" }),

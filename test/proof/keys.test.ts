@@ -163,7 +163,7 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
   describe("every command that writes answers a repeated key as at first", () => {
     const commands: [string, (ids: string[]) => Json][] = [
       ["append", () => ({ entries: [user("x")] })],
-      ["append", () => ({ entries: [{ type: "label", targetId: "nothing", label: "x" }, user("y")] })],
+      ["append", ([first]) => ({ entries: [{ type: "label", targetId: first, label: "x" }, user("y")] })],
       ["set_label", ([first]) => ({ entryId: first, label: "x" })],
       ["set_label", ([first]) => ({ entryId: first, label: null })],
       ["set_session_name", () => ({ name: "of\ntwo lines" })],

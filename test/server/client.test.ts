@@ -135,7 +135,11 @@ describe("the typed client", () => {
   });
 
   test("knows the names, params and results of all commands and the payloads of all events", () => {
-    expectTypeOf<ResultOf<"append">>().toEqualTypeOf<{ entryIds: string[]; leafId: string | null }>();
+    expectTypeOf<ResultOf<"append">>().toEqualTypeOf<{
+      entryIds: string[];
+      leafId: string | null;
+      warnings?: { path: string; message: string }[] | undefined;
+    }>();
     expectTypeOf<ParamsOf<"fork">>().toHaveProperty("entryId").toEqualTypeOf<string>();
     expectTypeOf<ParamsOf<"fork">["position"]>().toEqualTypeOf<"before" | "at" | undefined>();
     expectTypeOf<ParamsOf<"fork">["expectedLeafId"]>().toEqualTypeOf<string | null | undefined>();

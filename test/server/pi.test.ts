@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../support/drafts.ts";
-import { kinds, runProgram, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { type Json, kinds, runProgram, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 
 const QUIET = ["--no-session", "--events", "none", "--dialect", "pi"];
 
@@ -293,5 +293,35 @@ describe("--mode rpc", () => {
     const server = serveHere(["--mode", "rpc", "--no-session"]);
     server.send({ jsonrpc: "2.0", id: 1, method: "get_state" });
     expect(await server.next()).toMatchObject({ id: 1, type: "response", success: false });
+  });
+});
+
+describe("models", () => {
+  const NOBODY = { id: "unknown", name: "unknown", api: "unknown", provider: "unknown", reasoning: false };
+
+  test("where none is named, the state has the one that Pi has then, and there are none to choose from", async () => {
+    const server = serveHere(QUIET);
+    expect((await server.command("get_state")).data.model).toMatchObject({
+      ...NOBODY,
+      // Clients end at a window of 0.
+      contextWindow: expect.any(Number),
+    });
+    expect((await server.command("get_available_models")).data).toEqual({ models: [] });
+    await server.command("append", { entries: [user("a"), { type: "message", message: { role: "assistant" } }] });
+    expect((await server.command("get_state")).data.model).toMatchObject(NOBODY);
+    expect((await server.command("get_available_models")).data).toEqual({ models: [] });
+  });
+
+  test("to choose from are those that the session names, the one in force first", async () => {
+    const server = serveHere(["--events", "none", "--dialect", "pi", "--provider", "google", "--model", "gemini-3"]);
+    await server.command("set_model", { provider: "openai", modelId: "gpt-5" });
+    await server.command("set_model", { provider: "google", modelId: "gemini-3" });
+    await server.command("append", { entries: [assistant("a")] });
+    const { model } = (await server.command("get_state")).data;
+    const { models } = (await server.command("get_available_models")).data;
+    expect(models.map(({ id }: Json) => id)).toEqual(["claude-sonnet-4-5", "gemini-3", "gpt-5"]);
+    expect(models[0]).toEqual(model);
+    expect(model).toMatchObject({ name: "claude-sonnet-4-5", contextWindow: 200_000 });
+    expect((await server.command("get_session_stats")).data.contextUsage).toMatchObject({ contextWindow: 200_000 });
   });
 });

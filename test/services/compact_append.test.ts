@@ -27,7 +27,7 @@ test("between a call and its result, or inside a parallel batch, is no boundary"
     user("a"),
     calls("b", "1", "2"),
     toolResult("1", "c"),
-    { type: "label", targetId: "x", label: "inside" },
+    { type: "custom", customType: "inside" },
     toolResult("2", "d"),
     assistant("e"),
   );

@@ -112,7 +112,7 @@ describe("strict", () => {
     const received: Buffer[] = [];
     server.output.on("data", (chunk: Buffer) => received.push(chunk));
     await server.result("get_context", { strict: true });
-    expect(Buffer.concat(received).toString()).toContain(`{"role":"assistant","content":[${call("2")}],"x":1.0}`);
+    expect(Buffer.concat(received).toString()).toContain(`{"role":"assistant","content":[${call("2")}],"x":1.0,`);
   });
 });
 

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { toolResult, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { calls, reporting } from "../support/turns.ts";
@@ -96,4 +96,43 @@ test("a session that names a parent and took over nothing has everything of its 
   await server.result("new_session", { parentSession: sessionFile });
   await server.result("append", { entries: [user("b"), answer(10, 2)] });
   expect(await stats(server)).toMatchObject({ own: { cost: 2 }, inherited: { cost: 0 } });
+});
+
+describe.each([["jsonl"], ["v2"]])("how full the context is, in the store %s", (store) => {
+  const usage = async (server: HereServer): Promise<Json> => (await stats(server)).contextUsage;
+  const serve = async (...entries: Json[]): Promise<HereServer> => {
+    const server = serveHere(["--store", store, "--events", "none"]);
+    await server.result("append", { entries });
+    return server;
+  };
+  const answers = (tokens: number, more: Json = {}): Json =>
+    reporting(tokens, { provider: "anthropic", model: "claude-sonnet-4-5", ...more });
+
+  test("is what the last answer reports and an estimate of what came after it, of the model's window", async () => {
+    const server = await serve(user("a"), answers(5000), user("12345678"));
+    expect(await usage(server)).toEqual({ tokens: 5002, contextWindow: 200_000, percent: (5002 / 200_000) * 100 });
+    await server.result("set_model", { provider: "x", modelId: "nobody-knows-it" });
+    expect(await usage(server)).toMatchObject({ tokens: 5002, contextWindow: 128_000 });
+  });
+
+  test("is estimated where nothing is reported", async () => {
+    const server = await serve(user("12345678"), answers(0, { stopReason: "aborted" }));
+    expect(await usage(server)).toMatchObject({ tokens: 3 });
+  });
+
+  test("is not known after a compaction until an answer reports it", async () => {
+    const server = await serve(user("a"), answers(5000));
+    await server.result("compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 5000 });
+    const unknown = { tokens: null, contextWindow: 200_000, percent: null };
+    expect(await usage(server)).toEqual(unknown);
+    await server.result("append", { entries: [user("b"), answers(0)] });
+    expect(await usage(server)).toEqual(unknown);
+    await server.result("append", { entries: [answers(300), answers(900, { stopReason: "error" })] });
+    expect(await usage(server)).toMatchObject({ tokens: 301 });
+  });
+
+  test("is absent where no model is named", async () => {
+    const server = await serve(user("a"), { type: "message", message: { role: "assistant", content: [] } });
+    expect(await stats(server)).not.toHaveProperty("contextUsage");
+  });
 });

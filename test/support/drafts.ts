@@ -2,6 +2,17 @@
 
 import type { Json } from "./server.ts";
 
+const COUNTS = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
+
+/** What Pi needs in an assistant message beside its content. */
+export const SPOKEN = {
+  api: "anthropic-messages",
+  provider: "anthropic",
+  model: "claude-sonnet-4-5",
+  usage: { ...COUNTS, totalTokens: 0, cost: { ...COUNTS, total: 0 } },
+  timestamp: Date.UTC(2026, 0, 24, 16, 22, 26, 831),
+};
+
 export function user(text: string, more: object = {}): Json {
   return { type: "message", ...more, message: { role: "user", content: text } };
 }
@@ -13,8 +24,7 @@ export function assistant(text: string, more: object = {}): Json {
     message: {
       role: "assistant",
       content: [{ type: "text", text }],
-      provider: "anthropic",
-      model: "claude-sonnet-4-5",
+      ...SPOKEN,
       stopReason: "stop",
     },
   };
@@ -27,8 +37,7 @@ export function toolCall(id: string, more: object = {}): Json {
     message: {
       role: "assistant",
       content: [{ type: "toolCall", id, name: "read", arguments: { path: "a.txt" } }],
-      provider: "anthropic",
-      model: "claude-sonnet-4-5",
+      ...SPOKEN,
       stopReason: "toolUse",
     },
   };

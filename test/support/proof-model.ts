@@ -6,6 +6,7 @@
 import { basename } from "node:path";
 import { expect } from "vitest";
 import { LEAF_MARKER } from "../../src/core/head.ts";
+import { SPOKEN } from "./drafts.ts";
 import { TIME } from "./lines.ts";
 import { Model, type ModelEntry } from "./model.ts";
 import { isMarker, type Lives, type Shelf, same, shelves, toldEntries } from "./proof.ts";
@@ -207,13 +208,14 @@ class ModelRun {
     const { random } = this;
     const text = `text ${random.hex(4)}`;
     const blocks = [{ type: "text", text }];
-    const target = this.anyId() ?? "nowhere0";
+    const known = this.anyId();
+    const target = known ?? "nowhere0";
     const timestamp = TIME;
     const assistant = {
       role: "assistant",
-      provider: "anthropic",
+      ...SPOKEN,
       model: `model-${random.int(4)}`,
-      usage: { input: 1 },
+      usage: { ...SPOKEN.usage, input: 1, totalTokens: 1 },
     };
     switch (random.int(16)) {
       case 0:
@@ -244,6 +246,8 @@ class ModelRun {
       case 10:
         return [{ type: "unheard_of", timestamp, anything: [1, { deep: text }], summary: 5 }];
       case 11:
+        // A label of what is not there is refused.
+        if (known === undefined) return [{ type: "session_info", timestamp, name: text }];
         return [{ type: "label", timestamp, targetId: target, ...(random.chance(0.7) ? { label: text } : {}) }];
       case 12:
         return [{ type: "session_info", timestamp, name: text }];

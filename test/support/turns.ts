@@ -1,5 +1,6 @@
 /** Drafts of turns with tools, for tests of what a host needs around its model. */
 
+import { SPOKEN } from "./drafts.ts";
 import type { Json } from "./server.ts";
 
 export interface Call {
@@ -19,8 +20,7 @@ export function calls(text: string, ...list: (Call | string)[]): Json {
     message: {
       role: "assistant",
       content: [...(text === "" ? [] : [{ type: "text", text }]), ...blocks],
-      provider: "anthropic",
-      model: "claude-sonnet-4-5",
+      ...SPOKEN,
       stopReason: "toolUse",
     },
   };

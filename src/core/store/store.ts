@@ -133,9 +133,10 @@ export interface Log {
 
   /**
    * Publishes the session anew without what is damaged, if anything is; the stored bytes as they were stay beside it,
-   * and their path is answered. Null when there is nothing to mend. The log is to be opened again after it.
+   * and their path is answered. `mended` gives entries other lines, which is reason enough. Null when there is nothing to
+   * mend. The log is to be opened again after it.
    */
-  repair(): string | null;
+  repair(mended?: Mended): string | null;
   /** The damage that `repair` takes out. */
   readonly mendable: readonly Damage[];
 
@@ -157,6 +158,9 @@ export interface Log {
    */
   discard?(): void;
 }
+
+/** By position, what makes the line of an entry of the one that is stored. */
+export type Mended = ReadonlyMap<number, (line: Uint8Array) => Uint8Array>;
 
 /** What a new log begins with. */
 export interface Beginning {

@@ -110,7 +110,7 @@ export const protocol: readonly Case[] = [
         ["append", { entries: [{ type: 5 }] }, "entries.0.type"],
         ["append", { entries: [user("x")], extra: 1 }, "extra"],
         ["fork", { entryId: 5 }, "entryId"],
-        ["set_label", { entryId: "a" }, "label"],
+        ["set_label", { label: "a" }, "entryId"],
         ["branch", { entryId: "a", position: "behind" }, "position"],
         ["get_entries", { limit: 0 }, "limit"],
         ["append", [1], ""],

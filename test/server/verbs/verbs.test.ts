@@ -7,7 +7,8 @@ import { folderName } from "../../../src/core/store/paths.ts";
 import { verbs } from "../../../src/server/verbs/table.ts";
 import { widthOf } from "../../../src/server/verbs/text.ts";
 import { letRest } from "../../support/cases.ts";
-import { assistantText, entryText, fileText, headerText, SESSION, TIME, userText } from "../../support/lines.ts";
+import { assistant, SPOKEN } from "../../support/drafts.ts";
+import { entryText, fileText, headerText, SESSION, TIME, userText } from "../../support/lines.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
 import { type Run, type RunOptions, runHere } from "../../support/verbs.ts";
 
@@ -26,11 +27,14 @@ function stored(place: Place, id: string, lines: readonly string[], header: obje
 
 const LINES = [
   userText("a", null, "Name a colour of the rainbow."),
-  assistantText("b", "a", "Blue."),
+  entryText("message", "b", "a", {
+    message: { ...assistant("Blue.").message, model: "sonnet", timestamp: undefined },
+  }),
   userText("c", "b", "Another?"),
   entryText("message", "d", "c", {
     message: {
       role: "assistant",
+      usage: SPOKEN.usage,
       content: [
         { type: "thinking", thinking: "hmm" },
         { type: "text", text: "Let me look." },

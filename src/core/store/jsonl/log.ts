@@ -34,7 +34,7 @@ import { lockBeside, lockInFolder } from "../locks/names.ts";
 import { LooseFolders } from "../loose-folders.ts";
 import { addHead } from "../memory.ts";
 import { isSameFile, isSameStamp } from "../stamps.ts";
-import type { Beginning, Change, FileStamp, Holder, Log, Store } from "../store.ts";
+import type { Beginning, Change, FileStamp, Holder, Log, Mended, Store } from "../store.ts";
 import { sweepStrays } from "../strays.ts";
 import { WriterLock } from "../writer-lock.ts";
 import {
@@ -610,8 +610,8 @@ class JsonlLog extends JsonlReader implements Log {
     return this.damage.filter(({ kind }) => MENDED.has(kind));
   }
 
-  repair(): string | null {
-    if (this.mendable.length === 0) {
+  repair(mended: Mended = new Map()): string | null {
+    if (this.mendable.length === 0 && mended.size === 0) {
       this.makeNamesDurable();
       return null;
     }
@@ -637,10 +637,16 @@ class JsonlLog extends JsonlReader implements Log {
     }
     for (let position = 0; position < this.nodes.count; position++) this.read(position);
     for (const [position, line] of this.standIns) this.overrides.set(position, line);
+    const before = Array.from(mended.keys(), (position) => [position, this.overrides.get(position)] as const);
+    for (const [position, mend] of mended) this.overrides.set(position, mend(this.read(position)));
     const backup = backupName(this.disk, this.file, "damaged");
     try {
       this.publishAnew(backup);
     } catch (error) {
+      // What was not written is not what the file says.
+      for (const [position, line] of before)
+        if (line) this.overrides.set(position, line);
+        else this.overrides.delete(position);
       throw storageFailure(error, "publishing the repaired session");
     }
     // The file has none of it any more, whether or not the rest succeeds.

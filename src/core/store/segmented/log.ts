@@ -18,7 +18,7 @@ import type { Lock, LockKind } from "../lock.ts";
 import { dropLock, lockInContainer, shareLock } from "../locks/names.ts";
 import { addHead } from "../memory.ts";
 import { isSameFile, isSameStamp } from "../stamps.ts";
-import type { Beginning, Change, FileStamp, Holder, Log } from "../store.ts";
+import type { Beginning, Change, FileStamp, Holder, Log, Mended } from "../store.ts";
 import { WriterLock } from "../writer-lock.ts";
 import { dropStray, isActive, makeParts, missingParts, newPointer, publishPointer } from "./active.ts";
 import { Builder, type NextFrame, nextFrame } from "./builder.ts";
@@ -700,8 +700,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   /** Builds the container anew from what can be read and swaps the two; the damaged one stays under another name. */
-  repair(): string | null {
-    if (this.mendable.length === 0) {
+  repair(mended: Mended = new Map()): string | null {
+    if (this.mendable.length === 0 && mended.size === 0) {
       this.makeNamesDurable();
       return null;
     }
@@ -716,10 +716,13 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     const { disk, nodes, file } = this;
     const backup = this.folder === file ? backupName(disk, file, "damaged") : this.folder;
     const builder = new Builder(this.options, stagingName(file));
-    this.fail("frames are damaged");
+    this.fail(this.mendable.length > 0 ? "frames are damaged" : "messages lack what readers need");
     try {
       builder.beginWith(headerFile(this.folder));
-      for (let position = 0; position < nodes.count; position++) builder.add(this.mended(position));
+      for (let position = 0; position < nodes.count; position++) {
+        const line = this.mended(position);
+        builder.add(mended.get(position)?.(line) ?? line);
+      }
       builder.finish(
         this.header,
         readManifest(disk, manifestFile(this.folder))?.sourceFormat ?? "native_v2",
