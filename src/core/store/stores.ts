@@ -269,11 +269,20 @@ export function confinesOf(places: Places, allowed: readonly string[]): Confines
  */
 function isOutside(disk: Disk, { flat, root, state }: Places, kind: StoreOptions["kind"], file: string): boolean {
   if (kind === "memory" || flat !== undefined) return false;
-  const folder = realPathOf(disk, dirname(file));
+  const folder = knownPath(disk, dirname(file));
   return [root as string, state].every((above) => {
-    const below = relative(realPathOf(disk, above), folder);
+    const below = relative(knownPath(disk, above), folder);
     return below === ".." || below.startsWith(`..${sep}`) || isAbsolute(below);
   });
+}
+
+/** Returns the real path as far as a disk shows it: one that is confined shows nothing above its folders. */
+function knownPath(disk: Disk, path: string): string {
+  try {
+    return realPathOf(disk, path);
+  } catch {
+    return path;
+  }
 }
 
 /** The path, if a file can have it. Throws storage_failed. */
