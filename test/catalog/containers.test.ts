@@ -123,7 +123,11 @@ test("what is no session is not listed, and what went away by hand is gone", asy
       const removals = [
         (path: string) => rmSync(path, { recursive: true }),
         (path: string) => rmSync(join(path, "header.jsonl")),
-        (path: string) => rmSync(path.replace(/\.v2$/, ".store.json")),
+        // Without its pointer alone it is the session that began in it.
+        (path: string) => {
+          rmSync(join(path, "manifest.json"));
+          rmSync(path.replace(/\.v2$/, ".store.json"));
+        },
         (path: string) => rmSync(dirname(path), { recursive: true }),
       ];
       for (const remove of removals) {

@@ -190,6 +190,18 @@ test("a session without entries is written after a copy left its folders out", a
   expect(await server.result("verify_session")).toMatchObject({ ok: true });
 });
 
+test("a pointer whose container was deleted by hand keeps nobody from the id", async () => {
+  const { server, file, id } = await born();
+  rmSync(file, { recursive: true });
+  const { cwd } = await server.result("get_state");
+  const v2 = serveHere(["--store", "v2", "--session-dir", dirname(file), "--events", "none"], { place: server.place });
+  await v2.result("new_session", { newSessionId: id, cwd });
+  await v2.result("append", { entries: [user("again")] });
+  expect(await v2.result("get_state")).toMatchObject({ sessionFile: file, entryCount: 1 });
+  expect(await v2.result("verify_session")).toMatchObject({ ok: true });
+  await v2.finish();
+});
+
 test("a container that was copied without its pointer is the session that began in it", async () => {
   const { server, file, id } = await born();
   rmSync(file.replace(/\.v2$/, ".store.json"));

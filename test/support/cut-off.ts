@@ -127,6 +127,17 @@ export const WAYS: readonly Way[] = [
   },
 ];
 
+const CHANGES: ReadonlySet<string> = new Set([
+  "create",
+  "write",
+  "truncate",
+  "link",
+  "rename",
+  "remove",
+  "removeFolder",
+  "makeFolder",
+]);
+
 export interface CutOff {
   /** As the next process finds it. */
   readonly disk: FaultDisk;
@@ -146,6 +157,8 @@ export async function cutOffs(way: Pick<Way, "begin" | "go">, all = false): Prom
   const seen = new Set<string>();
   const found: CutOff[] = [];
   for (let at = 1; at <= operations.length; at++) {
+    // What died at any other operation left what it had changed before.
+    if (!CHANGES.has(operations[at - 1])) continue;
     const dying = beginning.after();
     dying.set({ kind: "die", at });
     await way.go(dying).catch(() => {});

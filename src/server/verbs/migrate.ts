@@ -4,7 +4,7 @@ import { DAMAGE, OK, point, type Result, type Verb } from "./verb.ts";
 
 export default {
   name: "migrate",
-  meaning: "move a session file, or a database of pi_agent_rust, into a Session Store V2 container",
+  meaning: "move a session into a Session Store V2 container",
   operands: ["<session>"],
   flags: {
     "--dry-run": {
@@ -14,7 +14,7 @@ export default {
     "--to": { value: "store", meaning: "v2 (the default), or jsonl to go back", oneOf: ["v2", "jsonl"] },
   },
   more:
-    "Pi and pi_agent_rust look for session files only: they no longer list or open a session that is in a container. " +
+    "A session is named by its file, or by that of a database of pi_agent_rust. Pi and pi_agent_rust look for session files only: they no longer list or open a session that is in a container. " +
     "The session file is kept beside it, and rollback makes it the session again.",
   async run(asking, { operands, flags }) {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Give --apply or --dry-run, one of them.");

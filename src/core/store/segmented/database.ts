@@ -34,7 +34,8 @@ export function isDatabase(disk: Disk, file: string): boolean {
   try {
     fd = disk.openRead(file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return false;
     throw error;
   }
   try {

@@ -49,7 +49,8 @@ export function headerAt(disk: Disk, file: string): { id?: unknown; version?: un
   try {
     fd = disk.openRead(file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
     throw error;
   }
   try {
