@@ -3,6 +3,7 @@
  * a line, members in the order in which they are written here, read in any. The payload is the entry's own text.
  */
 
+import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
 import { bytesOf, type Member, members, parse, skipSpace, textOf, valueEnd } from "../../json.ts";
 
@@ -327,6 +328,7 @@ export function decodeHead(b: Uint8Array, start: number, end: number): Frame | n
 }
 
 function decodeAny(b: Uint8Array, start: number, end: number): Frame {
+  if (!isUtf8(b.subarray(start, end))) throw new Malformed("the line is not UTF-8");
   const found = members(b, start, end);
   if (!found) throw new Malformed("the line is not a JSON object");
   const named = new Map<string, Member>();

@@ -139,6 +139,11 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return this;
   }
 
+  /** Whether what was judged at the opening has to be judged again, for it was done while others wrote. */
+  get wasDisturbed(): boolean {
+    return !this.confirmed && this.key !== undefined && this.isDoubtful(this.lock.look(this.key) !== null);
+  }
+
   /** The session was migrated, and nobody said yet that this went well: it is not written before that is settled. */
   awaitRollBack(reason: Failure): void {
     this.readOnly ??= reason;
@@ -146,7 +151,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   reopen(): Log {
-    const log = new SegmentedLog(this.options, this.writers, this.file).open(this.lock.isHeld);
+    const log = openLog(this.options, this.writers, this.file, this.file, this.lock.isHeld);
     if (log.key?.inode === this.key?.inode && log.key?.device === this.key?.device) this.lock.handTo(log.lock);
     log.looseFolders.addAll(this.looseFolders);
     return log;
@@ -802,6 +807,24 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     if (this.writers.get(this.writerKey) === this) this.writers.delete(this.writerKey);
     this.closeFiles();
     this.closed = true;
+  }
+}
+
+/** How often a container is judged that others write to all the while. */
+const JUDGEMENTS = 100;
+
+/** Opens the log of a container. `held`: its lock is this process's already. */
+export function openLog(
+  options: SegmentedOptions,
+  writers: Writers,
+  file: string,
+  folder: string,
+  held = false,
+): SegmentedLog {
+  for (let n = 1; ; n++) {
+    const log = new SegmentedLog(options, writers, file, folder).open(held);
+    if (n === JUDGEMENTS || !log.wasDisturbed) return log;
+    log.close();
   }
 }
 

@@ -342,6 +342,21 @@ export abstract class SegmentedReader {
     };
   }
 
+  /**
+   * Whether nothing may be written for what was found by a look that others may have disturbed: the container is another
+   * now, or somebody writes to it.
+   */
+  protected isDoubtful(isLive: boolean): boolean {
+    if (!this.refusedByJudgement) return false;
+    try {
+      const index = this.infoOrNull(indexFile(this.folder));
+      const isSame = index && this.seen ? isSameStamp(index, this.seen) : !index && !this.seen;
+      return isLive || !isSame || this.segments().some((segment) => !this.judgedSegments(segment, 0));
+    } catch {
+      return true;
+    }
+  }
+
   /** Whether the last row and the last frame of a known part lie where they were. */
   private isThere({ count, indexEnd, lastRow, lastFrame, tail }: Base): boolean {
     const { disk } = this;
@@ -694,6 +709,7 @@ export abstract class SegmentedReader {
   private readHead(b: Uint8Array, frame: Frame): void {
     const { payloadStart, payloadEnd } = frame;
     if (this.heads.read(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
+    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) throw new Malformed("its payload is not UTF-8");
     const fault = this.heads.parse(b, payloadStart, payloadEnd, () => frame.entryId);
     if (fault !== null) throw new Malformed(`its payload is ${fault}`);
   }
@@ -942,6 +958,7 @@ export abstract class SegmentedReader {
     if (this.closed || !this.key) return { kind: "none" };
     const first = this.nodes.count;
     const { seen } = this;
+    const restore = this.image(first);
     try {
       const now = this.infoOrNull(indexFile(this.folder));
       if (!now) {
@@ -956,12 +973,17 @@ export abstract class SegmentedReader {
         // Before the rows: what comes while they are read is for the next look.
         const before = this.disk.infoOf(fd);
         const { fault, known } = this.takeRows(fd, this.segments());
-        if (fault !== null || !known) return { kind: "replaced" };
+        if (fault !== null || !known) {
+          // Until another log takes its place, this one knows what it knew.
+          restore();
+          return { kind: "replaced" };
+        }
         this.seen = before;
       } finally {
         closeQuietly(this.disk, fd);
       }
     } catch (error) {
+      restore();
       throw storageFailure(error, "looking at the session");
     }
     this.window = null;

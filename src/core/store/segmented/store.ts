@@ -11,7 +11,7 @@ import { folderOf, isUnpointed, newPointer, publishPointer } from "./active.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer, readPointer } from "./documents.ts";
 import { Malformed, SEGMENT_BYTES } from "./frame.ts";
-import { demandFree, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
+import { demandFree, openLog, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
 import { CONTAINER, isContainerName, pointerFile } from "./places.ts";
 import { removeTree, stagingName } from "./tree.ts";
 import type { SegmentedOptions } from "./writer.ts";
@@ -131,7 +131,7 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
   }
   if (pointer !== null && pointer.active !== "native_v2")
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
-  const log = new SegmentedLog(options, writers, file, folderOf(disk, file)).open();
+  const log = openLog(options, writers, file, folderOf(disk, file));
   if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
   return log;
 }
