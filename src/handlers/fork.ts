@@ -44,7 +44,7 @@ export default command({
     let text = "";
     if (position === "before") {
       if (nodes.role(entry) !== "user") throw new Failure("not_a_user_message", undefined, { entryId });
-      text = contentText((session.entry(entry).message as { content?: unknown }).content);
+      text = contentText((session.entry(entry).message as { content?: unknown } | undefined)?.content);
       end = Math.max(nodes.parent(entry), ROOT);
     }
     if (context.asks("session_before_fork")) {

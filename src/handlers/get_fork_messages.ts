@@ -19,7 +19,7 @@ export default command({
     const messages: { entryId: string; text: string }[] = [];
     for (const position of among) {
       if (nodes.role(position) !== "user") continue;
-      const text = contentText((session.entry(position).message as { content?: unknown }).content);
+      const text = contentText((session.entry(position).message as { content?: unknown } | undefined)?.content);
       if (text !== "") messages.push({ entryId: nodes.id(position), text });
     }
     return { messages };

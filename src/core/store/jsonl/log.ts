@@ -446,8 +446,11 @@ class JsonlLog extends JsonlReader implements Log {
     const bytes = Buffer.allocUnsafe(this.size - start);
     readAll(this.disk, this.fd, bytes, start);
     const keptAt = keepAside(this.disk, this.options.quarantine, `${this.header.id}-${start}`, bytes);
-    // These are the bytes that were judged as long as the stamp is the one that they had then.
-    if (!this.seen || !isSameStamp(this.disk.infoOf(this.fd), this.seen)) throw changedByOthers();
+    // These are the bytes that were judged as long as the stamp is the one that they had then; else somebody goes on.
+    if (!this.seen || !isSameStamp(this.disk.infoOf(this.fd), this.seen)) {
+      this.torn = -1;
+      return true;
+    }
     this.disk.truncate(this.fd, start);
     this.closeWindow();
     this.size = start;

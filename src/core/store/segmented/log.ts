@@ -714,7 +714,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     this.takeLock();
     if (this.folder === this.file) this.confirmToRepair();
     this.makeMissing();
-    if (this.mendable.length === 0) {
+    if (this.mendable.length === 0 && mended.size === 0) {
       this.makeNamesDurable();
       return null;
     }

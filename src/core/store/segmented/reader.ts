@@ -253,6 +253,8 @@ export abstract class SegmentedReader {
     const promised = this.readIndex(segments, live);
     this.seen = seen;
     this.noteBase();
+    // Of a wrong index, the entries that later rows name are there all the same.
+    if (live && this.indexFault !== null) this.replay(segments, promised, promised);
     if (!live) {
       this.replay(segments, promised);
       this.dropIncompleteBatch();
@@ -770,9 +772,10 @@ export abstract class SegmentedReader {
 
   /**
    * Takes in the frames that stand behind those of the index. Where one is damaged and none that is whole comes after
-   * it, it was being written; else what is whole behind it is taken too, and the session can only be read.
+   * it, it was being written; else what is whole behind it is taken too, and the session can only be read. `limit`: the
+   * last entry to be taken, for a writer is at work behind it.
    */
-  private replay(segments: readonly Segment[], promised: number): void {
+  private replay(segments: readonly Segment[], promised: number, limit = Number.POSITIVE_INFINITY): void {
     const indexed = this.tail.entrySeq;
     const bad: { segmentSeq: number; start: number; end: number; reason: string }[] = [];
     /** A frame that is whole and not the one that is due was written by somebody else, and is nobody's to cut. */
@@ -794,6 +797,7 @@ export abstract class SegmentedReader {
       if (size <= start) continue;
       const fd = this.segmentFd(seq);
       const take = (at: number, b: Uint8Array, first: number, end: number): void => {
+        if (this.tail.entrySeq >= limit) return;
         try {
           this.takeReplayed(seq, at, b, first, end, bad.length > 0);
           if (bad.length > 0) salvaged++;
@@ -808,9 +812,12 @@ export abstract class SegmentedReader {
         long: (_number: number, at: number, length: number) => take(at, this.bytes(seq, at, length + 1), 0, length),
       };
       const scanned = scanLines(this.disk, fd, start, 0, visitor, scratchBuffer());
-      if (scanned.tail < scanned.size) spoil(seq, scanned.tail, scanned.size, "it has no line feed");
+      if (scanned.tail < scanned.size && this.tail.entrySeq < limit)
+        spoil(seq, scanned.tail, scanned.size, "it has no line feed");
     }
     this.replayed = salvaged > 0 ? 0 : this.tail.entrySeq - indexed;
+    // What else is there is for its writer to judge.
+    if (limit < Number.POSITIVE_INFINITY) return;
     const missing = promised - this.tail.entrySeq;
     if (salvaged + strangers === 0 && bad.length > 0) {
       const { segmentSeq, start, reason } = bad[0];
