@@ -37,6 +37,12 @@ export interface Holder {
  *
  * Opening reads ids, parents, types and offsets, never bodies, and writes nothing. Reading and appending are
  * synchronous; only `commit` waits.
+ *
+ * What was learned of the stored bytes without the lock is a guess. At the first look after the lock was taken, and
+ * whenever identity, size or change time moved since the last look, the log compares what it knows with the medium in
+ * content (its beginning and its last known records) before it writes, cuts or replaces the first byte, judges anew what
+ * comes after, and says "replaced" where anything known differs. A cut needs the lock, and the proof that the bytes are
+ * still those that were judged, or those that this log wrote.
  */
 export interface Log {
   readonly store: string;
@@ -98,7 +104,10 @@ export interface Log {
   /** Whether a line whose head looked right was found damaged: it may hold entries that only `reopen` finds. */
   readonly mayHideEntries: boolean;
 
-  /** Looks for what others did to the stored bytes, and takes in what they appended. */
+  /**
+   * Looks for what others did to the stored bytes, and takes in what they appended. After "replaced" and after a failure
+   * the log knows what it knew before.
+   */
   refresh(): Change;
   /** The log of what stands in this one's place now; this one is to be closed. Throws what `open` throws. */
   reopen(): Log;

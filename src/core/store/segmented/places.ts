@@ -42,7 +42,7 @@ export const checkpointFile = (container: string, seq: number): string =>
   join(container, "checkpoints", numbered(seq, "json"));
 export const ledgerFile = (container: string): string => join(container, "migrations", "ledger.jsonl");
 export const temporaryFolder = (container: string): string => join(container, "tmp");
-export const spineFile = (container: string): string => join(container, "spine.bin");
+export const spineFile = (container: string): string => join(container, "index-snapshot.bin");
 
 /** The folders of a container. */
 export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "migrations", "tmp"];

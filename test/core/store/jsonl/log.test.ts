@@ -4,12 +4,18 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../../src/core/json.ts";
 import { type Disk, realDisk } from "../../../../src/core/store/disk.ts";
 import { jsonlStore } from "../../../../src/core/store/jsonl/log.ts";
 import { FaultDisk } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
+import { chain, fileText, headerText } from "../../../support/lines.ts";
 import { type LockTable, locksOf, locksOfOther } from "../../../support/locks.ts";
 import { type Files, type Harness, keepsTheContract } from "../contract.ts";
+
+/** The beginning of an entry. */
+const TORN = '{"type":"message","id":"a00000';
 
 function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => void): Harness {
   const folder = join(root, "sessions");
@@ -41,4 +47,28 @@ keepsTheContract("jsonl on a disk in memory", () => {
   const disk = new FaultDisk();
   disk.makeFolder("/root/sessions");
   return harnessOn(disk, "/root", { faults: disk }, () => {});
+});
+
+test.each([
+  ["a writer that died with the lock is cut at once", true, `${fileText(headerText(), ...chain(2), ...chain(1, 2))}`],
+  ["anybody else is closed while it is young", false, `${fileText(headerText(), ...chain(2), TORN, ...chain(1, 2))}`],
+])("a torn write of %s", (_whose, heirOfDead, wanted) => {
+  const disk = new FaultDisk();
+  const env = { ...testEnv(), now: () => 1_800_000_000_000 };
+  disk.clock = env.now;
+  disk.put("/root/sessions/session.jsonl", bytesOf(fileText(headerText(), ...chain(2)) + TORN));
+  const store = jsonlStore({
+    disk,
+    env,
+    locks: { take: () => ({ release() {}, heirOfDead }), holder: () => null },
+    quarantine: "/root/quarantine",
+    cwd: "/root",
+    durability: "sync",
+    fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
+  });
+  const log = store.open("/root/sessions/session.jsonl");
+  log.append(chain(1, 2).map((line) => bytesOf(line)));
+  expect(textOf(disk.content("/root/sessions/session.jsonl") as Uint8Array)).toBe(wanted);
+  const kept = disk.paths().filter((path) => path.startsWith("/root/quarantine"));
+  expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual(heirOfDead ? [TORN] : []);
 });
