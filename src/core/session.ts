@@ -428,7 +428,13 @@ export class Session implements Bodies {
     // Where another process is the writer now, our place is nobody's business but ours.
     if (!this.becomeWriter() && this.log.lockedBy) return;
     const first = this.log.nodes.count;
-    this.log.append([this.marker(this.leafId)]);
+    try {
+      this.log.append([this.marker(this.leafId)]);
+    } catch (error) {
+      // Another process became the writer in between.
+      if (error instanceof Failure && error.name === "session_locked") return;
+      throw error;
+    }
     for (let position = first; position < this.log.nodes.count; position++) this.takeIn(position);
     this.fileLeaf = this.tree.leaf;
     try {
