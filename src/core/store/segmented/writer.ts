@@ -71,9 +71,9 @@ export abstract class SegmentedWriter extends SegmentedReader {
         const fd = this.writerOf(segmentSeq, isNew);
         const bytes = concat(frames.slice(from, past).map(({ bytes }) => bytes));
         attempted.set(segmentSeq, { start, bytes });
-        this.demandEnd(segmentSeq, fd, start);
+        this.demandEnd(segmentFile(this.folder, segmentSeq), fd, start);
         writeAll(disk, fd, bytes);
-        this.noteSegment(segmentSeq, this.demandEnd(segmentSeq, fd, start + bytes.length));
+        this.noteSegment(segmentSeq, this.demandEnd(segmentFile(this.folder, segmentSeq), fd, start + bytes.length));
         from = past;
       }
     } catch (error) {
@@ -86,10 +86,10 @@ export abstract class SegmentedWriter extends SegmentedReader {
     }
   }
 
-  /** Throws unless a segment that we write still has its name, and ends where it must. */
-  private demandEnd(segmentSeq: number, fd: number, end: number): FileInfo {
+  /** Throws unless a file that we write still has its name, and ends where it must. */
+  private demandEnd(path: string, fd: number, end: number): FileInfo {
     const info = this.disk.infoOf(fd);
-    const named = this.infoOrNull(segmentFile(this.folder, segmentSeq));
+    const named = this.infoOrNull(path);
     if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByOthers();
     return info;
   }
@@ -228,10 +228,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
 
   /** Throws unless the index that we write still has its name, and ends where it must. */
   protected demandIndexEnd(end: number): FileInfo {
-    const info = this.disk.infoOf(this.indexFd);
-    const named = this.infoOrNull(indexFile(this.folder));
-    if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByOthers();
-    return info;
+    return this.demandEnd(indexFile(this.folder), this.indexFd, end);
   }
 
   /** Takes rows of entries that were given up out of the index, if that can be done; the next write tries again. */
