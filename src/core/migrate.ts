@@ -46,25 +46,47 @@ export function legacyIdOf(
     if (!taken(`${hash.slice(0, 8)}-${n.toString(16)}`)) return `${hash.slice(0, 8)}-${n.toString(16)}`;
 }
 
-/** A version 1 entry with the id and parent it gets. `idAt` answers the id of a line, counting the header as 0. */
-export function migrateV1(
-  line: Uint8Array,
-  id: string,
-  parentId: string | null,
-  idAt: (index: number) => string | undefined,
-): Uint8Array {
-  const found = members(line);
-  const type = found && memberOf(found, "type");
-  if (!found || !type) return line;
-  const ids: Record<string, string> = { id: JSON.stringify(id), parentId: JSON.stringify(parentId) };
+/** The entries before one of version 1. */
+export interface Earlier {
+  /** Returns an id for the entry. */
+  makeId(): string;
+  /** The id of the entry before; null before the first. */
+  readonly lastId: string | null;
+  /** Whether an entry before has this id. */
+  isKnown(id: string): boolean;
+  /** Returns the id of a line, the header being 0. */
+  idAt(index: number): string | undefined;
+}
+
+/**
+ * Raises an entry of version 1 to version 3, and returns it with its id. It continues the one before. No entry of that
+ * version has an id or a parent: one that has is a later one, under a header that lost its version, and keeps them.
+ */
+export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: Uint8Array; readonly id: string } {
+  const found = members(line) ?? [];
+  const own = memberValue(line, found, "id");
+  const id = typeof own === "string" && own !== "" ? own : earlier.makeId();
+  const parent = memberValue(line, found, "parentId");
+  const isOwnParent = parent === null || (typeof parent === "string" && earlier.isKnown(parent));
+  const type = memberOf(found, "type");
+  if (!type) return { line, id };
   let missing = "";
   const present: Record<string, Uint8Array> = {};
-  for (const [name, text] of Object.entries(ids))
-    if (memberOf(found, name)) present[name] = bytesOf(text);
-    else missing += `,"${name}":${text}`;
+  for (const [name, value, isKept] of [
+    ["id", id, own === id],
+    ["parentId", earlier.lastId, own === id && isOwnParent],
+  ] as const)
+    if (isKept) continue;
+    else if (memberOf(found, name)) present[name] = bytesOf(JSON.stringify(value));
+    else missing += `,"${name}":${JSON.stringify(value)}`;
   let migrated = patchMembers(insert(line, type.end, missing), present);
-  if (parse(line, type.start, type.end) === "compaction") migrated = migrateBoundary(migrated, idAt);
-  return migrateV2(migrated);
+  if (parse(line, type.start, type.end) === "compaction") migrated = migrateBoundary(migrated, earlier.idAt);
+  return { line: migrateV2(migrated), id };
+}
+
+function memberValue(line: Uint8Array, found: NonNullable<ReturnType<typeof members>>, name: string): unknown {
+  const member = memberOf(found, name);
+  return member && parse(line, member.start, member.end);
 }
 
 function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | undefined): Uint8Array {

@@ -52,13 +52,11 @@ export interface Appended {
   readonly oldLeafId: string | null;
   /** Whether the new entries do not continue the old leaf. */
   readonly branchChanged: boolean;
-  /** Positions of entries that another program wrote at the same moment. */
-  readonly foreign: readonly number[];
 }
 
-/** What another program did to the session. */
+/** What other programs did to the session since that was last asked for. */
 export interface Foreign {
-  /** Positions of its entries, in file order. */
+  /** Positions of their entries, in the order in which they were found. */
   readonly positions: readonly number[];
   /** Entries of this session that its file no longer holds. */
   readonly lost: number;
@@ -83,7 +81,15 @@ export class Session implements Bodies {
   /** It gave up its lock, and takes it again with the next change. */
   resting = false;
   private heededLosses = 0;
+  /** What others did and nobody asked for yet: the ids of their entries, for positions change with the log. */
+  private untold: { ids: string[]; lost: number } = { ids: [], lost: 0 };
+  /** How much of the log's damage was told, and what of it is to be told although it comes before that. */
   private toldDamage = 0;
+  private untoldDamage: Damage[] = [];
+  /** How many entries the tree and what they say of the session include; the log may be ahead after a failed read. */
+  private taken = 0;
+  /** Where the leaf is once the tree was read anew; undefined while the tree is good. */
+  private leafDue: (() => number) | undefined;
   /** The leaf that the file alone gives, once it was needed. */
   private fileLeaf: number | undefined;
   private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
@@ -111,7 +117,9 @@ export class Session implements Bodies {
     return this.logNow;
   }
 
+  /** Throws storage_failed while the tree is to be read anew and cannot be. */
   get tree(): Tree {
+    if (this.leafDue) this.renewTree(this.leafDue);
     return this.treeNow;
   }
 
@@ -193,18 +201,27 @@ export class Session implements Bodies {
     const { losses } = this.log.nodes;
     if (losses === this.heededLosses) return false;
     const { leaf } = this.tree;
-    this.readTree();
-    this.tree.leaf = leaf;
+    this.renewTree(() => leaf);
     return true;
   }
 
   /** Damage that was found since the last call, or since the session was opened. */
   freshDamage(): readonly Damage[] {
     const { damage } = this.log;
-    if (damage.length === this.toldDamage) return [];
-    const fresh = damage.slice(this.toldDamage);
+    if (damage.length === this.toldDamage && this.untoldDamage.length === 0) return [];
+    const fresh = [...this.untoldDamage, ...damage.slice(this.toldDamage)];
     this.toldDamage = damage.length;
+    this.untoldDamage = [];
     return fresh;
+  }
+
+  /** Returns what others did since the last call, as far as it was found; null for nothing. */
+  freshForeign(): Foreign | null {
+    const { ids, lost } = this.untold;
+    if (ids.length === 0 && lost === 0) return null;
+    this.untold = { ids: [], lost: 0 };
+    const positions = [...new Set(ids)].map((id) => this.log.nodes.position(id));
+    return { positions: positions.filter((position) => position >= 0 && this.tree.isVisible(position)), lost };
   }
 
   /**
@@ -269,7 +286,7 @@ export class Session implements Bodies {
   append(drafts: readonly Draft[], key?: string, hold = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
     // Until the lock was ours, another server may have written.
-    const late = this.log.takeLock() ? (this.refresh()?.positions ?? []) : [];
+    if (this.log.takeLock()) this.look();
     const { nodes } = this.log;
     const oldLeafId = this.leafId;
     const lines: Uint8Array[] = [];
@@ -315,20 +332,19 @@ export class Session implements Bodies {
       this.leafMoved = this.tree.leaf !== this.leafFound();
       throw error;
     }
-    const foreign = [...late];
     const alone = nodes.count - first === lines.length;
-    for (let position = first; position < nodes.count; position++)
-      this.takeIn(position, alone ? lines[position - first] : undefined);
     if (!alone)
       for (let position = first; position < nodes.count; position++)
-        if (!ids.includes(nodes.id(position)) && !nodes.isMarker(position)) foreign.push(position);
+        if (!ids.includes(nodes.id(position)) && !nodes.isMarker(position)) this.untold.ids.push(nodes.id(position));
+    for (let position = first; position < nodes.count; position++)
+      this.takeIn(position, alone ? lines[position - first] : undefined);
     this.tree.leaf = alone ? nodes.count - 1 : nodes.position(parentId as string);
     // Behind entries of others, and after a jump to a label, the file alone gives another leaf than ours.
     this.fileLeaf = straight && alone ? this.tree.leaf : undefined;
     this.leafMoved = this.tree.leaf !== this.leafOfFile();
     if (this.settled) this.durableLeaf = this.tree.leaf;
     const own = lines.length === drafts.length ? lines : lines.slice(-drafts.length);
-    const appended = { ids, lines: own, oldLeafId, branchChanged, foreign };
+    const appended = { ids, lines: own, oldLeafId, branchChanged };
     if (key !== undefined) this.keys?.set(key, { ids, leafId: this.leafId });
     return appended;
   }
@@ -461,11 +477,18 @@ export class Session implements Bodies {
 
   private undo(): void {
     const leaf = this.durableLeaf;
-    this.readTree();
-    this.tree.leaf = leaf < this.log.nodes.count ? leaf : this.leafOfFile();
-    // A record of the old position names the file as it was before it was cut back.
-    this.leafMoved = this.tree.leaf !== this.leafFound();
     this.keys = undefined;
+    this.leafDue = () => {
+      const kept = leaf < this.log.nodes.count ? leaf : this.leafOfFile();
+      // A record of the old position names the file as it was before it was cut back.
+      this.leafMoved = kept !== this.leafFound();
+      return kept;
+    };
+    try {
+      this.renewTree(this.leafDue);
+    } catch {
+      // What made the commit fail may make this fail; whoever needs the tree reads it first.
+    }
   }
 
   /** Records a durable position again after a failed commit, as far as the disk lets us. */
@@ -485,29 +508,13 @@ export class Session implements Bodies {
 
   /**
    * Takes in what other programs did to the stored session since the last look, and what damaged lines were found to
-   * hide; the leaf follows where they continue it. Throws storage_failed when the session is gone, content_modified when it was written anew under changes of
-   * ours that are not durable yet.
+   * hide; the leaf follows where they continue it. Returns what is to be told of it. Throws storage_failed when the
+   * session is gone or cannot be read, and content_modified when it was written anew under changes of ours that are not
+   * durable yet; what was found until then is told by the next call.
    */
   refresh(): Foreign | null {
-    const change = this.log.refresh();
-    if (change.kind === "none") return this.log.mayHideEntries && this.settled ? this.rebase() : null;
-    if (change.kind === "gone")
-      throw new Failure(
-        "storage_failed",
-        "The session's file is gone. clone writes what is still known of it to a new session.",
-        { errno: "ENOENT" },
-        { retryable: false },
-      );
-    if (change.kind === "replaced") return this.rebase();
-    const positions: number[] = [];
-    for (let position = change.first; position < this.log.nodes.count; position++) positions.push(position);
-    if (this.log.nodes.forward.size > 0) {
-      const { leaf } = this.tree;
-      this.readTree();
-      this.tree.leaf = leaf;
-    } else for (const position of positions) this.takeIn(position);
-    this.follow(positions);
-    return { positions: positions.filter((position) => this.tree.isVisible(position)), lost: 0 };
+    this.look();
+    return this.freshForeign();
   }
 
   /**
@@ -516,13 +523,36 @@ export class Session implements Bodies {
    */
   refreshToWrite(): Foreign | null {
     this.becomeWriter();
-    const before = this.refresh();
-    // What stands there may be another file now, with a lock of its own.
-    if (!before || !this.becomeWriter()) return before;
-    const { log } = this;
-    const more = this.refresh();
-    if (!more || this.log !== log) return more ?? before;
-    return { positions: [...before.positions, ...more.positions], lost: before.lost + more.lost };
+    const isOther = this.look();
+    // What lies there may be another file now, with a lock of its own.
+    if (isOther && this.becomeWriter()) this.look();
+    return this.freshForeign();
+  }
+
+  /** Returns whether anything was found. */
+  private look(): boolean {
+    const change = this.log.refresh();
+    if (change.kind === "gone")
+      throw new Failure(
+        "storage_failed",
+        "The session's file is gone. clone writes what is still known of it to a new session.",
+        { errno: "ENOENT" },
+        { retryable: false },
+      );
+    const { nodes } = this.log;
+    if (change.kind === "replaced" || (change.kind === "none" && this.log.mayHideEntries && this.settled)) {
+      this.rebase();
+      return true;
+    }
+    const first = Math.min(this.taken, change.kind === "none" ? nodes.count : change.first);
+    if (first === nodes.count) return false;
+    const positions = Array.from({ length: nodes.count - first }, (_, n) => first + n);
+    const { leaf } = this.tree;
+    if (nodes.forward.size > 0) this.renewTree(() => leaf);
+    else for (let position = this.taken; position < nodes.count; position++) this.takeIn(position);
+    this.untold.ids.push(...positions.map((position) => nodes.id(position)));
+    this.follow(positions);
+    return true;
   }
 
   /** Answers whether it was not the writer before. */
@@ -549,12 +579,15 @@ export class Session implements Bodies {
   }
 
   /** Goes on with another log of the same session, which took the place of this one. The old one is closed. */
-  become(next: Log): Foreign {
-    return this.rebase(next);
+  become(next: Log): void {
+    this.rebase(next);
   }
 
-  /** Another file stands where ours was: its entries count, and the leaf stays if it is among them. */
-  private rebase(successor?: Log): Foreign {
+  /**
+   * Goes on with the log of what lies now where ours was: its entries count, and the leaf stays if it is among them.
+   * Changes nothing when that cannot be read.
+   */
+  private rebase(successor?: Log): void {
     if (!this.settled)
       throw new Failure(
         "content_modified",
@@ -567,26 +600,38 @@ export class Session implements Bodies {
     const { leafId } = this;
     const next = successor ?? before.reopen();
     this.logNow = next;
+    try {
+      this.readTree();
+    } catch (error) {
+      this.logNow = before;
+      if (!successor) next.close();
+      throw error;
+    }
     this.found.length = 0;
-    this.readTree();
     const kept = leafId === null ? ROOT : next.nodes.position(leafId);
     this.tree.leaf = leafId !== null && kept < 0 ? this.firstLeaf() : kept;
     this.keys = undefined;
     this.openedWith = Math.min(this.openedWith, next.nodes.count);
     const positions: number[] = [];
     for (let p = 0; p < next.nodes.count; p++) if (before.nodes.position(next.nodes.id(p)) < 0) positions.push(p);
+    this.untold.ids.push(...positions.map((position) => next.nodes.id(position)));
     this.follow(positions);
     this.durableLeaf = this.tree.leaf;
-    // What was lost to damage was told as damage.
-    const damaged = new Set(before.damage.map(({ entryId }) => entryId));
-    let lost = 0;
+    const damaged = stillDamaged(before, next);
     for (let p = 0; p < before.nodes.count; p++) {
       const id = before.nodes.id(p);
-      if (next.nodes.position(id) < 0 && !damaged.has(id)) lost++;
+      if (next.nodes.position(id) < 0 && !damaged.has(id)) this.untold.lost++;
     }
+    this.tellDamageSince(before);
     before.close();
-    this.toldDamage = next.damage.length;
-    return { positions: positions.filter((position) => this.tree.isVisible(position)), lost };
+  }
+
+  /** Sees to it that damage is told which the log before this one did not know. */
+  private tellDamageSince(before: Log): void {
+    const known = new Set(before.damage.slice(0, this.toldDamage).map(textOfDamage));
+    for (const old of this.untoldDamage) known.delete(textOfDamage(old));
+    this.untoldDamage = this.log.damage.filter((found) => !known.has(textOfDamage(found)));
+    this.toldDamage = this.log.damage.length;
   }
 
   /**
@@ -599,55 +644,73 @@ export class Session implements Bodies {
   ): {
     repaired: readonly Damage[];
     backupPath: string | null;
-    /** Positions of entries that damaged lines hid until now. */
-    hidden: readonly number[];
   } {
     for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
-    const hidden = this.log.mayHideEntries ? this.rebase().positions : [];
+    if (this.log.mayHideEntries) this.rebase();
     const lacking = this.log.persisted ? lackingIn(this) : [];
     const repaired = [...this.log.mendable, ...lacking.map(({ damage }) => damage)];
-    if (dryRun) return { repaired, backupPath: null, hidden };
+    if (dryRun) return { repaired, backupPath: null };
     const backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.mend(line)])));
-    if (backupPath !== null) this.rebase();
-    return { repaired, backupPath, hidden };
+    if (backupPath !== null) {
+      const { lost } = this.untold;
+      this.rebase();
+      // What was taken out is told by the result.
+      this.untold.lost = lost;
+    }
+    return { repaired, backupPath };
   }
 
   // --- what open reads -----------------------------------------------------------------------------------------
 
+  /** Reads the tree anew, and sets the leaf. While that fails, whoever asks for the tree tries again. */
+  private renewTree(leafDue: () => number): void {
+    this.leafDue = leafDue;
+    this.readTree();
+    this.leafDue = undefined;
+    try {
+      this.treeNow.leaf = leafDue();
+    } catch (error) {
+      this.leafDue = leafDue;
+      throw error;
+    }
+  }
+
+  /** Builds the tree of all entries and what they say of the session. Changes nothing when one cannot be read. */
   private readTree(): void {
     const { nodes } = this.log;
-    this.heededLosses = nodes.losses;
-    this.voids = new Set();
-    this.fileLeaf = undefined;
-    this.dangling = undefined;
+    const { losses } = nodes;
     // Of a summary that was looked at before there is nothing more to learn.
     const telling = positionsOf(nodes, TELLING).filter((position) => !nodes.summarises(position));
+    const voids = new Set<number>();
     const bodies: [number, Entry][] = [];
     let i = 0;
     for (const line of this.log.readMany(telling)) {
       const entry = parse(line) as Entry;
       const position = telling[i++];
-      this.noteVoid(position, entry);
+      noteVoid(nodes, voids, position, entry);
       bodies.push([position, entry]);
     }
-    this.treeNow = new Tree(nodes, { isVoid: (position) => this.voids.has(position) });
+    this.treeNow = new Tree(nodes, { isVoid: (position) => voids.has(position) });
+    this.voids = voids;
+    this.taken = nodes.count;
+    this.heededLosses = losses;
+    this.leafDue = undefined;
+    this.fileLeaf = undefined;
+    this.dangling = undefined;
     this.name = null;
     for (const [position, entry] of bodies) this.applyFacts(position, entry);
   }
 
-  /** Takes in an entry that has just been appended. */
+  /** Takes in the entry after those that were taken in. */
   private takeIn(position: number, line?: Uint8Array): void {
-    if (TELLS[this.log.nodes.code(position)] === 1) {
+    const { nodes } = this.log;
+    if (TELLS[nodes.code(position)] === 1) {
       const entry = line ? (parse(line) as Entry) : this.entry(position);
-      this.noteVoid(position, entry);
+      noteVoid(nodes, this.voids, position, entry);
       this.treeNow.extend(position);
       this.applyFacts(position, entry);
     } else this.treeNow.extend(position);
-  }
-
-  private noteVoid(position: number, entry: Entry): void {
-    if (isVoid(entry)) this.voids.add(position);
-    else if (entry.type === "compaction" || entry.type === "branch_summary") this.log.nodes.noteSummary(position);
+    this.taken = position + 1;
   }
 
   private applyFacts(position: number, entry: Entry): void {
@@ -658,8 +721,8 @@ export class Session implements Bodies {
       const target = this.log.nodes.position(entry.targetId);
       if (target < 0) return;
       if (typeof entry.label === "string" && entry.label !== "")
-        this.tree.labels.set(target, { label: entry.label, setBy: position });
-      else this.tree.labels.delete(target);
+        this.treeNow.labels.set(target, { label: entry.label, setBy: position });
+      else this.treeNow.labels.delete(target);
     }
   }
 
@@ -813,6 +876,26 @@ export class Session implements Bodies {
   isBoundaryMisplaced(compaction: number): boolean {
     return keptFrom(this.tree, this, compaction).misplaced;
   }
+}
+
+/** Notes of a summary whether it has anything to show. */
+function noteVoid(nodes: Nodes, voids: Set<number>, position: number, entry: Entry): void {
+  if (isVoid(entry)) voids.add(position);
+  else if (entry.type === "compaction" || entry.type === "branch_summary") nodes.noteSummary(position);
+}
+
+/** Returns the ids of entries that were told as damage of a log and that the next one finds damaged in the same place. */
+function stillDamaged(before: Log, next: Log): Set<string> {
+  const places = new Set(next.damage.map(({ byteOffset }) => byteOffset));
+  const ids = new Set<string>();
+  for (const { entryId, byteOffset } of before.damage)
+    if (entryId !== undefined && places.has(byteOffset)) ids.add(entryId);
+  return ids;
+}
+
+/** Returns what makes a damage the same one: two lists of one file's damage are compared by it. */
+function textOfDamage({ kind, entryId, line, byteOffset, length, reason }: Damage): string {
+  return JSON.stringify([kind, entryId, line, byteOffset, length, reason]);
 }
 
 /** Entry types whose bodies the tree needs from the start; all of them are small and few. */

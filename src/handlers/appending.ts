@@ -3,17 +3,23 @@
 import type { Draft } from "../core/entry.ts";
 import { BadParams } from "../core/failure.ts";
 import { Raw } from "../core/raw.ts";
-import type { Appended, Session } from "../core/session.ts";
+import type { Appended, Foreign, Session } from "../core/session.ts";
 import type { Context } from "./command.ts";
-import type { EventPayload } from "./events.ts";
 
-/** What to tell of entries that another program wrote. */
-export function foreignPayload(session: Session, positions: readonly number[]): EventPayload<"session_append"> {
-  return {
-    entryIds: positions.map((position) => session.log.nodes.id(position)),
-    origin: "foreign",
-    entries: Raw.array(() => session.log.readMany(positions, true)),
-  };
+/** Tells, by `tell`, what others did to a session and nobody was told yet. */
+export function tellForeign(session: Session, foreign: Foreign | null, tell: Context["tell"]): void {
+  const { positions = [], lost = 0 } = foreign ?? {};
+  if (positions.length > 0)
+    tell("session_append", {
+      entryIds: positions.map((position) => session.log.nodes.id(position)),
+      origin: "foreign",
+      entries: Raw.array(() => session.log.readMany(positions, true)),
+    });
+  if (lost > 0) {
+    const reason = `another program wrote the session anew and left out ${lost} entries that were there`;
+    const damage = { kind: "lost_entries" as const, line: 0, byteOffset: 0, length: 0, reason, salvaged: false };
+    tell("session_damage", { damage: [damage] });
+  }
 }
 
 export function typesOf(context: Context, entryIds: readonly string[]): string[] {
@@ -33,7 +39,7 @@ export function demandTypes(context: Context, entryIds: readonly string[], types
 /** Throws what Session.append throws. */
 export function appendEntries(context: Context, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
-  if (appended.foreign.length > 0) context.tell("session_append", foreignPayload(context.session, appended.foreign));
+  tellForeign(context.session, context.session.freshForeign(), (name, payload) => context.tell(name, payload));
   context.tell("session_append", { entryIds: appended.ids, origin: "self" });
   return appended;
 }

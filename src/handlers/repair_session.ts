@@ -2,7 +2,7 @@ import * as z from "zod";
 import { incompleteMessages } from "../core/check.ts";
 import { draftOf } from "../core/entry.ts";
 import { lostResult } from "../core/pairing.ts";
-import { appendEntries, foreignPayload } from "./appending.ts";
+import { appendEntries, tellForeign } from "./appending.ts";
 import { command } from "./command.ts";
 import { damage } from "./shapes.ts";
 
@@ -36,8 +36,8 @@ export default command({
   example: { params: { dryRun: true }, result: { repaired: [], backupPath: null, answered: [], entryCount: 4 } },
   run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
-    const { repaired, backupPath, hidden } = session.repair(dryRun, incompleteMessages);
-    if (hidden.length > 0) context.tell("session_append", foreignPayload(session, hidden));
+    const { repaired, backupPath } = session.repair(dryRun, incompleteMessages);
+    tellForeign(session, session.freshForeign(), (name, payload) => context.tell(name, payload));
     const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
     const answered = calls.map(({ id, name, position }) => ({
       entryId: session.log.nodes.id(position),

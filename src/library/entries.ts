@@ -240,11 +240,17 @@ export function migrateSessionEntries(entries: FileEntry[]): void {
     const line = bytesOf(JSON.stringify(entry));
     let migrated: Uint8Array;
     if (version < 2) {
-      const id = idOfLine(index + 1, line, env.sha256, (other) => taken.has(other));
-      taken.add(id);
-      ids[index] = id;
-      migrated = migrateV1(line, id, parentId, (at) => ids[at]);
-      parentId = id;
+      const isKnown = (id: string): boolean => taken.has(id);
+      const moved = migrateV1(line, {
+        makeId: () => idOfLine(index + 1, line, env.sha256, isKnown),
+        lastId: parentId,
+        isKnown,
+        idAt: (at) => ids[at],
+      });
+      parentId = moved.id;
+      taken.add(moved.id);
+      ids[index] = moved.id;
+      migrated = moved.line;
     } else migrated = migrateV2(line);
     if (migrated !== line) replaceMembers(entry, parse(migrated) as SessionEntry);
   }

@@ -9,7 +9,7 @@ import { holdsRaw } from "../core/raw.ts";
 import type { Session } from "../core/session.ts";
 import type { Log } from "../core/store/store.ts";
 import type { Workspace } from "../core/workspace.ts";
-import { foreignPayload } from "../handlers/appending.ts";
+import { tellForeign } from "../handlers/appending.ts";
 import type { Context, Introduction, Report, ServerFacts, Settings } from "../handlers/command.ts";
 import type { EventName, EventPayload, Replacement } from "../handlers/events.ts";
 import type { HookAnswer, HookName } from "../handlers/hooks.ts";
@@ -507,13 +507,7 @@ export class Dispatcher {
     const foreign = toWrite ? session.refreshToWrite() : session.refresh();
     if (!foreign) return;
     const events: ToldEvent[] = [];
-    if (foreign.positions.length > 0)
-      events.push(eventOf(session, "session_append", foreignPayload(session, foreign.positions)));
-    if (foreign.lost > 0) {
-      const reason = `another program wrote the session anew and left out ${foreign.lost} entries that were there`;
-      const damage = { kind: "lost_entries", line: 0, byteOffset: 0, length: 0, reason, salvaged: false };
-      events.push(eventOf(session, "session_damage", { damage: [damage] }));
-    }
+    tellForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
     lane.slots.push({ outcome: { result: null }, events, after: lane.applied });
   }
 

@@ -595,10 +595,15 @@ export abstract class JsonlReader {
     const makeId = (): string => idOfLine(number, line, this.env.sha256, (taken) => this.nodes.position(taken) >= 0);
     let migrated: Uint8Array;
     if (this.version === 1) {
-      const id = makeId();
       const last = this.nodes.count - 1;
-      this.oldLines.push(id);
-      migrated = migrateV1(line, id, last < 0 ? null : this.nodes.id(last), (index) => this.oldLines[index]);
+      const moved = migrateV1(line, {
+        makeId,
+        lastId: last < 0 ? null : this.nodes.id(last),
+        isKnown: (id) => this.nodes.position(id) >= 0,
+        idAt: (index) => this.oldLines[index],
+      });
+      this.oldLines.push(moved.id);
+      migrated = moved.line;
     } else migrated = migrateV2(line);
     let madeId: string | undefined;
     const fault = this.heads.parse(migrated, 0, migrated.length, () => {
