@@ -1,6 +1,6 @@
 /** Session Store V2 containers are listed, searched and in families as session files are. */
 
-import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { Hit, Listed } from "../../src/core/finding.ts";
@@ -123,10 +123,10 @@ test("what is no session is not listed, and what went away by hand is gone", asy
       const removals = [
         (path: string) => rmSync(path, { recursive: true }),
         (path: string) => rmSync(join(path, "header.jsonl")),
-        // Without its pointer alone it is the session that began in it.
+        // Without its pointer it is the session all the same; one that was rolled back is none.
         (path: string) => {
-          rmSync(join(path, "manifest.json"));
-          rmSync(path.replace(/\.v2$/, ".store.json"));
+          const pointer = path.replace(/\.v2$/, ".store.json");
+          writeFileSync(pointer, readFileSync(pointer, "utf8").replace("native_v2", "jsonl_v3"));
         },
         (path: string) => rmSync(dirname(path), { recursive: true }),
       ];

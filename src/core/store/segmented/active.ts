@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { bytesOf } from "../../json.ts";
 import { closeQuietly, type Disk, exists, isAbsent, isErrno, publishNew, storageFailure, writeAll } from "../disk.ts";
 import type { Durability } from "../jsonl/log.ts";
-import { encodePointer, isUuid, type Pointer, readManifest, readPointer } from "./documents.ts";
+import { encodePointer, isUuid, type Manifest, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { CONTAINER, FOLDERS, headerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
 
@@ -23,23 +23,64 @@ export function frozenFrom(path: string): string | null {
 
 /** Whether the container at a path is a session. */
 export function isActive(disk: Disk, container: string): boolean {
+  const pointer = pointerOf(disk, container);
+  return pointer === null || pointer === "damaged" ? isUnpointed(disk, container) : pointer.active === "native_v2";
+}
+
+/** Returns the pointer of a container; null without one. */
+export function pointerOf(disk: Disk, container: string): Pointer | "damaged" | null {
   try {
-    const pointer = readPointer(disk, pointerFile(container));
-    return pointer === null ? isUnpointed(disk, container) : pointer.active === "native_v2";
+    return readPointer(disk, pointerFile(container));
   } catch (error) {
-    if (error instanceof Malformed) return false;
+    if (error instanceof Malformed) return "damaged";
     throw error;
   }
 }
 
 /**
- * Whether a container without a pointer is a session: one that began in V2 is, for no session file was ever in its place.
- * The death of a process between the two leaves such a container, and so does a copy without the pointer.
+ * Whether a container is a session whose pointer is missing or damaged: one that began in V2 is, and so is one beside
+ * which no session file of its id lies. Death between the making of the two leaves such a container, and so does a copy
+ * without the pointer. Beside a session file the container may be what a migration or rollback left.
  */
 export function isUnpointed(disk: Disk, container: string): boolean {
   if (!exists(disk, headerFile(container))) return false;
-  const manifest = readManifest(disk, manifestFile(container));
-  return manifest?.sourceFormat === "native_v2" && manifest.sessionId === basename(container, CONTAINER);
+  const id = basename(container, CONTAINER);
+  const manifest = manifestOf(disk, container);
+  if (manifest && manifest.sessionId !== id) return false;
+  return manifest?.sourceFormat === "native_v2" || !hasSessionFile(disk, dirname(container), id);
+}
+
+function manifestOf(disk: Disk, container: string): Manifest | null {
+  try {
+    return readManifest(disk, manifestFile(container));
+  } catch (error) {
+    if (error instanceof Malformed) return null;
+    throw error;
+  }
+}
+
+/** Bytes at the start of a session file within which its header names the id. */
+const HEADER_LOOK = 4096;
+
+function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
+  const named = `"${id}"`;
+  return disk.names(folder).some((name) => {
+    if (!name.endsWith(".jsonl")) return false;
+    if (name.includes(id)) return true;
+    let fd: number;
+    try {
+      fd = disk.openRead(join(folder, name));
+    } catch {
+      // Whatever it is, it cannot be read as a session.
+      return false;
+    }
+    try {
+      const start = Buffer.alloc(HEADER_LOOK);
+      return start.subarray(0, disk.read(fd, start, 0, start.length, 0)).includes(named);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+  });
 }
 
 /** The container that is in the place of a session file, which is that of this session; null when none is. */
@@ -112,25 +153,41 @@ export function publishPointer(disk: Disk, container: string, pointer: Pointer, 
   closeQuietly(disk, fd);
 }
 
-/** What a container lacks beside its documents: folders that a copy left out because they were empty, its pointer. */
-export function missingParts(disk: Disk, container: string, folder = container): string[] {
+/** A part of a container that its next writer makes. */
+export interface MissingPart {
+  readonly name: string;
+  readonly isDamaged: boolean;
+}
+
+/** Returns what a container lacks beside its documents: folders that a copy left out because they were empty, its pointer. */
+export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
   const names = new Set(disk.names(folder));
-  const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => `${name}/`);
-  if (isAbsent(disk, pointerFile(container)) && isUnpointed(disk, container))
-    missing.push(basename(pointerFile(container)));
+  const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
+  const pointer = pointerOf(disk, container);
+  // That of a migrated session names more than the container tells.
+  if ((pointer === null || pointer === "damaged") && manifestOf(disk, container)?.sourceFormat === "native_v2")
+    missing.push({ name: basename(pointerFile(container)), isDamaged: pointer === "damaged" });
   return missing;
 }
 
 /** Makes what a container lacks; only its writer may. Returns what was made, of which a pointer is not durable yet. */
-export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): string[] {
+export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): MissingPart[] {
   const missing = missingParts(disk, container, folder);
-  for (const name of missing)
+  for (const { name, isDamaged } of missing)
     if (name.endsWith("/")) disk.makeFolder(join(folder, name));
     else {
-      const hash = readManifest(disk, manifestFile(container))?.integrity.manifestHash as string;
+      const hash = manifestOf(disk, container)?.integrity.manifestHash as string;
+      const pointer = pointerFile(container);
+      if (isDamaged) disk.rename(pointer, freeName(disk, `${pointer}.damaged.bak`));
       publishPointer(disk, container, newPointer(hash, basename(container, CONTAINER)), durability);
     }
   return missing;
+}
+
+function freeName(disk: Disk, name: string): string {
+  let free = name;
+  for (let n = 2; !isAbsent(disk, free); n++) free = `${name}.${n}`;
+  return free;
 }
 
 /** The folder of a container: under its name, or, after a repair that was cut off, under that of its backup. */

@@ -588,7 +588,8 @@ class Auditor {
     try {
       this.pointer = readPointer(this.disk, file);
     } catch (error) {
-      this.find("INV-007", name, reasonOf(error));
+      const recoverable = error instanceof Malformed && isUnpointed(this.disk, this.container);
+      this.find(recoverable ? null : "INV-007", name, reasonOf(error), { recoverable });
       return;
     }
     const { pointer } = this;

@@ -691,12 +691,12 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   private missing(): Damage[] {
     if (!this.persisted) return [];
     try {
-      return missingParts(this.disk, this.file, this.folder).map((name) => ({
+      return missingParts(this.disk, this.file, this.folder).map(({ name, isDamaged }) => ({
         kind: "bad_index",
         line: 0,
         byteOffset: 0,
         length: 0,
-        reason: `${name} is missing; the next write makes it`,
+        reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
         salvaged: true,
       }));
     } catch (error) {

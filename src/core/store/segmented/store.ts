@@ -1,16 +1,16 @@
 /** Sessions as Session Store V2 containers (seed 003; session-store-v2 reference, section 0). */
 
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
 import { Failure } from "../../failure.ts";
 import { concat, members } from "../../json.ts";
 import { exists, removeQuietly, storageFailure } from "../disk.ts";
 import { notASession } from "../jsonl/reader.ts";
 import { bytesOfContent, type Store } from "../store.ts";
 import { sweepStrays } from "../strays.ts";
-import { folderOf, isUnpointed, newPointer, publishPointer } from "./active.ts";
+import { folderOf, isActive, newPointer, pointerOf, publishPointer } from "./active.ts";
 import { Builder } from "./builder.ts";
-import { isUuid, type Pointer, readPointer } from "./documents.ts";
-import { Malformed, SEGMENT_BYTES } from "./frame.ts";
+import { isUuid, type Pointer } from "./documents.ts";
+import { SEGMENT_BYTES } from "./frame.ts";
 import { demandFree, openLog, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
 import { CONTAINER, isContainerName, pointerFile } from "./places.ts";
 import { removeTree, stagingName } from "./tree.ts";
@@ -115,22 +115,29 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
 
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): SegmentedLog {
   const { disk } = options;
-  let pointer: Pointer | null;
+  let found: Pointer | "damaged" | null;
+  let isSession: boolean;
   try {
-    pointer = readPointer(disk, pointerFile(file));
+    found = pointerOf(disk, file);
+    isSession = isActive(disk, file);
   } catch (error) {
-    if (error instanceof Malformed) throw notASession(file, `the pointer file beside it is damaged (${error.message})`);
     throw storageFailure(error, "opening the session");
   }
-  if (pointer === null && !isUnpointed(disk, file)) {
+  const pointer = found === "damaged" ? null : found;
+  if (!isSession) {
     if (!exists(disk, file))
       throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
         sessionPath: file,
       });
-    throw notASession(file, "it has no pointer file beside it");
+    if (pointer !== null)
+      throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
+    const fault = found === null ? "it has no pointer file beside it" : "the pointer file beside it is damaged";
+    const name = basename(pointerFile(file));
+    throw notASession(
+      file,
+      `${fault}, and it may be a migration that was cut off. Open the session file beside it, or put ${name} back`,
+    );
   }
-  if (pointer !== null && pointer.active !== "native_v2")
-    throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
   const log = openLog(options, writers, file, folderOf(disk, file));
   if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
   return log;

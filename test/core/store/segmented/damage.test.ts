@@ -445,14 +445,23 @@ describe("what a container never takes", () => {
 describe("what is no container of ours", () => {
   test.each<[string, string, (disk: FaultDisk) => void]>([
     [
-      "one without its pointer and its manifest",
+      "one without its pointer beside a session file of its id",
       "not_a_session",
       (disk) => {
         disk.remove(pointerFile(CONTAINER));
         disk.remove(manifestFile(CONTAINER));
+        disk.put(`${FOLDER}/any.jsonl`, disk.content(headerFile(CONTAINER)) as Uint8Array);
       },
     ],
-    ["one whose pointer is damaged", "not_a_session", (disk) => disk.put(pointerFile(CONTAINER), bytesOf("{}"))],
+    [
+      "one whose pointer is damaged beside a session file of its id",
+      "not_a_session",
+      (disk) => {
+        disk.put(pointerFile(CONTAINER), bytesOf("{}"));
+        rewrite(disk, manifestFile(CONTAINER), (text) => text.replace('"native_v2"', '"jsonl_v3"'));
+        disk.put(`${FOLDER}/any.jsonl`, disk.content(headerFile(CONTAINER)) as Uint8Array);
+      },
+    ],
     [
       "one that was rolled back",
       "not_a_session",
@@ -468,6 +477,32 @@ describe("what is no container of ours", () => {
     expect(contents(disk)).toEqual(before);
     expect(disk.openCount).toBe(0);
   });
+
+  test.each<[string, (disk: FaultDisk) => void]>([
+    ["that is missing", (disk) => disk.remove(pointerFile(CONTAINER))],
+    ["that is damaged", (disk) => disk.put(pointerFile(CONTAINER), bytesOf("{}"))],
+  ])(
+    "one with a pointer %s is the session where nothing else can be, and its next writer makes one",
+    async (_, harm) => {
+      for (const hasManifest of [true, false]) {
+        const disk = made.after();
+        harm(disk);
+        if (!hasManifest) disk.remove(manifestFile(CONTAINER));
+        const before = contents(disk);
+        const log = open(disk);
+        expect(textsOf(log)).toEqual(chain(COUNT));
+        expect(contents(disk), "opening writes nothing").toEqual(before);
+        log.append(bytes(userText(id(50), id(11))));
+        await log.commit();
+        log.close();
+        expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
+        const damaged = before.find((text) => text.startsWith(`${pointerFile(CONTAINER)} `))?.split(" ")[1];
+        const kept = disk.content(`${pointerFile(CONTAINER)}.damaged.bak`);
+        expect(kept && textOf(kept), "what was there is kept").toBe(hasManifest ? damaged : undefined);
+        if (hasManifest) expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+      }
+    },
+  );
 
   test("one whose migration is not confirmed is read and not written", () => {
     const disk = made.after();
