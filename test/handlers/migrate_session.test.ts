@@ -105,6 +105,42 @@ describe("over the wire", () => {
     expect((await server.result("open_session", { sessionPath: file })).leafId).toBe(id(0));
   });
 
+  test("the leaf that a header names is the leaf, there and back, until entries are appended", async () => {
+    const place = temporaryPlace();
+    const file = putSession(place, 1);
+    const text = readFileSync(file, "utf8");
+    const [header] = text.split("\n");
+    writeFileSync(file, text.replace(header, `${header.slice(0, -1)},"leafId":"${id(0)}"}`));
+    const server = serveLibrary(place);
+    const leafOf = async (path: string): Promise<string> => {
+      const { leafId } = await server.result("open_session", { sessionPath: path });
+      await server.result("close_session", { sessionId: sessionId(1) });
+      return leafId;
+    };
+    const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
+    expect(await leafOf(sessionPath)).toBe(id(0));
+    await server.result("open_session", { sessionPath });
+    const { leafId } = await server.result("append", { sessionId: sessionId(1), entries: [user("later")] });
+    await server.result("close_session", { sessionId: sessionId(1) });
+    await server.result("rollback_migration", { sessionPath });
+    expect(await leafOf(file)).toBe(leafId);
+  });
+
+  test("a session whose lines end with CR LF and are indented comes back with what was appended", async () => {
+    const place = temporaryPlace();
+    const file = putSession(place, 1);
+    const lines = readFileSync(file, "utf8").trimEnd().split("\n");
+    const text = lines.map((line, i) => `${i > 0 ? "  " : ""}${line}\r\n`).join("");
+    writeFileSync(file, text);
+    const server = serveLibrary(place);
+    const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
+    await server.result("open_session", { sessionPath });
+    await server.result("append", { sessionId: sessionId(1), entries: [user("later")] });
+    await server.result("close_session", { sessionId: sessionId(1) });
+    expect(await server.result("rollback_migration", { sessionPath })).toMatchObject({ state: "ROLLED_BACK" });
+    expect(readFileSync(file, "utf8").startsWith(text)).toBe(true);
+  });
+
   test("what cannot be migrated is named, in a dry run and in earnest", async () => {
     const { server, other } = world();
     const text = readFileSync(other, "utf8");

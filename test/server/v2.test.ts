@@ -1,6 +1,6 @@
 /** Sessions in Session Store V2 containers over the wire: nothing a host sees tells them from session files. */
 
-import { readdirSync, statSync } from "node:fs";
+import { readdirSync, renameSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/core/store/disk.ts";
@@ -95,6 +95,16 @@ test("what is no container of ours is not opened, and stays as it is", async () 
   const { data } = await server.failure("switch_session", { sessionPath: join(dirname(state.sessionFile), "x.v2") });
   expect(data.name).toBe("session_not_found");
   expect((await server.result("get_state")).sessionId).toBe(state.sessionId);
+});
+
+test("a container that a cut-off repair left under the name of its backup is opened by the session's path", async () => {
+  const place = temporaryPlace();
+  const first = serveHere(["--store", "v2"], { place });
+  const { state } = await converse(first);
+  await first.finish();
+  renameSync(state.sessionFile, `${state.sessionFile}.damaged.bak`);
+  const server = serveHere(["--session", state.sessionFile], { place });
+  expect(await server.result("get_state")).toMatchObject({ entryCount: state.entryCount, leafId: state.leafId });
 });
 
 test("every answered entry and position is there after kill -9, and what is sent again is there once", async () => {

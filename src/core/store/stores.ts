@@ -31,7 +31,7 @@ import {
   type Places,
   sessionFolders,
 } from "./paths.ts";
-import { containerOf, frozenFrom, isActive } from "./segmented/active.ts";
+import { containerOf, folderOf, frozenFrom, isActive } from "./segmented/active.ts";
 import { isDatabase, linesOf, withBytes } from "./segmented/database.ts";
 import { makeMigrations } from "./segmented/migrations.ts";
 import { CONTAINER, headerFile, isContainerName } from "./segmented/places.ts";
@@ -127,7 +127,8 @@ export function makeStores(options: StoreOptions): Stores {
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = allowed(path);
-      return exists(disk, file) || nowAt(disk, file) !== file;
+      // A repair that was cut off left a container under another name.
+      return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
     isSame: (a, b) => a === b || sameFile(disk, a, b),
     find: (id) => findById(disk, sessionFolders(places, disk), id),

@@ -56,7 +56,7 @@ import {
   readManifest,
   type SourceFormat,
 } from "./documents.ts";
-import { chained, GENESIS, SEGMENT_BYTES, sha256 } from "./frame.ts";
+import { chained, GENESIS, payloadOf, SEGMENT_BYTES, sha256 } from "./frame.ts";
 import { appendEvent, readLedger } from "./ledger.ts";
 import { shareAttachments } from "./log.ts";
 import { BLOBS, headerFile, ledgerFile, manifestFile } from "./places.ts";
@@ -202,7 +202,7 @@ class Migration {
     // Of a database this is only what was read, and the lock is ours already.
     if (this.format === "jsonl_v3") log.takeLock();
     const stamp = disk.info(source);
-    const leafId = this.options.leaves?.recall(log);
+    const leafId = this.leafOf(log);
     // Building, reading back and hashing the source go over its bytes once each.
     const total = 3 * Math.max(1, stamp.size);
     const tell = (part: number, done: number): void =>
@@ -601,7 +601,8 @@ class Migration {
     const temporary = temporaryName(file);
     const fd = disk.create(temporary);
     try {
-      if (before && before.version >= 3) {
+      // A leaf in the snapshot's header is not that of a session that went on.
+      if (before && before.version >= 3 && before.header.leafId === undefined) {
         disk.copyMode(snapshot, fd);
         await copyLines(disk, snapshot, fd);
         for (const piece of log.copy(later)) writeAll(disk, fd, piece);
@@ -681,7 +682,8 @@ class Migration {
         const past = stretch(back, first);
         let position = first;
         for (const line of back.readMany(range(first, past))) {
-          chain = chained(chain, sha256(line));
+          // White space around an entry is in the snapshot's lines and in no payload.
+          chain = chained(chain, sha256(payloadOf(line)));
           ordered &&= nodes.id(position) === log.nodes.id(position);
           position++;
         }
@@ -740,6 +742,12 @@ class Migration {
   }
 
   // --- common --------------------------------------------------------------------------------------------------
+
+  /** Returns the leaf that the entries of a session file do not tell: ours, else that of the header; undefined for none. */
+  private leafOf(log: Log): string | null | undefined {
+    const recorded = this.options.leaves?.recall(log);
+    return recorded !== undefined ? recorded : log.header.leafId === "" ? null : log.header.leafId;
+  }
 
   /** A position that only we keep is one among the same entries in the new place. */
   private async keepLeaf(leafId: string | null | undefined, open: () => Log): Promise<void> {
