@@ -215,13 +215,14 @@ export class Session implements Bodies {
     return fresh;
   }
 
-  /** Returns what others did since the last call, as far as it was found; null for nothing. */
+  /** Returns what others did since the last call, as far as it was found; null for nothing. Throws storage_failed. */
   freshForeign(): Foreign | null {
     const { ids, lost } = this.untold;
     if (ids.length === 0 && lost === 0) return null;
+    const known = [...new Set(ids)].map((id) => this.log.nodes.position(id)).filter((position) => position >= 0);
+    const positions = known.filter((position) => this.tree.isVisible(position));
     this.untold = { ids: [], lost: 0 };
-    const positions = [...new Set(ids)].map((id) => this.log.nodes.position(id));
-    return { positions: positions.filter((position) => position >= 0 && this.tree.isVisible(position)), lost };
+    return { positions, lost };
   }
 
   /**

@@ -861,9 +861,19 @@ export class Dispatcher {
   }
 
   private tellDamageOf(session: Session | null): void {
+    if (session) this.tellUntold(session);
     const damage = session?.freshDamage() ?? [];
     if (session && damage.length > 0)
       this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+  }
+
+  /** Tells of what a request found of others and could not tell itself, because it failed. */
+  private tellUntold(session: Session): void {
+    try {
+      tellForeign(session, session.freshForeign(), (name, payload) => this.sink.event(eventOf(session, name, payload)));
+    } catch {
+      // Its tree cannot be read for now; the next reply tries again.
+    }
   }
 
   private sendBatch(batch: Batch): void {
