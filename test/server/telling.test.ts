@@ -65,10 +65,26 @@ describe.each(STORES)("entries of another program on %s that cannot be read", (s
   });
 });
 
+/** Every way to look at a session. */
+const READS: readonly (readonly [method: string, params?: Json])[] = [
+  ["get_messages"],
+  ["get_context", { strict: true, explain: true }],
+  ["get_entries"],
+  ["get_path"],
+  ["get_tree", { format: "flat" }],
+  ["get_tree", { format: "nested" }],
+  ["get_fork_messages"],
+  ["get_last_assistant_text"],
+  ["get_session_stats"],
+  ["prepare_compaction", { keepRecentTokens: 1 }],
+  ["verify_session"],
+  ["export_session", { format: "markdown" }],
+  ["export_session", { format: "training" }],
+];
+
 describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (store) => {
-  /** One of each kind of entry that the context is made of, and enough behind them that no opening looks at them. */
-  async function spoiltServer(kind: string): Promise<HereServer> {
-    const place = temporaryPlace();
+  /** A server with one of each kind of entry that the context is made of, and so many after them that no opening looks. */
+  async function filledServer(place = temporaryPlace()): Promise<{ server: HereServer; sessionFile: string }> {
     const before = serveHere(["--store", store], { place });
     const { entryIds } = await before.result("append", {
       entries: [
@@ -83,11 +99,23 @@ describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (stor
     await before.result("edit_context", { targetId: entryIds[4], replacement: { content: "fifth" } });
     await before.result("compact_append", { summary: "sixth", firstKeptEntryId: entryIds[1], tokensBefore: 1 });
     await before.result("append", { entries: Array.from({ length: 80 }, (_, n) => user(`after ${n}`)) });
-    const { entries } = await before.result("get_entries");
     const { sessionFile } = await before.result("get_state");
-    await before.finish();
+    return { server: before, sessionFile };
+  }
+
+  /** Spoils the entry of a kind, and returns its id. */
+  async function spoilKind(server: HereServer, sessionFile: string, kind: string): Promise<string> {
+    const { entries } = await server.result("get_entries");
     const { id } = entries.find((entry: Json) => entry.type === kind || JSON.stringify(entry).includes(`"${kind}"`));
     spoil(bodyFile(store, sessionFile), id);
+    return id;
+  }
+
+  async function spoiltServer(kind: string): Promise<HereServer> {
+    const place = temporaryPlace();
+    const { server, sessionFile } = await filledServer(place);
+    await spoilKind(server, sessionFile, kind);
+    await server.finish();
     return serveHere(["--session", sessionFile], { place });
   }
 
@@ -128,6 +156,28 @@ describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (stor
     for (const { role, content, summary } of known.messages ?? []) expect([role, content ?? summary]).not.toContain("");
     for (const { content, summary } of known.messages ?? []) expect(content ?? summary ?? "").not.toHaveLength(0);
   });
+
+  test.each(["kept", "custom_message", "branch_summary", "context_edit", "compaction"])(
+    "(%s) while it is open, after all was read once, makes no command fail, and is told",
+    async (kind) => {
+      const { server, sessionFile } = await filledServer();
+      for (const [method, params] of READS) await server.request(method, params);
+      const id = await spoilKind(server, sessionFile, kind);
+      for (const [method, params] of READS)
+        expect((await server.request(method, params)).error?.data.name, method).toBeUndefined();
+      const { result, error } = await append(server, user("next"));
+      // Under damage a container takes nothing more: its hash chain would go on from what nobody can check.
+      if (store === "v2") expect(error.data.name).toBe("corrupt");
+      else expect((await server.result("get_path")).entries.at(-1)).toMatchObject({ id: result.leafId });
+      expect((await server.result("get_entry", { entryId: id })).entry).toMatchObject({ id, damaged: true });
+      const { diagnostics } = await server.result("get_state");
+      expect(diagnostics).toContainEqual(expect.objectContaining({ kind: "bad_body", entryId: id }));
+      const told = server.events
+        .filter(({ method }) => method === "session_damage")
+        .flatMap(({ params }) => params.damage);
+      expect(told).toContainEqual(expect.objectContaining({ kind: "bad_body", entryId: id }));
+    },
+  );
 });
 
 describe.each(STORES)("a reply on %s that is not held in memory", (store) => {
