@@ -1,7 +1,14 @@
 /** Every kind of damage at every byte of the last four records, and at many random places. */
 
 import { checkDamaged, DAMAGES, type DamageKind, damaged, sample } from "../support/corruption.ts";
-import { checkDamagedContainer, containerSample, lastRecords, partsIn } from "../support/corruption-v2.ts";
+import {
+  type ContainerSample,
+  checkDamagedContainer,
+  checkDamagedDisk,
+  containerSample,
+  lastRecords,
+  partsIn,
+} from "../support/corruption-v2.ts";
 import type { Random } from "../support/random.ts";
 import { soak } from "../support/soak.ts";
 
@@ -18,6 +25,19 @@ async function ofFile(random: Random, kind: DamageKind): Promise<number> {
   return count;
 }
 
+/** A segment and what tells of its frames, damaged together; or the segment twice. */
+async function ofSegmentAndIndex(whole: ContainerSample, random: Random): Promise<void> {
+  const disk = whole.disk.after();
+  const files = partsIn(whole).filter((path) => /\.seg$|offsets\.jsonl$|snapshot\.bin$/.test(path));
+  const paths = [random.pick(files.filter((path) => path.endsWith(".seg"))), random.pick(files)];
+  for (const path of paths) {
+    const bytes = Buffer.from(disk.content(path) ?? "");
+    if (!path.endsWith(".seg") && random.chance(0.3)) disk.remove(path);
+    else disk.put(path, damaged(bytes, random.pick(DAMAGES), random.int(bytes.length), random));
+  }
+  await checkDamagedDisk(whole, disk, paths);
+}
+
 /** Returns how many damaged containers it made, each file of a container in turn. */
 async function ofContainer(random: Random, kind: DamageKind): Promise<number> {
   let count = 0;
@@ -31,6 +51,7 @@ async function ofContainer(random: Random, kind: DamageKind): Promise<number> {
     for (let n = 0; n < 20 && bytes.length > 0; n++, count++)
       await checkDamagedContainer(whole, path, damaged(bytes, kind, random.int(bytes.length), random));
   }
+  for (let n = 0; n < 60; n++, count++) await ofSegmentAndIndex(whole, random);
   return count;
 }
 

@@ -15,7 +15,7 @@ import { HEAD_BYTES, HeadReader } from "../../head.ts";
 import { bytesOf, concat, parse } from "../../json.ts";
 import { Column, Nodes, unpackId } from "../../nodes.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
-import { CHUNK, scanLines } from "../jsonl/lines.ts";
+import { CHUNK, type LineVisitor, scanLines } from "../jsonl/lines.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import type { KeptSpines } from "../kept-spines.ts";
 import { clockOf, isSameFile, isSameStamp, Watched } from "../stamps.ts";
@@ -29,6 +29,7 @@ import {
   decodeHead,
   decodeRow,
   encodeRow,
+  FRAME_BYTES,
   FRAME_HEAD_BYTES,
   type Frame,
   Malformed,
@@ -49,6 +50,7 @@ import {
   spineFile,
   type Tail,
 } from "./places.ts";
+import { type Found, gluedFrames, isOf, LEAST_FRAME, Salvage } from "./salvage.ts";
 import { type Block, loadBlocks, type Reach, readBlocks } from "./spine.ts";
 
 const LF = bytesOf("\n");
@@ -117,6 +119,38 @@ interface Base {
   readonly lastFrame: number | null;
 }
 
+/** What the index names behind the part of it that fits the segments. */
+interface Rest {
+  readonly rows: readonly Row[];
+  /** Every row of it could be read. */
+  readonly isIntact: boolean;
+  /** The highest number of an entry that any row names. */
+  readonly promised: number;
+}
+
+/** The last row that was taken, and what was known before. */
+interface LastTaken {
+  readonly row: Row;
+  readonly nodeCount: number;
+  readonly aliases: number;
+  readonly damageCount: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  readonly lastRow: { readonly length: number; readonly crc: number };
+}
+
+/** What came of taking in the index. */
+interface Taken {
+  /** Why the row after the last one that was taken was not. */
+  readonly fault: string | null;
+  readonly rest: Rest;
+  /** Bytes of the index. */
+  readonly size: number;
+  /** No row names an entry again that was taken in before it. */
+  readonly known: boolean;
+  readonly before: LastTaken | null;
+}
+
 /** The state in which an entry found the store, for entries that may have to be given up together. */
 interface Before {
   readonly position: number;
@@ -135,25 +169,9 @@ function orNone<T>(list: () => T[]): T[] {
   }
 }
 
-/** Whether a frame is the one that a row names. */
-function isOf(frame: Frame, row: Row): boolean {
-  return (
-    frame.entrySeq === row.entrySeq &&
-    frame.entryId === row.entryId &&
-    frame.segmentSeq === row.segmentSeq &&
-    frame.frameSeq === row.frameSeq
-  );
-}
-
-/** Whether a line is a frame, whichever. */
-function isFrame(b: Uint8Array, first: number, end: number): boolean {
-  try {
-    decodeFrame(b, first, end);
-    return true;
-  } catch (error) {
-    if (error instanceof Malformed) return false;
-    throw error;
-  }
+/** Whether a file ended before what was to be read of it. */
+function isCutOff(error: unknown): boolean {
+  return (error as Error).message.includes("known end");
 }
 
 export abstract class SegmentedReader {
@@ -203,6 +221,8 @@ export abstract class SegmentedReader {
   /** How far the spine file is good, and how many entries it holds. */
   protected spineEnd = 0;
   protected spineCount = 0;
+  /** What is known comes from a spine and from no row. */
+  private isRecalled = false;
   private readonly spines: KeptSpines | undefined;
   /** How many entries are kept in the state folder. */
   private keptCount = 0;
@@ -212,6 +232,10 @@ export abstract class SegmentedReader {
   private readonly watched = new Map<number, Watched>();
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
   private befores: Before[] = [];
+  /** Segments in which a frame was found elsewhere than it was said to be. */
+  private readonly moved = new Set<number>();
+  /** What was found in segments that were gone through for such frames. */
+  private readonly searched = new Map<number, { info: FileInfo; starts: ReadonlyMap<number, number> }>();
   private judgedSegments: Remains["isAsJudged"] = () => false;
 
   constructor(options: ReaderOptions, file: string, folder = file) {
@@ -250,13 +274,13 @@ export abstract class SegmentedReader {
   private judge(segments: readonly Segment[], live: boolean, seen: FileInfo | undefined): void {
     const known = this.damage.length;
     const { readOnly } = this;
-    const promised = this.readIndex(segments, live);
+    const rest = this.readIndex(segments, live);
     this.seen = seen;
     this.noteBase();
     // Of a wrong index, the entries that later rows name are there all the same.
-    if (live && this.indexFault !== null) this.replay(segments, promised, promised);
+    if (live && this.indexFault !== null) this.replay(segments, rest, rest.promised);
     if (!live) {
-      this.replay(segments, promised);
+      this.replay(segments, rest);
       this.dropIncompleteBatch();
       this.holdAgainstMarks();
     }
@@ -383,7 +407,7 @@ export abstract class SegmentedReader {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       // Cut, or gone.
-      if (code === "ENOENT" || code === "ENOTDIR" || (error as Error).message.includes("known end")) return false;
+      if (code === "ENOENT" || code === "ENOTDIR" || isCutOff(error)) return false;
       throw error;
     }
   }
@@ -508,6 +532,7 @@ export abstract class SegmentedReader {
     this.lastRow = { length: reach.rowLength, crc: reach.rowCrc };
     this.spineEnd = spineEnd;
     this.spineCount = spineCount;
+    this.isRecalled = true;
   }
 
   private fits(
@@ -533,68 +558,147 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Takes in the rows behind what is known, and the heads of their frames, until one does not fit. Answers the highest
-   * number of an entry that any row names.
+   * Takes in the rows behind what is known, and the heads of their frames, until one does not fit. Where the bytes after
+   * the last of these frames are not what the index says, the frame itself must be whole, for its head does not tell
+   * where it ends.
    */
-  private readIndex(segments: readonly Segment[], live: boolean): number {
+  private readIndex(segments: readonly Segment[], live: boolean): Rest {
     let fd: number;
     try {
       fd = this.disk.openRead(indexFile(this.folder));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
       this.indexFault = "it is missing";
-      return 0;
+      return { rows: [], isIntact: false, promised: 0 };
     }
     try {
-      const { fault, promised, size } = this.takeRows(fd, segments);
+      let taken = this.takeRows(fd, segments);
+      const { isRecalled } = this;
+      this.isRecalled = false;
+      if ((taken.fault !== null || this.isMoreThere(segments)) && !this.isLastWhole()) {
+        if (isRecalled && !taken.before) {
+          this.forgetAll();
+          taken = this.takeRows(fd, segments);
+        }
+        if (taken.before && !this.isLastWhole()) taken = this.giveLastBack(taken.before, taken);
+      }
+      const { fault, rest, size } = taken;
       this.indexFault = fault;
       if (fault === null && this.indexEnd < size && !live) this.indexFault = "its last row was cut off";
-      return promised;
+      return { ...rest, isIntact: rest.isIntact && this.indexFault === fault };
     } finally {
       closeQuietly(this.disk, fd);
     }
   }
 
-  private takeRows(
-    fd: number,
-    segments: readonly Segment[],
-  ): { fault: string | null; promised: number; size: number; known: boolean } {
+  /** Whether segments hold bytes behind the last frame that is known. */
+  private isMoreThere(segments: readonly Segment[]): boolean {
+    const { segmentSeq, segmentSize } = this.tail;
+    return segments.some(({ seq, size }) => (seq === segmentSeq ? size > segmentSize : seq > segmentSeq && size > 0));
+  }
+
+  /** Whether the last frame that is known is where it is said to be, with every byte. */
+  private isLastWhole(): boolean {
+    const last = this.nodes.count - 1;
+    if (last < 0) return true;
+    const { segments, starts, lengths, crcs } = this.places;
+    const frame = Buffer.allocUnsafe(lengths.values[last]);
+    try {
+      readAll(this.disk, this.segmentFd(segments.values[last]), frame, starts.values[last]);
+    } catch (error) {
+      if (isCutOff(error)) return false;
+      throw error;
+    }
+    return crc32c(frame) === crcs.values[last];
+  }
+
+  /** Forgets what a spine told: the segments are not what they were. */
+  private forgetAll(): void {
+    this.forgetFrom(0);
+    this.nodes.aliases = 0;
+    this.checked.values.fill(0);
+    this.tail = EMPTY_TAIL;
+    this.indexEnd = 0;
+    this.lastRow = { length: 0, crc: 0 };
+    Object.assign(this, { spineEnd: 0, spineCount: 0, keptCount: 0 });
+  }
+
+  /** Makes the last row that was taken the first that was not. */
+  private giveLastBack(before: LastTaken, taken: Taken): Taken {
+    const { row, nodeCount, aliases, damageCount, tail, indexEnd, lastRow } = before;
+    this.forgetFrom(nodeCount);
+    this.damage.length = damageCount;
+    this.nodes.aliases = aliases;
+    while ((this.befores.at(-1)?.position ?? -1) >= nodeCount) this.befores.pop();
+    Object.assign(this, { tail, indexEnd, lastRow });
+    const fault = `of the row at byte ${indexEnd}, its frame is damaged`;
+    return { ...taken, fault, rest: { ...taken.rest, rows: [row, ...taken.rest.rows] } };
+  }
+
+  private takeRows(fd: number, segments: readonly Segment[]): Taken {
     const sizes = new Map(segments.map(({ seq, size }) => [seq, size]));
+    const rows: Row[] = [];
     let fault: string | null = null;
     let promised = 0;
     let known = true;
+    let isIntact = true;
     /** Of the last row that was taken. */
     let length = 0;
+    let lengthBefore = 0;
+    let before: Omit<LastTaken, "lastRow"> | null = null;
     const take = (b: Uint8Array, at: number, end: number): void => {
+      let row: Row | undefined;
       try {
-        const row = decodeRow(b, at, end);
+        row = decodeRow(b, at, end);
         promised = Math.max(promised, row.entrySeq);
-        if (fault !== null) return;
-        if (row.entrySeq > this.tail.entrySeq) this.takeRow(row, sizes);
-        else if (!this.isKnown(row)) {
+        if (fault !== null) {
+          rows.push(row);
+          return;
+        }
+        if (row.entrySeq > this.tail.entrySeq) {
+          const { nodes, tail, indexEnd } = this;
+          const { count: nodeCount, aliases } = nodes;
+          const damageCount = this.damage.length;
+          this.takeRow(row, sizes);
+          before = { row, nodeCount, aliases, damageCount, tail, indexEnd };
+        } else if (!this.isKnown(row)) {
           known = false;
           throw new Malformed(`entry ${row.entrySeq} has its row before`);
         }
         this.indexEnd += end - at + 1;
+        lengthBefore = length;
         length = end - at + 1;
       } catch (error) {
         if (!(error instanceof Malformed)) throw error;
         fault ??= `of the row at byte ${this.indexEnd}, ${error.message}`;
+        if (row) rows.push(row);
+        else isIntact = false;
       }
     };
     const visitor = {
       line: (_number: number, _start: number, b: Uint8Array, at: number, end: number) => take(b, at, end),
       long: () => {
         fault ??= `a row at byte ${this.indexEnd} is too long`;
+        isIntact = false;
       },
     };
+    const lastRowBefore = this.lastRow;
     const scanned = scanLines(this.disk, fd, this.indexEnd, HEAD_BYTES, visitor, scratchBuffer());
-    if (length > 0) {
+    const rowBefore = (end: number, length: number): { length: number; crc: number } => {
+      if (length === 0) return lastRowBefore;
       const row = Buffer.allocUnsafe(length);
-      readAll(this.disk, fd, row, this.indexEnd - length);
-      this.lastRow = { length, crc: crc32c(row) };
-    }
-    return { fault, promised, size: scanned.size, known };
+      readAll(this.disk, fd, row, end - length);
+      return { length, crc: crc32c(row) };
+    };
+    this.lastRow = rowBefore(this.indexEnd, length);
+    const last = before as Omit<LastTaken, "lastRow"> | null;
+    return {
+      fault,
+      size: scanned.size,
+      known,
+      rest: { rows, isIntact, promised },
+      before: last && { ...last, lastRow: rowBefore(last.indexEnd, lengthBefore) },
+    };
   }
 
   /** Whether a row is that of an entry which was taken in before it. */
@@ -640,6 +744,8 @@ export abstract class SegmentedReader {
     }
     const bytes = this.bytes(row.segmentSeq, row.byteOffset, row.byteLength);
     if (crc32c(bytes) !== crc) {
+      // Else bytes came or went, and what follows is not where its row says either.
+      if (bytes.indexOf(0x0a) !== bytes.length - 1) throw new Malformed("its frame is damaged");
       this.takeDamaged(row, bytes, usual);
       return;
     }
@@ -771,25 +877,22 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Takes in the frames that stand behind those of the index. Where one is damaged and none that is whole comes after
-   * it, it was being written; else what is whole behind it is taken too, and the session can only be read. `limit`: the
-   * last entry to be taken, for a writer is at work behind it.
+   * Takes in the frames behind those of the index. Where one is damaged and none that is whole comes after it, it was
+   * being written; else what is whole after it is taken too, and the session can only be read. `limit`: the last entry
+   * to be taken, for a writer is at work behind it.
    */
-  private replay(segments: readonly Segment[], promised: number, limit = Number.POSITIVE_INFINITY): void {
+  private replay(segments: readonly Segment[], rest: Rest, limit = Number.POSITIVE_INFINITY): void {
     const indexed = this.tail.entrySeq;
-    const bad: { segmentSeq: number; start: number; end: number; reason: string }[] = [];
-    /** A frame that is whole and not the one that is due was written by somebody else, and is nobody's to cut. */
-    let strangers = 0;
     const isAsJudged: Remains["isAsJudged"] = ({ seq, info }) => {
       const judged = segments.find((segment) => segment.seq === seq);
       return judged !== undefined && isSameStamp(judged.info, info);
     };
-    let salvaged = 0;
-    const spoil = (segmentSeq: number, start: number, end: number, reason: string): void => {
-      const last = bad.at(-1);
-      if (last?.segmentSeq === segmentSeq && last.end === start) bad[bad.length - 1] = { ...last, end };
-      else bad.push({ segmentSeq, start, end, reason });
-    };
+    const salvage = new Salvage(rest.rows, rest.isIntact, indexed, {
+      demandBound: (b, frame) => this.demandBound(b, frame),
+      idIn: (b, first, end) => this.idIn(b, first, end),
+    });
+    /** Why the first frame that was not the one that is due was not taken. */
+    let reason: string | null = null;
     const from = Math.max(1, this.tail.segmentSeq);
     for (const { seq, size } of segments) {
       if (seq < from) continue;
@@ -797,45 +900,51 @@ export abstract class SegmentedReader {
       if (size <= start) continue;
       const fd = this.segmentFd(seq);
       const take = (at: number, b: Uint8Array, first: number, end: number): void => {
-        if (this.tail.entrySeq >= limit) return;
+        if (reason === null && this.tail.entrySeq >= limit) return;
         try {
-          this.takeReplayed(seq, at, b, first, end, bad.length > 0);
-          if (bad.length > 0) salvaged++;
+          if (reason === null) this.takeReplayed(seq, at, b, first, end, salvage);
         } catch (error) {
           if (!(error instanceof Malformed)) throw error;
-          if (isFrame(b, first, end)) strangers++;
-          spoil(seq, at, at + end - first + 1, error.message);
+          reason = error.message;
         }
+        if (reason !== null) salvage.line(seq, at, b, first, end, limit);
       };
-      const visitor = {
-        line: (_number: number, at: number, b: Uint8Array, first: number, end: number) => take(at, b, first, end),
-        long: (_number: number, at: number, length: number) => take(at, this.bytes(seq, at, length + 1), 0, length),
-      };
-      const scanned = scanLines(this.disk, fd, start, 0, visitor, scratchBuffer());
-      if (scanned.tail < scanned.size && this.tail.entrySeq < limit)
-        spoil(seq, scanned.tail, scanned.size, "it has no line feed");
+      const scanned = scanLines(this.disk, fd, start, 0, this.wholeLines(seq, salvage, take), scratchBuffer());
+      if (scanned.tail < scanned.size && (reason !== null || this.tail.entrySeq < limit)) {
+        reason ??= "it has no line feed";
+        salvage.bad(seq, scanned.tail, scanned.size, "it has no line feed");
+      }
     }
-    this.replayed = salvaged > 0 ? 0 : this.tail.entrySeq - indexed;
+    const { found, bad, strangers } = salvage.settle((entryId) => this.nodes.position(entryId) >= 0);
+    let salvaged = 0;
+    for (const one of found)
+      if (this.takeFound(one)) salvaged++;
+      else if (one.row) salvage.giveUp(one.row);
+    this.replayed = this.tail.entrySeq - indexed;
     // What else is there is for its writer to judge.
     if (limit < Number.POSITIVE_INFINITY) return;
-    const missing = promised - this.tail.entrySeq;
+    const lost = salvage.unsettled((entryId) => this.nodes.position(entryId) >= 0);
     if (salvaged + strangers === 0 && bad.length > 0) {
       const { segmentSeq, start, reason } = bad[0];
       this.remains = { segmentSeq, start, ours: false, isAsJudged };
       let length = 0;
       for (const { start, end } of bad) length += end - start;
       const why =
-        missing > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
+        lost > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
       this.tell("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
-    } else if (bad.length > 0) {
+    } else if (reason !== null) {
+      this.replayed = 0;
       for (const { segmentSeq, start, end, reason } of bad)
         this.tell("bad_line", start, end - start, `no frame in segment ${segmentSeq}: ${reason}`, false);
+      if (bad.length === 0 && lost === 0)
+        for (const { segmentSeq, start, length } of found.slice(0, 1))
+          this.tell("bad_line", start, length, `in segment ${segmentSeq}, ${reason}`, true);
       this.refuseWrites();
     }
     if (this.indexFault !== null)
       this.tell("bad_index", this.indexEnd, 0, `the index is wrong: ${this.indexFault}`, true);
-    if (missing > 0 && salvaged === 0) {
-      this.tell("lost_entries", 0, 0, `${missing} entries that the index names are in no segment`, false);
+    if (lost > 0) {
+      this.tell("lost_entries", 0, 0, `${lost} entries that the index names are in no segment`, false);
       this.refuseWrites();
     }
     // A segment without frames is what a crash left of a rotation.
@@ -845,41 +954,86 @@ export abstract class SegmentedReader {
     this.judgedSegments = isAsJudged;
   }
 
-  /** Takes the frame `b[first, end)`, which stands at `start` and has its line feed behind it. */
-  private takeReplayed(
+  /** Returns a visitor that passes on every line that may be a frame with all its bytes. */
+  private wholeLines(
     seq: number,
-    start: number,
-    b: Uint8Array,
-    first: number,
-    end: number,
-    salvaging: boolean,
-  ): void {
+    salvage: Salvage | null,
+    take: (at: number, b: Uint8Array, first: number, end: number) => void,
+  ): LineVisitor {
+    return {
+      line: (_number, at, b, first, end) => take(at, b, first, end),
+      long: (_number, at, length) => {
+        // Before a frame that ends with such a line there is what no frame holds.
+        const skipped = Math.max(0, length - FRAME_BYTES);
+        if (skipped > 0) salvage?.bad(seq, at, at + skipped, "it is longer than a frame may be");
+        take(at + skipped, this.bytes(seq, at + skipped, length - skipped + 1), 0, length - skipped);
+      },
+    };
+  }
+
+  /** Takes the frame `b[first, end)`, which lies at `start` before its line feed, if it is the one that is due. */
+  private takeReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
     const frame = decodeFrame(b, first, end);
     const { tail } = this;
-    if (!salvaging) {
-      const isNew = seq !== tail.segmentSeq;
-      if (frame.entrySeq !== tail.entrySeq + 1) throw new Malformed(`entry ${tail.entrySeq + 1} was due`);
-      if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
-      if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
-        throw new Malformed("its numbers are not those of its place");
-    }
-    this.readHead(b, frame);
-    if (!this.isBound(frame)) throw new Malformed(UNBOUND);
-    if (salvaging && this.nodes.position(frame.entryId) >= 0) throw new Malformed("its entry stands elsewhere whole");
+    const isNew = seq !== tail.segmentSeq;
+    if (frame.entrySeq !== tail.entrySeq + 1) throw new Malformed(`entry ${tail.entrySeq + 1} was due`);
+    if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
+    if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
+      throw new Malformed("its numbers are not those of its place");
+    this.demandBound(b, frame);
     const crc = crc32c(b, first, end + 1);
-    const position = this.place({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+    if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
+    this.placeReplayed({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+  }
+
+  private placeReplayed(frame: Frame, start: number, length: number, first: number, crc: number): void {
+    const { segmentSeq, frameSeq, entrySeq, entryId } = frame;
+    const position = this.place(frame, start, length, first, crc);
     this.checked.set(position, 1);
     this.rows.push(
       encodeRow({
-        entrySeq: frame.entrySeq,
-        entryId: frame.entryId,
-        segmentSeq: seq,
-        frameSeq: frame.frameSeq,
+        entrySeq,
+        entryId,
+        segmentSeq,
+        frameSeq,
         byteOffset: start,
-        byteLength: end - first + 1,
+        byteLength: length,
         crc32c: crcText(crc),
       }),
     );
+  }
+
+  /** Takes a frame that was found elsewhere than it was due; false when it does not tell of its entry after all. */
+  private takeFound({ segmentSeq, start, length, row, isDamaged }: Found): boolean {
+    const bytes = this.bytes(segmentSeq, start, length);
+    try {
+      if (isDamaged && row !== null) {
+        const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
+        this.takeDamaged(there, bytes, decodeHead(bytes, 0, length));
+        return true;
+      }
+      const frame = decodeFrame(bytes, 0, length - 1, false);
+      this.demandBound(bytes, frame);
+      this.placeReplayed({ ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
+      return true;
+    } catch (error) {
+      // Another program may have written there since.
+      if (error instanceof Malformed) return false;
+      throw error;
+    }
+  }
+
+  /** Reads the head of the entry in a frame, all of which is at hand; the two must tell the same. */
+  private demandBound(b: Uint8Array, frame: Frame): void {
+    this.readHead(b, frame);
+    if (!this.isBound(frame)) throw new Malformed(UNBOUND);
+  }
+
+  /** Returns the id of the entry that seems to be in a line that is no frame. */
+  private idIn(b: Uint8Array, first: number, end: number): string | null {
+    const mark = Buffer.from(b.buffer, b.byteOffset + first, end - first).indexOf(PAYLOAD);
+    if (mark < 0 || !this.heads.read(b, first + mark + PAYLOAD.length, end)) return null;
+    return this.headIds().id;
   }
 
   protected refuseWrites(): void {
@@ -1057,12 +1211,12 @@ export abstract class SegmentedReader {
       for (let i = run.first; i < run.past; i++) {
         const position = positions[i];
         const at = this.places.starts.values[position] - run.start;
-        const line = this.payloadIn(bytes, at, position);
-        // What is damaged is copied as it is; what moved is not where it is looked for.
-        const isOurs =
-          isKnown ||
-          this.standIns.has(position) ||
-          this.isWhole(position, bytes.subarray(at, at + this.places.lengths.values[position]));
+        const frame = bytes.subarray(at, at + this.places.lengths.values[position]);
+        let line = this.payloadIn(frame, 0, position);
+        // What is damaged is copied as it is, if it is a line; what moved is not where it is looked for.
+        const isFrame = frame[frame.length - 1] === 0x0a && line.indexOf(0x0a) < 0;
+        if (isKnown && !isFrame) line = this.sound(position, frame, isKnown);
+        const isOurs = isKnown || this.standIns.has(position) || this.isWhole(position, frame);
         if (!isOurs || line.indexOf(0x0a) >= 0)
           throw new Failure(
             "storage_failed",
@@ -1236,6 +1390,8 @@ export abstract class SegmentedReader {
       this.nodes.noteMessage(position, this.bodies.messageStart);
       return payload;
     }
+    const elsewhere = this.readElsewhere(position, frame);
+    if (elsewhere) return elsewhere;
     const standIn = this.standInFor(position);
     this.report("bad_body", position, "the frame's bytes are not those that were written", false);
     this.nodes.lose(position);
@@ -1243,6 +1399,101 @@ export abstract class SegmentedReader {
     // The invariants of the store do not hold any more (INV-005), and only a repair makes them hold again.
     if (!this.readOnly) this.refuseWrites();
     return standIn;
+  }
+
+  /**
+   * Returns the payload of a frame that is not where it is said to be: of the first one in its segment that has its
+   * checksum, or of the one that is there, if it agrees with itself, for then the checksum is what is wrong.
+   */
+  private readElsewhere(position: number, frame: Uint8Array): Uint8Array | null {
+    const { segments, starts, lengths } = this.places;
+    const segmentSeq = segments.values[position];
+    const start = this.startsIn(segmentSeq).get(position);
+    if (start !== undefined) {
+      const bytes = this.bytes(segmentSeq, start, lengths.values[position]);
+      if (this.isWhole(position, bytes)) {
+        this.reportMoved(position, start);
+        starts.set(position, start);
+        if (this.base?.count === position + 1) this.base = { ...this.base, lastFrame: this.frameCrc(position) };
+        this.nodes.noteMessage(position, this.bodies.messageStart);
+        return this.payloadIn(bytes, 0, position);
+      }
+    }
+    const payload = this.selfConsistent(position, frame);
+    if (payload === null) return null;
+    this.report("bad_index", position, "the frame is whole, but its checksum in the index is another", true);
+    if (!this.readOnly) this.refuseWrites();
+    this.overrides.set(position, payload);
+    return payload;
+  }
+
+  /** Tells once for each segment that its frames moved. The invariants of the store do not hold (INV-003). */
+  private reportMoved(position: number, start: number): void {
+    const segmentSeq = this.places.segments.values[position];
+    if (!this.moved.has(segmentSeq))
+      this.report("bad_index", position, `the frame is at byte ${start}, not where the index says`, true);
+    this.moved.add(segmentSeq);
+    if (!this.readOnly) this.refuseWrites();
+  }
+
+  /** Returns the payload of a frame that has its own hash and tells of the entry of this position. */
+  private selfConsistent(position: number, bytes: Uint8Array): Uint8Array | null {
+    const { nodes, heads } = this;
+    if (bytes[bytes.length - 1] !== 0x0a) return null;
+    try {
+      const frame = decodeFrame(bytes, 0, bytes.length - 1);
+      this.demandBound(bytes, frame);
+      const parent = nodes.parent(position);
+      const parentId = parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null);
+      const isSame = frame.entryId === nodes.id(position) && frame.parentEntryId === parentId;
+      if (!isSame || heads.type !== nodes.typeCode(nodes.type(position))) return null;
+      return bytes.slice(frame.payloadStart, frame.payloadEnd);
+    } catch (error) {
+      if (error instanceof Malformed) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Returns where frames of entries lie in a segment that are not where they are said to be. A segment is gone through
+   * once for as long as it stays as it is.
+   */
+  private startsIn(segmentSeq: number): ReadonlyMap<number, number> {
+    try {
+      return this.searchSegment(segmentSeq);
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+  }
+
+  private searchSegment(segmentSeq: number): ReadonlyMap<number, number> {
+    const fd = this.segmentFd(segmentSeq);
+    const info = this.disk.infoOf(fd);
+    const known = this.searched.get(segmentSeq);
+    if (known && isSameStamp(known.info, info)) return known.starts;
+    const { segments, starts, lengths, crcs } = this.places;
+    const wanted = new Map<string, number[]>();
+    const keyOf = (crc: number, length: number): string => `${crc} ${length}`;
+    for (let position = this.nodes.count - 1; position >= 0; position--) {
+      if (segments.values[position] !== segmentSeq) continue;
+      const key = keyOf(crcs.values[position], lengths.values[position]);
+      const same = wanted.get(key);
+      if (same) same.push(position);
+      else wanted.set(key, [position]);
+    }
+    const found = new Map<number, number>();
+    const isHit = (start: number, b: Uint8Array, first: number, end: number): boolean => {
+      const position = wanted.get(keyOf(crc32c(b, first, end + 1), end - first + 1))?.pop();
+      if (position !== undefined && starts.values[position] !== start) found.set(position, start);
+      return position !== undefined;
+    };
+    const look = (at: number, b: Uint8Array, first: number, end: number): void => {
+      if (end - first < LEAST_FRAME || isHit(at, b, first, end)) return;
+      for (const glued of gluedFrames(b, first, end)) if (isHit(at + glued - first, b, glued, end)) return;
+    };
+    scanLines(this.disk, fd, 0, 0, this.wholeLines(segmentSeq, null, look), Buffer.allocUnsafe(CHUNK));
+    this.searched.set(segmentSeq, { info, starts: found });
+    return found;
   }
 
   private standInFor(position: number): Uint8Array {
