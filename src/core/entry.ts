@@ -22,6 +22,19 @@ const HEADER_TEXTS = [
   "idempotencyKey",
 ] as const;
 
+/** Returns the header that a line is, as it is stored; null where it is none. */
+export function headerIn(line: Uint8Array): SessionHeader | null {
+  let value: unknown;
+  try {
+    value = parse(line);
+  } catch {
+    return null;
+  }
+  if (typeof value !== "object" || value === null) return null;
+  const { type, id } = value as { type?: unknown; id?: unknown };
+  return type === "session" && typeof id === "string" && id !== "" ? (value as SessionHeader) : null;
+}
+
 /**
  * Returns the header that a file holds, for readers: a member that is not what it has to be is as good as missing. The
  * line itself stays as it is.

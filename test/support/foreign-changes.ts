@@ -184,8 +184,10 @@ class Episode {
   private readonly moments: Moments;
   /** Contents of messages that were sent to be stored. */
   private readonly sent = new Set<string>();
-  /** Contents of acknowledged messages, and whether a change came after. */
+  /** Contents of messages that were acknowledged after the last change. */
   private acknowledged: string[] = [];
+  /** Contents of messages whose append was refused: what is left of them the server may take out again. */
+  private readonly refused = new Set<string>();
   /** Ids that the server has shown. */
   private shown = new Set<string>();
   private toldBefore = 0;
@@ -209,7 +211,7 @@ class Episode {
   /** Begins with a session that is whole. */
   async begin(): Promise<void> {
     const count = 4 + this.random.int(10);
-    const answers = this.server.askAll(Array.from({ length: count }, () => this.append()));
+    const answers = this.ask(Array.from({ length: count }, () => this.append()));
     for (const answer of await Promise.all(answers)) this.heed(answer);
     await this.quiet();
   }
@@ -283,6 +285,16 @@ class Episode {
     return ["append", { entries }];
   }
 
+  /** Sends requests in one write, and notes which appends are refused. */
+  private ask(requests: readonly (readonly [method: string, params?: object])[]): Promise<Answer | null>[] {
+    return this.server.askAll(requests).map(async (answering, n) => {
+      const answer = await answering;
+      const { entries = [] } = (requests[n][1] ?? {}) as Json;
+      if (answer?.failure) for (const { message } of entries) this.refused.add(contentOf(message));
+      return answer;
+    });
+  }
+
   /** Sends requests of any kind in one write. */
   private send(count: number): Promise<Answer | null>[] {
     const { random, server } = this;
@@ -292,21 +304,21 @@ class Episode {
       if (random.chance(0.03)) answers.push(...server.askAll([random.pick(BESIDE)], true));
       else lane.push(random.chance(0.4) ? this.append() : random.pick(READS));
     }
-    answers.push(...server.askAll(lane));
+    answers.push(...this.ask(lane));
     this.run.changed.requests += count;
     return answers;
   }
 
   /** Asks while nobody changes anything: what is answered must be complete, and what is acknowledged must stay. */
   private async quiet(): Promise<void> {
-    const { random, server, moments, run } = this;
+    const { random, moments, run } = this;
     const { changed } = run;
     const before = moments.look();
     for (const answer of await Promise.all(this.send(random.int(4)))) this.heed(answer);
     const requests = [["get_entries"], ["get_state"]] as (readonly [string, object?])[];
     const appends = Array.from({ length: random.int(3) }, () => this.append());
     changed.requests += requests.length + appends.length;
-    const answers = await Promise.all(server.askAll([...appends, ...requests]));
+    const answers = await Promise.all(this.ask([...appends, ...requests]));
     const now = moments.look();
     for (const [n, answer] of answers.entries()) {
       this.heed(answer);
@@ -333,11 +345,18 @@ class Episode {
     if (isToldOf) changed.damageTold++;
     // Whatever the server does with damage, it takes no whole entry of anybody out of the file.
     const there = new Set(now);
-    const removed = before.filter((line) => idOf(line) !== undefined && !there.has(line) && !isOfBatch(line));
+    const removed = before.filter((line) => this.isTheirs(line) && !there.has(line));
     if (removed.length > 0) changed.lost.push(`taken out of the file: ${removed.join(" ").slice(0, 300)} ${this.what}`);
     const text = now.join("\n");
     const unwritten = this.acknowledged.filter((content) => !text.includes(content));
     if (unwritten.length > 0) changed.lost.push(`not in the file: ${unwritten.join(", ")} ${this.what}`);
+  }
+
+  /** Whether a line is an entry that the server may not take out. Of a batch a change may have left a part. */
+  private isTheirs(line: string): boolean {
+    if (idOf(line) === undefined) return false;
+    const { _batch, message } = JSON.parse(line);
+    return _batch === undefined && !this.refused.has(contentOf(message));
   }
 
   /** Holds a reply against what the files said. */
@@ -416,11 +435,6 @@ function segmentsOf(container: string): string[] {
   } catch {
     return [];
   }
-}
-
-/** A batch of which a change took a part counts as one that was never written whole. */
-function isOfBatch(line: string): boolean {
-  return JSON.parse(line)._batch !== undefined;
 }
 
 function contentOf(message: Json): string {

@@ -7,7 +7,7 @@ import { isUtf8 } from "node:buffer";
 import { join } from "node:path";
 import { BodyReader } from "../../body.ts";
 import type { Damage } from "../../damage.ts";
-import { type Batch, CURRENT_VERSION, headerOf, patchMembers, type SessionHeader } from "../../entry.ts";
+import { type Batch, CURRENT_VERSION, headerIn, headerOf, patchMembers, type SessionHeader } from "../../entry.ts";
 import type { Env } from "../../env.ts";
 import { Failure } from "../../failure.ts";
 import { firstLook, LOOKED_AT } from "../../first-look.ts";
@@ -519,13 +519,8 @@ export abstract class JsonlReader {
     // A copy: what it was read into is read into again, and slices of a Buffer are none.
     const line = Uint8Array.from(bytes.subarray(bom));
     if (isBlank(line)) return;
-    let header: unknown;
-    try {
-      header = parse(line);
-    } catch {
-      header = undefined;
-    }
-    if (!isHeader(header)) {
+    const header = headerIn(line);
+    if (header === null) {
       if (!this.hasEntriesNearby())
         throw notASession(this.file, `line ${number} is not a header with type session and an id`);
       this.makeHeader(number, start, bytes);
@@ -1030,12 +1025,6 @@ export function notASession(file: string, reason: string): Failure {
   return new Failure("not_a_session", `${file} is not a session file: ${reason}. It was left as it is.`, {
     sessionPath: file,
   });
-}
-
-function isHeader(value: unknown): value is SessionHeader {
-  if (typeof value !== "object" || value === null) return false;
-  const { type, id } = value as { type?: unknown; id?: unknown };
-  return type === "session" && typeof id === "string" && id !== "";
 }
 
 /** A header without a version is of version 1; 0 stands for what is no version at all. */

@@ -45,6 +45,7 @@ import type { SegmentedOptions } from "./writer.ts";
 
 /** Damage that a repair takes out of the session. */
 const MENDED: ReadonlySet<Damage["kind"]> = new Set([
+  "bad_header",
   "bad_line",
   "bad_body",
   "bad_index",
@@ -723,7 +724,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     const builder = new Builder(this.options, stagingName(file));
     this.fail(this.mendable.length > 0 ? "frames are damaged" : "messages lack what readers need");
     try {
-      builder.beginWith(headerFile(this.folder));
+      if (this.hasHeader) builder.beginWith(headerFile(this.folder));
+      else builder.begin(this.headerLine);
       for (let position = 0; position < nodes.count; position++) {
         const line = this.mended(position);
         builder.add(mended.get(position)?.(line) ?? line);

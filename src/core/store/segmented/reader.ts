@@ -5,10 +5,10 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { BodyReader } from "../../body.ts";
 import type { Damage } from "../../damage.ts";
-import { type Batch, CURRENT_VERSION, headerOf, patchMembers, type SessionHeader } from "../../entry.ts";
+import { type Batch, CURRENT_VERSION, headerIn, headerOf, patchMembers, type SessionHeader } from "../../entry.ts";
 import type { Env } from "../../env.ts";
 import { Failure } from "../../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../../head.ts";
@@ -18,9 +18,10 @@ import { closeQuietly, type Disk, type FileInfo, readAll, readWhole, storageFail
 import { CHUNK, type LineVisitor, scanLines } from "../jsonl/lines.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import type { KeptSpines } from "../kept-spines.ts";
+import { isLockInContainer } from "../locks/names.ts";
 import { clockOf, isSameFile, isSameStamp, Watched } from "../stamps.ts";
 import type { Change } from "../store.ts";
-import { readManifest } from "./documents.ts";
+import { isUuid, readManifest } from "./documents.ts";
 import {
   chained,
   crc32c,
@@ -38,6 +39,7 @@ import {
 } from "./frame.ts";
 import { lastCheckpoint } from "./marks.ts";
 import {
+  CONTAINER,
   EMPTY_TAIL,
   headerFile,
   indexFile,
@@ -180,6 +182,8 @@ export abstract class SegmentedReader {
   protected folder: string;
   header!: SessionHeader;
   headerLine!: Uint8Array;
+  /** Whether the header is that of the file. */
+  protected hasHeader = true;
   readonly version = CURRENT_VERSION;
   readonly nodes = new Nodes();
   readonly damage: Damage[] = [];
@@ -417,7 +421,7 @@ export abstract class SegmentedReader {
     if (!this.disk.list) return;
     for (const folder of [this.folder, segmentFolder(this.folder), join(this.folder, "index")])
       for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
-        if (kind === "link" || kind === "other")
+        if ((kind === "link" || kind === "other") && !isLockInContainer(name))
           throw notASession(this.file, `${name} in it is neither a file nor a folder`);
   }
 
@@ -431,20 +435,36 @@ export abstract class SegmentedReader {
       readAll(this.disk, fd, bytes, 0);
       const end = bytes.indexOf(0x0a);
       const line = bytes.subarray(0, end < 0 ? bytes.length : end);
-      let header: unknown;
-      try {
-        header = parse(line);
-      } catch {
-        throw notASession(this.file, "its header is not JSON");
+      const header = headerIn(line);
+      if (header === null) {
+        this.makeHeader(info);
+        return;
       }
-      const { type, id } = (header ?? {}) as { type?: unknown; id?: unknown };
-      if (type !== "session" || typeof id !== "string" || id === "")
-        throw notASession(this.file, "its header is not one of a session");
-      this.header = headerOf(header as object);
+      this.header = headerOf(header);
       this.headerLine = line;
     } finally {
       closeQuietly(this.disk, fd);
     }
+  }
+
+  /** Puts a header in place of one that is damaged: the session can be read, and repaired or cloned to be written. */
+  private makeHeader({ size, modified }: FileInfo): void {
+    const id = basename(this.file, CONTAINER);
+    if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
+    this.header = {
+      type: "session",
+      version: CURRENT_VERSION,
+      id,
+      timestamp: new Date(modified).toISOString(),
+      cwd: "",
+    };
+    this.headerLine = bytesOf(JSON.stringify(this.header));
+    this.hasHeader = false;
+    this.readOnly ??= new Failure(
+      "corrupt",
+      "The session's header is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
+    );
+    this.tell("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
   }
 
   /** The segments that are there, in order. */

@@ -20,7 +20,7 @@ import {
 } from "../../../../src/core/store/segmented/places.ts";
 import { removeTree } from "../../../../src/core/store/segmented/tree.ts";
 import type { FaultDisk } from "../../../support/disk.ts";
-import { assistantText, chain, entryText, headerText, id, userText } from "../../../support/lines.ts";
+import { assistantText, chain, entryText, headerText, id, SESSION, userText } from "../../../support/lines.ts";
 import { type LockTable, locksOf } from "../../../support/locks.ts";
 import { forSeedsAsync } from "../../../support/random.ts";
 import { beginning, FOLDER, idsOf, kindsOf, textsOf } from "../../../support/sessions.ts";
@@ -468,7 +468,6 @@ describe("what is no container of ours", () => {
       (disk) => rewrite(disk, pointerFile(CONTAINER), (text) => text.replace("native_v2", "jsonl_v3")),
     ],
     ["one without its header", "session_not_found", (disk) => disk.remove(headerFile(CONTAINER))],
-    ["one whose header is damaged", "not_a_session", (disk) => disk.put(headerFile(CONTAINER), bytesOf("{}\n"))],
   ])("%s is not opened, and stays as it is", (_, failure, harm) => {
     const disk = made.after();
     harm(disk);
@@ -501,6 +500,28 @@ describe("what is no container of ours", () => {
         expect(kept && textOf(kept), "what was there is kept").toBe(hasManifest ? damaged : undefined);
         if (hasManifest) expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
       }
+    },
+  );
+
+  test.each(["{}\n", "", '{"type":"session","id":', "\u0000"])(
+    "one whose header is %j is read, and repaired to be written",
+    async (text) => {
+      const disk = made.after();
+      disk.put(headerFile(CONTAINER), bytesOf(text));
+      const before = contents(disk);
+      const log = open(disk);
+      expect([textsOf(log), kindsOf(log), log.header.id]).toEqual([chain(COUNT), ["bad_header"], SESSION]);
+      expect(contents(disk), "opening writes nothing").toEqual(before);
+      expect(() => log.append(bytes(userText(id(50), id(11))))).toThrow(named("corrupt"));
+      const backup = log.repair();
+      expect(textOf(disk.content(headerFile(backup as string)) as Uint8Array)).toBe(text);
+      log.close();
+      const again = open(disk);
+      expect([textsOf(again), again.damage]).toEqual([chain(COUNT), []]);
+      again.append(bytes(userText(id(50), id(11))));
+      await again.commit();
+      again.close();
+      expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
     },
   );
 
