@@ -175,6 +175,17 @@ function elementsOf(text: string, member: string): string[] {
   return elements;
 }
 
+/** Returns an object's text without its last members, one after the other: what strict readers need is put in there. */
+function withoutMended(element: string): string[] {
+  const texts: string[] = [];
+  for (const name of Object.keys(JSON.parse(element)).reverse().slice(0, 8)) {
+    const at = (texts.at(-1) ?? element).lastIndexOf(`,${JSON.stringify(name)}:`);
+    if (at < 0) break;
+    texts.push(`${element.slice(0, at)}}`);
+  }
+  return texts;
+}
+
 /** A session and all that was seen and said of it. */
 class Episode {
   private readonly run: Run;
@@ -388,14 +399,14 @@ class Episode {
   private checkSound(text: string, member: "entries" | "messages"): void {
     for (const element of elementsOf(text, member)) {
       const plain = element.replace(/"id":"([^"]*?)(~\d+)+"/, '"id":"$1"');
-      if (this.moments.held(plain) || this.moments.held(element)) continue;
+      if ([plain, element, ...withoutMended(element)].some((text) => this.moments.held(text))) continue;
       const value = JSON.parse(element);
       if (value.damaged === true) continue;
       // Between two looks of ours the server may have written what a change took away again.
       if (this.sent.has(contentOf(value.message ?? value))) continue;
       // Lists of what a fork can begin before are no entries.
       if (typeof value.entryId === "string" && typeof value.text === "string") continue;
-      this.run.changed.unsound.push(`${element.slice(0, 300)} ${this.what}`);
+      this.run.changed.unsound.push(`${element.slice(0, 1500)} ${this.what}`);
     }
   }
 
