@@ -1,12 +1,16 @@
 /** Which of the two is the session, a file or a container: the pointer file beside the container says it (INV-007). */
 
+import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
+import { Failure } from "../../failure.ts";
 import { bytesOf } from "../../json.ts";
 import { closeQuietly, type Disk, exists, isAbsent, isErrno, publishNew, storageFailure, writeAll } from "../disk.ts";
+import { CHUNK } from "../jsonl/lines.ts";
 import type { Durability } from "../jsonl/log.ts";
-import { encodePointer, isUuid, type Pointer, readManifest, readPointer } from "./documents.ts";
+import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
-import { CONTAINER, FOLDERS, headerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
+import { readLedger } from "./ledger.ts";
+import { CONTAINER, FOLDERS, headerFile, ledgerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
 
 /** What the name of a session file ends with once a container has taken its place. */
 const FROZEN = ".migrated";
@@ -32,14 +36,94 @@ export function isActive(disk: Disk, container: string): boolean {
   }
 }
 
+/** What a container was made from, as its own documents tell it. */
+export interface Origin {
+  readonly manifestHash: string;
+  /** Of the migration that made it. */
+  readonly correlationId: string;
+  /** Name of the session file or database that was migrated; null for a session that began in V2. */
+  readonly source: string | null;
+  readonly isDatabase: boolean;
+}
+
 /**
- * Whether a container without a pointer is a session: one that began in V2 is, for no session file was ever in its place.
- * The death of a process between the two leaves such a container, and so does a copy without the pointer.
+ * Returns what a container without a pointer was made from, or, as a text, why that does not make it a session. One that
+ * began in V2 is a session, for no session file was ever in its place. One whose ledger tells of a migration that came to
+ * its end is, unless the file that was migrated is there again: from then on nothing but a rollback, of which the ledger
+ * tells as well, makes something else the session. The death of a process between the two leaves such a container, and so
+ * does a copy without the pointer.
  */
-export function isUnpointed(disk: Disk, container: string): boolean {
-  if (!exists(disk, headerFile(container))) return false;
+export function originOf(disk: Disk, container: string): Origin | string {
+  const pointer = basename(pointerFile(container));
+  const copyIt = `Copy ${pointer} from where the container came from`;
+  if (!exists(disk, headerFile(container))) return "it has neither header nor pointer file";
   const manifest = readManifest(disk, manifestFile(container));
-  return manifest?.sourceFormat === "native_v2" && manifest.sessionId === basename(container, CONTAINER);
+  const sessionId = basename(container, CONTAINER);
+  if (manifest === null)
+    return `its pointer file ${pointer} is missing, and with it a manifest.json that tells what it is. ${copyIt}`;
+  if (manifest.sessionId !== sessionId)
+    return `its pointer file ${pointer} is missing, and it is that of the session ${manifest.sessionId}. Give it the name ${manifest.sessionId}${CONTAINER}`;
+  const { manifestHash } = manifest.integrity;
+  if (manifest.sourceFormat === "native_v2")
+    return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+  const last = lastMigration(disk, container);
+  if (last?.phase !== "completed" || last.outcome !== "ok")
+    return `its pointer file ${pointer} is missing, and its ledger tells of no migration that came to its end. Open the session file that it was made from. Where that is lost: ${copyIt.toLowerCase()}`;
+  const { correlationId, sourcePath, sourceFormat } = last;
+  const source = basename(sourcePath);
+  if (exists(disk, join(dirname(container), source)))
+    return `its pointer file ${pointer} is missing, and ${source}, which it was migrated from, is there again. Open that file; or move it away to go on with the container`;
+  return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
+}
+
+/** Returns the last event of a migration or a rollback in a ledger; undefined where it has none, or is damaged. */
+function lastMigration(disk: Disk, container: string): MigrationEvent | undefined {
+  try {
+    const { events } = readLedger(disk, ledgerFile(container));
+    // What a repair adds has the same format on both sides.
+    return events.findLast(({ sourceFormat, targetFormat }) => sourceFormat !== targetFormat);
+  } catch (error) {
+    if (error instanceof Failure) return undefined;
+    throw error;
+  }
+}
+
+/** Whether a container without a pointer is a session. */
+export function isUnpointed(disk: Disk, container: string): boolean {
+  return typeof originOf(disk, container) !== "string";
+}
+
+/** Returns the pointer that a container without one is to have; null where it is no session. */
+export function missingPointer(disk: Disk, container: string): Pointer | null {
+  const origin = originOf(disk, container);
+  if (typeof origin === "string") return null;
+  const { manifestHash, correlationId, source, isDatabase } = origin;
+  const snapshotId = source === null ? null : hashOf(disk, join(dirname(container), snapshotOf(source)));
+  const pointer = { ...newPointer(manifestHash, basename(container, CONTAINER)), correlationId, source, snapshotId };
+  return isDatabase ? { ...pointer, sourceFormat: "sqlite_v1" } : pointer;
+}
+
+/** Returns the SHA-256 of a file; null where there is none. */
+function hashOf(disk: Disk, file: string): string | null {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+  try {
+    const sum = createHash("sha256");
+    const chunk = Buffer.allocUnsafe(CHUNK);
+    for (let at = 0; ; ) {
+      const count = disk.read(fd, chunk, 0, chunk.length, at);
+      if (count <= 0) return sum.digest("hex");
+      sum.update(chunk.subarray(0, count));
+      at += count;
+    }
+  } finally {
+    closeQuietly(disk, fd);
+  }
 }
 
 /** The container that is in the place of a session file, which is that of this session; null when none is. */
@@ -48,7 +132,11 @@ export function containerOf(disk: Disk, file: string, sessionId: string | undefi
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
   try {
     const pointer = readPointer(disk, pointerFile(container));
-    return pointer?.active === "native_v2" && pointer.source === basename(file) ? container : null;
+    if (pointer === null) {
+      const origin = originOf(disk, container);
+      return typeof origin !== "string" && origin.source === basename(file) ? container : null;
+    }
+    return pointer.active === "native_v2" && pointer.source === basename(file) ? container : null;
   } catch (error) {
     if (error instanceof Malformed) return null;
     throw storageFailure(error, "opening the session");
@@ -127,8 +215,8 @@ export function makeParts(disk: Disk, container: string, durability: Durability,
   for (const name of missing)
     if (name.endsWith("/")) disk.makeFolder(join(folder, name));
     else {
-      const hash = readManifest(disk, manifestFile(container))?.integrity.manifestHash as string;
-      publishPointer(disk, container, newPointer(hash, basename(container, CONTAINER)), durability);
+      const pointer = missingPointer(disk, container);
+      if (pointer) publishPointer(disk, container, pointer, durability);
     }
   return missing;
 }

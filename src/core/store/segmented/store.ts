@@ -3,11 +3,11 @@
 import { dirname } from "node:path";
 import { Failure } from "../../failure.ts";
 import { concat, members } from "../../json.ts";
-import { exists, removeQuietly, storageFailure } from "../disk.ts";
+import { type Disk, exists, removeQuietly, storageFailure } from "../disk.ts";
 import { notASession } from "../jsonl/reader.ts";
 import { bytesOfContent, type Store } from "../store.ts";
 import { sweepStrays } from "../strays.ts";
-import { folderOf, isUnpointed, newPointer, publishPointer } from "./active.ts";
+import { folderOf, newPointer, type Origin, originOf, publishPointer } from "./active.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer, readPointer } from "./documents.ts";
 import { Malformed, SEGMENT_BYTES } from "./frame.ts";
@@ -122,18 +122,28 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
     if (error instanceof Malformed) throw notASession(file, `the pointer file beside it is damaged (${error.message})`);
     throw storageFailure(error, "opening the session");
   }
-  if (pointer === null && !isUnpointed(disk, file)) {
-    if (!exists(disk, file))
-      throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
-        sessionPath: file,
-      });
-    throw notASession(file, "it has no pointer file beside it");
-  }
+  if (pointer === null) demandSession(disk, file);
   if (pointer !== null && pointer.active !== "native_v2")
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
   const log = openLog(options, writers, file, folderOf(disk, file));
   if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
   return log;
+}
+
+/** Throws unless the container at a path is a session without its pointer. */
+function demandSession(disk: Disk, file: string): void {
+  let origin: Origin | string;
+  try {
+    origin = originOf(disk, file);
+    if (typeof origin !== "string") return;
+    if (!exists(disk, file))
+      throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
+        sessionPath: file,
+      });
+  } catch (error) {
+    throw storageFailure(error, "opening the session");
+  }
+  throw notASession(file, origin);
 }
 
 /** Why a session cannot be written whose migration or rollback was cut off, and what leads out. */
