@@ -1,6 +1,6 @@
 /** Sessions that are containers of Session Store V2 go through the same life: born in V2, or migrated from a file. */
 
-import { existsSync, readdirSync, rmdirSync, rmSync, statSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { folderName } from "../../src/core/store/paths.ts";
@@ -211,6 +211,73 @@ test("a container that was copied without its pointer is the session that began 
   await server.result("append", { entries: [user("more")] });
   expect(await server.result("verify_session")).toMatchObject({ ok: true });
   expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK" });
+});
+
+describe("a migrated session whose pointer is gone", () => {
+  const pointerOf = (file: string) => file.replace(/\.v2$/, ".store.json");
+
+  test("is the session that was migrated, by its id and both of its paths, and gets its pointer with the next write", async () => {
+    const { server, file, id } = await migrated();
+    const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+    const texts = await said(server, file);
+    rmSync(pointerOf(file));
+    expect(await listed(server)).toEqual([id]);
+    expect(await server.result("migration_status", { sessionPath: file })).toMatchObject({ active: "native_v2" });
+    for (const where of [{ sessionId: id }, { sessionPath: file }, { sessionPath: source }])
+      expect(await server.result("switch_session", where)).toMatchObject({ sessionFile: file });
+    expect(await said(server, file)).toEqual(texts);
+    const verified = await server.result("verify_session");
+    expect(verified).toMatchObject({ invariants: { "INV-007": true }, damage: [{ kind: "bad_index" }] });
+    expect(existsSync(pointerOf(file))).toBe(false);
+    await server.result("append", { entries: [user("more")] });
+    expect(await server.result("verify_session")).toMatchObject({ ok: true });
+    expect(JSON.parse(readFileSync(pointerOf(file), "utf8"))).toMatchObject({
+      active: "native_v2",
+      source: basename(source),
+    });
+    expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
+    expect(await said(server, source)).toHaveLength(texts.length + 1);
+  });
+
+  test("keeps what is appended after it went, while the session is open", async () => {
+    const { place, server, file } = await migrated();
+    await server.result("switch_session", { sessionPath: file });
+    await server.result("append", { entries: [user("before")] });
+    rmSync(pointerOf(file));
+    await server.result("append", { entries: [user("after")] });
+    await server.finish();
+    const other = serveHere(["--events", "none"], { place });
+    await other.result("switch_session", { sessionPath: file });
+    expect((await said(other, file)).at(-1)).toContain("after");
+    await other.finish();
+  });
+
+  test("is not the session where the file that was migrated is there again, and the failure says what to do", async () => {
+    const { server, file } = await migrated();
+    const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+    rmSync(pointerOf(file));
+    renameSync(`${source}.migrated`, source);
+    expect(await server.failure("switch_session", { sessionPath: file })).toMatchObject({
+      data: { name: "not_a_session" },
+      message: expect.stringContaining(basename(source)),
+    });
+    expect(await server.result("switch_session", { sessionPath: source })).toMatchObject({ sessionFile: source });
+  });
+
+  test("is the session where its manifest is gone too, by its ledger alone", async () => {
+    const { server, file } = await migrated();
+    for (const path of [pointerOf(file), join(file, "manifest.json")]) rmSync(path);
+    expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
+  });
+
+  test("is none where its ledger is gone too and a session file of its id is there; the failure says what to do", async () => {
+    const { server, file } = await migrated();
+    cpSync(join(file, "header.jsonl"), join(dirname(file), "other.jsonl"));
+    rmSync(pointerOf(file));
+    for (const name of ["manifest.json", "migrations"]) rmSync(join(file, name), { recursive: true });
+    const { message } = await server.failure("switch_session", { sessionPath: file });
+    expect(message).toContain(basename(pointerOf(file)));
+  });
 });
 
 test("a migrated session is meant by the name of the file that it was", async () => {

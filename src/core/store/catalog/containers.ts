@@ -52,7 +52,8 @@ export function stampOfContainer(disk: Disk, path: string): (FileStamp & { chang
 export function changeTime(disk: Disk, path: string): number | undefined {
   try {
     if (!isContainerName(path)) return disk.info(path).modified;
-    const files = [disk.info(headerFile(path)), disk.info(pointerFile(path)), ...segmentsOf(disk, path)];
+    const pointer = infoOrNull(disk, pointerFile(path));
+    const files = [disk.info(headerFile(path)), ...(pointer ? [pointer] : []), ...segmentsOf(disk, path)];
     return Math.max(...files.map(({ modified }) => modified));
   } catch {
     // It went away, or may not be read.

@@ -10,6 +10,7 @@ import { type Disk, exists, type Named } from "../disk.ts";
 import { isLockInContainer } from "../locks/names.ts";
 import { isSessionName } from "../paths.ts";
 import { copyFile, sameContent } from "../pieces.ts";
+import { originOf } from "../segmented/active.ts";
 import { readPointer } from "../segmented/documents.ts";
 import { isContainerName, pointerFile } from "../segmented/places.ts";
 
@@ -53,10 +54,11 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
   return names.filter((other) => other !== name && belongs(other));
 }
 
-/** The name of the file that a container was migrated from, if it was and its pointer can be read. */
+/** The name of the file that a container was migrated from, if it was and its pointer can be read, or is missing. */
 function sourceOf(disk: Disk, container: string): string | null {
   try {
-    const source = readPointer(disk, pointerFile(container))?.source ?? null;
+    const origin = readPointer(disk, pointerFile(container)) ?? originOf(disk, container);
+    const source = typeof origin === "string" ? null : origin.source;
     return source !== null && basename(source) === source ? source : null;
   } catch {
     return null;

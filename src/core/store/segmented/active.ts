@@ -1,12 +1,24 @@
 /** Which of the two is the session, a file or a container: the pointer file beside the container says it (INV-007). */
 
+import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
+import { Failure } from "../../failure.ts";
 import { bytesOf } from "../../json.ts";
 import { closeQuietly, type Disk, exists, isAbsent, isErrno, publishNew, storageFailure, writeAll } from "../disk.ts";
+import { CHUNK } from "../jsonl/lines.ts";
 import type { Durability } from "../jsonl/log.ts";
-import { encodePointer, isUuid, type Manifest, type Pointer, readManifest, readPointer } from "./documents.ts";
+import {
+  encodePointer,
+  isUuid,
+  type Manifest,
+  type MigrationEvent,
+  type Pointer,
+  readManifest,
+  readPointer,
+} from "./documents.ts";
 import { Malformed } from "./frame.ts";
-import { CONTAINER, FOLDERS, headerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
+import { readLedger } from "./ledger.ts";
+import { CONTAINER, FOLDERS, headerFile, ledgerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
 
 /** What the name of a session file ends with once a container has taken its place. */
 const FROZEN = ".migrated";
@@ -37,17 +49,49 @@ export function pointerOf(disk: Disk, container: string): Pointer | "damaged" | 
   }
 }
 
+/** What a container was made from, as its own documents tell it. */
+export interface Origin {
+  /** Null where no manifest tells it. */
+  readonly manifestHash: string | null;
+  /** Of the migration that made it. */
+  readonly correlationId: string;
+  /** Name of the session file or database that was migrated; null for a session that began in V2. */
+  readonly source: string | null;
+  readonly isDatabase: boolean;
+}
+
 /**
- * Whether a container is a session whose pointer is missing or damaged: one that began in V2 is, and so is one beside
- * which no session file of its id lies. Death between the making of the two leaves such a container, and so does a copy
- * without the pointer. Beside a session file the container may be what a migration or rollback left.
+ * Returns what a container whose pointer is missing or damaged was made from, or, as a text, why it is no session. One
+ * that began in V2 is a session, for no session file was ever in its place. One whose ledger tells of a migration that
+ * came to its end is, unless the file that was migrated is there again: from then on nothing but a rollback, of which the
+ * ledger tells as well, makes something else the session. One without a manifest is, unless a session file of its id lies
+ * beside it. The death of a process between the two leaves such a container, and so does a copy without the pointer.
  */
-export function isUnpointed(disk: Disk, container: string): boolean {
-  if (!exists(disk, headerFile(container))) return false;
-  const id = basename(container, CONTAINER);
+export function originOf(disk: Disk, container: string): Origin | string {
+  const pointer = basename(pointerFile(container));
+  const lost = `its pointer file ${pointer} is missing or damaged`;
+  const copyIt = `Copy ${pointer} from where the container came from`;
+  if (!exists(disk, headerFile(container))) return "it has neither header nor pointer file";
   const manifest = manifestOf(disk, container);
-  if (manifest && manifest.sessionId !== id) return false;
-  return manifest?.sourceFormat === "native_v2" || !hasSessionFile(disk, dirname(container), id);
+  const sessionId = basename(container, CONTAINER);
+  if (manifest !== null && manifest.sessionId !== sessionId)
+    return `${lost}, and it is that of the session ${manifest.sessionId}. Give it the name ${manifest.sessionId}${CONTAINER}`;
+  const manifestHash = manifest?.integrity.manifestHash ?? null;
+  if (manifest?.sourceFormat === "native_v2")
+    return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+  const last = lastMigration(disk, container);
+  if (manifest === null && last === undefined) {
+    if (!hasSessionFile(disk, dirname(container), sessionId))
+      return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+    return `${lost}, and a session file of its id lies beside it. Open that file. Where it is not the newer one: ${copyIt.toLowerCase()}`;
+  }
+  if (last?.phase !== "completed" || last.outcome !== "ok")
+    return `${lost}, and its ledger tells of no migration that came to its end. Open the session file that it was made from. Where that is lost: ${copyIt.toLowerCase()}`;
+  const { correlationId, sourcePath, sourceFormat } = last;
+  const source = basename(sourcePath);
+  if (exists(disk, join(dirname(container), source)))
+    return `${lost}, and ${source}, which it was migrated from, is there again. Open that file; or move it away to go on with the container`;
+  return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
 }
 
 function manifestOf(disk: Disk, container: string): Manifest | null {
@@ -83,15 +127,68 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
   });
 }
 
+/** Returns the last event of a migration or a rollback in a ledger; undefined where it has none, or is damaged. */
+function lastMigration(disk: Disk, container: string): MigrationEvent | undefined {
+  try {
+    const { events } = readLedger(disk, ledgerFile(container));
+    // What a repair adds has the same format on both sides.
+    return events.findLast(({ sourceFormat, targetFormat }) => sourceFormat !== targetFormat);
+  } catch (error) {
+    if (error instanceof Failure) return undefined;
+    throw error;
+  }
+}
+
+/** Whether a container without a pointer is a session. */
+export function isUnpointed(disk: Disk, container: string): boolean {
+  return typeof originOf(disk, container) !== "string";
+}
+
+/** Returns the pointer that a container without a sound one is to have; null where it is no session or nothing tells it. */
+export function missingPointer(disk: Disk, container: string): Pointer | null {
+  const origin = originOf(disk, container);
+  if (typeof origin === "string" || origin.manifestHash === null) return null;
+  const { manifestHash, correlationId, source, isDatabase } = origin;
+  const snapshotId = source === null ? null : hashOf(disk, join(dirname(container), snapshotOf(source)));
+  const pointer = { ...newPointer(manifestHash, basename(container, CONTAINER)), correlationId, source, snapshotId };
+  return isDatabase ? { ...pointer, sourceFormat: "sqlite_v1" } : pointer;
+}
+
+/** Returns the SHA-256 of a file; null where there is none. */
+function hashOf(disk: Disk, file: string): string | null {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+  try {
+    const sum = createHash("sha256");
+    const chunk = Buffer.allocUnsafe(CHUNK);
+    for (let at = 0; ; ) {
+      const count = disk.read(fd, chunk, 0, chunk.length, at);
+      if (count <= 0) return sum.digest("hex");
+      sum.update(chunk.subarray(0, count));
+      at += count;
+    }
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
 /** The container that is in the place of a session file, which is that of this session; null when none is. */
 export function containerOf(disk: Disk, file: string, sessionId: string | undefined): string | null {
   if (sessionId === undefined || !isUuid(sessionId)) return null;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
   try {
-    const pointer = readPointer(disk, pointerFile(container));
-    return pointer?.active === "native_v2" && pointer.source === basename(file) ? container : null;
+    const pointer = pointerOf(disk, container);
+    if (pointer === null || pointer === "damaged") {
+      const origin = originOf(disk, container);
+      return typeof origin !== "string" && origin.source === basename(file) ? container : null;
+    }
+    return pointer.active === "native_v2" && pointer.source === basename(file) ? container : null;
   } catch (error) {
-    if (error instanceof Malformed) return null;
     throw storageFailure(error, "opening the session");
   }
 }
@@ -164,8 +261,9 @@ export function missingParts(disk: Disk, container: string, folder = container):
   const names = new Set(disk.names(folder));
   const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
   const pointer = pointerOf(disk, container);
-  // That of a migrated session names more than the container tells.
-  if ((pointer === null || pointer === "damaged") && manifestOf(disk, container)?.sourceFormat === "native_v2")
+  if (pointer !== null && pointer !== "damaged") return missing;
+  const origin = originOf(disk, container);
+  if (typeof origin !== "string" && origin.manifestHash !== null)
     missing.push({ name: basename(pointerFile(container)), isDamaged: pointer === "damaged" });
   return missing;
 }
@@ -176,10 +274,11 @@ export function makeParts(disk: Disk, container: string, durability: Durability,
   for (const { name, isDamaged } of missing)
     if (name.endsWith("/")) disk.makeFolder(join(folder, name));
     else {
-      const hash = manifestOf(disk, container)?.integrity.manifestHash as string;
-      const pointer = pointerFile(container);
-      if (isDamaged) disk.rename(pointer, freeName(disk, `${pointer}.damaged.bak`));
-      publishPointer(disk, container, newPointer(hash, basename(container, CONTAINER)), durability);
+      const pointer = missingPointer(disk, container);
+      if (!pointer) continue;
+      const path = pointerFile(container);
+      if (isDamaged) disk.rename(path, freeName(disk, `${path}.damaged.bak`));
+      publishPointer(disk, container, pointer, durability);
     }
   return missing;
 }

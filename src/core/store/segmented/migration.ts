@@ -43,7 +43,7 @@ import { isLock, type Lock, type Locks } from "../lock.ts";
 import { lockBeside, lockInContainer } from "../locks/names.ts";
 import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../pieces.ts";
 import type { Log } from "../store.ts";
-import { isUnpointed, newPointer, snapshotOf } from "./active.ts";
+import { missingPointer, snapshotOf } from "./active.ts";
 import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import { demandSettled, isDatabase, takeBlobs, writeDatabase } from "./database.ts";
@@ -415,14 +415,12 @@ class Migration {
     }
   }
 
-  /** The pointer as it is now; a session that began in V2 and lost its own has the one that it began with. */
+  /** The pointer as it is now; a session that lost its own has the one that its documents tell of. */
   private pointer(): Pointer | null {
     const { disk, site } = this;
-    const pointer = pointerAt(disk, site.pointer);
+    const pointer = pointerAt(disk, site.pointer) ?? missingPointer(disk, site.container);
     this.format = pointer?.sourceFormat ?? this.format;
-    if (pointer !== null || !isUnpointed(disk, site.container)) return pointer;
-    const hash = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash as string;
-    return newPointer(hash, site.sessionId);
+    return pointer;
   }
 
   private isBack(pointer: Pointer, keptAt: string | null): Moved {

@@ -1,13 +1,13 @@
 /** Sessions as Session Store V2 containers (seed 003; session-store-v2 reference, section 0). */
 
-import { basename, dirname } from "node:path";
+import { dirname } from "node:path";
 import { Failure } from "../../failure.ts";
 import { concat, members } from "../../json.ts";
-import { exists, removeQuietly, storageFailure } from "../disk.ts";
+import { type Disk, exists, removeQuietly, storageFailure } from "../disk.ts";
 import { notASession } from "../jsonl/reader.ts";
 import { bytesOfContent, type Store } from "../store.ts";
 import { sweepStrays } from "../strays.ts";
-import { folderOf, isActive, newPointer, pointerOf, publishPointer } from "./active.ts";
+import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./active.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
@@ -116,31 +116,34 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): SegmentedLog {
   const { disk } = options;
   let found: Pointer | "damaged" | null;
-  let isSession: boolean;
   try {
     found = pointerOf(disk, file);
-    isSession = isActive(disk, file);
   } catch (error) {
     throw storageFailure(error, "opening the session");
   }
   const pointer = found === "damaged" ? null : found;
-  if (!isSession) {
+  if (pointer === null) demandSession(disk, file);
+  if (pointer !== null && pointer.active !== "native_v2")
+    throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
+  const log = openLog(options, writers, file, folderOf(disk, file));
+  if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
+  return log;
+}
+
+/** Throws unless the container at a path, which has no pointer that can be read, is a session. */
+function demandSession(disk: Disk, file: string): void {
+  let origin: Origin | string;
+  try {
+    origin = originOf(disk, file);
+    if (typeof origin !== "string") return;
     if (!exists(disk, file))
       throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
         sessionPath: file,
       });
-    if (pointer !== null)
-      throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
-    const fault = found === null ? "it has no pointer file beside it" : "the pointer file beside it is damaged";
-    const name = basename(pointerFile(file));
-    throw notASession(
-      file,
-      `${fault}, and it may be a migration that was cut off. Open the session file beside it, or put ${name} back`,
-    );
+  } catch (error) {
+    throw storageFailure(error, "opening the session");
   }
-  const log = openLog(options, writers, file, folderOf(disk, file));
-  if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
-  return log;
+  throw notASession(file, origin);
 }
 
 /** Why a session cannot be written whose migration or rollback was cut off, and what leads out. */
