@@ -115,6 +115,17 @@ describe.each(INDEXES)("frames %s", (_, harm) => {
   });
 });
 
+test("a frame longer than what is read at a time is found after bytes that are not its own, with or without a line feed", async () => {
+  const long = userText(id(1), id(0), "x".repeat(9 << 17));
+  const all = [...chain(1), long, ...chain(4).slice(2)];
+  const whole = await containerWith(all);
+  for (const garbage of ["garbage\n", "y".repeat(9 << 17)]) {
+    const disk = whole.after();
+    relined(disk, SEGMENT, (lines) => [lines[0], garbage, ...lines.slice(1)]);
+    expectFound(disk, all);
+  }
+});
+
 describe("a segment that is not the last one", () => {
   test.each([0, 1, 2, 3])("that ends after its frame %i costs its others, and none of the next segment", (kept) => {
     for (const rest of ["", "{torn"])
@@ -267,7 +278,7 @@ describe("a row of the index with a wrong digit", () => {
 });
 
 describe("megabytes of garbage", () => {
-  const SIZE = 1 << 20;
+  const SIZE = 1 << 19;
   const head = frame(3, userText(id(3), id(2))).split('"payload":')[0];
   test.each<[string, string]>([
     ["in one line", "x".repeat(SIZE)],
