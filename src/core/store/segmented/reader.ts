@@ -888,7 +888,7 @@ export abstract class SegmentedReader {
       const judged = segments.find((segment) => segment.seq === seq);
       return judged !== undefined && isSameStamp(judged.info, info);
     };
-    const salvage = new Salvage(rest.rows, rest.isIntact, indexed, {
+    const salvage = new Salvage(rest.rows, rest.isIntact, this.tail, {
       demandBound: (b, frame) => this.demandBound(b, frame),
       idIn: (b, first, end) => this.idIn(b, first, end),
     });

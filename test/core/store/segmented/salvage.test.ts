@@ -277,6 +277,24 @@ describe("a row of the index with a wrong digit", () => {
   );
 });
 
+test("two rows of the index that became one cost no entry", () => {
+  const rows = Buffer.from(made.content(indexFile(CONTAINER)) as Uint8Array);
+  for (const row of [4, COUNT - 2]) {
+    let start = 0;
+    for (let n = 0; n < row; n++) start = rows.indexOf(0x0a, start) + 1;
+    const length = rows.indexOf(0x0a, start) + 1 - start;
+    for (let at = start; at < start + length; at += 9)
+      for (const by of [-99, 0, 99]) {
+        const disk = made.after();
+        disk.remove(spineFile(CONTAINER));
+        disk.put(indexFile(CONTAINER), Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
+        const log = open(disk);
+        expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
+        log.close();
+      }
+  }
+});
+
 describe("megabytes of garbage", () => {
   const SIZE = 1 << 19;
   const head = frame(3, userText(id(3), id(2))).split('"payload":')[0];
