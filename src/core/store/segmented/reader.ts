@@ -138,7 +138,8 @@ interface LastTaken {
   readonly damageCount: number;
   readonly tail: Tail;
   readonly indexEnd: number;
-  readonly lastRow: { readonly length: number; readonly crc: number };
+  /** Reads the row before it. */
+  readonly lastRow: () => { readonly length: number; readonly crc: number };
 }
 
 /** What came of taking in the index. */
@@ -650,7 +651,7 @@ export abstract class SegmentedReader {
     this.damage.length = damageCount;
     this.nodes.aliases = aliases;
     while ((this.befores.at(-1)?.position ?? -1) >= nodeCount) this.befores.pop();
-    Object.assign(this, { tail, indexEnd, lastRow });
+    Object.assign(this, { tail, indexEnd, lastRow: lastRow() });
     const fault = `of the row at byte ${indexEnd}, its frame is damaged`;
     return { ...taken, fault, rest: { ...taken.rest, rows: [row, ...taken.rest.rows] } };
   }
@@ -717,7 +718,7 @@ export abstract class SegmentedReader {
       size: scanned.size,
       known,
       rest: { rows, isIntact, promised },
-      before: last && { ...last, lastRow: rowBefore(last.indexEnd, lengthBefore) },
+      before: last && { ...last, lastRow: () => rowBefore(last.indexEnd, lengthBefore) },
     };
   }
 
@@ -907,7 +908,7 @@ export abstract class SegmentedReader {
       const judged = segments.find((segment) => segment.seq === seq);
       return judged !== undefined && isSameStamp(judged.info, info);
     };
-    const salvage = new Salvage(rest.rows, rest.isIntact, indexed, {
+    const salvage = new Salvage(rest.rows, rest.isIntact, this.tail, {
       demandBound: (b, frame) => this.demandBound(b, frame),
       idIn: (b, first, end) => this.idIn(b, first, end),
     });

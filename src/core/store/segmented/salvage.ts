@@ -5,6 +5,7 @@
  */
 
 import { crc32c, crcText, decodeFrame, decodeHead, FRAME_SCHEMA, type Frame, Malformed, type Row } from "./frame.ts";
+import type { Tail } from "./places.ts";
 
 /** No frame is shorter: its schema, hash and names of members alone take 220 bytes. */
 export const LEAST_FRAME = 220;
@@ -65,6 +66,19 @@ export function isOf(frame: Frame, row: Row): boolean {
   );
 }
 
+/** Whether rows follow each other without a gap: two that became one, or one that is wrong, do not. */
+function follow(rows: readonly Row[], tail: Tail): boolean {
+  let { entrySeq, segmentSeq, frameSeq, segmentSize } = tail;
+  for (const row of rows) {
+    const isNew = row.segmentSeq === segmentSeq + 1 && row.frameSeq === 1 && row.byteOffset === 0;
+    const isNext = row.segmentSeq === segmentSeq && row.frameSeq === frameSeq + 1 && row.byteOffset === segmentSize;
+    if (row.entrySeq !== entrySeq + 1 || !(isNew || isNext)) return false;
+    ({ entrySeq, segmentSeq, frameSeq } = row);
+    segmentSize = row.byteOffset + row.byteLength;
+  }
+  return true;
+}
+
 /**
  * Returns where in a line whole frames may begin that end with it, but for its own beginning: the bytes before them lost
  * their line feed. The last one comes first, for only the text of an entry holds others.
@@ -94,9 +108,10 @@ export class Salvage {
   private readonly indexed: number;
   private readonly entries: Entries;
 
-  /** `rows`: those of the index after the entry `indexed`, in its order. `isIntact`: none of them was illegible. */
-  constructor(rows: readonly Row[], isIntact: boolean, indexed: number, entries: Entries) {
-    this.isIntact = isIntact && rows.every(({ entrySeq }, n) => entrySeq === indexed + 1 + n);
+  /** `rows`: those of the index after `tail`, in its order. `isIntact`: none of them was illegible. */
+  constructor(rows: readonly Row[], isIntact: boolean, tail: Tail, entries: Entries) {
+    const indexed = tail.entrySeq;
+    this.isIntact = isIntact && follow(rows, tail);
     this.indexed = indexed;
     this.entries = entries;
     for (const row of rows) {

@@ -115,6 +115,17 @@ describe.each(INDEXES)("frames %s", (_, harm) => {
   });
 });
 
+test("a frame longer than what is read at a time is found after bytes that are not its own, with or without a line feed", async () => {
+  const long = userText(id(1), id(0), "x".repeat(9 << 17));
+  const all = [...chain(1), long, ...chain(4).slice(2)];
+  const whole = await containerWith(all);
+  for (const garbage of ["garbage\n", "y".repeat(9 << 17)]) {
+    const disk = whole.after();
+    relined(disk, SEGMENT, (lines) => [lines[0], garbage, ...lines.slice(1)]);
+    expectFound(disk, all);
+  }
+});
+
 describe("a segment that is not the last one", () => {
   test.each([0, 1, 2, 3])("that ends after its frame %i costs its others, and none of the next segment", (kept) => {
     for (const rest of ["", "{torn"])
@@ -266,8 +277,26 @@ describe("a row of the index with a wrong digit", () => {
   );
 });
 
+test("two rows of the index that became one cost no entry", () => {
+  const rows = Buffer.from(made.content(indexFile(CONTAINER)) as Uint8Array);
+  for (const row of [4, COUNT - 2]) {
+    let start = 0;
+    for (let n = 0; n < row; n++) start = rows.indexOf(0x0a, start) + 1;
+    const length = rows.indexOf(0x0a, start) + 1 - start;
+    for (let at = start; at < start + length; at += 9)
+      for (const by of [-99, 0, 99]) {
+        const disk = made.after();
+        disk.remove(spineFile(CONTAINER));
+        disk.put(indexFile(CONTAINER), Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
+        const log = open(disk);
+        expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
+        log.close();
+      }
+  }
+});
+
 describe("megabytes of garbage", () => {
-  const SIZE = 1 << 20;
+  const SIZE = 1 << 19;
   const head = frame(3, userText(id(3), id(2))).split('"payload":')[0];
   test.each<[string, string]>([
     ["in one line", "x".repeat(SIZE)],
