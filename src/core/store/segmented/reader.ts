@@ -232,7 +232,7 @@ export abstract class SegmentedReader {
   /** How many entries are kept in the state folder. */
   private keptCount = 0;
   protected closed = false;
-  private readonly segmentFds = new Map<number, number>();
+  private readonly segmentFds = new Map<number, { readonly fd: number; readonly info: FileInfo }>();
   /** The stamps of the segments that were read. */
   private readonly watched = new Map<number, Watched>();
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
@@ -468,7 +468,7 @@ export abstract class SegmentedReader {
     this.tell("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
   }
 
-  /** The segments that are there, in order. */
+  /** Returns the segments that are there, in order. What is open under the name of another file is closed. */
   protected segments(): Segment[] {
     const folder = segmentFolder(this.folder);
     const found: Segment[] = [];
@@ -476,7 +476,11 @@ export abstract class SegmentedReader {
       const seq = numberOf(name, "seg");
       if (seq === 0) continue;
       const info = this.disk.info(join(folder, name));
-      if (info.kind === "file") found.push({ seq, size: info.size, info });
+      if (info.kind !== "file") continue;
+      const open = this.segmentFds.get(seq);
+      // Whoever cuts the rest of a dead writer removes a segment that held nothing else, and makes it anew.
+      if (open && !isSameFile(open.info, info)) this.forgetSegment(seq);
+      found.push({ seq, size: info.size, info });
     }
     return found.sort((a, b) => a.seq - b.seq);
   }
@@ -1364,13 +1368,13 @@ export abstract class SegmentedReader {
 
   protected segmentFd(segmentSeq: number): number {
     const known = this.segmentFds.get(segmentSeq);
-    if (known !== undefined) return known;
+    if (known !== undefined) return known.fd;
     if (this.segmentFds.size >= OPEN_SEGMENTS) {
       const [oldest] = this.segmentFds.keys();
       this.forgetSegment(oldest);
     }
     const fd = this.disk.openRead(segmentFile(this.folder, segmentSeq));
-    this.segmentFds.set(segmentSeq, fd);
+    this.segmentFds.set(segmentSeq, { fd, info: this.disk.infoOf(fd) });
     this.watchAnew(this.watchedSegment(segmentSeq), fd);
     return fd;
   }
@@ -1381,8 +1385,8 @@ export abstract class SegmentedReader {
   }
 
   protected forgetSegment(segmentSeq: number): void {
-    const fd = this.segmentFds.get(segmentSeq);
-    if (fd !== undefined) closeQuietly(this.disk, fd);
+    const known = this.segmentFds.get(segmentSeq);
+    if (known !== undefined) closeQuietly(this.disk, known.fd);
     this.segmentFds.delete(segmentSeq);
   }
 

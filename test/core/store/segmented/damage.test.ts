@@ -631,6 +631,30 @@ describe("another process", () => {
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });
 
+  test("that took a dead writer's segment away and made its own under that name is read where it wrote", async () => {
+    const disk = small.after();
+    const table: LockTable = new Map();
+    const openAs = (name: string) => v2On(disk, { locks: locksOf(name, table), segmentBytes: SMALL }).open(CONTAINER);
+    const half = userText(id(40), id(11)).replace(
+      ',"message"',
+      `,"_batch":{"session":"${SESSION}","index":0,"count":2},"message"`,
+    );
+    openAs("the dead").append(bytes(half));
+    table.clear();
+    const ours = openAs("we");
+    expect(kindsOf(ours)).toEqual(["incomplete_batch"]);
+    const theirs = openAs("they");
+    theirs.append(bytes(userText(id(50), id(11))));
+    await theirs.commit();
+    theirs.close();
+    expect(ours.refresh()).toEqual({ kind: "grown", first: COUNT });
+    expect(textsOf(ours).at(-1)).toBe(userText(id(50), id(11)));
+    ours.append(bytes(userText(id(51), id(50))));
+    await ours.commit();
+    ours.close();
+    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  });
+
   test("that deleted the session finds nothing of it when this one closes", async () => {
     const disk = made.after();
     const log = open(disk);
