@@ -14,3 +14,5 @@ beforeAll(() => {
 await import("../core/store/jsonl/faults.test.ts");
 await import("../core/store/segmented/faults.test.ts");
 await import("../core/store/segmented/migration.test.ts");
+await import("../proof/failed-commit.test.ts");
+await import("../proof/keys.test.ts");

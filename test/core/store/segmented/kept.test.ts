@@ -44,7 +44,7 @@ function flip(random: Random, disk: FaultDisk, path: string): void {
 
 test("a container is what it says, whatever happened to it or to what is kept of it", async () => {
   let kept = 0;
-  await forSeedsAsync(20, async (random) => {
+  await forSeedsAsync(40, async (random) => {
     const count = 1 + random.int(30);
     const disk = await containerWith(randomLines(random, 0, count), {
       segmentBytes: 4096,
