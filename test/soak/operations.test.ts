@@ -12,6 +12,7 @@ beforeAll(() => {
 });
 
 await import("../core/store/jsonl/faults.test.ts");
+await import("../core/store/jsonl/lines.test.ts");
 await import("../core/store/segmented/faults.test.ts");
 await import("../core/store/segmented/migration.test.ts");
 await import("../proof/failed-commit.test.ts");

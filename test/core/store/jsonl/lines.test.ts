@@ -5,6 +5,7 @@ import { bytesOf, textOf } from "../../../../src/core/json.ts";
 import type { Session } from "../../../../src/core/session.ts";
 import { CHUNK } from "../../../../src/core/store/jsonl/lines.ts";
 import type { Log } from "../../../../src/core/store/store.ts";
+import { isEvery } from "../../../support/disk.ts";
 import { BEGINNING } from "../../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../../support/lines.ts";
 import { forSeeds } from "../../../support/random.ts";
@@ -280,6 +281,9 @@ describe("lines that are no entries", () => {
 });
 
 describe("one flipped bit", () => {
+  /** The one that changes the case of letters, the highest, and another in turn; all of them in soak. */
+  const bitsAt = (at: number) => [0, 1, 2, 3, 4, 5, 6, 7].filter((bit) => isEvery() || [5, 7, at % 8].includes(bit));
+
   const lines = chain(6);
   const before = file(...lines.slice(0, 3)).length;
 
@@ -287,7 +291,7 @@ describe("one flipped bit", () => {
     const bytes = bytesOf(file(...lines));
     const others = lines.filter((_, n) => n !== 3);
     for (let at = before; at < before + lines[3].length; at++)
-      for (let bit = 0; bit < 8; bit++) {
+      for (const bit of bitsAt(at)) {
         const flipped = Uint8Array.from(bytes);
         flipped[at] ^= 1 << bit;
         const log = jsonlOn(diskWith(flipped)).open(FILE);
@@ -301,7 +305,7 @@ describe("one flipped bit", () => {
   test("in the header leaves every entry reachable", () => {
     const bytes = bytesOf(file(...lines));
     for (let at = 0; at < HEADER.length; at++)
-      for (let bit = 0; bit < 8; bit++) {
+      for (const bit of bitsAt(at)) {
         const flipped = Uint8Array.from(bytes);
         flipped[at] ^= 1 << bit;
         const log = jsonlOn(diskWith(flipped)).open(FILE);

@@ -199,11 +199,11 @@ describe("a session that was just published", () => {
 });
 
 describe("a large session that is published", () => {
-  const large = () =>
-    fileText(headerText(), ...chain(3), userText(id(3), id(2), "x".repeat(35 << 20)), userText(id(4), id(3)));
+  const text = "x".repeat(35 << 20);
+  const large = diskWith(fileText(headerText(), ...chain(3), userText(id(3), id(2), text), userText(id(4), id(3))));
 
   test("is whole and durable", async () => {
-    const disk = diskWith(large());
+    const disk = large.after();
     const source = openOn(disk);
     disk.set(undefined);
     const fork = await workspaceOn(disk, "jsonl").fork(source, 4);
@@ -217,7 +217,7 @@ describe("a large session that is published", () => {
 
   test("leaves nothing behind when the medium fails under it, early or late", async () => {
     for (const failing of [1, 2]) {
-      const disk = diskWith(large());
+      const disk = large.after();
       const source = jsonlOn(disk).open(FILE);
       const { sync } = disk;
       let syncs = 0;
