@@ -1,15 +1,10 @@
 /**
  * The tests of disk faults at every operation and with every power cut, also where the ordinary suite takes one for many
- * because they leave the same disk or fail at the same place (faultPoints and remains in test/support/disk.ts).
+ * because they leave the same disk or fail at the same place (`faultPoints` and `remains` in test/support/disk.ts), and
+ * those of damage at every byte.
  */
 
-import { beforeAll } from "vitest";
-
 process.env.PI_TEST_EVERY = "1";
-beforeAll(() => {
-  // Variables are put back after each test.
-  process.env.PI_TEST_EVERY = "1";
-});
 
 await import("../core/store/jsonl/faults.test.ts");
 await import("../core/store/jsonl/lines.test.ts");
