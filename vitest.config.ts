@@ -1,4 +1,17 @@
+import { accessSync, constants, statfsSync } from "node:fs";
 import { defineConfig } from "vitest/config";
+
+/** Where the tests keep files: in memory where a gigabyte is free, because no test asks whether a medium keeps them. */
+function temporaryFiles(): Record<string, string> {
+  if (process.env.TMPDIR !== undefined) return {};
+  try {
+    accessSync("/dev/shm", constants.W_OK);
+    const { bavail, bsize } = statfsSync("/dev/shm");
+    return bavail * bsize >= 2 ** 30 ? { TMPDIR: "/dev/shm" } : {};
+  } catch {
+    return {};
+  }
+}
 
 export default defineConfig({
   test: {
@@ -12,6 +25,10 @@ export default defineConfig({
     isolate: false,
     restoreMocks: true,
     unstubEnvs: true,
+    env: temporaryFiles(),
+    // Each core has a process of its own: helpers for the garbage of one take time from the other, and most of what the
+    // tests make is garbage at once. A tenth of the time.
+    execArgv: ["--single-threaded-gc", "--max-semi-space-size=64"],
     // One less than there are cores is the default, and half of two.
     maxWorkers: "100%",
   },

@@ -170,15 +170,15 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
 }
 
 test("random changes between calls: with SQLite", async () => {
-  await forSeedsAsync(6, (random) => checkChanges(random, 25, {}));
+  await forSeedsAsync(2, (random) => checkChanges(random, 25, {}));
 });
 
 test("random changes between calls: without SQLite", async () => {
-  await forSeedsAsync(4, (random) => checkChanges(random, 25, withoutSqlite));
+  await forSeedsAsync(2, (random) => checkChanges(random, 25, withoutSqlite));
 });
 
 test("random changes between calls: with folders that are watched", async () => {
-  await forSeedsAsync(6, (random) => checkChanges(random, 25, { watchFrom: 1 }));
+  await forSeedsAsync(2, (random) => checkChanges(random, 25, { watchFrom: 1 }));
 });
 
 test("the order is that of the conversations, whatever the times of the files are", async () => {

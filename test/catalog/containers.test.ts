@@ -75,7 +75,7 @@ for (const [name, options] of [
   ["with folders that are watched", { watchFrom: 1 }],
 ] as const)
   test(`they tell what session files of the same entries tell: ${name}`, async () => {
-    await forSeedsAsync(2, async (random) => {
+    await forSeedsAsync(1, async (random) => {
       const twins = new Twins();
       for (let n = 0; n < 5; n++) await twins.add(random);
       const [files, containers] = [catalogOn(twins.files, options), catalogOn(twins.containers, options)];
@@ -103,7 +103,7 @@ for (const [name, options] of [
   });
 
 test("what is no session is not listed, and what went away by hand is gone", async () => {
-  await forSeedsAsync(2, async (random) => {
+  await forSeedsAsync(1, async (random) => {
     for (const options of [{}, { watchFrom: 1 }]) {
       const twins = new Twins();
       for (let n = 0; n < 5; n++) await twins.add(random);

@@ -4,6 +4,6 @@ import { test } from "vitest";
 import { indexTogether } from "../support/listing.ts";
 import { forSeedsAsync } from "../support/random.ts";
 
-test("8 processes index and list at once: no row is lost, nobody sees an error", async () => {
-  await forSeedsAsync(1, (random) => indexTogether(random, 8, 60, 2));
+test("4 processes index and list at once: no row is lost, nobody sees an error", async () => {
+  await forSeedsAsync(1, (random) => indexTogether(random, 4, 40, 2));
 });

@@ -84,7 +84,7 @@ class Reference {
 
 describe("random trees", () => {
   test("in file order", () => {
-    forSeeds(40, (random) => {
+    forSeeds(15, (random) => {
       const plan = randomPlan(random, false);
       const { nodes, add } = grown();
       for (const [n, node] of plan.entries()) add(entryOf(node, n));
@@ -96,7 +96,7 @@ describe("random trees", () => {
   });
 
   test("with parents that stand later in the file, and cycles", () => {
-    forSeeds(50, (random) => {
+    forSeeds(15, (random) => {
       const plan = randomPlan(random, true);
       const { nodes, add } = grown();
       for (const [n, node] of plan.entries()) add(entryOf(node, n));
@@ -110,7 +110,7 @@ describe("random trees", () => {
   });
 
   test("grow node by node to the same as when they are read at once", () => {
-    forSeeds(40, (random) => {
+    forSeeds(15, (random) => {
       const plan = randomPlan(random, false);
       const { nodes, add } = grown();
       const first = random.int(plan.length + 1);
@@ -134,7 +134,7 @@ describe("random trees", () => {
   });
 
   test("after going back are as if nothing had come", () => {
-    forSeeds(40, (random) => {
+    forSeeds(15, (random) => {
       const plan = randomPlan(random, true);
       const { nodes, add } = grown();
       for (const [n, node] of plan.entries()) add(entryOf(node, n));
@@ -167,7 +167,7 @@ describe("the leaf", () => {
 
 describe("labels", () => {
   test("are the last ones set, in file order, as in a plain reading", async () => {
-    await forSeedsAsync(40, async (random) => {
+    await forSeedsAsync(15, async (random) => {
       const model = randomModel(random, { entries: 60, branching: 0.3 });
       const session = await sessionOf(model.lines());
       const found = new Map<string, string>();

@@ -1,10 +1,16 @@
-/** Whatever moves sessions, interrupted; the soak tests do it at every operation with every power cut. */
+/**
+ * Whatever moves sessions, interrupted wherever a death leaves another disk, and failing once at each place of the
+ * sources that asks the disk, whichever request came there first: 1,100 of 3,950 operations. The soak test does each
+ * scenario at every operation with every power cut.
+ */
 
 import { describe, test } from "vitest";
 import { checkErrors, checkInterrupted, SCENARIOS } from "../support/lifecycle-faults.ts";
 
-describe.each(SCENARIOS)("$name", (scenario) => {
-  test("interrupted keeps everything, and asked for again comes to its end", () => checkInterrupted(scenario, false));
+const places = new Set<string>();
 
-  test("fails as if it had not been asked for, or is done", () => checkErrors(scenario, false));
+describe.each(SCENARIOS)("$name", (scenario) => {
+  test("interrupted keeps everything, and asked for again comes to its end", () => checkInterrupted(scenario));
+
+  test("fails as if it had not been asked for, or is done", () => checkErrors(scenario, places));
 });

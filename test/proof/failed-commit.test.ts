@@ -5,7 +5,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { Disk } from "../../src/core/store/disk.ts";
-import { type Fault, FaultDisk } from "../support/disk.ts";
+import { type Fault, FaultDisk, faultPoints } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { HereLives } from "../support/proof.ts";
 import { FOLDER, idsIn, pipelineWithFault, runWithFault } from "../support/proof-faults.ts";
@@ -95,17 +95,27 @@ describe.each([
   ["new_session", {}],
 ])("%s", (method, params) => {
   test.each(["fail", "short"] as const)("that fails at any operation (%s) leaves no session behind", async (kind) => {
-    for (let at = 1, struck = true; struck; at++) {
-      const disk = new FaultDisk();
+    const prepared = async (disk: FaultDisk) => {
       const { lives, wire } = await started(disk);
       await wire.result("append", { entries: [user("one", { id: "one" }), user("two", { id: "two" })] });
       // So that it has something to write when it is left.
       await wire.result("branch", { entryId: "one" });
-      const file = await fileOf(wire);
+      return { lives, wire, file: await fileOf(wire) };
+    };
+    const whole = new FaultDisk();
+    const unharmed = await prepared(whole);
+    whole.record();
+    await unharmed.wire.result(method, params);
+    const points = faultPoints(kind, whole);
+    expect(points.length).toBeGreaterThan(0);
+    await unharmed.lives.kill();
+    for (const at of points) {
+      const disk = new FaultDisk();
+      const { lives, wire, file } = await prepared(disk);
       disk.set({ kind, at, errno: "EIO" });
       const { error } = await wire.request(method, params);
       const operations = disk.operations.join(" ");
-      struck = disk.struck || (kind === "short" && at < 40);
+      expect(disk.struck, operations).toBe(true);
       const removal = disk.operations[at - 1] === "remove";
       disk.set(undefined);
       if (error) {
@@ -333,8 +343,8 @@ describe("a position", () => {
 
 /** Some of the operations; soak has each of them fail, in every way. */
 describe.each([
-  ["jsonl", 2],
-  ["v2", 11],
+  ["jsonl", 7],
+  ["v2", 23],
 ] as const)("whichever operation fails, --store %s", (store, step) => {
   /** Faults of different kinds in turn; soak takes each of them at each operation. */
   function faultAt(at: number): Fault {

@@ -4,7 +4,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { Disk } from "../../src/core/store/disk.ts";
-import { FaultDisk } from "../support/disk.ts";
+import { FaultDisk, isEvery } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, sessionFiles } from "../support/proof.ts";
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
@@ -40,7 +40,7 @@ function eventNames(wire: Wire): string[] {
 describe("a torn batch", () => {
   const FOLDER = "/sessions";
 
-  test("cut at every byte is not there, and a retry writes it whole, once", async () => {
+  test("is not there wherever it is cut, and a retry writes it whole, once", async () => {
     const first = new FaultDisk();
     const firstLives = new HereLives({ disk: first });
     let wire = await firstLives.start(["--session-dir", FOLDER]);
@@ -51,7 +51,10 @@ describe("a torn batch", () => {
     const whole = await wire.result("append", params);
     await firstLives.end();
     const bytes = first.content(file) as Uint8Array;
+    // Every seventh byte and those around the ends of lines; every byte of a torn tail is cut in store/jsonl/lines.
+    const isNearEnd = (cut: number) => bytes.subarray(Math.max(start, cut - 2), cut + 2).includes(0x0a);
     for (let cut = start; cut < bytes.length; cut++) {
+      if (!isEvery() && (cut - start) % 7 > 0 && !isNearEnd(cut)) continue;
       // What is kept aside of one cut is not in the way of the next.
       const disk = new FaultDisk();
       const lives = new HereLives({ disk, place: firstLives.place });

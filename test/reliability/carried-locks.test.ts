@@ -3,7 +3,7 @@
 import { once } from "node:events";
 import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { type Disk, realDisk } from "../../src/core/store/disk.ts";
 import { isLock, type LockOptions, makeLocks } from "../../src/core/store/lock.ts";
 import { Flock } from "../../src/core/store/locks/flock.ts";
@@ -51,6 +51,16 @@ async function refusal(file: string, options: Elsewhere): Promise<Json> {
 }
 
 const refused = { name: "session_locked", holder: { client: expect.stringContaining("pi-session-server") } };
+
+test.each(["jsonl", "v2"])(
+  "a %s session is written without starting a process where there is SQLite",
+  async (store) => {
+    const start = vi.spyOn(process.getBuiltinModule("node:child_process"), "spawnSync");
+    const { server } = await written(store);
+    expect((await server.result("get_state")).lock).toBe("sqlite");
+    expect(start).not.toHaveBeenCalled();
+  },
+);
 
 describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that a %s session carries", (store) => {
   test("keeps out a server in another network namespace, tells it who is there, and is gone afterwards", async () => {

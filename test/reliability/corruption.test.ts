@@ -18,13 +18,13 @@ describe.each(DAMAGES)("%s", (kind) => {
     await forSeedsAsync(3, async (random) => {
       const file = sample(random, 5 + random.int(12));
       const from = file.starts[file.starts.length - 4];
-      for (let at = from; at < file.bytes.length; at += 1 + random.int(12))
+      for (let at = from; at < file.bytes.length; at += 1 + random.int(36))
         await checkDamaged(file, damaged(file.bytes, kind, at, random));
     });
   });
 
   test("anywhere costs what it touches", async () => {
-    await forSeedsAsync(40, async (random) => {
+    await forSeedsAsync(20, async (random) => {
       const file = sample(random, 5 + random.int(random.chance(0.2) ? 200 : 20));
       await checkDamaged(file, damaged(file.bytes, kind, random.int(file.bytes.length), random));
     });
@@ -99,14 +99,14 @@ test("two entries in one line are both there, and told of", () => {
 });
 
 test("a large line that is nothing but beginnings is given up in linear time", () => {
-  const nested = '{"a":'.repeat(1_000_000);
-  const content = fileText(headerText(), ...chain(2), nested, '{"type":"'.repeat(500_000), ...chain(1, 2));
+  const nested = '{"a":'.repeat(250_000);
+  const content = fileText(headerText(), ...chain(2), nested, '{"type":"'.repeat(125_000), ...chain(1, 2));
   const disk = diskWith(content, FILE);
   const started = process.cpuUsage();
   const session = openOn(disk);
   const { user, system } = process.cpuUsage(started);
   expect(idsOf(session.log)).toEqual([id(0), id(1), id(2)]);
-  // The search from each of its beginnings to its end would take hours.
+  // The search from each of its beginnings to its end would take ten minutes.
   expect((user + system) / 1e6).toBeLessThan(15);
 });
 

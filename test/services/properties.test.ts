@@ -135,7 +135,7 @@ class Conversation {
 }
 
 test("nothing is lost between context and summaries, and calls stay with their results", async () => {
-  await forSeedsAsync(40, async (random) => {
+  await forSeedsAsync(12, async (random) => {
     const conversation = new Conversation(serveHere(["--no-session"]), random);
     for (let step = 0; step < 40; step++) {
       await conversation.step();
@@ -145,7 +145,7 @@ test("nothing is lost between context and summaries, and calls stay with their r
 });
 
 test.skipIf(!existsSync(REAL))("the same on a real session", async () => {
-  await forSeedsAsync(3, async (random) => {
+  await forSeedsAsync(1, async (random) => {
     const place = temporaryPlace();
     const file = join(place.home, "real.jsonl");
     copyFileSync(REAL, file);

@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import type { Draft } from "../../src/core/entry.ts";
 import { bytesOf } from "../../src/core/json.ts";
 import type { Session } from "../../src/core/session.ts";
-import type { Fault, FaultDisk } from "./disk.ts";
+import { type Fault, type FaultDisk, faultPoints } from "./disk.ts";
 
 export interface Scenario {
   readonly name: string;
@@ -31,14 +31,21 @@ export interface Left {
   readonly at: string;
 }
 
-/** Runs a change with a fault at every operation it takes, and hands over what is left. */
+/** Runs a change with a fault at every operation where it shows something, and hands over what is left. */
 export async function withFaults(
   scenario: Scenario,
   faultAt: (at: number) => Fault,
   check: (left: Left) => Promise<void>,
 ): Promise<void> {
-  let struck = 0;
-  for (let at = 1; ; at++) {
+  const whole = scenario.disk();
+  const unharmed = scenario.open(whole);
+  whole.record();
+  await scenario.change(unharmed);
+  const { kind } = faultAt(1);
+  expect(whole.operations.length).toBeGreaterThanOrEqual(kind === "short" ? 1 : scenario.atLeast);
+  const points = faultPoints(kind, whole);
+  expect(points).not.toEqual([]);
+  for (const at of points) {
     const disk = scenario.disk();
     const session = scenario.open(disk);
     let failure: unknown;
@@ -49,9 +56,7 @@ export async function withFaults(
       failure = error;
     }
     const operations = [...disk.operations];
-    if (operations.length < at) break;
-    if (!disk.struck) continue;
-    struck++;
+    expect(disk.struck, `operation ${at} of ${operations.join(" ")}`).toBe(true);
     disk.set(undefined);
     const done = failure === undefined;
     await check({
@@ -64,7 +69,6 @@ export async function withFaults(
       at: `operation ${at} of ${operations.join(" ")}`,
     });
   }
-  expect(struck).toBeGreaterThanOrEqual(faultAt(1).kind === "short" ? 1 : scenario.atLeast);
 }
 
 /** A message of the user with an id. */

@@ -3,6 +3,7 @@
  * given, by dying in the middle, or by losing at a power cut what was not synced.
  */
 
+import { createHash } from "node:crypto";
 import { basename, dirname } from "node:path";
 import type { Disk, FileInfo } from "../../src/core/store/disk.ts";
 
@@ -27,6 +28,58 @@ export const POWER_CUTS: readonly PowerCut[] = [
   { names: "all", content: "synced" },
   { names: "all", content: "zeroed" },
 ];
+
+/** Operations after which a death or a power cut may leave something else than before them. */
+const CHANGES: ReadonlySet<string> = new Set([
+  "create",
+  "write",
+  "truncate",
+  "link",
+  "rename",
+  "remove",
+  "removeFolder",
+  "makeFolder",
+  "copyMode",
+  "sync",
+  "syncFolder",
+]);
+
+/** Whether to leave out nothing, not even what leaves the same disk as something before it (test/soak/operations.test.ts). */
+export function isEvery(): boolean {
+  return process.env.PI_TEST_EVERY === "1";
+}
+
+/**
+ * Returns the operations, counted from 1, at which a fault of a kind shows something of its own; the disk has recorded
+ * the same work without a fault. An error shows it at each place of the sources that asks the disk, with those that call
+ * it: the first time and the last, which differ in what was done between them (`seen` knows places of other works, where
+ * one of them is enough). A short write needs a write. A death leaves the same at every operation between two changes of
+ * the disk, so one of those is enough; after the last change each is one, for the work may have been acknowledged there.
+ */
+export function faultPoints(kind: Fault["kind"], recorded: FaultDisk, seen?: Set<string>): number[] {
+  const { operations, places = [] } = recorded;
+  const all = operations.map((_, index) => index + 1);
+  if (places.length !== operations.length) throw new Error("record() the work first");
+  if (kind === "short") return all.filter((at) => operations[at - 1] === "write");
+  if (isEvery()) return all;
+  if (kind === "fail")
+    return all.filter((at) => {
+      const place = places[at - 1];
+      if (seen?.has(place)) return false;
+      seen?.add(place);
+      return seen !== undefined || places.indexOf(place) === at - 1 || places.lastIndexOf(place) === at - 1;
+    });
+  const last = operations.findLastIndex((operation) => CHANGES.has(operation));
+  return all.filter(
+    (at) => at === 1 || at > last + 1 || operations[at - 1] === "write" || CHANGES.has(operations[at - 2]),
+  );
+}
+
+/** A disk as the next process finds it. */
+export interface Remains {
+  readonly disk: FaultDisk;
+  readonly cut: PowerCut | undefined;
+}
 
 interface Inode {
   readonly number: number;
@@ -61,6 +114,8 @@ export class FaultDisk implements Disk {
   clock: (() => number) | undefined;
   /** How many changes of contents, names or modes share one change time, as on kernels that count in 4 ms. */
   changesATick = 1;
+  /** For each operation since {@link record} its name with {@link placeInSources}. */
+  places: string[] | undefined;
   private fault: Fault | undefined;
   private dead = false;
   private full: string | undefined;
@@ -75,9 +130,16 @@ export class FaultDisk implements Disk {
 
   set(fault: Fault | undefined): void {
     this.operations = [];
+    this.places = undefined;
     this.fault = fault;
     this.struck = false;
     this.full = undefined;
+  }
+
+  /** Begins to record the operations with their places in the sources, for {@link faultPoints}. */
+  record(): void {
+    this.set(undefined);
+    this.places = [];
   }
 
   /** A file that stands there durably. */
@@ -114,6 +176,38 @@ export class FaultDisk implements Disk {
   /** The disk as the next process finds it: with all that was written, or with what a power cut left of it. */
   after(cut: PowerCut = { names: "all", content: "all" }): FaultDisk {
     return this.copy(cut).disk;
+  }
+
+  /**
+   * The disk as the next process finds it, with everything and after each power cut: each that differs from those before
+   * it and from those that `seen` knows. `told` is what else the test compares it with, so that it belongs to what differs.
+   */
+  remains(seen: Set<string> = new Set(), told = ""): Remains[] {
+    return [undefined, ...POWER_CUTS].flatMap((cut) => {
+      const disk = this.after(cut);
+      const mark = `${told} ${disk.fingerprint()}`;
+      if (seen.has(mark) && !isEvery()) return [];
+      seen.add(mark);
+      return [{ disk, cut }];
+    });
+  }
+
+  /** A digest of names, contents, times and modes. */
+  private fingerprint(): string {
+    const digest = createHash("sha256");
+    const walk = (folder: Folder): void => {
+      for (const [name, node] of [...folder.names].sort(([a], [b]) => (a < b ? -1 : 1)))
+        if (isFolder(node)) {
+          digest.update(`${JSON.stringify(name)}{`);
+          walk(node);
+          digest.update("}");
+        } else {
+          const { number, bytes, modified, changed, mode } = node;
+          digest.update(JSON.stringify([name, number, bytes.length, modified, changed, mode])).update(bytes);
+        }
+    };
+    walk(this.root);
+    return digest.digest("hex");
   }
 
   /** The disk as it is now, with what is open on it. */
@@ -174,8 +268,7 @@ export class FaultDisk implements Disk {
 
   private nodeAt(path: string): Inode | Folder | undefined {
     let at: Inode | Folder | undefined = this.root;
-    for (const name of path.split("/")) {
-      if (name === "" || name === ".") continue;
+    for (const name of partsOf(path)) {
       if (!isFolder(at)) return undefined;
       at = at.names.get(name);
     }
@@ -375,6 +468,7 @@ export class FaultDisk implements Disk {
   private step(operation: string): void {
     if (this.dead) throw errno("EIO", "the machine is off");
     this.operations.push(operation);
+    this.places?.push(`${operation} ${placeInSources()}`);
     const { fault } = this;
     if (!fault || this.operations.length !== fault.at || fault.kind === "short") return;
     this.struck = true;
@@ -413,6 +507,31 @@ export class FaultDisk implements Disk {
     if (!opened.inode) throw errno("EISDIR");
     return opened.inode;
   }
+}
+
+/** Lines of the sources that the present call comes from, innermost first. */
+function placeInSources(): string {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 100;
+  const { stack = "" } = new Error();
+  Error.stackTraceLimit = stackTraceLimit;
+  return stack
+    .split("\n")
+    .filter((line) => line.includes("/src/"))
+    .join("\n");
+}
+
+/** Names in paths that were asked for; splitting them took a seventh of the time of the tests of faults. */
+const parts = new Map<string, readonly string[]>();
+
+function partsOf(path: string): readonly string[] {
+  let names = parts.get(path);
+  if (names === undefined) {
+    names = path.split("/").filter((name) => name !== "" && name !== ".");
+    if (parts.size > 10_000) parts.clear();
+    parts.set(path, names);
+  }
+  return names;
 }
 
 function folderInfo(node: Folder | Inode): FileInfo {

@@ -11,7 +11,7 @@ import type { Disk } from "../../src/core/store/disk.ts";
 import { noLocks } from "../../src/core/store/lock.ts";
 import type { Places } from "../../src/core/store/paths.ts";
 import { makeStores } from "../../src/core/store/stores.ts";
-import { FaultDisk, POWER_CUTS } from "./disk.ts";
+import { FaultDisk, faultPoints, isEvery, POWER_CUTS } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
@@ -81,8 +81,6 @@ export interface Scenario {
   /** Contents that may be gone. */
   readonly loses?: boolean;
   readonly isApart?: boolean;
-  /** The ordinary suite interrupts it at every so manieth operation only. */
-  readonly every?: number;
 }
 
 const one = { sessionId: sessionId(1) };
@@ -123,14 +121,12 @@ const CONTAINER = `${FOLDER}/${sessionId(5)}.v2`;
 const CONTAINERS: readonly Scenario[] = [
   {
     name: "relocate of a container by id",
-    every: 5,
     prepare: (_life, disk) => putContainer(disk),
     run: (life) => relocateById(life, sessionId(5), "/home/me/new"),
     done: "already_exists",
   },
   {
     name: "relocate of a container for the second time",
-    every: 5,
     async prepare(life, disk) {
       await putContainer(disk);
       await relocateById(life, sessionId(5), "/home/me/new");
@@ -140,7 +136,6 @@ const CONTAINERS: readonly Scenario[] = [
   },
   {
     name: "relocate of a container in a flat folder",
-    every: 5,
     places: FLAT,
     prepare: (_life, disk) => putContainer(disk, FLAT),
     run: (life) => relocateById(life, sessionId(5), "/home/me/new"),
@@ -189,13 +184,11 @@ const MOVES: readonly Scenario[] = [
   },
   {
     name: "archive by id",
-    every: 5,
     run: (life) => life.archive(life.locate(one, "archive")),
     done: "path_outside_root",
   },
   {
     name: "unarchive by id",
-    every: 5,
     prepare: (life) => life.archive(FILE),
     run: (life) => life.unarchive(life.locate(one, "unarchive")),
     done: "path_outside_root",
@@ -203,13 +196,11 @@ const MOVES: readonly Scenario[] = [
   { name: "relocate", run: (life) => life.relocate(FILE, "/home/me/new", true), done: "session_not_found" },
   {
     name: "relocate by id",
-    every: 5,
     run: (life) => relocateById(life, sessionId(1), "/home/me/new"),
     done: "already_exists",
   },
   {
     name: "relocate for the third time",
-    every: 5,
     async prepare(life) {
       await relocateById(life, sessionId(1), "/home/me/new");
       await relocateById(life, sessionId(1), "/home/me/third");
@@ -219,7 +210,6 @@ const MOVES: readonly Scenario[] = [
   },
   {
     name: "relocate by the new path",
-    every: 5,
     // The last step but one: the session has both names.
     run: (life) => relocateById(life, sessionId(1), "/home/me/new", "--home-me-new--"),
     done: "already_exists",
@@ -259,7 +249,6 @@ export const SCENARIOS: readonly Scenario[] = [
       ...scenario,
       name: `${scenario.name} across file systems`,
       isApart: true,
-      every: 3,
     }),
   ),
 ];
@@ -316,25 +305,30 @@ async function outcome(run: () => Promise<unknown>): Promise<string> {
   }
 }
 
-/** Interrupts a scenario by death and power cuts at its disk operations, at all of them or a part. */
-export async function checkInterrupted(scenario: Scenario, all: boolean): Promise<void> {
-  const { places = ROOT, run, done = "ok", loses = false, isApart, every = 1 } = scenario;
-  const whole = await prepared(scenario);
-  whole.set(undefined);
-  await run(lifeOn(whole, places, isApart));
-  const steps = whole.operations.length;
-  expect(steps).toBeGreaterThan(10);
+/** The scenario without a fault, its operations recorded. */
+async function recorded(scenario: Scenario, beginning: FaultDisk): Promise<FaultDisk> {
+  const whole = beginning.after();
+  whole.record();
+  await scenario.run(lifeOn(whole, scenario.places ?? ROOT, scenario.isApart));
+  expect(whole.operations.length).toBeGreaterThan(10);
+  return whole;
+}
+
+/** Interrupts a scenario by death and power cuts at its disk operations. */
+export async function checkInterrupted(scenario: Scenario): Promise<void> {
+  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
+  const beginning = await prepared(scenario);
+  const before = contents(beginning);
+  const whole = await recorded(scenario, beginning);
   const wanted = shape(whole);
   for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
-  for (let at = 1; at <= steps; at += all ? 1 : every) {
-    const disk = await prepared(scenario);
-    const before = contents(disk);
+  const seen = new Set<string>();
+  for (const at of faultPoints("die", whole)) {
+    const disk = beginning.after();
     disk.set({ kind: "die", at });
     await outcome(() => run(lifeOn(disk, places, isApart)));
-    const cuts = [undefined, ...POWER_CUTS];
-    for (const cut of all ? cuts : [cuts[at % cuts.length]]) {
+    for (const { disk: next, cut } of disk.remains(seen)) {
       const what = `dies at ${at}, ${JSON.stringify(cut)}`;
-      const next = disk.after(cut);
       if (!loses) checkKept(before, next, what);
       const again = await outcome(() => run(lifeOn(next, places, isApart)));
       expect(["ok", done], what).toContain(again);
@@ -344,18 +338,16 @@ export async function checkInterrupted(scenario: Scenario, all: boolean): Promis
   }
 }
 
-/** Lets the disk operations of a scenario fail, one at a time. */
-export async function checkErrors(scenario: Scenario, all: boolean): Promise<void> {
-  const { places = ROOT, run, done = "ok", loses = false, isApart, every = 1 } = scenario;
-  const whole = await prepared(scenario);
-  whole.set(undefined);
-  await run(lifeOn(whole, places, isApart));
-  const steps = whole.operations.length;
+/** Lets the disk operations of a scenario fail, one at a time; those at places that `seen` knows are left out. */
+export async function checkErrors(scenario: Scenario, seen: Set<string>): Promise<void> {
+  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
+  const beginning = await prepared(scenario);
+  const before = contents(beginning);
+  const whole = await recorded(scenario, beginning);
   const errnos = ["EIO", "ENOSPC"];
-  for (let at = 1; at <= steps; at += all ? 1 : every)
-    for (const errno of all ? errnos : [errnos[at % 2]]) {
-      const disk = await prepared(scenario);
-      const before = contents(disk);
+  for (const at of faultPoints("fail", whole, seen))
+    for (const errno of isEvery() ? errnos : [errnos[at % 2]]) {
+      const disk = beginning.after();
       disk.set({ kind: "fail", at, errno });
       const first = await outcome(() => run(lifeOn(disk, places, isApart)));
       const what = `${errno} at ${at}: ${first}`;

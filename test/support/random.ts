@@ -41,9 +41,14 @@ export class Random {
 /** The first seed of every property; `PI_TEST_SEED=<n>` begins elsewhere. */
 const FIRST_SEED = Number(process.env.PI_TEST_SEED ?? 1);
 
+/** Returns the seed after the last one; `PI_TEST_TIMES=<n>` takes n times as many (test/soak/properties.test.ts). */
+function endOfSeeds(count: number): number {
+  return FIRST_SEED + count * Number(process.env.PI_TEST_TIMES ?? 1);
+}
+
 /** Checks a property with several seeds. What fails says with which. */
 export function forSeeds(count: number, property: (random: Random) => void): void {
-  for (let seed = FIRST_SEED; seed < FIRST_SEED + count; seed++) {
+  for (let seed = FIRST_SEED; seed < endOfSeeds(count); seed++) {
     try {
       property(new Random(seed));
     } catch (error) {
@@ -53,7 +58,7 @@ export function forSeeds(count: number, property: (random: Random) => void): voi
 }
 
 export async function forSeedsAsync(count: number, property: (random: Random) => Promise<void>): Promise<void> {
-  for (let seed = FIRST_SEED; seed < FIRST_SEED + count; seed++) {
+  for (let seed = FIRST_SEED; seed < endOfSeeds(count); seed++) {
     try {
       await property(new Random(seed));
     } catch (error) {

@@ -5,14 +5,13 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough, type Readable, type Writable } from "node:stream";
-import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import type { Env } from "../../src/core/env.ts";
 import { type Disk, realDisk } from "../../src/core/store/disk.ts";
 import type { Locks } from "../../src/core/store/lock.ts";
 import { parseArguments } from "../../src/server/cli.ts";
 import { serve } from "../../src/server/serve.ts";
-import { PROGRAM } from "./build.ts";
+import { KEPT_CODE, PROGRAM } from "./build.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what comes from the wire is looked at, member by member, by the tests
 export type Json = any;
@@ -41,8 +40,6 @@ export function temporaryFolder(): string {
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
-
-const KEPT_CODE = fileURLToPath(new URL("../../node_modules/.cache/pi-session-server-tests", import.meta.url));
 
 /** The environment of a program that is spawned. Only the code that is kept of it is everybody's: it starts sooner. */
 export function programEnvironment(place: Place): NodeJS.ProcessEnv {

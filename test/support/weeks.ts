@@ -2,20 +2,16 @@
 
 import { readdirSync } from "node:fs";
 import { PassThrough } from "node:stream";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { expect } from "vitest";
 import { realDisk } from "../../src/core/store/disk.ts";
 import { parseArguments } from "../../src/server/cli.ts";
 import { serve } from "../../src/server/serve.ts";
 import { user } from "./drafts.ts";
+import { collectGarbage } from "./garbage.ts";
 import type { Random } from "./random.ts";
 import { countingEnv, type Json, temporaryPlace, Wire } from "./server.ts";
 
 const WEEKS = 14 * 24 * 3600 * 1000;
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 function heapMiB(): number {
   collectGarbage();

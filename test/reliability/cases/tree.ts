@@ -254,6 +254,6 @@ export const tree: readonly Case[] = [
   {
     id: "T15",
     fault: "random changes against a simple model, opened again and again (250,000 in soak)",
-    run: () => runModel(new Random(15), new HereLives({ seed: 15 }), 400),
+    run: () => runModel(new Random(15), new HereLives({ seed: 15 }), 150),
   },
 ];

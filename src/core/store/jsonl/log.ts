@@ -260,10 +260,12 @@ class JsonlLog extends JsonlReader implements Log {
   /** Takes in what comes after the known part. What is not whole is withheld until it is, unless its writer is gone. */
   private takeGrowth(judging: boolean): Change {
     const first = this.nodes.count;
-    const { unterminated, lineCount } = this;
+    const { unterminated, lineCount, size } = this;
+    const wasTorn = this.torn >= 0;
     const from = this.forgetTail();
     const known = this.damage.length;
     this.unterminated = false;
+    this.tailEnd = wasTorn ? size : 0;
     try {
       this.scan(from);
       if (this.size === from) this.unterminated = unterminated;

@@ -130,6 +130,8 @@ export abstract class JsonlReader {
   private misread = false;
   /** Every line is looked at whole while the file is opened. */
   protected readonly thorough: boolean;
+  /** Where a tail ended that was not whole at the last look: another program may have glued its line to a torn one. */
+  protected tailEnd = 0;
 
   constructor(options: ReaderOptions, file: string, thorough: boolean) {
     this.thorough = thorough;
@@ -320,7 +322,13 @@ export abstract class JsonlReader {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.header) this.takeHeader(number, start, b.subarray(at, past));
-    else if (this.quick && past > at && b[past - 1] === 0x7d && this.heads.read(b, at, Math.min(past, at + HEAD_BYTES)))
+    else if (
+      this.quick &&
+      start >= this.tailEnd &&
+      past > at &&
+      b[past - 1] === 0x7d &&
+      this.heads.read(b, at, Math.min(past, at + HEAD_BYTES))
+    )
       this.place(start, past - at, 0);
     else this.takeUnusual(number, start, b.subarray(at, past));
   }

@@ -48,7 +48,7 @@ export class CarriedLocks {
 
   /** Takes the lock at a place, or returns that somebody has it; null where no file there can carry one. */
   take({ device }: FileKey, place: LockPlace): CarriedLock | "held" | null {
-    if (this.hopeless.has(device) || this.means().length === 0) return null;
+    if (this.hopeless.has(device) || this.means().next().done) return null;
     for (let tries = 0; tries < TRIES; tries++) {
       const opened = this.open(place);
       if (opened === "again") continue;
@@ -80,9 +80,11 @@ export class CarriedLocks {
     return this.found;
   }
 
-  private means(): Means[] {
+  /** Yields the means that are there; flock is looked for, which starts a process, only once SQLite cannot lock. */
+  private *means(): Generator<Means, void> {
     const { sqlite, flock } = this.all();
-    return [...(sqlite ? [sqlite] : []), ...(flock.isThere ? [flock] : [])];
+    if (sqlite) yield sqlite;
+    if (flock.isThere) yield flock;
   }
 
   /** Opens the lock file, or makes it. */

@@ -11,7 +11,7 @@ import { bytesOf, isJson, textOf } from "../../../../src/core/json.ts";
 import type { Session } from "../../../../src/core/session.ts";
 import type { Workspace } from "../../../../src/core/workspace.ts";
 import { appendMessages, type Left, messageDraft, type Scenario, withFaults } from "../../../support/change-faults.ts";
-import { type Fault, type FaultDisk, POWER_CUTS } from "../../../support/disk.ts";
+import { type Fault, type FaultDisk, faultPoints, POWER_CUTS } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../../support/lines.ts";
 import { repairAgainAfterFaults } from "../../../support/repair-faults.ts";
@@ -157,8 +157,8 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
         await appendMessages(session, id(40));
         await appendMessages(session, id(41), id(42));
         expect(known(session), at).toEqual([...before, id(40), id(41), id(42)]);
-        expect(found(disk), at).toEqual([...before, id(40), id(41), id(42)]);
-        for (const cut of POWER_CUTS) expect(found(disk.after(cut)), at).toEqual([...before, id(40), id(41), id(42)]);
+        for (const { disk: after } of disk.remains())
+          expect(found(after), at).toEqual([...before, id(40), id(41), id(42)]);
         checkLines(disk, at);
       });
     });
@@ -181,12 +181,12 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
   });
 
   test("by dying keeps what was acknowledged, and the next process goes on", async () => {
+    const seen = new Set<string>();
     await withFaults(
       scenario,
       (at) => ({ kind: "die", at }),
       async ({ disk, acknowledged, at }) => {
-        for (const cut of [undefined, ...POWER_CUTS]) {
-          const after = disk.after(cut);
+        for (const { disk: after, cut } of disk.remains(seen, acknowledged.join())) {
           const where = `${at}, ${JSON.stringify(cut)}`;
           if (!isThere(after)) {
             expect([scenario.before, acknowledged], where).toEqual([[], []]);
@@ -277,8 +277,7 @@ describe.each([
     await eachFault(
       (at) => ({ kind: "die", at }),
       async ({ disk, file, at }) => {
-        for (const cut of [undefined, ...POWER_CUTS]) {
-          const after = disk.after(cut);
+        for (const { disk: after, cut } of disk.remains()) {
           const where = `${at}, ${JSON.stringify(cut)}`;
           expect(textOf(after.content(FILE) as Uint8Array), where).toBe(THREE);
           for (const path of others(after)) checkWhole(after, path, where);
@@ -320,8 +319,11 @@ describe("switching from one session to another", () => {
     ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "EIO" })],
     ["death", (at: number): Fault => ({ kind: "die", at })],
   ])("with %s at any operation is done, or the first stays current as it was", async (what, faultAt) => {
-    let struck = 0;
-    for (let at = 1; ; at++) {
+    const whole = await ready();
+    whole.disk.record();
+    await whole.workspace.replace(whole.workspace.open({ sessionPath: OTHER }));
+    expect(whole.disk.operations.length).toBeGreaterThanOrEqual(what === "a short write" ? 1 : 8);
+    for (const at of faultPoints(faultAt(1).kind, whole.disk)) {
       const { disk, workspace } = await ready();
       disk.set(faultAt(at));
       let failure: unknown;
@@ -330,23 +332,20 @@ describe("switching from one session to another", () => {
       } catch (error) {
         failure = error;
       }
-      const operations = [...disk.operations];
-      const where = `operation ${at} of ${operations.join(" ")}`;
-      if (operations.length < at) break;
-      if (disk.struck) struck++;
+      const where = `operation ${at} of ${disk.operations.join(" ")}`;
+      expect(disk.struck, where).toBe(true);
       if (failure !== undefined) expect(failure, where).toBeInstanceOf(Failure);
       expect(workspace.current?.file, where).toBe(failure === undefined ? OTHER : FILE);
-      for (const cut of what === "death" ? [undefined, ...POWER_CUTS] : [undefined])
-        check(disk.after(cut), `${where}, ${JSON.stringify(cut)}`);
+      for (const { disk: after, cut } of what === "death" ? disk.remains() : [{ disk: disk.after(), cut: undefined }])
+        check(after, `${where}, ${JSON.stringify(cut)}`);
       if (what === "death") continue;
       disk.set(undefined);
       if (failure !== undefined) {
         expect(workspace.session().leafId, where).toBe(id(0));
         await workspace.replace(workspace.open({ sessionPath: OTHER }));
       }
-      for (const cut of POWER_CUTS) check(disk.after(cut), `${where}, ${JSON.stringify(cut)}`);
+      for (const { disk: after, cut } of disk.remains()) check(after, `${where}, ${JSON.stringify(cut)}`);
     }
-    expect(struck).toBeGreaterThanOrEqual(what === "a short write" ? 1 : 8);
   });
 });
 
@@ -441,8 +440,8 @@ describe("a repair", () => {
       scenario,
       (at) => ({ kind: "die", at }),
       async ({ disk, at }) => {
-        for (const cut of [undefined, ...POWER_CUTS])
-          await check({ disk: disk.after(cut), at: `${at}, ${JSON.stringify(cut)}` });
+        for (const { disk: after, cut } of disk.remains())
+          await check({ disk: after, at: `${at}, ${JSON.stringify(cut)}` });
       },
     );
   });
@@ -457,8 +456,8 @@ describe("a repair", () => {
       () => diskWith(damaged),
       openOn,
       (failing, operations) => {
-        for (const cut of POWER_CUTS)
-          expect(textOf(failing.after(cut).content(FILE) as Uint8Array), operations).toBe(THREE);
+        for (const { disk: after } of failing.remains())
+          expect(textOf(after.content(FILE) as Uint8Array), operations).toBe(THREE);
         expect(failing.paths().filter((path) => path.includes(".bak")).length, operations).toBe(1);
       },
     );
@@ -566,7 +565,8 @@ describe("moving the leaf", () => {
       session.moveLeaf(1);
       await session.commit();
       expect(leafIn(disk), at).toBe(id(1));
-      for (const cut of POWER_CUTS) expect(leafIn(disk.after(cut)), `${at}, ${JSON.stringify(cut)}`).toBe(id(1));
+      for (const { disk: after, cut } of disk.remains())
+        expect(leafIn(after), `${at}, ${JSON.stringify(cut)}`).toBe(id(1));
     });
   });
 
@@ -587,8 +587,8 @@ describe("moving the leaf", () => {
         () => false,
       );
       if (!disk.struck) break;
-      for (const cut of [undefined, ...POWER_CUTS]) {
-        const leaf = leafIn(disk.after(cut));
+      for (const { disk: after, cut } of disk.remains()) {
+        const leaf = leafIn(after);
         const where = `operation ${at} of ${disk.operations.join(" ")}, ${JSON.stringify(cut)}`;
         if (done) expect(leaf, where).toBe(id(0));
         else expect([id(0), id(1)], where).toContain(leaf);
@@ -614,8 +614,8 @@ describe("moving the leaf", () => {
           // It is dead.
         }
         struck = disk.struck;
-        for (const cut of [undefined, ...POWER_CUTS]) {
-          const after = openOn(disk.after(cut));
+        for (const { disk: remains, cut } of disk.remains()) {
+          const after = openOn(remains);
           const where = `operation ${at} of ${disk.operations.join(" ")}, ${JSON.stringify(cut)}`;
           const allowed = after.log.nodes.position(ids[0]) < 0 ? [id(0)] : [ids.at(-1), id(1)];
           if (!struck) expect(after.leafId, where).toBe(id(1));

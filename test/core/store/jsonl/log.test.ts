@@ -8,10 +8,12 @@ import { expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../../src/core/json.ts";
 import { type Disk, realDisk } from "../../../../src/core/store/disk.ts";
 import { jsonlStore } from "../../../../src/core/store/jsonl/log.ts";
+import { noLocks } from "../../../../src/core/store/lock.ts";
 import { FaultDisk } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
-import { chain, fileText, headerText } from "../../../support/lines.ts";
+import { chain, fileText, headerText, id, SESSION, userText } from "../../../support/lines.ts";
 import { type LockTable, locksOf, locksOfOther } from "../../../support/locks.ts";
+import { idsOf } from "../../../support/sessions.ts";
 import { type Files, type Harness, keepsTheContract } from "../contract.ts";
 
 /** The beginning of an entry. */
@@ -71,4 +73,35 @@ test.each([
   expect(textOf(disk.content("/root/sessions/session.jsonl") as Uint8Array)).toBe(wanted);
   const kept = disk.paths().filter((path) => path.startsWith("/root/quarantine"));
   expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual(heirOfDead ? [TORN] : []);
+});
+
+test("what another program glues to a torn write is found by a log that knew the torn write, wherever it was torn", () => {
+  const batched = (n: number, index: number): string =>
+    chain(1, n)[0].replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${index},"count":2},"message"`);
+  const before = fileText(headerText(), ...chain(2));
+  const torn = fileText(batched(2, 0), batched(3, 1));
+  const path = "/root/sessions/session.jsonl";
+  for (let length = 1; length < torn.length; length++) {
+    const disk = new FaultDisk();
+    const store = jsonlStore({
+      disk,
+      env: testEnv(),
+      locks: noLocks,
+      quarantine: "/root/quarantine",
+      cwd: "/root",
+      durability: "sync",
+      fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
+    });
+    disk.put(path, bytesOf(before + torn.slice(0, length)));
+    const log = store.open(path);
+    const fd = disk.openAppend(path);
+    disk.write(fd, bytesOf(fileText(userText("foreign", id(1)))));
+    disk.close(fd);
+    log.refresh();
+    const fresh = store.open(path);
+    expect(idsOf(fresh), `${length}`).toContain("foreign");
+    expect(idsOf(log), `${length}`).toEqual(idsOf(fresh));
+    log.close();
+    fresh.close();
+  }
 });

@@ -111,7 +111,7 @@ const contentOf = (disk: FaultDisk, { file }: Session) => disk.content(file as s
 
 describe("a session that was just forked", () => {
   test("is the one that a scan of its file gives", async () => {
-    await forSeedsAsync(100, async (random) => {
+    await forSeedsAsync(30, async (random) => {
       const disk = diskWith(randomSession(random));
       let source = openOn(disk);
       const workspace = workspaceOn(disk, "jsonl");
@@ -137,7 +137,7 @@ describe("a session that was just forked", () => {
   });
 
   test("goes on as one that was opened", async () => {
-    await forSeedsAsync(30, async (random) => {
+    await forSeedsAsync(10, async (random) => {
       const disk = diskWith(randomSession(random));
       const source = openOn(disk);
       const fork = await workspaceOn(disk, "jsonl").fork(source, source.tree.leaf);
@@ -187,7 +187,7 @@ describe("a session that was just published", () => {
   }
 
   test("of any lines of others and of its own is what a scan of its file gives", async () => {
-    await forSeedsAsync(80, async (random) => {
+    await forSeedsAsync(25, async (random) => {
       const disk = diskWith(randomSession(random));
       const source = jsonlOn(disk).open(FILE);
       if (source.nodes.count === 0) return;
@@ -199,11 +199,11 @@ describe("a session that was just published", () => {
 });
 
 describe("a large session that is published", () => {
-  const large = () =>
-    fileText(headerText(), ...chain(3), userText(id(3), id(2), "x".repeat(35 << 20)), userText(id(4), id(3)));
+  const text = "x".repeat(35 << 20);
+  const large = diskWith(fileText(headerText(), ...chain(3), userText(id(3), id(2), text), userText(id(4), id(3))));
 
   test("is whole and durable", async () => {
-    const disk = diskWith(large());
+    const disk = large.after();
     const source = openOn(disk);
     disk.set(undefined);
     const fork = await workspaceOn(disk, "jsonl").fork(source, 4);
@@ -217,7 +217,7 @@ describe("a large session that is published", () => {
 
   test("leaves nothing behind when the medium fails under it, early or late", async () => {
     for (const failing of [1, 2]) {
-      const disk = diskWith(large());
+      const disk = large.after();
       const source = jsonlOn(disk).open(FILE);
       const { sync } = disk;
       let syncs = 0;

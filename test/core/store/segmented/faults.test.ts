@@ -12,7 +12,7 @@ import { writeAll } from "../../../../src/core/store/disk.ts";
 import { leafMemory } from "../../../../src/core/store/leaves.ts";
 import { indexFile, segmentFile } from "../../../../src/core/store/segmented/places.ts";
 import { appendMessages, type Scenario, withFaults } from "../../../support/change-faults.ts";
-import { type Fault, FaultDisk, POWER_CUTS } from "../../../support/disk.ts";
+import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../../support/disk.ts";
 import { testEnv } from "../../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../../support/lines.ts";
 import { repairAgainAfterFaults } from "../../../support/repair-faults.ts";
@@ -146,8 +146,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
         await appendMessages(session, id(51), id(52));
         const after = [...ids, id(50), id(51), id(52)];
         expect(known(session), at).toEqual(after);
-        const [worst] = POWER_CUTS;
-        for (const cut of [undefined, worst]) expect(found(disk.after(cut)), at).toEqual(after);
+        for (const { disk: remains } of disk.remains()) expect(found(remains), at).toEqual(after);
         session.close();
         expect(disk.openCount, at).toBe(0);
         expect(faultsOf(disk, CONTAINER, true), at).toEqual([]);
@@ -162,12 +161,12 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
   });
 
   test("by dying keeps what was acknowledged, and the next process goes on", async () => {
+    const seen = new Set<string>();
     await withFaults(
       scenario,
       (at) => ({ kind: "die", at }),
       async ({ disk, acknowledged, at }) => {
-        for (const cut of [undefined, ...POWER_CUTS]) {
-          const after = disk.after(cut);
+        for (const { disk: after, cut } of disk.remains(seen, acknowledged.join())) {
           const where = `${at}, ${JSON.stringify(cut)}`;
           if (!isThere(after)) {
             expect([scenario.before, acknowledged], where).toEqual([[], []]);
@@ -231,11 +230,15 @@ describe("a published session", () => {
   test.each([...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const])(
     "with %s is there, whole, or leaves nothing, and can be tried again",
     async (name, faultAt) => {
-      for (let at = 1; ; at++) {
+      const wanted = beginning(headerText(), `${FOLDER}/fork.v2`);
+      const content = () => chain(9).map((line) => bytesOf(`${line}\n`));
+      const whole = three.after();
+      whole.record();
+      await v2On(whole).publish(wanted, content());
+      const seen = new Set<string>();
+      for (const at of faultPoints(faultAt(1).kind, whole)) {
         const disk = three.after();
         const store = v2On(disk);
-        const wanted = beginning(headerText(), `${FOLDER}/fork.v2`);
-        const content = () => chain(9).map((line) => bytesOf(`${line}\n`));
         disk.set(faultAt(at));
         let published = false;
         try {
@@ -245,13 +248,10 @@ describe("a published session", () => {
           expect(error).toBeInstanceOf(Failure);
         }
         const operations = [...disk.operations];
-        const { struck } = disk;
-        if (operations.length < at) break;
-        if (!struck) continue;
         const where = `operation ${at} of ${operations.join(" ")}`;
+        expect(disk.struck, where).toBe(true);
         if (name === "death") {
-          for (const cut of [undefined, ...POWER_CUTS]) {
-            const after = disk.after(cut);
+          for (const { disk: after } of disk.remains(seen, String(published))) {
             expect(found(after)).toEqual(THREE_IDS);
             if (after.content(`${FOLDER}/fork.store.json`) === undefined) {
               expect(published, where).toBe(false);
@@ -296,7 +296,13 @@ describe("a repair", () => {
   test.each([...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const])(
     "with %s is done, or can be done by whoever comes next, and nothing that is legible is lost",
     async (_, faultAt) => {
-      for (let at = 1; ; at++) {
+      const whole = damaged();
+      const unharmed = openV2(whole);
+      whole.record();
+      unharmed.repair(false);
+      expect(whole.operations.length).toBeGreaterThan(20);
+      const seen = new Set<string>();
+      for (const at of faultPoints(faultAt(1).kind, whole)) {
         const disk = damaged();
         const session = openV2(disk);
         disk.set(faultAt(at));
@@ -307,21 +313,15 @@ describe("a repair", () => {
           failure = error;
           expect(error).toBeInstanceOf(Failure);
         }
-        const operations = [...disk.operations];
-        if (operations.length < at) {
-          expect(at).toBeGreaterThan(20);
-          break;
-        }
-        if (!disk.struck) continue;
-        const where = `operation ${at} of ${operations.join(" ")}`;
+        const where = `operation ${at} of ${disk.operations.join(" ")}`;
+        expect(disk.struck, where).toBe(true);
         const died = faultAt(at).kind === "die";
         disk.set(undefined);
         if (!died) {
           session.close();
           expect(disk.openCount, where).toBe(0);
         }
-        for (const cut of died ? [undefined, ...POWER_CUTS] : [undefined]) {
-          const after = disk.after(cut);
+        for (const { disk: after } of died ? disk.remains(seen) : [{ disk: disk.after() }]) {
           const next = openV2(after);
           expect(known(next), where).toEqual(THREE_IDS);
           if (next.log.damage.length > 0) next.repair(false);
@@ -350,9 +350,11 @@ describe("a repair", () => {
       expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
       expect(backups(after).size, where).toBe(1);
     };
-    for (const cut of POWER_CUTS) sound(disk.after(cut), JSON.stringify(cut));
+    const seen = new Set<string>();
+    for (const { disk: after, cut } of disk.remains(seen)) sound(after, JSON.stringify(cut));
     await repairAgainAfterFaults(damaged, openV2, (failing, operations) => {
-      for (const cut of POWER_CUTS) sound(failing.after(cut), `${JSON.stringify(cut)} after ${operations}`);
+      for (const { disk: after, cut } of failing.remains(seen))
+        sound(after, `${JSON.stringify(cut)} after ${operations}`);
     });
   });
 });

@@ -44,7 +44,7 @@ function flip(random: Random, disk: FaultDisk, path: string): void {
 
 test("a container is what it says, whatever happened to it or to what is kept of it", async () => {
   let kept = 0;
-  await forSeedsAsync(60, async (random) => {
+  await forSeedsAsync(40, async (random) => {
     const count = 1 + random.int(30);
     const disk = await containerWith(randomLines(random, 0, count), {
       segmentBytes: 4096,
@@ -86,7 +86,7 @@ test("a container is what it says, whatever happened to it or to what is kept of
 });
 
 test("a container that was only opened is not written to", async () => {
-  await forSeedsAsync(5, async (random) => {
+  await forSeedsAsync(2, async (random) => {
     const disk = await containerWith(randomLines(random, 0, 20));
     const stored = (): string[] =>
       disk

@@ -1,0 +1,14 @@
+/**
+ * The tests of disk faults at every operation and with every power cut, also where the ordinary suite takes one for many
+ * because they leave the same disk or fail at the same place (`faultPoints` and `remains` in test/support/disk.ts), and
+ * those of damage at every byte.
+ */
+
+process.env.PI_TEST_EVERY = "1";
+
+await import("../core/store/jsonl/faults.test.ts");
+await import("../core/store/jsonl/lines.test.ts");
+await import("../core/store/segmented/faults.test.ts");
+await import("../core/store/segmented/migration.test.ts");
+await import("../proof/failed-commit.test.ts");
+await import("../proof/keys.test.ts");
