@@ -117,6 +117,22 @@ describe("containers that the program leaves are read by the steps as it reads t
     });
 });
 
+test("what is left of a batch that the manifest counts is shown, and the rest is lost", async () => {
+  const folder = temporaryFolder();
+  const begun = serveHere(["--store", "v2", "--session-dir", folder]);
+  await begun.result("append", { entries: [user("one"), user("two"), user("three")] });
+  const container = (await begun.result("get_state")).sessionFile as string;
+  await begun.finish();
+  rmSync(join(container, "index/offsets.jsonl"));
+  const segment = join(container, "segments/0000000000000001.seg");
+  truncateSync(segment, readFileSync(segment).lastIndexOf('{"schema"'));
+  const server = serveHere(["--session-dir", folder, "--session", container]);
+  const { entries } = await server.result("get_entries");
+  expect(entries).toMatchObject([user("one"), user("two")]);
+  const { diagnostics } = await server.result("get_state");
+  expect(diagnostics.map(({ kind }: { kind: string }) => kind)).toEqual(["bad_index", "lost_entries"]);
+});
+
 describe("damage", () => {
   const lines = (name: string, changed: (lines: string[]) => string[]) => (container: string) => {
     const path = join(container, name);
