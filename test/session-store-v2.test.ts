@@ -217,6 +217,7 @@ describe("damage", () => {
     "a row that is none": lines(index, ([first, , ...rest]) => [first, "none", ...rest]),
     "a torn row": (container) => truncateSync(join(container, index), 300),
     "a frame too many": lines(segment, (found) => [...found, found[0]]),
+    "the header": (container) => writeFileSync(join(container, "header.jsonl"), '{"type":"sess'),
     "a manifest of more": (container) => {
       for (const name of [segment, index]) lines(name, (found) => found.slice(0, 3))(container);
     },
@@ -290,6 +291,32 @@ test("a container without a pointer is the session unless a session file of its 
   expect(failure).toMatchObject({ data: { name: "not_a_session" } });
   writeFileSync(file, headerText());
   expect(readContainer(container).lines).toHaveLength(3);
+});
+
+test("a container without a pointer is the session if its ledger tells of a migration whose file is gone", async () => {
+  const folder = temporaryFolder();
+  const container = written(folder, [{ ...user("one"), id: "a0000000", parentId: null }]);
+  const event = {
+    schema: "pi.session_store_v2.migration_event.v1",
+    migrationId: EXAMPLE,
+    phase: "completed",
+    at: "2026-01-24T16:22:26.831Z",
+    sourcePath: "was.jsonl",
+    targetPath: `${SESSION}.v2`,
+    sourceFormat: "jsonl_v3",
+    targetFormat: "native_v2",
+    verification: { entryCountMatch: true, hashChainMatch: true, indexConsistent: true },
+    outcome: "ok",
+    correlationId: "migration-1",
+  };
+  mkdirSync(join(container, "migrations"));
+  writeFileSync(join(container, "migrations/ledger.jsonl"), fileText(JSON.stringify(event)));
+  writeFileSync(join(folder, "other.jsonl"), fileText(headerText()));
+  await expectShown(readContainer(container), serveHere(["--session-dir", folder, "--session", container]));
+  writeFileSync(join(folder, "was.jsonl"), fileText(headerText()));
+  expect(() => readContainer(container)).toThrow("not the session");
+  const failure = await serveHere(["--session-dir", folder]).failure("switch_session", { sessionPath: container });
+  expect(failure).toMatchObject({ data: { name: "not_a_session" } });
 });
 
 /** Makes a container of lines; returns its path. */

@@ -175,7 +175,20 @@ function isAt({ segment, offset, bytes }: Piece, row: Row): boolean {
   return row.segmentSeq === segment && row.byteOffset === offset && row.byteLength === bytes.length;
 }
 
-/** Step 1: whether no session file lies beside a container whose pointer is missing or damaged. */
+/** Step 1: whether a container whose pointer is missing or damaged is the session. */
+function isSession(container: string, id: string, manifest: Json): boolean {
+  if (manifest && manifest.sessionId !== id) return false;
+  if (manifest?.sourceFormat === "native_v2") return true;
+  const { pieces } = piecesOf(fileOr(join(container, "migrations", "ledger.jsonl")) ?? Buffer.alloc(0));
+  const events = pieces.map(({ bytes }) => jsonOf(bytes));
+  const isLedger = events.every((event) => event?.schema === "pi.session_store_v2.migration_event.v1");
+  const last = isLedger ? events.findLast((event) => event.sourceFormat !== event.targetFormat) : undefined;
+  if (last === undefined) return !manifest && isAlone(container, id);
+  const isDone = last.phase === "completed" && last.outcome === "ok";
+  return isDone && !existsSync(join(dirname(container), basename(last.sourcePath)));
+}
+
+/** Whether no session file of an id lies beside a container. */
 function isAlone(container: string, id: string): boolean {
   const folder = dirname(container);
   return !readdirSync(folder).some(
@@ -197,14 +210,16 @@ export function readContainer(container: string, stateFolder?: string): Read {
   if (isObject(pointer) && POINTER.split(" ").every((name) => name in pointer)) {
     if (pointer.active !== "native_v2") throw new Error("not the session");
   } else {
-    if (manifest && manifest.sessionId !== id) throw new Error("not the session");
-    if (manifest?.sourceFormat !== "native_v2" && !isAlone(container, id)) throw new Error("not the session");
+    if (!isSession(container, id, manifest)) throw new Error("not the session");
   }
 
   // 2. The header.
   const [headerLine] = readFileSync(join(container, "header.jsonl"), "utf8").split("\n");
-  const header = JSON.parse(headerLine);
-  if (header.type !== "session" || !isText(header.id)) throw new Error("no header");
+  let header = jsonOf(headerLine);
+  if (header?.type !== "session" || !isText(header.id)) {
+    tell("bad_header");
+    header = { id };
+  }
 
   // 3. The index, before the segments.
   const rows = new Map<number, Row[]>();
