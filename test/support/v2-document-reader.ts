@@ -12,33 +12,58 @@ type Json = any;
 
 export interface Told {
   readonly kind: string;
-  readonly where: string;
+  readonly entryId?: string;
 }
 
 export interface Read {
   readonly header: string;
-  /** Of all entries in order, as the lines of a session file would have them. */
+  /** Of all entries that are shown, in order, as the lines of a session file would have them. */
   readonly lines: readonly string[];
-  readonly ids: readonly string[];
   readonly leafId: string | null;
+  readonly name: string | null;
+  /** By the ids of their entries. */
+  readonly labels: Readonly<Record<string, string>>;
   readonly told: readonly Told[];
   readonly chain: string;
 }
 
-interface Entry {
+interface Row {
+  readonly entrySeq: number;
+  readonly entryId: string;
+  readonly segmentSeq: number;
+  readonly frameSeq: number;
+  readonly byteOffset: number;
+  readonly byteLength: number;
+  readonly crc32c: string;
+}
+
+interface Head {
+  readonly type: string;
   readonly id: string;
   readonly parentId: string | null;
-  readonly type: string;
+  readonly isMarker: boolean;
+}
+
+interface Entry extends Head {
+  id: string;
+  parent: Entry | null;
   readonly text: string;
   readonly value: Json;
   readonly hash: string;
 }
 
-interface Stretch {
+/** A frame, or a stretch that is none. */
+interface Piece {
   readonly segment: number;
   readonly offset: number;
+  readonly bytes: Buffer;
   readonly frame: Json | null;
   readonly payload: Buffer;
+  /** What is left at the end of a segment without a line feed. */
+  readonly isRest: boolean;
+  /** Of the entry that the piece is, or is damage of. */
+  row?: Row;
+  use: "frame" | "stand-in" | "bad" | "stranger";
 }
 
 const sha256 = (bytes: Buffer | string): string => createHash("sha256").update(bytes).digest("hex");
@@ -66,7 +91,7 @@ function fileOr(path: string): Buffer | null {
   return existsSync(path) ? readFileSync(path) : null;
 }
 
-/** Cuts bytes behind each line feed; the last piece is what has none. */
+/** Cuts bytes after each line feed; the last piece is what has none. */
 function piecesOf(bytes: Buffer): { pieces: { offset: number; bytes: Buffer }[]; rest: Buffer } {
   const pieces: { offset: number; bytes: Buffer }[] = [];
   let start = 0;
@@ -79,61 +104,136 @@ function piecesOf(bytes: Buffer): { pieces: { offset: number; bytes: Buffer }[];
 
 const FRAME =
   "schema segmentSeq frameSeq entrySeq entryId parentEntryId entryType timestamp payloadSha256 payloadBytes payload";
+const POINTER = "active manifestHash snapshotId correlationId reason phase source";
+const ROW = "schema entrySeq entryId segmentSeq frameSeq byteOffset byteLength crc32c state";
+const TIME = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i;
+const isObject = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
+const isOfMembers = (value: object, names: string): boolean =>
+  Object.keys(value).every((name) => names.split(" ").includes(name));
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 1;
 const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
 const idText = (value: unknown): string | null => (isText(value) || typeof value === "number" ? String(value) : null);
 const MARK = Buffer.from(',"payload":');
+const MARKER = "pi-session-server.leaf";
+
+function rowOf(line: Buffer): Row | null {
+  const row = jsonOf(line);
+  if (!isObject(row) || !isOfMembers(row, ROW) || row.schema !== "pi.session_store_v2.offset_index.v1") return null;
+  const counts = [row.entrySeq, row.segmentSeq, row.frameSeq, row.byteLength, row.byteOffset + 1].every(isCount);
+  return counts && isText(row.entryId) && /^[0-9A-F]{8}$/.test(row.crc32c) && row.state === "active" ? row : null;
+}
 
 /** Step 5: the frame that is a line, or null. Only lines whose payload comes last are taken, as all writers have it. */
 function frameOf(line: Buffer): { frame: Json; payload: Buffer } | null {
   const frame = jsonOf(line.subarray(0, -1));
-  if (typeof frame !== "object" || frame === null || Array.isArray(frame)) return null;
-  if (Object.keys(frame).some((name) => !FRAME.split(" ").includes(name))) return null;
+  if (!isObject(frame) || !isOfMembers(frame, FRAME)) return null;
   if (frame.schema !== "pi.session_store_v2.segment_frame.v1") return null;
   if (![frame.segmentSeq, frame.frameSeq, frame.entrySeq, frame.payloadBytes].every(isCount)) return null;
-  if (![frame.entryId, frame.entryType, frame.timestamp].every(isText)) return null;
+  if (![frame.entryId, frame.entryType].every(isText) || !TIME.test(frame.timestamp)) return null;
   const end = line.length - 2;
   const start = end - frame.payloadBytes;
   if (line[end] !== 0x7d || start < MARK.length || !line.subarray(start - MARK.length, start).equals(MARK)) return null;
+  const names = line.toString("latin1", 0, start).match(/"\w+":/g) ?? [];
+  if (new Set(names).size < names.length) return null;
   const payload = line.subarray(start, end);
   if (sha256(payload) !== frame.payloadSha256) return null;
   const entry = jsonOf(payload);
-  if (typeof entry !== "object" || entry === null || entry.type !== frame.entryType) return null;
+  if (!isObject(entry) || entry.type !== frame.entryType) return null;
   if ((idText(entry.id) ?? frame.entryId) !== frame.entryId) return null;
   if (idText(entry.parentId) !== (frame.parentEntryId ?? null)) return null;
   return { frame, payload };
 }
 
+const BEGINNING = '{"schema":"pi.session_store_v2.segment_frame.v1","segmentSeq":';
+const ID = '"([0-9a-f]{8})"';
+const PAYLOAD_HEAD = new RegExp(
+  `^{"type":"(\\w+)","id":${ID},"parentId":(?:null|${ID}),"timestamp":"[^"\\\\]*"` +
+    `(?:,"_batch":{[^}]*})?(,"customType":"${MARKER.replace(/[-.]/g, "\\$&")}")?`,
+);
+const FRAME_HEAD = new RegExp(
+  `^${BEGINNING}\\d+,"frameSeq":\\d+,"entrySeq":\\d+,"entryId":"([^"\\\\]+)"(?:,"parentEntryId":"([^"\\\\]+)")?` +
+    `,"entryType":"([^"\\\\]+)","timestamp":"[^"\\\\]*","payloadSha256":"[0-9a-f]{64}","payloadBytes":\\d+,"payload":`,
+);
+const TYPES =
+  "message custom custom_message model_change thinking_level_change compaction branch_summary label session_info usage context_edit";
+
+/** Step 7: what damaged bytes still say of an entry, by its payload and by its frame. */
+function headsIn(bytes: Buffer): Head[] {
+  const line = bytes.toString("latin1");
+  const heads: Head[] = [];
+  const mark = line.indexOf(',"payload":');
+  const own = mark < 0 ? null : PAYLOAD_HEAD.exec(line.slice(mark + MARK.length));
+  if (own && TYPES.split(" ").includes(own[1]))
+    heads.push({ type: own[1], id: own[2], parentId: own[3] ?? null, isMarker: own[4] !== undefined });
+  const frame = FRAME_HEAD.exec(line);
+  if (frame) heads.push({ type: frame[3], id: frame[1], parentId: frame[2] ?? null, isMarker: false });
+  return heads;
+}
+
+/** Whether a piece lies where a row says. */
+function isAt({ segment, offset, bytes }: Piece, row: Row): boolean {
+  return row.segmentSeq === segment && row.byteOffset === offset && row.byteLength === bytes.length;
+}
+
+/** Step 1: whether a container whose pointer is missing or damaged is the session. */
+function isSession(container: string, id: string, manifest: Json): boolean {
+  if (manifest && manifest.sessionId !== id) return false;
+  if (manifest?.sourceFormat === "native_v2") return true;
+  const { pieces } = piecesOf(fileOr(join(container, "migrations", "ledger.jsonl")) ?? Buffer.alloc(0));
+  const events = pieces.map(({ bytes }) => jsonOf(bytes));
+  const isLedger = events.every((event) => event?.schema === "pi.session_store_v2.migration_event.v1");
+  const last = isLedger ? events.findLast((event) => event.sourceFormat !== event.targetFormat) : undefined;
+  if (last === undefined) return !manifest && isAlone(container, id);
+  const isDone = last.phase === "completed" && last.outcome === "ok";
+  return isDone && !existsSync(join(dirname(container), basename(last.sourcePath)));
+}
+
+/** Whether no session file of an id lies beside a container. */
+function isAlone(container: string, id: string): boolean {
+  const folder = dirname(container);
+  return !readdirSync(folder).some(
+    (name) =>
+      name.endsWith(".jsonl") && (name.includes(id) || readFileSync(join(folder, name), "utf8").includes(`"${id}"`)),
+  );
+}
+
 /** Reads the container at a path; `stateFolder`: where the program that wrote it keeps the positions of leaves. */
 export function readContainer(container: string, stateFolder?: string): Read {
   const told: Told[] = [];
-  const tell = (kind: string, where = ""): void => void told.push({ kind, where });
+  const tell = (kind: string, entryId?: string): void =>
+    void told.push(entryId === undefined ? { kind } : { kind, entryId });
 
   // 1. Is the container the session?
   const id = basename(container, ".v2");
-  const manifest = jsonOf(fileOr(join(container, "manifest.json")) ?? "");
-  const pointerBytes = fileOr(join(dirname(container), `${id}.store.json`));
-  if (pointerBytes === null) {
-    if (manifest?.sourceFormat !== "native_v2" || manifest.sessionId !== id) throw new Error("not the session");
-  } else if (jsonOf(pointerBytes)?.active !== "native_v2") throw new Error("not the session");
+  const manifest = manifestIn(container);
+  const pointer = jsonOf(fileOr(join(dirname(container), `${id}.store.json`)) ?? "");
+  if (isObject(pointer) && POINTER.split(" ").every((name) => name in pointer)) {
+    if (pointer.active !== "native_v2") throw new Error("not the session");
+  } else {
+    if (!isSession(container, id, manifest)) throw new Error("not the session");
+  }
 
   // 2. The header.
   const [headerLine] = readFileSync(join(container, "header.jsonl"), "utf8").split("\n");
-  const header = JSON.parse(headerLine);
-  if (header.type !== "session" || !isText(header.id)) throw new Error("no header");
+  let header = jsonOf(headerLine);
+  if (header?.type !== "session" || !isText(header.id)) {
+    tell("bad_header");
+    header = { id };
+  }
 
   // 3. The index, before the segments.
-  const rows = new Map<number, Json>();
+  const rows = new Map<number, Row[]>();
   const index = fileOr(join(container, "index", "offsets.jsonl"));
-  const { pieces, rest } = piecesOf(index ?? Buffer.alloc(0));
-  if (index === null || rest.length > 0) tell("bad_index", "missing, or its last row was cut off");
-  for (const { offset, bytes } of pieces) {
-    const row = jsonOf(bytes);
-    const isRow = row?.schema === "pi.session_store_v2.offset_index.v1" && isCount(row.entrySeq);
-    if (!isRow || rows.has(row.entrySeq)) tell("bad_index", `row at ${offset}`);
-    else rows.set(row.entrySeq, row);
+  const { pieces: indexLines, rest } = piecesOf(index ?? Buffer.alloc(0));
+  let isIndexWhole = index !== null && rest.length === 0;
+  for (const [n, { bytes }] of indexLines.entries()) {
+    const row = rowOf(bytes);
+    if (row?.entrySeq !== n + 1) isIndexWhole = false;
+    if (row) rows.set(row.entrySeq, [...(rows.get(row.entrySeq) ?? []), row]);
   }
-  const promised = Math.max(0, ...rows.keys());
+  const allRows = [...rows.values()].flat();
+  const exactRow = (frame: Json, bytes: Buffer): Row | undefined =>
+    rows.get(frame.entrySeq)?.find((row) => row.byteLength === bytes.length && row.crc32c === crcText(bytes));
 
   // 4. The segments.
   const segments = readdirSync(join(container, "segments"))
@@ -141,110 +241,237 @@ export function readContainer(container: string, stateFolder?: string): Read {
     .sort();
 
   // 5. Lines, and which of them are frames.
-  const stretches: Stretch[] = [];
-  const noFrame = { frame: null, payload: Buffer.alloc(0) };
+  const pieces: Piece[] = [];
   for (const name of segments) {
     const segment = Number(name.slice(0, 16));
+    const add = (offset: number, bytes: Buffer, found: ReturnType<typeof frameOf>, isRest = false): void => {
+      const { frame, payload } = found ?? { frame: null, payload: Buffer.alloc(0) };
+      pieces.push({ segment, offset, bytes, frame, payload, isRest, use: "bad" });
+    };
     const cut = piecesOf(readFileSync(join(container, "segments", name)));
-    let offset = 0;
-    for (const { bytes } of cut.pieces) {
+    let end = 0;
+    for (const { offset, bytes } of cut.pieces) {
+      end = offset + bytes.length;
       const found = frameOf(bytes);
-      const row = found && rows.get(found.frame.entrySeq);
-      const isGood = found?.frame.segmentSeq === segment && (!row || row.crc32c === crcText(bytes));
-      stretches.push({ segment, offset, ...(isGood && found ? found : noFrame) });
-      offset += bytes.length;
+      let at = found ? 0 : bytes.lastIndexOf(BEGINNING);
+      let last = found;
+      for (; at > 0 && !last; at = last ? at : bytes.lastIndexOf(BEGINNING, at - 1)) {
+        last = frameOf(bytes.subarray(at));
+        if (last && rows.has(last.frame.entrySeq) && !exactRow(last.frame, bytes.subarray(at))) last = null;
+        if (last) break;
+      }
+      if (!last) add(offset, bytes, null);
+      else {
+        if (at > 0) add(offset, bytes.subarray(0, at), null);
+        add(offset + at, bytes.subarray(at), last);
+      }
     }
-    if (cut.rest.length > 0) stretches.push({ segment, offset, ...noFrame });
+    if (cut.rest.length > 0) add(end, cut.rest, null, true);
   }
 
-  // 6. Entries in order.
-  const entries: Entry[] = [];
+  // 6. Which frames are entries.
+  const settled = new Set<Row>();
   const ids = new Set<string>();
-  const spoilt: Stretch[] = [];
-  let salvaged = false;
-  let strangers = false;
-  let highest = 0;
-  for (const stretch of stretches) {
-    const { frame, payload } = stretch;
-    const isStranger = frame !== null && (frame.entrySeq <= highest || (spoilt.length > 0 && ids.has(frame.entryId)));
-    if (frame === null || isStranger) {
-      strangers ||= isStranger;
-      spoilt.push(stretch);
+  const take = (piece: Piece, use: Piece["use"], row: Row | undefined, entryId: string): void => {
+    Object.assign(piece, { use, row });
+    if (row) settled.add(row);
+    ids.add(entryId);
+  };
+  for (const piece of pieces) {
+    const row = piece.frame && exactRow(piece.frame, piece.bytes);
+    if (row && !settled.has(row)) take(piece, "frame", row, row.entryId);
+  }
+  let due: number | null = 1;
+  for (const piece of pieces) {
+    const { frame } = piece;
+    if (frame && piece.use === "bad") {
+      const named = rows.get(frame.entrySeq) ?? [];
+      const same = named.find((row) => row.entryId === frame.entryId && row.frameSeq === frame.frameSeq);
+      const isFree = !ids.has(frame.entryId);
+      if (same && isFree && !settled.has(same)) {
+        take(piece, "frame", same, frame.entryId);
+        tell("bad_index", frame.entryId);
+      } else if (named.length === 0 && (isFree || frame.entrySeq === due))
+        take(piece, "frame", undefined, frame.entryId);
+      else if (isFree && !isIndexWhole && named.every((row) => !settled.has(row)))
+        take(piece, "frame", undefined, frame.entryId);
+      else piece.use = "stranger";
+    }
+    due = due !== null && frame?.entrySeq === due && piece.use !== "stranger" ? due + 1 : null;
+  }
+
+  // 7. Stand-ins.
+  for (const piece of pieces) {
+    if (piece.frame !== null) continue;
+    const named = headsIn(piece.bytes).map(({ id }) => allRows.find(({ entryId }) => entryId === id));
+    const row = named.find((found) => found !== undefined);
+    if (!row || settled.has(row) || ids.has(row.entryId)) continue;
+    if (!piece.isRest || isAt(piece, row)) take(piece, "stand-in", row, row.entryId);
+  }
+
+  // 8. The order, and ids that are taken.
+  let key = 0;
+  const keyed: { key: number; piece: Piece }[] = [];
+  for (const piece of pieces.filter(({ use }) => use === "frame" || use === "stand-in")) {
+    key = piece.row?.entrySeq ?? key;
+    keyed.push({ key, piece });
+  }
+  keyed.sort((a, b) => a.key - b.key);
+  const entries: Entry[] = [];
+  const byId = new Map<string, Entry>();
+  let standIns = 0;
+  for (const { piece } of keyed) {
+    const { frame, payload } = piece;
+    const heads = frame ? [headOf(frame, payload)] : headsIn(piece.bytes);
+    const isKnown = ({ id, parentId }: Head): boolean =>
+      frame !== null || (id === piece.row?.entryId && (parentId === null || byId.has(parentId)));
+    const head = heads.find(isKnown);
+    if (!head) {
+      // Not legible enough.
+      settled.delete(piece.row as Row);
+      ids.delete(piece.row?.entryId as string);
+      piece.use = "bad";
       continue;
     }
-    salvaged ||= spoilt.length > 0;
-    if (ids.has(frame.entryId)) tell("duplicate_id", frame.entryId);
-    ids.add(frame.entryId);
-    highest = frame.entrySeq;
+    let { id } = head;
+    for (let n = 2; byId.has(id); n++) id = `${head.id}~${n}`;
+    const isStandIn = piece.use === "stand-in";
+    if (isStandIn) standIns++;
     const text = payload.toString("utf8");
-    const { payloadSha256: hash, entryId, entryType: type, parentEntryId: parentId = null } = frame;
-    entries.push({ id: entryId, parentId, type, text, value: JSON.parse(text), hash });
+    const value = isStandIn ? {} : JSON.parse(text);
+    const shown = id === head.id ? text : text.replace(JSON.stringify(head.id), JSON.stringify(id));
+    const entry = { ...head, id, parent: null, text: isStandIn ? "" : shown, value, hash: frame?.payloadSha256 ?? "" };
+    entries.push(entry);
+    byId.set(id, entry);
+    if (isStandIn) tell("bad_body", id);
+    if (id !== head.id) tell("duplicate_id", id);
   }
 
-  // 7. What is missing, and what was never acknowledged.
-  const missing = Math.max(promised, highest) - entries.length;
-  if (missing > 0) tell("lost_entries", `${missing}`);
-  const isTorn = spoilt.length > 0 && !salvaged && !strangers && missing === 0;
-  for (const { segment, offset } of isTorn ? spoilt.slice(0, 1) : spoilt)
-    tell(isTorn ? "torn_tail" : "bad_line", `segment ${segment} at ${offset}`);
+  // 9. What is missing, and what was never acknowledged.
+  const isInPlace = (piece: Piece): boolean => piece.use === "stand-in" && isAt(piece, piece.row as Row);
+  const bad = pieces.filter((piece) => piece.use !== "frame" && !isInPlace(piece));
+  const isGood = (piece: Piece): boolean => piece.use === "frame" || piece.use === "stand-in";
+  const after = bad.length === 0 ? [] : pieces.slice(pieces.indexOf(bad[0]));
+  const isTorn = bad.length > 0 && !after.some((piece) => isGood(piece) || piece.use === "stranger");
+  if (isTorn) tell("torn_tail");
+  else
+    for (const [n, piece] of bad.entries()) {
+      const { [n - 1]: before } = bad;
+      if (before?.segment !== piece.segment || before.offset + before.bytes.length !== piece.offset) tell("bad_line");
+    }
+  const lost = [...rows.values()].filter((same) => !same.some((row) => settled.has(row) || byId.has(row.entryId)));
+  const isMoved = keyed.some(({ piece }, n) => n > 0 && pieces.indexOf(piece) < pieces.indexOf(keyed[n - 1].piece));
+  if (bad.length === 0 && lost.length === 0 && isMoved) tell("bad_line");
+  if (!isIndexWhole) tell("bad_index");
+  if (lost.length > 0) tell("lost_entries");
+  let isWhole = lost.length === 0 && !isMoved && (bad.length === 0 || isTorn);
 
-  // 8. A batch that is not whole.
+  // 10. The marks.
+  const marks = [...(manifest ? [{ ...manifest.head, chainHash: manifest.integrity.chainHash }] : [])];
+  const checkpoint = lastCheckpointIn(container);
+  if (checkpoint) {
+    const { headEntrySeq: entrySeq, headEntryId: entryId, chainHash } = checkpoint;
+    marks.push({ entrySeq, entryId, chainHash });
+  }
+
+  // 11. A batch that is not whole.
   const batchOf = (entry: Entry | undefined): Json => {
     const batch = entry?.value._batch;
     const counts = Number.isInteger(batch?.index) && Number.isInteger(batch?.count) && batch.index >= 0;
     return counts && batch.session === header.id ? batch : undefined;
   };
   const last = batchOf(entries.at(-1));
-  if (missing === 0 && (spoilt.length === 0 || isTorn) && last && last.index < last.count - 1) {
-    tell("incomplete_batch", entries.at(-1)?.id);
-    let due = last.index;
-    for (let at = batchOf(entries.at(-1)); at?.index === due; at = batchOf(entries.at(-1))) {
-      if (at.count !== last.count || at.key !== last.key) break;
-      entries.pop();
-      due--;
+  if (isWhole && last && last.index < last.count - 1) {
+    let first = entries.length - 1;
+    for (let due = last.index - 1; due >= 0 && first > 0; due--, first--) {
+      const before = batchOf(entries[first - 1]);
+      if (before?.index !== due || before.count !== last.count || before.key !== last.key) break;
+    }
+    if (!marks.some(({ entrySeq }) => entrySeq > first)) {
+      tell("incomplete_batch", entries[first].id);
+      for (const { id } of entries.splice(first)) byId.delete(id);
     }
   }
 
-  // 9. Parents, and the marks.
-  for (const { id, parentId } of entries) if (parentId !== null && !ids.has(parentId)) tell("missing_parent", id);
+  // 12. Parents.
+  const position = new Map(entries.map((entry, n) => [entry, n]));
+  for (const entry of entries) {
+    entry.parent = (entry.parentId !== null && byId.get(entry.parentId)) || null;
+    if (entry.parentId !== null && entry.parent === null) tell("missing_parent", entry.id);
+  }
+  for (const entry of entries) {
+    const above: Entry[] = [];
+    for (let at: Entry | null = entry; at && !above.includes(at) && above.length <= entries.length; at = at.parent)
+      above.push(at);
+    if (above.at(-1)?.parent !== entry) continue;
+    const isLater = (one: Entry): boolean => (position.get(one.parent as Entry) ?? 0) > (position.get(one) ?? 0);
+    const later = above.filter(isLater);
+    const cut = (later.length > 0 ? later : above).reduce((a, b) =>
+      (position.get(b) ?? 0) > (position.get(a) ?? 0) ? b : a,
+    );
+    cut.parent = null;
+    tell("cycle", cut.id);
+  }
+
+  // 13. The marks again.
   const chains = ["0".repeat(64)];
   for (const { hash } of entries) chains.push(sha256(chains[chains.length - 1] + hash));
-  const marks: { entrySeq: number; entryId: string; chainHash: string }[] = [];
-  const { manifestHash, ...integrity } = manifest?.integrity ?? {};
-  if (manifest && sha256(JSON.stringify({ ...manifest, integrity: sealed(integrity) })) === manifestHash)
-    marks.push({ ...manifest.head, chainHash: integrity.chainHash });
-  const checkpoints = join(container, "checkpoints");
-  const named = existsSync(checkpoints) ? readdirSync(checkpoints).filter((name) => /^\d{16}\.json$/.test(name)) : [];
-  for (const name of named.sort().reverse()) {
-    const checkpoint = jsonOf(readFileSync(join(checkpoints, name)));
-    if (checkpoint?.snapshotRef !== `checkpoints/${name}`) continue;
-    const { headEntrySeq, headEntryId, chainHash } = checkpoint;
-    marks.push({ entrySeq: headEntrySeq, entryId: headEntryId, chainHash });
-    break;
+  for (const { entrySeq, entryId, chainHash } of marks) {
+    if (!isWhole) break;
+    if (entrySeq > entries.length) tell("lost_entries");
+    else if (entrySeq > 0 && !byId.has(entryId)) tell("bad_line");
+    else if (standIns === 0 && chains[entrySeq] !== chainHash) tell("bad_line");
+    else continue;
+    isWhole = false;
   }
-  if (missing === 0 && (spoilt.length === 0 || isTorn))
-    for (const { entrySeq, entryId, chainHash } of marks) {
-      if (entrySeq > entries.length) tell("lost_entries", `${entrySeq - entries.length}`);
-      else if (chains[entrySeq] !== chainHash || (entries[entrySeq - 1]?.id ?? "") !== entryId)
-        tell("bad_line", entryId);
-    }
 
+  // 14. What is shown.
+  const shown = new Set<Entry>();
+  for (const entry of entries)
+    if (!entry.isMarker) for (let at: Entry | null = entry; at && !shown.has(at); at = at.parent) shown.add(at);
+  const standInOf = ({ type, id, parent }: Entry): string =>
+    JSON.stringify({ type, id, parentId: parent?.id ?? null, timestamp: "1970-01-01T00:00:00.000Z", damaged: true });
+  const labels: Record<string, string> = {};
+  let name: string | null = null;
+  for (const { type, value } of entries)
+    if (type === "session_info") name = (typeof value.name === "string" && value.name.trim()) || null;
+    else if (type === "label" && byId.has(value.targetId))
+      if (isText(value.label)) labels[value.targetId] = value.label;
+      else delete labels[value.targetId];
   return {
     header: headerLine,
-    lines: entries.map(({ text }) => text),
-    ids: entries.map(({ id }) => id),
-    leafId: leafOf(entries, header, recordedLeaf(container, stateFolder, entries)),
+    lines: entries.filter((entry) => shown.has(entry)).map((entry) => entry.text || standInOf(entry)),
+    leafId: leafOf(entries, byId, shown, header, recordedLeaf(container, stateFolder, entries)),
+    name,
+    labels,
     told,
     chain: chains[chains.length - 1],
   };
 }
 
-/** The members of a manifest's integrity in their order, with an empty hash. */
-function sealed({ chainHash, lastCrc32c }: Json): Json {
-  return { chainHash, manifestHash: "", lastCrc32c };
+function headOf({ entryType, entryId, parentEntryId }: Json, payload: Buffer): Head {
+  const isMarker = entryType === "custom" && jsonOf(payload).customType === MARKER;
+  return { type: entryType, id: entryId, parentId: parentEntryId ?? null, isMarker };
 }
 
-/** Step 10, first rule. */
+/** The manifest that holds. */
+function manifestIn(container: string): Json {
+  const manifest = jsonOf(fileOr(join(container, "manifest.json")) ?? "");
+  if (!isObject(manifest) || !isObject(manifest.integrity)) return undefined;
+  const { chainHash, manifestHash, lastCrc32c } = manifest.integrity;
+  const sealed = { ...manifest, integrity: { chainHash, manifestHash: "", lastCrc32c } };
+  return sha256(JSON.stringify(sealed)) === manifestHash ? manifest : undefined;
+}
+
+/** The last checkpoint that is one. */
+function lastCheckpointIn(container: string): Json {
+  const folder = join(container, "checkpoints");
+  const names = existsSync(folder) ? readdirSync(folder).filter((name) => /^\d{16}\.json$/.test(name)) : [];
+  const documents = names.sort().map((name) => ({ name, checkpoint: jsonOf(readFileSync(join(folder, name))) }));
+  return documents.findLast(({ name, checkpoint }) => checkpoint?.snapshotRef === `checkpoints/${name}`)?.checkpoint;
+}
+
+/** Step 15, the first rule. */
 function recordedLeaf(container: string, folder: string | undefined, entries: readonly Entry[]): Json {
   if (folder === undefined) return undefined;
   const { dev, ino } = statSync(join(container, "header.jsonl"));
@@ -255,32 +482,40 @@ function recordedLeaf(container: string, folder: string | undefined, entries: re
   return place?.leafId;
 }
 
-/** Step 10. */
-function leafOf(entries: readonly Entry[], header: Json, recorded: string | null | undefined): string | null {
-  const byId = new Map(entries.map((entry) => [entry.id, entry]));
-  const continued = new Set(entries.map(({ parentId }) => parentId));
-  const placeOf = (entry: Entry): string | null => {
-    const isMarker = entry.type === "custom" && entry.value.customType === "pi-session-server.leaf";
-    if (!isMarker || continued.has(entry.id)) return entry.id;
-    return entry.parentId !== null && byId.has(entry.parentId) ? entry.parentId : null;
-  };
+/** Step 15. */
+function leafOf(
+  entries: readonly Entry[],
+  byId: ReadonlyMap<string, Entry>,
+  shown: ReadonlySet<Entry>,
+  header: Json,
+  recorded: string | null | undefined,
+): string | null {
+  const placeOf = (entry: Entry): Entry | null => (shown.has(entry) ? entry : entry.parent);
   if (recorded === null) return null;
   for (const named of [recorded, header.leafId]) {
     if (named === "") return null;
     const entry = byId.get(named);
-    if (entry) return placeOf(entry);
+    if (entry) return placeOf(entry)?.id ?? null;
   }
   const isAside = ({ type }: Entry): boolean => type === "label" || type === "session_info";
   const last = entries.at(-1);
   if (!last) return null;
   const decisive = entries.findLast((entry) => !isAside(entry));
-  if (!decisive) return last.id;
+  if (!decisive || (decisive === last && shown.has(last))) return last.id;
   const target = placeOf(decisive);
-  if (decisive === last) return target;
-  let at: Entry | undefined = last;
-  while (at && at.id !== target && isAside(at)) at = at.parentId === null ? undefined : byId.get(at.parentId);
-  if (!at) return target === null ? last.id : target;
-  for (let above: Entry | undefined = at; above; above = byId.get(above.parentId ?? ""))
-    if (above.id === target) return last.id;
-  return target;
+  if (decisive === last) return target?.id ?? null;
+  let at: Entry | null = last;
+  while (at && at !== target && isAside(at)) at = at.parent;
+  if (at === target) return last.id;
+  for (let above = at; above; above = above.parent) if (above === target) return last.id;
+  return target?.id ?? null;
+}
+
+/** Step 16: the base64 text of a blob, or null where it is missing or damaged. */
+export function blobOf(container: string, { $piBlob, sizeBytes, encoding }: Json): string | null {
+  const [, digest] = /^sha256:([0-9a-f]{64})$/.exec($piBlob) ?? [];
+  const bytes = digest ? fileOr(join(container, "blobs", digest)) : null;
+  if (bytes === null || bytes.length !== sizeBytes || sha256(bytes) !== digest) return null;
+  const text = bytes.toString("base64");
+  return encoding === "base64NoPad" ? text.replace(/=+$/, "") : text;
 }

@@ -1107,7 +1107,7 @@ export abstract class SegmentedReader {
       if (before?.index !== index || before.count !== batch.count || before.key !== batch.key) break;
     }
     const before = this.befores.find(({ position }) => position === first);
-    if (!before) return;
+    if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
     this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
     this.remains = {
       segmentSeq: this.places.segments.values[first],
@@ -1123,6 +1123,14 @@ export abstract class SegmentedReader {
     this.replayed = this.rows.length;
     this.forgetFrom(first);
     if (this.base && this.base.count > first) this.noteBase();
+  }
+
+  /** Whether the manifest or last checkpoint names an entry after this one, and so what comes next was acknowledged. */
+  private isMarkedAfter(entrySeq: number): boolean {
+    const manifest = readManifest(this.disk, manifestFile(this.folder));
+    if (manifest !== null && manifest.head.entrySeq > entrySeq) return true;
+    const checkpoint = lastCheckpoint(this.disk, this.folder);
+    return checkpoint !== null && checkpoint.headEntrySeq > entrySeq;
   }
 
   private batchOf(position: number): Batch | null {
