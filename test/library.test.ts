@@ -1098,17 +1098,17 @@ describe("containers of Session Store V2", () => {
     expect((await SessionManager.list(CWD)).find((one) => one.path === path)?.messageCount).toBe(2);
   });
 
-  test("that are not the session are passed over: rolled back, with a pointer that is none", async () => {
+  test("that were rolled back are passed over; one whose pointer is damaged is the session", async () => {
     vi.useRealTimers();
     const path = await container(1, CWD, "in a container");
     const pointer = `${path.slice(0, -3)}.store.json`;
-    const text = readFileSync(pointer, "utf8");
-    for (const content of [text.replace('"native_v2"', '"jsonl"'), "{"]) {
-      writeFileSync(pointer, content);
-      expect(await SessionManager.listAll()).toEqual([]);
-      expect(findMostRecentSession(dirname(path))).toBeNull();
-      expect(SessionManager.findById(CWD, basename(path, ".v2"))).toBeUndefined();
-    }
+    writeFileSync(pointer, readFileSync(pointer, "utf8").replace('"native_v2"', '"jsonl_v3"'));
+    expect(await SessionManager.listAll()).toEqual([]);
+    expect(findMostRecentSession(dirname(path))).toBeNull();
+    expect(SessionManager.findById(CWD, basename(path, ".v2"))).toBeUndefined();
+    writeFileSync(pointer, "{");
+    expect(await SessionManager.listAll()).toMatchObject([{ path }]);
+    expect(findMostRecentSession(dirname(path))).toBe(path);
   });
 });
 

@@ -1382,7 +1382,12 @@ export abstract class SegmentedReader {
       this.forgetSegment(oldest);
     }
     const fd = this.disk.openRead(segmentFile(this.folder, segmentSeq));
-    this.segmentFds.set(segmentSeq, { fd, info: this.disk.infoOf(fd) });
+    try {
+      this.segmentFds.set(segmentSeq, { fd, info: this.disk.infoOf(fd) });
+    } catch (error) {
+      closeQuietly(this.disk, fd);
+      throw error;
+    }
     this.watchAnew(this.watchedSegment(segmentSeq), fd);
     return fd;
   }
