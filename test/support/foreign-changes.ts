@@ -199,6 +199,8 @@ class Episode {
   private acknowledged: string[] = [];
   /** Contents of messages whose append was refused: what is left of them the server may take out again. */
   private readonly refused = new Set<string>();
+  /** Ids of the session; a change of its header gives it another one. */
+  readonly ids = new Set<string>();
   /** Ids that the server has shown. */
   private shown = new Set<string>();
   private toldBefore = 0;
@@ -340,6 +342,7 @@ class Episode {
     }
     this.heedEvents();
     const [entries, state] = answers.slice(-2);
+    if (state?.result) this.ids.add(state.result.sessionId);
     const isToldOf = this.damageEvents > this.toldBefore || (state?.result?.diagnostics?.length ?? 0) > 0;
     if (entries?.result) {
       const all: Json[] = entries.result.entries;
@@ -391,6 +394,8 @@ class Episode {
 
   private heedEvents(): void {
     for (const { name, params, text } of this.server.events.splice(0)) {
+      // What was found of the session before when it was left.
+      if (this.run.left.has(params.sessionId)) continue;
       if (name === "session_damage") this.damageEvents++;
       if (name === "session_append" && params.entries !== undefined) this.checkSound(text, "entries");
     }
@@ -464,6 +469,8 @@ interface Run {
   /** How often the server is given the time to look by itself. */
   readonly patience: number;
   made: number;
+  /** Ids of sessions that were left. */
+  readonly left: Set<string>;
 }
 
 /** Makes so many changes under servers that have the files open, every kind of them in turn. */
@@ -483,7 +490,7 @@ export async function changeUnderneath(random: Random, options: ForeignOptions, 
     hidden: [],
     lost: [],
   };
-  const run: Run = { options, random, changed, patience, made: 0 };
+  const run: Run = { options, random, changed, patience, made: 0, left: new Set() };
   const ended = new AbortController();
   onTestFinished(() => ended.abort());
   const place = temporaryPlace();
@@ -519,6 +526,7 @@ export async function changeUnderneath(random: Random, options: ForeignOptions, 
       await episode.change(kinds.pop() as string);
     }
     if (random.chance(0.5)) await episode.readAgain(reader);
+    for (const sessionId of episode.ids) run.left.add(sessionId);
   }
   await close(server);
   await close(reader);

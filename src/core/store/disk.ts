@@ -290,6 +290,11 @@ export function readAll(disk: Disk, fd: number, into: Uint8Array, position: numb
   }
 }
 
+/** Whether {@link readAll} failed because the file ended before what was to be read of it. */
+export function isCutOff(error: unknown): boolean {
+  return (error as Error).message.includes("known end");
+}
+
 /** All of a small file. */
 export function readWhole(disk: Disk, path: string): Uint8Array {
   const fd = disk.openRead(path);

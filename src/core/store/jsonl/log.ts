@@ -70,6 +70,8 @@ const NO_CHANGE: Change = { kind: "none" };
 
 /** How often a file is looked at that has another time and the same size, a millisecond apart. */
 const LOOKS = 20;
+/** How often a file is opened anew that others change meanwhile. */
+const OPENINGS = 5;
 /** Nobody ever wakes who waits for it. */
 const MOMENT = new Int32Array(new SharedArrayBuffer(4));
 /** Damage that a repair takes out of the file. */
@@ -171,6 +173,7 @@ class JsonlLog extends JsonlReader implements Log {
     }
     try {
       this.readFile(written);
+      this.isMixed = !this.isOfOneMoment();
       if (this.seen) this.lock.look(this.seen);
     } catch (error) {
       this.close();
@@ -260,27 +263,34 @@ class JsonlLog extends JsonlReader implements Log {
   /** Takes in what comes after the known part. What is not whole is withheld until it is, unless its writer is gone. */
   private takeGrowth(judging: boolean): Change {
     const first = this.nodes.count;
-    const { unterminated, lineCount, size } = this;
-    const wasTorn = this.torn >= 0;
-    const from = this.forgetTail();
-    const known = this.damage.length;
-    this.unterminated = false;
-    this.tailEnd = wasTorn ? size : 0;
-    try {
-      this.scan(from);
-      if (this.size === from) this.unterminated = unterminated;
-      this.dropIncompleteBatch();
-    } catch (error) {
-      // As if nobody had looked.
-      this.forgetFrom(first);
-      this.damage.length = known;
-      Object.assign(this, { unterminated, lineCount, size: from, torn: from, seen: undefined });
-      throw error;
+    const { unterminated, lineCount } = this;
+    let known = 0;
+    for (let looks = 0; ; looks++) {
+      const from = this.forgetTail();
+      known = this.damage.length;
+      let isTrue = false;
+      this.unterminated = false;
+      this.isGrowing = true;
+      try {
+        this.scan(from);
+        if (this.size === from) this.unterminated = unterminated;
+        this.dropIncompleteBatch();
+        this.readEdges();
+        isTrue = this.lock.isHeld || looks === LOOKS || this.holdsNodes(first, from);
+      } finally {
+        this.isGrowing = false;
+        if (!isTrue) {
+          // As if nobody had looked.
+          this.forgetFrom(first);
+          this.damage.length = known;
+          Object.assign(this, { unterminated, lineCount, size: from, torn: from, seen: undefined });
+        }
+      }
+      if (isTrue) break;
     }
     if (this.torn >= 0 && !(judging && this.isWriterGone)) this.forgetTailDamage(known);
     for (const position of this.nodes.cutCycles())
       this.report("cycle", position, "parents form a cycle; it is cut here", true);
-    this.readEdges();
     if (this.durableCount < first) this.mixed = true;
     else {
       // What another program wrote is its own to make durable; we only say what we know of.
@@ -833,10 +843,13 @@ function changedByOthers(): Failure {
 }
 
 function openLog(options: JsonlOptions, file: string, thorough = false, written?: WrittenLines): JsonlLog {
-  const log = new JsonlLog(options, file, thorough).open(written);
-  if (!log.mayHideEntries) return log;
-  log.close();
-  return new JsonlLog(options, file, true).open();
+  let log = new JsonlLog(options, file, thorough).open(written);
+  for (let looks = 0; log.mayHideEntries || (log.isMixed && looks < OPENINGS); looks++) {
+    thorough ||= log.mayHideEntries;
+    log.close();
+    log = new JsonlLog(options, file, thorough).open();
+  }
+  return log;
 }
 
 /** What few bytes are put together in; no write begins within another. */

@@ -15,8 +15,8 @@ import { HEAD_BYTES, HeadReader } from "../../head.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../json.ts";
 import { idOfLine, legacyIdOf, migrateHeader, migrateV1, migrateV2 } from "../../migrate.ts";
 import { Column, KNOWN_TYPES, Nodes, unpackId } from "../../nodes.ts";
-import { type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
-import { clockOf, isSameStamp, Watched } from "../stamps.ts";
+import { type Disk, type FileInfo, isCutOff, readAll, readWhole, storageFailure } from "../disk.ts";
+import { clockOf, isSameStamp, isYoung, Watched } from "../stamps.ts";
 import { CHUNK, scanLines } from "./lines.ts";
 import type { ScannedFile, SideIndexes } from "./side-index.ts";
 import type { WrittenLines } from "./written.ts";
@@ -43,6 +43,8 @@ const SAMPLED = 512;
 const INDEXED_HEADER = 1 << 16;
 /** How much of a file without a header line is looked at for entries. */
 const HEADERLESS_LOOK = 1 << 18;
+/** Bytes at the end of a file among which the last append of a dead writer is looked for. */
+const LAST_APPEND = 1 << 20;
 const OBJECT_BEGINS = Buffer.from('{"');
 /** Bytes of a first window; further ones are larger, up to a chunk. */
 const LEAST_WINDOW = 1 << 13;
@@ -130,8 +132,10 @@ export abstract class JsonlReader {
   private misread = false;
   /** Every line is looked at whole while the file is opened. */
   protected readonly thorough: boolean;
-  /** Where a tail ended that was not whole at the last look: another program may have glued its line to a torn one. */
-  protected tailEnd = 0;
+  /** Whether what was read when the file was opened is of no one moment. */
+  isMixed = false;
+  /** Whether lines are read that were added since the last look: others may have glued one to what a dead writer left. */
+  protected isGrowing = false;
 
   constructor(options: ReaderOptions, file: string, thorough: boolean) {
     this.thorough = thorough;
@@ -150,7 +154,7 @@ export abstract class JsonlReader {
 
   /** Whether heads are enough: they are for lines of today's format. */
   private get quick(): boolean {
-    return !this.thorough && this.version >= CURRENT_VERSION;
+    return !this.thorough && !this.isGrowing && this.version >= CURRENT_VERSION;
   }
 
   protected get seen(): FileInfo | undefined {
@@ -322,13 +326,7 @@ export abstract class JsonlReader {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.header) this.takeHeader(number, start, b.subarray(at, past));
-    else if (
-      this.quick &&
-      start >= this.tailEnd &&
-      past > at &&
-      b[past - 1] === 0x7d &&
-      this.heads.read(b, at, Math.min(past, at + HEAD_BYTES))
-    )
+    else if (this.quick && past > at && b[past - 1] === 0x7d && this.heads.read(b, at, Math.min(past, at + HEAD_BYTES)))
       this.place(start, past - at, 0);
     else this.takeUnusual(number, start, b.subarray(at, past));
   }
@@ -860,6 +858,43 @@ export abstract class JsonlReader {
   /** Whether a line that is JSON is still that of its entry. */
   private isTrue(position: number, line: Uint8Array, isKnown: boolean): boolean {
     return (isKnown && !this.doubted) || this.isOfNode(position, line, true);
+  }
+
+  /**
+   * Whether nobody changed the file while it was opened, or no entry that was read is a mixture. What a dead writer left
+   * is no longer than its last append, and only that may have been taken away.
+   */
+  protected isOfOneMoment(): boolean {
+    const { seen, nodes } = this;
+    const now = this.disk.infoOf(this.fd);
+    if (!seen || (isSameStamp(now, seen) && !isYoung(now, clockOf(this.disk)))) return true;
+    const ends = (position: number): number => this.starts.values[position] + this.lengths.values[position];
+    let first = nodes.count;
+    while (first > 0 && ends(first - 1) > seen.size - LAST_APPEND) first--;
+    return this.holdsNodes(first, seen.size - LAST_APPEND);
+  }
+
+  /**
+   * Whether the file has the heads of entries where they were read, from a position on, and no line from a byte on is
+   * damaged. What is read while others write
+   * may be a mixture: one took away the rest of a dead writer's, and wrote as many bytes of its own.
+   */
+  protected holdsNodes(first: number, from: number): boolean {
+    // Halves of two lines are none, where they are not one by chance.
+    if (this.damage.some(({ kind, byteOffset }) => kind === "bad_line" && byteOffset >= from)) return false;
+    for (let position = first; position < this.nodes.count; position++) {
+      if (this.overrides.has(position)) continue;
+      const length = this.lengths.values[position];
+      const head = Buffer.alloc(Math.min(length, HEAD_BYTES));
+      try {
+        readAll(this.disk, this.fd, head, this.starts.values[position]);
+      } catch (error) {
+        if (isCutOff(error)) return false;
+        throw error;
+      }
+      if (!this.isOfNode(position, head, head.length === length)) return false;
+    }
+    return true;
   }
 
   /** Whether a line has the head of an entry; where it is not whole, its beginning may not show that. */

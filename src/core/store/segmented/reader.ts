@@ -14,7 +14,7 @@ import { Failure } from "../../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../../head.ts";
 import { bytesOf, concat, parse } from "../../json.ts";
 import { Column, Nodes, unpackId } from "../../nodes.ts";
-import { closeQuietly, type Disk, type FileInfo, readAll, readWhole, storageFailure } from "../disk.ts";
+import { closeQuietly, type Disk, type FileInfo, isCutOff, readAll, readWhole, storageFailure } from "../disk.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../jsonl/lines.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import type { KeptSpines } from "../kept-spines.ts";
@@ -170,11 +170,6 @@ function orNone<T>(list: () => T[]): T[] {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
     throw error;
   }
-}
-
-/** Whether a file ended before what was to be read of it. */
-function isCutOff(error: unknown): boolean {
-  return (error as Error).message.includes("known end");
 }
 
 export abstract class SegmentedReader {
