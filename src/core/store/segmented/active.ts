@@ -7,15 +7,7 @@ import { bytesOf } from "../../json.ts";
 import { closeQuietly, type Disk, exists, isAbsent, isErrno, publishNew, storageFailure, writeAll } from "../disk.ts";
 import { CHUNK } from "../jsonl/lines.ts";
 import type { Durability } from "../jsonl/log.ts";
-import {
-  encodePointer,
-  isUuid,
-  type Manifest,
-  type MigrationEvent,
-  type Pointer,
-  readManifest,
-  readPointer,
-} from "./documents.ts";
+import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
 import { CONTAINER, FOLDERS, headerFile, ledgerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
@@ -72,7 +64,7 @@ export function originOf(disk: Disk, container: string): Origin | string {
   const lost = `its pointer file ${pointer} is missing or damaged`;
   const copyIt = `Copy ${pointer} from where the container came from`;
   if (!exists(disk, headerFile(container))) return "it has neither header nor pointer file";
-  const manifest = manifestOf(disk, container);
+  const manifest = readManifest(disk, manifestFile(container));
   const sessionId = basename(container, CONTAINER);
   if (manifest !== null && manifest.sessionId !== sessionId)
     return `${lost}, and it is that of the session ${manifest.sessionId}. Give it the name ${manifest.sessionId}${CONTAINER}`;
@@ -92,15 +84,6 @@ export function originOf(disk: Disk, container: string): Origin | string {
   if (exists(disk, join(dirname(container), source)))
     return `${lost}, and ${source}, which it was migrated from, is there again. Open that file; or move it away to go on with the container`;
   return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
-}
-
-function manifestOf(disk: Disk, container: string): Manifest | null {
-  try {
-    return readManifest(disk, manifestFile(container));
-  } catch (error) {
-    if (error instanceof Malformed) return null;
-    throw error;
-  }
 }
 
 /** Bytes at the start of a session file within which its header names the id. */

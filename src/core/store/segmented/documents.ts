@@ -350,8 +350,8 @@ export function readManifest(disk: Disk, file: string): Manifest | null {
   try {
     return parseManifest(readWhole(disk, file));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (error instanceof Malformed || code === "ENOENT" || code === "ENOTDIR") return null;
+    const { code = "" } = error as NodeJS.ErrnoException;
+    if (error instanceof Malformed || code === "ENOENT" || code === "ENOTDIR" || NO_FILE.has(code)) return null;
     throw error;
   }
 }
@@ -521,13 +521,17 @@ export function parsePointer(bytes: Uint8Array): Pointer {
   };
 }
 
+/** What says that something else has the name of a file: a folder, a link, a socket. */
+const NO_FILE: ReadonlySet<string> = new Set(["EISDIR", "ELOOP", "ENXIO"]);
+
 /** The pointer at a path, or null when there is none. Throws {@link Malformed} when it is something else. */
 export function readPointer(disk: Disk, file: string): Pointer | null {
   try {
     return parsePointer(readWhole(disk, file));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const { code = "" } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
+    if (NO_FILE.has(code)) throw new Malformed("it is no file");
     throw error;
   }
 }
