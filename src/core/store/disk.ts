@@ -324,12 +324,18 @@ export function readUnsized(disk: Disk, path: string): Uint8Array {
   }
 }
 
-/** One count for the process, whose pid is in the name too: no two instances of this code ever make the same name. */
-let temporaryNames = 0;
+let uniqueNames = 0;
+/** Ten digits: processes of different pid namespaces have the same pid and meet in one folder. */
+const salt = String(Math.floor(Math.random() * 1e10)).padStart(10, "0");
+
+/** Returns `<pid>-<digits>`, which is in no name that another process, or another instance of this code, makes. */
+export function uniqueSuffix(): string {
+  return `${process.pid}-${salt}${++uniqueNames}`;
+}
 
 /** A name beside `path` that no session scanner takes for a session and that says whose it is. */
 export function temporaryName(path: string): string {
-  return join(dirname(path), `.${basename(path)}.${process.pid}-${++temporaryNames}.tmp`);
+  return join(dirname(path), `.${basename(path)}.${uniqueSuffix()}.tmp`);
 }
 
 /**

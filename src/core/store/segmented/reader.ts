@@ -425,8 +425,11 @@ export abstract class SegmentedReader {
     const fd = this.disk.openRead(headerFile(this.folder));
     try {
       const info = this.disk.infoOf(fd);
-      if (info.kind !== "file" || info.size > HEADER_BYTES) throw notASession(this.file, "its header is no file");
       this.key = info;
+      if (info.kind !== "file" || info.size > HEADER_BYTES) {
+        this.makeHeader(info);
+        return;
+      }
       const bytes = Buffer.alloc(info.size);
       readAll(this.disk, fd, bytes, 0);
       const end = bytes.indexOf(0x0a);

@@ -1,15 +1,13 @@
 /** Folders of ours that are no session yet, or no more. */
 
 import { basename, dirname, join } from "node:path";
-import { type Disk, exists, type Named, removeQuietly } from "../disk.ts";
+import { type Disk, exists, type Named, removeQuietly, uniqueSuffix } from "../disk.ts";
 import { isSameProcess } from "../processes.ts";
 import { indexFile, segmentFolder } from "./places.ts";
 
-let stagings = 0;
-
 /** A name beside a container under which it is built, that nobody takes for a session. */
 export function stagingName(container: string): string {
-  return join(dirname(container), `.${basename(container)}.staging.${process.pid}-${++stagings}`);
+  return join(dirname(container), `.${basename(container)}.staging.${uniqueSuffix()}`);
 }
 
 /** The pid of the process that gave such a name; null for any other name. */

@@ -533,6 +533,17 @@ describe("what is no container of ours", () => {
     },
   );
 
+  test("one whose header is a folder is read, and repaired to be written", async () => {
+    const disk = made.after();
+    disk.remove(headerFile(CONTAINER));
+    disk.makeFolder(headerFile(CONTAINER));
+    const log = open(disk);
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(COUNT), ["bad_header"]]);
+    log.repair();
+    log.close();
+    expect([textsOf(open(disk)), faultsOf(disk, CONTAINER, true)]).toEqual([chain(COUNT), []]);
+  });
+
   test("one whose migration is not confirmed is read and not written", () => {
     const disk = made.after();
     rewrite(disk, pointerFile(CONTAINER), (text) => text.replace('"completed"', '"cutover_commit"'));
