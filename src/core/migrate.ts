@@ -52,8 +52,6 @@ export interface Earlier {
   makeId(): string;
   /** The id of the entry before; null before the first. */
   readonly lastId: string | null;
-  /** Whether an entry before has this id. */
-  isKnown(id: string): boolean;
   /** Returns the id of a line, the header being 0. */
   idAt(index: number): string | undefined;
 }
@@ -67,7 +65,7 @@ export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: 
   const own = memberValue(line, found, "id");
   const id = typeof own === "string" && own !== "" ? own : earlier.makeId();
   const parent = memberValue(line, found, "parentId");
-  const isOwnParent = parent === null || (typeof parent === "string" && earlier.isKnown(parent));
+  const isOwnParent = parent === null || typeof parent === "string";
   const type = memberOf(found, "type");
   if (!type) return { line, id };
   let missing = "";

@@ -240,11 +240,9 @@ export function migrateSessionEntries(entries: FileEntry[]): void {
     const line = bytesOf(JSON.stringify(entry));
     let migrated: Uint8Array;
     if (version < 2) {
-      const isKnown = (id: string): boolean => taken.has(id);
       const moved = migrateV1(line, {
-        makeId: () => idOfLine(index + 1, line, env.sha256, isKnown),
+        makeId: () => idOfLine(index + 1, line, env.sha256, (id) => taken.has(id)),
         lastId: parentId,
-        isKnown,
         idAt: (at) => ids[at],
       });
       parentId = moved.id;

@@ -24,7 +24,10 @@ export interface Scanned {
 const CR = 0x0d;
 const LF = 0x0a;
 
-/** Visits every line that has its line feed, from the offset `from` on. Who scans many files passes one buffer for all. */
+/**
+ * Visits every line that has its line feed, from the offset `from` on; of a file that grows meanwhile, those that end
+ * before the byte `past`. Who scans many files passes one buffer for all.
+ */
 export function scanLines(
   disk: Disk,
   fd: number,
@@ -32,6 +35,7 @@ export function scanLines(
   headBytes: number,
   visitor: LineVisitor,
   chunk: Buffer = Buffer.allocUnsafe(CHUNK),
+  past = Number.POSITIVE_INFINITY,
 ): Scanned {
   let number = 0;
   let lineStart = from;
@@ -39,7 +43,7 @@ export function scanLines(
   let held = 0;
   let long: { readonly head: Buffer; last: number } | undefined;
   for (;;) {
-    const count = disk.read(fd, chunk, held, CHUNK - held, offset);
+    const count = offset < past ? disk.read(fd, chunk, held, Math.min(CHUNK - held, past - offset), offset) : 0;
     if (count <= 0) break;
     const filled = held + count;
     const view = chunk.subarray(0, filled);

@@ -600,7 +600,6 @@ export abstract class JsonlReader {
       const moved = migrateV1(line, {
         makeId,
         lastId: last < 0 ? null : this.nodes.id(last),
-        isKnown: (id) => this.nodes.position(id) >= 0,
         idAt: (index) => this.oldLines[index],
       });
       this.oldLines.push(moved.id);

@@ -658,7 +658,7 @@ export abstract class SegmentedReader {
     return { ...taken, fault, rest: { ...taken.rest, rows: [row, ...taken.rest.rows] } };
   }
 
-  private takeRows(fd: number, segments: readonly Segment[]): Taken {
+  private takeRows(fd: number, segments: readonly Segment[], past?: number): Taken {
     const sizes = new Map(segments.map(({ seq, size }) => [seq, size]));
     const rows: Row[] = [];
     let fault: string | null = null;
@@ -706,7 +706,7 @@ export abstract class SegmentedReader {
       },
     };
     const lastRowBefore = this.lastRow;
-    const scanned = scanLines(this.disk, fd, this.indexEnd, HEAD_BYTES, visitor, scratchBuffer());
+    const scanned = scanLines(this.disk, fd, this.indexEnd, HEAD_BYTES, visitor, scratchBuffer(), past);
     const rowBefore = (end: number, length: number): { length: number; crc: number } => {
       if (length === 0) return lastRowBefore;
       const row = Buffer.allocUnsafe(length);
@@ -1162,9 +1162,9 @@ export abstract class SegmentedReader {
       if (now.size < this.indexEnd) return { kind: "replaced" };
       const fd = this.disk.openRead(indexFile(this.folder));
       try {
-        // Before the rows: what comes while they are read is for the next look.
+        // What comes from here on is for the next look: its rows name frames that are not in these segments.
         const before = this.disk.infoOf(fd);
-        const { fault, known } = this.takeRows(fd, this.segments());
+        const { fault, known } = this.takeRows(fd, this.segments(), before.size);
         if (fault !== null || !known) {
           // Until another log takes its place, this one knows what it knew.
           restore();

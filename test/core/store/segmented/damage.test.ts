@@ -6,7 +6,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../../src/core/json.ts";
 import { type Disk, writeAll } from "../../../../src/core/store/disk.ts";
-import { sharedLocks } from "../../../../src/core/store/lock.ts";
+import { noLocks, sharedLocks } from "../../../../src/core/store/lock.ts";
 import type { SegmentedLog } from "../../../../src/core/store/segmented/log.ts";
 import {
   checkpointFile,
@@ -672,6 +672,33 @@ describe("another process", () => {
     await ours.commit();
     ours.close();
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  });
+
+  test("that appends while this one looks is followed, and never taken for one that wrote the session anew", async () => {
+    for (const segmentBytes of [SMALL, 1 << 20]) {
+      const disk = (segmentBytes === SMALL ? small : made).after();
+      let meanwhile: (() => void) | undefined;
+      const { info } = disk;
+      disk.info = (path) => {
+        const found = info.call(disk, path);
+        if (!path.endsWith(".seg")) return found;
+        const act = meanwhile;
+        meanwhile = undefined;
+        act?.();
+        return found;
+      };
+      const theirs = v2On(disk, { segmentBytes, durability: "os" }).open(CONTAINER);
+      const ours = v2On(disk, { segmentBytes, locks: noLocks }).open(CONTAINER);
+      const append = (n: number): void => theirs.append(bytes(userText(id(50 + n), id(n === 0 ? 11 : 49 + n))));
+      for (let n = 0; n < 12; n += 2) {
+        append(n);
+        meanwhile = () => append(n + 1);
+        expect(ours.refresh().kind).toBe("grown");
+        expect(meanwhile).toBeUndefined();
+      }
+      ours.refresh();
+      expect(idsOf(ours)).toEqual(idsOf(theirs));
+    }
   });
 
   test("that deleted the session finds nothing of it when this one closes", async () => {
