@@ -448,8 +448,12 @@ export class Session implements Bodies {
     try {
       this.log.append([this.marker(this.leafId)]);
     } catch (error) {
+      if (!(error instanceof Failure)) throw error;
       // Another process became the writer in between.
-      if (error instanceof Failure && error.name === "session_locked") return;
+      if (error.name === "session_locked") return;
+      // What others change meanwhile is theirs: the place is kept in our record, and nothing is lost.
+      if (error.name === "storage_failed" && error.retryable && error.cause === undefined)
+        return await this.keepPosition();
       throw error;
     }
     for (let position = first; position < this.log.nodes.count; position++) this.takeIn(position);

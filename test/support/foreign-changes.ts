@@ -355,7 +355,8 @@ class Episode {
       const unread = this.acknowledged.filter((content) => !contents.has(content));
       if (unread.length > 0) changed.lost.push(`not in get_entries: ${unread.join(", ")} ${this.what}`);
     }
-    this.toldBefore = this.damageEvents;
+    // What was told while nothing could be shown is of the entries that are not shown next.
+    if (entries?.result) this.toldBefore = this.damageEvents;
     if (isToldOf) changed.damageTold++;
     // Whatever the server does with damage, it takes no whole entry of anybody out of the file.
     const there = new Set(now);
@@ -369,8 +370,8 @@ class Episode {
   /** Whether a line is an entry that the server may not take out. Of a batch a change may have left a part. */
   private isTheirs(line: string): boolean {
     if (idOf(line) === undefined) return false;
-    const { _batch, message } = JSON.parse(line);
-    return _batch === undefined && !this.refused.has(contentOf(message));
+    if (JSON.parse(line)._batch !== undefined) return false;
+    return ![...this.refused].some((content) => line.includes(content));
   }
 
   /** Holds a reply against what the files said. */
