@@ -352,7 +352,9 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const bad = pieces.filter((piece) => piece.use !== "frame" && !isInPlace(piece));
   const isGood = (piece: Piece): boolean => piece.use === "frame" || piece.use === "stand-in";
   const after = bad.length === 0 ? [] : pieces.slice(pieces.indexOf(bad[0]));
-  const isTorn = bad.length > 0 && !after.some((piece) => isGood(piece) || piece.use === "stranger");
+  const isWholeLine = ({ bytes }: Piece): boolean => bytes.at(-1) === 0x0a && isJson(bytes.subarray(0, -1));
+  const isTorn =
+    bad.length > 0 && !after.some((piece) => isGood(piece) || piece.use === "stranger") && !bad.some(isWholeLine);
   if (isTorn) tell("torn_tail");
   else
     for (const [n, piece] of bad.entries()) {
@@ -518,4 +520,13 @@ export function blobOf(container: string, { $piBlob, sizeBytes, encoding }: Json
   if (bytes === null || bytes.length !== sizeBytes || sha256(bytes) !== digest) return null;
   const text = bytes.toString("base64");
   return encoding === "base64NoPad" ? text.replace(/=+$/, "") : text;
+}
+
+function isJson(bytes: Uint8Array): boolean {
+  try {
+    JSON.parse(Buffer.from(bytes).toString("utf8"));
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -947,7 +947,7 @@ export abstract class SegmentedReader {
     // What else is there is for its writer to judge.
     if (limit < Number.POSITIVE_INFINITY) return;
     const lost = salvage.unsettled((entryId) => this.nodes.position(entryId) >= 0);
-    if (salvaged + strangers === 0 && bad.length > 0) {
+    if (salvaged + strangers === 0 && bad.length > 0 && !salvage.hasWholeLines) {
       const { segmentSeq, start, reason } = bad[0];
       this.remains = { segmentSeq, start, ours: false, isAsJudged };
       let length = 0;

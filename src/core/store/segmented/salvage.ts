@@ -4,6 +4,7 @@
  * has; where there is none, a frame that agrees with itself is believed.
  */
 
+import { isJson } from "../../json.ts";
 import { crc32c, crcText, decodeFrame, decodeHead, FRAME_SCHEMA, type Frame, Malformed, type Row } from "./frame.ts";
 import type { Tail } from "./places.ts";
 
@@ -104,6 +105,8 @@ export class Salvage {
   private readonly named = new Set<Row>();
   /** Frames that are whole, and no entries of the session. */
   private strangers = 0;
+  /** Whether a line that is no frame is a whole one all the same, so that somebody else changed or wrote it. */
+  hasWholeLines = false;
   private readonly isIntact: boolean;
   private readonly indexed: number;
   private readonly entries: Entries;
@@ -166,6 +169,8 @@ export class Salvage {
           if (!(error instanceof Malformed)) throw error;
         }
     }
+    // What is cut off while it is written has no line feed, and no power cut leaves a line that is whole.
+    this.hasWholeLines ||= end > first && isJson(b, first, end);
     this.bad(segmentSeq, start, start + end - first + 1, reason, this.namedBy(b, first, end));
   }
 

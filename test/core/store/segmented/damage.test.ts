@@ -442,6 +442,26 @@ describe("what a container never takes", () => {
   });
 });
 
+test("a whole line at the end that is no frame is nobody's torn write, and is not cut, whatever else is lost", () => {
+  for (const change of [
+    (line: string) => line.replace("say ", "xay "),
+    (line: string) => line.replace('"message":{', '"massage":{'),
+    () => '{"type":"message","id":"theirs","parentId":null}',
+  ]) {
+    const disk = made.after();
+    disk.remove(manifestFile(CONTAINER));
+    disk.remove(checkpointFile(CONTAINER, 1));
+    lines(disk, indexFile(CONTAINER), (all) => all.slice(0, -1));
+    lines(disk, segmentFile(CONTAINER, 1), (all) => [...all.slice(0, -1), change(all.at(-1) as string)]);
+    const before = disk.content(segmentFile(CONTAINER, 1));
+    const log = open(disk);
+    expect(kindsOf(log)).toContain("bad_line");
+    expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));
+    log.close();
+    expect(disk.content(segmentFile(CONTAINER, 1))).toEqual(before);
+  }
+});
+
 describe("what is no container of ours", () => {
   test.each<[string, string, (disk: FaultDisk) => void]>([
     [
