@@ -4,6 +4,7 @@
  */
 
 import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../../src/core/json.ts";
 import { jsonlStore } from "../../../../src/core/store/jsonl/log.ts";
@@ -698,7 +699,7 @@ describe("round trips", () => {
     });
   });
 
-  const real = process.env.PI_TEST_REAL_SESSION ?? "/work/shared/data/real-session-v1.jsonl";
+  const real = fileURLToPath(new URL("../../../../../shared/data/real-session-v1.jsonl", import.meta.url));
   test.skipIf(!existsSync(real))("a real session of version 1: 1, 3, V2, and back", { timeout: 60_000 }, async () => {
     const content = readFileSync(real);
     const id = JSON.parse(content.subarray(0, content.indexOf(0x0a)).toString()).id;
