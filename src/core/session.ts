@@ -444,17 +444,23 @@ export class Session implements Bodies {
     if (this.log.readOnly || !this.log.persisted || this.tree.leaf === this.leafFound()) return;
     // Where another process is the writer now, our place is nobody's business but ours.
     if (!this.becomeWriter() && this.log.lockedBy) return;
-    const first = this.log.nodes.count;
+    let first = this.log.nodes.count;
     try {
       this.log.append([this.marker(this.leafId)]);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       // Another process became the writer in between.
       if (error.name === "session_locked") return;
-      // What others change meanwhile is theirs: the place is kept in our record, and nothing is lost.
-      if (error.name === "storage_failed" && error.retryable && error.cause === undefined)
+      if (!isOthers(error)) throw error;
+      try {
+        this.look();
+        if (this.tree.leaf === this.leafFound()) return;
+        first = this.log.nodes.count;
+        this.log.append([this.marker(this.leafId)]);
+      } catch {
+        // Whoever goes on changing it decides what is there; our record keeps the place.
         return await this.keepPosition();
-      throw error;
+      }
     }
     for (let position = first; position < this.log.nodes.count; position++) this.takeIn(position);
     this.fileLeaf = this.tree.leaf;
@@ -881,6 +887,11 @@ export class Session implements Bodies {
   isBoundaryMisplaced(compaction: number): boolean {
     return keptFrom(this.tree, this, compaction).misplaced;
   }
+}
+
+/** Whether a failure is that others changed the session's files meanwhile, and none of the disk. */
+function isOthers({ name, retryable, cause }: Failure): boolean {
+  return name === "storage_failed" && retryable && cause === undefined;
 }
 
 /** Notes of a summary whether it has anything to show. */

@@ -58,4 +58,14 @@ describe.each(["jsonl", "v2"] as const)("a session on %s in whose place another 
     const told = await damageTold(server);
     expect(told.filter((kind) => kind === "bad_line" || kind === "bad_body")).not.toEqual([]);
   });
+
+  test("a copy of itself, just before it is left with a place to be marked: leaving works", async () => {
+    const { server, sessionFile } = await serverWith(user("a", { id: "aaaaaaaa" }), assistant("b", { id: "bbbbbbbb" }));
+    await server.request("branch", { entryId: "aaaaaaaa" });
+    cpSync(sessionFile, `${sessionFile}.copy`, { recursive: true });
+    replace(sessionFile, `${sessionFile}.copy`);
+    expect((await server.request("new_session")).error).toBeUndefined();
+    expect(await server.result("switch_session", { sessionPath: sessionFile })).toMatchObject({ leafId: "aaaaaaaa" });
+    expect((await server.finish()).status).toBe(0);
+  });
 });
