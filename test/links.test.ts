@@ -1,6 +1,7 @@
 /** Links in the place of what is ours: none leads out of a container, and lists follow what opening follows. */
 
-import { cpSync, renameSync, rmSync, symlinkSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { cpSync, renameSync, rmSync, statSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { folderName } from "../src/core/store/paths.ts";
@@ -113,3 +114,22 @@ test("a link among what dead servers left is in nobody's way", async () => {
     await server.finish();
   }
 });
+
+test.skipIf(process.platform === "win32")(
+  "a pipe in the place of a manifest keeps nobody from the session, and is replaced",
+  async () => {
+    const place = temporaryPlace();
+    const server = serveHere(["--store", "v2", ...QUIET], { place });
+    await server.result("append", { entries: [user("one")] });
+    const { sessionFile } = await server.result("get_state");
+    await server.finish();
+    const manifest = join(sessionFile, "manifest.json");
+    rmSync(manifest);
+    execFileSync("mkfifo", [manifest]);
+    const next = serveHere(["--session", sessionFile, ...QUIET], { place });
+    await next.result("append", { entries: [user("two")] });
+    expect((await next.result("get_entries")).entries).toHaveLength(2);
+    await next.finish();
+    expect(statSync(manifest).isFile()).toBe(true);
+  },
+);

@@ -61,6 +61,7 @@ const UNBOUND = "its frame tells of another entry than its payload";
 /** Frames at the end whose bytes are checked at opening, unless they are longer than this. */
 const CHECKED_TAIL = 64;
 const CHECKED_TAIL_LINE = 1 << 20;
+const MANIFEST = basename(manifestFile(""));
 /** A header is a few hundred bytes. */
 const HEADER_BYTES = 1 << 20;
 /** Segments that are kept open for reading. */
@@ -412,12 +413,12 @@ export abstract class SegmentedReader {
     }
   }
 
-  /** Nothing in a container may lead elsewhere. */
+  /** Nothing in a container may lead elsewhere. A manifest that is no file is as good as none, and its writer replaces it. */
   private demandPlain(): void {
     if (!this.disk.list) return;
     for (const folder of [this.folder, segmentFolder(this.folder), join(this.folder, "index")])
       for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
-        if ((kind === "link" || kind === "other") && !isLockInContainer(name))
+        if ((kind === "link" || (kind === "other" && name !== MANIFEST)) && !isLockInContainer(name))
           throw notASession(this.file, `${name} in it is neither a file nor a folder`);
   }
 
