@@ -102,6 +102,11 @@ class Course {
   /** Forks, with the tokens that must be in each. */
   readonly forks: { readonly file: string; readonly tokens: readonly string[] }[] = [];
   readonly ended = new AbortController();
+  private tellMet!: () => void;
+  /** Settles when one server was refused because another is the writer. */
+  readonly haveMet = new Promise<void>((resolve) => {
+    this.tellMet = resolve;
+  });
   file = "";
 
   constructor(options: Meeting) {
@@ -136,6 +141,7 @@ class Course {
     const name = failure?.name as string;
     if (name === "session_locked") {
       this.met.locked++;
+      this.tellMet();
       return true;
     }
     if (name === "internal_error") this.met.internalErrors++;
@@ -314,13 +320,16 @@ export async function meet(random: Random, options: Meeting): Promise<Met> {
   const state = await first.ask("get_state");
   course.file = state?.result.sessionFile;
   await first.ask("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
-  void first.end();
-  await course.close(first, "the first server");
   const participants = Array.from({ length: options.servers }, (_, n) => {
     const own = options.states === "same" ? place : withState(place, join(place.home, `state-${n}`));
     return new Participant(course, n, new Random(random.seed * 1000 + n), own);
   });
-  await Promise.all(participants.map((participant) => participant.run()));
+  const all = Promise.all(participants.map((participant) => participant.run()));
+  // However fast the others come and go, one of them meets the first, which is the writer until it ends.
+  await Promise.race([course.haveMet, all]);
+  void first.end();
+  await course.close(first, "the first server");
+  await all;
   await settle(course, place);
   return course.met;
 }
