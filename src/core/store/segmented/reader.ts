@@ -179,8 +179,8 @@ export abstract class SegmentedReader {
   protected folder: string;
   header!: SessionHeader;
   headerLine!: Uint8Array;
-  /** Whether the header is that of the file. */
-  protected hasHeader = true;
+  /** Why nothing may be written to a container whose header is damaged. */
+  private headerFault: Failure | null = null;
   readonly version = CURRENT_VERSION;
   readonly nodes = new Nodes();
   readonly damage: Damage[] = [];
@@ -228,7 +228,7 @@ export abstract class SegmentedReader {
   /** How many entries are kept in the state folder. */
   private keptCount = 0;
   protected closed = false;
-  private readonly segmentFds = new Map<number, { readonly fd: number; readonly info: FileInfo }>();
+  private readonly segmentFds = new Map<number, number>();
   /** The stamps of the segments that were read. */
   private readonly watched = new Map<number, Watched>();
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
@@ -274,6 +274,8 @@ export abstract class SegmentedReader {
   /** Takes in what comes after the known part. While another process is the writer, only what it has indexed. */
   private judge(segments: readonly Segment[], live: boolean, seen: FileInfo | undefined): void {
     const known = this.damage.length;
+    // What is judged here does not depend on it.
+    if (this.readOnly === this.headerFault) this.readOnly = null;
     const { readOnly } = this;
     const rest = this.readIndex(segments, live);
     this.seen = seen;
@@ -287,6 +289,7 @@ export abstract class SegmentedReader {
     }
     this.judgements = this.damage.slice(known);
     this.refusedByJudgement = readOnly === null && this.readOnly !== null;
+    this.readOnly ??= this.headerFault;
     this.befores = [];
     this.window = null;
   }
@@ -422,6 +425,11 @@ export abstract class SegmentedReader {
           throw notASession(this.file, `${name} in it is neither a file nor a folder`);
   }
 
+  /** Whether the header is that of the file. */
+  protected get hasHeader(): boolean {
+    return this.headerFault === null;
+  }
+
   private readHeader(): void {
     const fd = this.disk.openRead(headerFile(this.folder));
     try {
@@ -459,8 +467,7 @@ export abstract class SegmentedReader {
       cwd: "",
     };
     this.headerLine = bytesOf(JSON.stringify(this.header));
-    this.hasHeader = false;
-    this.readOnly ??= new Failure(
+    this.headerFault = new Failure(
       "corrupt",
       "The session's header is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
     );
@@ -476,9 +483,9 @@ export abstract class SegmentedReader {
       if (seq === 0) continue;
       const info = this.disk.info(join(folder, name));
       if (info.kind !== "file") continue;
-      const open = this.segmentFds.get(seq);
+      const open = this.segmentFds.has(seq) && this.watched.get(seq)?.seen;
       // Whoever cuts the rest of a dead writer removes a segment that held nothing else, and makes it anew.
-      if (open && !isSameFile(open.info, info)) this.forgetSegment(seq);
+      if (open && !isSameFile(open, info)) this.forgetSegment(seq);
       found.push({ seq, size: info.size, info });
     }
     return found.sort((a, b) => a.seq - b.seq);
@@ -1375,18 +1382,13 @@ export abstract class SegmentedReader {
 
   protected segmentFd(segmentSeq: number): number {
     const known = this.segmentFds.get(segmentSeq);
-    if (known !== undefined) return known.fd;
+    if (known !== undefined) return known;
     if (this.segmentFds.size >= OPEN_SEGMENTS) {
       const [oldest] = this.segmentFds.keys();
       this.forgetSegment(oldest);
     }
     const fd = this.disk.openRead(segmentFile(this.folder, segmentSeq));
-    try {
-      this.segmentFds.set(segmentSeq, { fd, info: this.disk.infoOf(fd) });
-    } catch (error) {
-      closeQuietly(this.disk, fd);
-      throw error;
-    }
+    this.segmentFds.set(segmentSeq, fd);
     this.watchAnew(this.watchedSegment(segmentSeq), fd);
     return fd;
   }
@@ -1397,8 +1399,8 @@ export abstract class SegmentedReader {
   }
 
   protected forgetSegment(segmentSeq: number): void {
-    const known = this.segmentFds.get(segmentSeq);
-    if (known !== undefined) closeQuietly(this.disk, known.fd);
+    const fd = this.segmentFds.get(segmentSeq);
+    if (fd !== undefined) closeQuietly(this.disk, fd);
     this.segmentFds.delete(segmentSeq);
   }
 

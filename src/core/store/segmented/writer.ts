@@ -108,6 +108,8 @@ export abstract class SegmentedWriter extends SegmentedReader {
     const { disk } = this;
     if (this.writer?.segmentSeq === segmentSeq) return this.writer.fd;
     const path = segmentFile(this.folder, segmentSeq);
+    // What is open for reading is one of this name that another writer took away.
+    if (isNew) this.forgetSegment(segmentSeq);
     const fd = isNew ? disk.create(path) : disk.openAppend(path);
     if (this.writer) this.sealed.push(this.writer.fd);
     this.writer = { segmentSeq, fd };

@@ -553,6 +553,19 @@ describe("what is no container of ours", () => {
     },
   );
 
+  test("one whose header is damaged tells of entries that are lost all the same, whoever judges it", () => {
+    const disk = made.after();
+    disk.put(headerFile(CONTAINER), bytesOf("{}"));
+    for (const path of [segmentFile(CONTAINER, 1), indexFile(CONTAINER)]) lines(disk, path, (all) => all.slice(0, -1));
+    const log = open(disk);
+    expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
+    log.takeLock();
+    log.refresh();
+    expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
+    expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));
+    log.close();
+  });
+
   test("one whose header is a folder is read, and repaired to be written", async () => {
     const disk = made.after();
     disk.remove(headerFile(CONTAINER));
@@ -690,6 +703,28 @@ describe("another process", () => {
     expect(textsOf(ours).at(-1)).toBe(userText(id(50), id(11)));
     ours.append(bytes(userText(id(51), id(50))));
     await ours.commit();
+    ours.close();
+    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  });
+
+  test("that took a dead writer's segment away leaves that name to the next, which reads what it wrote itself", async () => {
+    const disk = small.after();
+    const table: LockTable = new Map();
+    const openAs = (name: string) => v2On(disk, { locks: locksOf(name, table), segmentBytes: SMALL }).open(CONTAINER);
+    const half = userText(id(40), id(11)).replace(
+      ',"message"',
+      `,"_batch":{"session":"${SESSION}","index":0,"count":2},"message"`,
+    );
+    const before = disk.names(`${CONTAINER}/segments`);
+    openAs("the dead").append(bytes(half));
+    table.clear();
+    const ours = openAs("we");
+    const added = disk.names(`${CONTAINER}/segments`).filter((name) => !before.includes(name));
+    expect(added).toHaveLength(1);
+    for (const name of added) disk.remove(`${CONTAINER}/segments/${name}`);
+    ours.append(bytes(userText(id(50), id(11))));
+    await ours.commit();
+    expect(textsOf(ours)).toEqual([...chain(COUNT), userText(id(50), id(11))]);
     ours.close();
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });
