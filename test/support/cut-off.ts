@@ -9,7 +9,7 @@ import { type MigrationOptions, migrate, rollBack } from "../../src/core/store/s
 import { pointerFile } from "../../src/core/store/segmented/places.ts";
 import { segmentedStore } from "../../src/core/store/segmented/store.ts";
 import type { Log } from "../../src/core/store/store.ts";
-import { FaultDisk } from "./disk.ts";
+import { CHANGES, FaultDisk } from "./disk.ts";
 import { user } from "./drafts.ts";
 import { testEnv } from "./env.ts";
 import { chain, fileText, headerText, id, SESSION, userText } from "./lines.ts";
@@ -126,17 +126,6 @@ export const WAYS: readonly Way[] = [
     ids: [id(0), id(1)],
   },
 ];
-
-const CHANGES: ReadonlySet<string> = new Set([
-  "create",
-  "write",
-  "truncate",
-  "link",
-  "rename",
-  "remove",
-  "removeFolder",
-  "makeFolder",
-]);
 
 export interface CutOff {
   /** As the next process finds it. */

@@ -29,8 +29,8 @@ export const POWER_CUTS: readonly PowerCut[] = [
   { names: "all", content: "zeroed" },
 ];
 
-/** Operations after which a death or a power cut may leave something else than before them. */
-const CHANGES: ReadonlySet<string> = new Set([
+/** Operations after which another process finds something else than before them. */
+export const CHANGES: ReadonlySet<string> = new Set([
   "create",
   "write",
   "truncate",
@@ -39,10 +39,10 @@ const CHANGES: ReadonlySet<string> = new Set([
   "remove",
   "removeFolder",
   "makeFolder",
-  "copyMode",
-  "sync",
-  "syncFolder",
 ]);
+
+/** Operations after which a death or a power cut may leave something else than before them. */
+const LEFT_BEHIND: ReadonlySet<string> = new Set([...CHANGES, "copyMode", "sync", "syncFolder"]);
 
 /** Whether to leave out nothing, not even what leaves the same disk as something before it (test/soak/operations.test.ts). */
 export function isEvery(): boolean {
@@ -69,9 +69,9 @@ export function faultPoints(kind: Fault["kind"], recorded: FaultDisk, seen?: Set
       seen?.add(place);
       return seen !== undefined || places.indexOf(place) === at - 1 || places.lastIndexOf(place) === at - 1;
     });
-  const last = operations.findLastIndex((operation) => CHANGES.has(operation));
+  const last = operations.findLastIndex((operation) => LEFT_BEHIND.has(operation));
   return all.filter(
-    (at) => at === 1 || at > last + 1 || operations[at - 1] === "write" || CHANGES.has(operations[at - 2]),
+    (at) => at === 1 || at > last + 1 || operations[at - 1] === "write" || LEFT_BEHIND.has(operations[at - 2]),
   );
 }
 

@@ -220,7 +220,7 @@ class JsonlLog extends JsonlReader implements Log {
    * Holds what is known of the file against what is there. Without the lock, what was found after the known part is a
    * guess, for its writer may be at it; the first look with the lock judges it anew.
    */
-  private compare(found: FileInfo, appending = false): Change {
+  private compare(found: FileInfo, appending: boolean): Change {
     const { seen, size } = this;
     const judging = this.lock.isHeld && !this.confirmed;
     const isMoved = !seen || !isSameStamp(found, seen);

@@ -875,8 +875,8 @@ export abstract class JsonlReader {
 
   /**
    * Whether the file has the heads of entries where they were read, from a position on, and no line from a byte on is
-   * damaged. What is read while others write
-   * may be a mixture: one took away the rest of a dead writer's, and wrote as many bytes of its own.
+   * damaged. What is read while others write may be a mixture: one took away the rest of a dead writer's, and wrote as
+   * many bytes of its own.
    */
   protected holdsNodes(first: number, from: number): boolean {
     // Halves of two lines are none, where they are not one by chance.

@@ -105,3 +105,57 @@ test("what another program glues to a torn write is found by a log that knew the
     fresh.close();
   }
 });
+
+test.each(["opened", "looked at"])(
+  "what is read while the rest of a dead writer gives way to as many bytes of another is of one moment (%s)",
+  (when) => {
+    const batched = (n: number, index: number): string =>
+      chain(1, n)[0].replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${index},"count":2},"message"`);
+    const path = "/root/sessions/session.jsonl";
+    const before = fileText(headerText(), ...chain(2));
+    const dead = fileText(batched(2, 0), batched(3, 1));
+    const theirs = fileText(...[batched(2, 0), batched(3, 1)].map((line) => line.replaceAll("a000000", "b000000")));
+    expect(theirs).toHaveLength(dead.length);
+    for (let length = 1; length < dead.length; length += 7) {
+      const disk = new FaultDisk();
+      const store = jsonlStore({
+        disk,
+        env: testEnv(),
+        locks: noLocks,
+        quarantine: "/root/quarantine",
+        cwd: "/root",
+        durability: "sync",
+        fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
+      });
+      disk.put(path, bytesOf(when === "opened" ? before + dead.slice(0, length) : before));
+      const known = when === "opened" ? undefined : store.open(path);
+      const rest = when === "opened" ? "" : dead.slice(0, length);
+      const { read } = disk;
+      let isDone = false;
+      const overwrite = (text: string): void => {
+        const fd = disk.openAppend(path);
+        disk.truncate(fd, Buffer.byteLength(before));
+        disk.write(fd, bytesOf(text));
+        disk.close(fd);
+      };
+      if (rest !== "") overwrite(rest);
+      disk.read = (fd, into, offset, wanted, position) => {
+        const count = read.call(disk, fd, into, offset, wanted, position);
+        // Once some of the rest was read.
+        if (!isDone && position + count > Buffer.byteLength(before) + length - 1) {
+          isDone = true;
+          overwrite(theirs);
+        }
+        return count;
+      };
+      const log = known ?? store.open(path);
+      log.refresh();
+      log.refresh();
+      const fresh = store.open(path);
+      expect(isDone, `${length}`).toBe(true);
+      expect(idsOf(log), `${length}`).toEqual(idsOf(fresh));
+      log.close();
+      fresh.close();
+    }
+  },
+);
