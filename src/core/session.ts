@@ -457,7 +457,8 @@ export class Session implements Bodies {
         if (this.tree.leaf === this.leafFound()) return;
         first = this.log.nodes.count;
         this.log.append([this.marker(this.leafId)]);
-      } catch {
+      } catch (again) {
+        if (!(again instanceof Failure)) throw again;
         // Whoever goes on changing it decides what is there; our record keeps the place.
         return await this.keepPosition();
       }
@@ -489,14 +490,14 @@ export class Session implements Bodies {
   private undo(): void {
     const leaf = this.durableLeaf;
     this.keys = undefined;
-    this.leafDue = () => {
+    const leafDue = (): number => {
       const kept = leaf < this.log.nodes.count ? leaf : this.leafOfFile();
       // A record of the old position names the file as it was before it was cut back.
       this.leafMoved = kept !== this.leafFound();
       return kept;
     };
     try {
-      this.renewTree(this.leafDue);
+      this.renewTree(leafDue);
     } catch {
       // What made the commit fail may make this fail; whoever needs the tree reads it first.
     }
@@ -615,7 +616,7 @@ export class Session implements Bodies {
       this.readTree();
     } catch (error) {
       this.logNow = before;
-      if (!successor) next.close();
+      next.close();
       throw error;
     }
     this.found.length = 0;
@@ -677,7 +678,6 @@ export class Session implements Bodies {
   private renewTree(leafDue: () => number): void {
     this.leafDue = leafDue;
     this.readTree();
-    this.leafDue = undefined;
     try {
       this.treeNow.leaf = leafDue();
     } catch (error) {

@@ -871,7 +871,8 @@ export class Dispatcher {
   private tellUntold(session: Session): void {
     try {
       tellForeign(session, session.freshForeign(), (name, payload) => this.sink.event(eventOf(session, name, payload)));
-    } catch {
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
       // Its tree cannot be read for now; the next reply tries again.
     }
   }

@@ -4,9 +4,10 @@ import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../failure.ts";
 import { bytesOf } from "../../json.ts";
+import { backupName } from "../aside.ts";
 import { closeQuietly, type Disk, exists, isAbsent, isErrno, publishNew, storageFailure, writeAll } from "../disk.ts";
-import { CHUNK } from "../jsonl/lines.ts";
 import type { Durability } from "../jsonl/log.ts";
+import { piecesOf } from "../pieces.ts";
 import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
@@ -102,6 +103,7 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
       return false;
     }
     try {
+      if (disk.infoOf(fd).kind !== "file") return false;
       const start = Buffer.alloc(HEADER_LOOK);
       return start.subarray(0, disk.read(fd, start, 0, start.length, 0)).includes(named);
     } finally {
@@ -148,13 +150,8 @@ function hashOf(disk: Disk, file: string): string | null {
   }
   try {
     const sum = createHash("sha256");
-    const chunk = Buffer.allocUnsafe(CHUNK);
-    for (let at = 0; ; ) {
-      const count = disk.read(fd, chunk, 0, chunk.length, at);
-      if (count <= 0) return sum.digest("hex");
-      sum.update(chunk.subarray(0, count));
-      at += count;
-    }
+    for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) sum.update(piece);
+    return sum.digest("hex");
   } finally {
     closeQuietly(disk, fd);
   }
@@ -260,16 +257,10 @@ export function makeParts(disk: Disk, container: string, durability: Durability,
       const pointer = missingPointer(disk, container);
       if (!pointer) continue;
       const path = pointerFile(container);
-      if (isDamaged) disk.rename(path, freeName(disk, `${path}.damaged.bak`));
+      if (isDamaged) disk.rename(path, backupName(disk, path, "damaged"));
       publishPointer(disk, container, pointer, durability);
     }
   return missing;
-}
-
-function freeName(disk: Disk, name: string): string {
-  let free = name;
-  for (let n = 2; !isAbsent(disk, free); n++) free = `${name}.${n}`;
-  return free;
 }
 
 /** The folder of a container: under its name, or, after a repair that was cut off, under that of its backup. */
