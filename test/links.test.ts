@@ -1,7 +1,7 @@
 /** Links in the place of what is ours: none leads out of a container, and lists follow what opening follows. */
 
 import { execFileSync } from "node:child_process";
-import { cpSync, renameSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { cpSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { folderName } from "../src/core/store/paths.ts";
@@ -131,5 +131,59 @@ test.skipIf(process.platform === "win32")(
     expect((await next.result("get_entries")).entries).toHaveLength(2);
     await next.finish();
     expect(statSync(manifest).isFile()).toBe(true);
+  },
+);
+
+/** Puts something at the path of a part that is no part of a container. */
+const WRONG: Record<string, (path: string) => void> = {
+  nothing: () => {},
+  "a folder": (path) => mkdirSync(path),
+  "a pipe": (path) => execFileSync("mkfifo", [path]),
+  "an empty file": (path) => writeFileSync(path, ""),
+};
+
+test.skipIf(process.platform === "win32").each(Object.keys(WRONG))(
+  "what is acknowledged where %s has taken the place of a part of an open container is read by the next server",
+  async (kind) => {
+    for (const part of PARTS.filter((name) => name !== "")) {
+      const { place, file } = await container();
+      const server = serveHere(["--session", file, ...QUIET], { place });
+      await server.result("append", { entries: [user("three")] });
+      rmSync(join(file, part), { recursive: true });
+      WRONG[kind](join(file, part));
+      const { result } = await server.request("append", { entries: [user("four")] });
+      await server.finish();
+      const next = serveHere(QUIET, { place });
+      const { result: opened, error } = await next.request("switch_session", { sessionPath: file });
+      const { entries } = opened ? await next.result("get_entries") : { entries: [] };
+      await next.finish();
+      const texts = entries.map(({ message }: Json) => message?.content);
+      expect([part, error?.message, texts.includes("four")]).toEqual([part, error?.message, result !== undefined]);
+    }
+  },
+);
+
+test.skipIf(process.platform === "win32").each(Object.keys(WRONG))(
+  "a container in which %s has the place of a part is read, verified, repaired and written",
+  async (kind) => {
+    for (const part of PARTS.filter((name) => name !== "" && !(name === "header.jsonl" && kind === "nothing"))) {
+      const { place, file } = await container();
+      rmSync(join(file, part), { recursive: true });
+      WRONG[kind](join(file, part));
+      const server = serveHere(QUIET, { place });
+      await server.result("switch_session", { sessionPath: file });
+      const { entries } = await server.result("get_entries");
+      expect([part, entries.length]).toEqual([part, part.startsWith("segments") ? 0 : 2]);
+      await server.result("verify_session", { sessionPath: file });
+      await server.result("repair_session");
+      await server.result("append", { entries: [user("three")] });
+      await server.finish();
+      const next = serveHere(QUIET, { place });
+      await next.result("switch_session", { sessionPath: file });
+      const { entries: later } = await next.result("get_entries");
+      expect([part, later.at(-1).message.content]).toEqual([part, "three"]);
+      expect((await next.result("verify_session")).damage.filter(({ kind }: Json) => kind !== "bad_index")).toEqual([]);
+      await next.finish();
+    }
   },
 );

@@ -295,6 +295,18 @@ export function isCutOff(error: unknown): boolean {
   return (error as Error).message.includes("known end");
 }
 
+/** Opens a file for reading. Throws EISDIR where something else has its path, as {@link isNoFile} tells. */
+export function openFile(disk: Disk, path: string): number {
+  const fd = disk.openRead(path);
+  try {
+    if (disk.infoOf(fd).kind === "file") return fd;
+    throw Object.assign(new Error("it is no file"), { code: "EISDIR" });
+  } catch (error) {
+    closeQuietly(disk, fd);
+    throw error;
+  }
+}
+
 /** All of a small file. */
 export function readWhole(disk: Disk, path: string): Uint8Array {
   const fd = disk.openRead(path);
@@ -440,9 +452,23 @@ export function isAbsent(disk: Disk, path: string): boolean {
     disk.info(path);
     return false;
   } catch (error) {
-    if (isErrno(error) && (error.code === "ENOENT" || error.code === "ENOTDIR")) return true;
+    if (isMissing(error)) return true;
     throw error;
   }
+}
+
+/** Returns whether an error says that nothing has the path. */
+export function isMissing(error: unknown): boolean {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return code === "ENOENT" || code === "ENOTDIR";
+}
+
+/** Codes that say that a folder, a link or a socket has the path of a file. */
+const NO_FILE: ReadonlySet<unknown> = new Set(["EISDIR", "ELOOP", "ENXIO"]);
+
+/** Returns whether an error says that something else has the path of a file. */
+export function isNoFile(error: unknown): boolean {
+  return NO_FILE.has(((error ?? {}) as { code?: unknown }).code);
 }
 
 export function removeQuietly(disk: Disk, path: string): void {

@@ -19,6 +19,8 @@ import {
   exists,
   type FileInfo,
   isAbsent,
+  isMissing,
+  isNoFile,
   keepAs,
   publishNew,
   readAll,
@@ -163,12 +165,11 @@ class JsonlLog extends JsonlReader implements Log {
     try {
       this.fd = this.disk.openRead(this.file);
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === "ENOENT" || code === "ENOTDIR")
+      if (isMissing(error))
         throw new Failure("session_not_found", `There is no file at ${this.file}. list_sessions shows the sessions.`, {
           sessionPath: this.file,
         });
-      if (code === "ENXIO") throw notASession(this.file, "it is not a regular file");
+      if (isNoFile(error)) throw notASession(this.file, "it is not a regular file");
       throw storageFailure(error, "opening the session");
     }
     try {
@@ -205,8 +206,7 @@ class JsonlLog extends JsonlReader implements Log {
     try {
       now = this.disk.info(this.file);
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === "ENOENT" || code === "ENOTDIR") return { kind: "gone" };
+      if (isMissing(error)) return { kind: "gone" };
       throw storageFailure(error, "looking at the session file");
     }
     try {

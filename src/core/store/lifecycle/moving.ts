@@ -6,7 +6,7 @@
 import { basename, dirname, join } from "node:path";
 import { SESSION_ID } from "../../entry.ts";
 import { Failure } from "../../failure.ts";
-import { type Disk, exists, type Named } from "../disk.ts";
+import { type Disk, exists, isMissing, type Named } from "../disk.ts";
 import { isLockInContainer } from "../locks/names.ts";
 import { isSessionName } from "../paths.ts";
 import { copyFile, sameContent } from "../pieces.ts";
@@ -78,8 +78,7 @@ function entriesIn(disk: Disk, folder: string): Named[] {
     if (disk.list) return disk.list(folder);
     return disk.names(folder).map((name) => ({ name, kind: disk.info(join(folder, name)).kind }));
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return [];
+    if (isMissing(error)) return [];
     throw error;
   }
 }

@@ -3,7 +3,7 @@
 import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { parse } from "../../json.ts";
-import { type Disk, exists, readWhole } from "../disk.ts";
+import { type Disk, exists, isMissing, readWhole } from "../disk.ts";
 import { type Answers, isSameProcess, processStart } from "../processes.ts";
 import type { Holder } from "../store.ts";
 import { type LockOptions, UNKNOWN } from "./contract.ts";
@@ -86,8 +86,7 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
     const claim = parse(bytes);
     return { bytes, claim: typeof claim === "object" && claim !== null ? (claim as Partial<Claim>) : null };
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    return code === "ENOENT" || code === "ENOTDIR" ? null : { bytes, claim: null };
+    return isMissing(error) ? null : { bytes, claim: null };
   }
 }
 

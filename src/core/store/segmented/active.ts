@@ -5,7 +5,17 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../failure.ts";
 import { bytesOf } from "../../json.ts";
 import { backupName } from "../aside.ts";
-import { closeQuietly, type Disk, exists, isAbsent, isErrno, publishNew, storageFailure, writeAll } from "../disk.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  isAbsent,
+  isErrno,
+  isMissing,
+  publishNew,
+  storageFailure,
+  writeAll,
+} from "../disk.ts";
 import type { Durability } from "../jsonl/log.ts";
 import { piecesOf } from "../pieces.ts";
 import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
@@ -145,7 +155,7 @@ function hashOf(disk: Disk, file: string): string | null {
   try {
     fd = disk.openRead(file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (isMissing(error)) return null;
     throw error;
   }
   try {

@@ -11,7 +11,7 @@ import { HeadReader } from "../../head.ts";
 import { memberOf, members, parse } from "../../json.ts";
 import type { StoreFinding } from "../../migrations.ts";
 import { KNOWN_TYPES, Nodes, unpackId } from "../../nodes.ts";
-import { closeQuietly, type Disk, exists, readAll, readWhole } from "../disk.ts";
+import { closeQuietly, type Disk, exists, isMissing, isNoFile, openFile, readAll, readWhole } from "../disk.ts";
 import { scanLines } from "../jsonl/lines.ts";
 import { pause } from "../pieces.ts";
 import { isUnpointed } from "./active.ts";
@@ -119,7 +119,7 @@ function sizeOf(disk: Disk, file: string): number {
   try {
     return disk.info(file).size;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return 0;
+    if (isMissing(error)) return 0;
     throw error;
   }
 }
@@ -273,7 +273,7 @@ class Auditor {
     const file = "index/offsets.jsonl";
     let fd: number;
     try {
-      fd = this.disk.openRead(indexFile(this.container));
+      fd = openFile(this.disk, indexFile(this.container));
     } catch (error) {
       this.find("INV-003", file, reasonOf(error));
       return;
@@ -317,10 +317,16 @@ class Auditor {
 
   readSegment(seq: number): void {
     const file = `segments/${basename(segmentFile(this.container, seq))}`;
-    const fd = this.disk.openRead(segmentFile(this.container, seq));
     let frameSeq = 0;
     if (seq !== this.lastSegment + 1) this.find("INV-003", file, `missing segment ${this.lastSegment + 1}`);
     this.lastSegment = seq;
+    let fd: number;
+    try {
+      fd = openFile(this.disk, segmentFile(this.container, seq));
+    } catch (error) {
+      this.find("INV-003", file, reasonOf(error));
+      return;
+    }
     try {
       const take = (start: number, b: Uint8Array, at: number, end: number): void => {
         this.takeFrame(file, seq, ++frameSeq, start, b, at, end);
@@ -635,7 +641,7 @@ function namesOf(disk: Disk, folder: string): string[] {
   try {
     return disk.names(folder);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    if (isMissing(error)) return [];
     throw error;
   }
 }
@@ -643,8 +649,9 @@ function namesOf(disk: Disk, folder: string): string[] {
 /** Why a document cannot be used. Throws what the disk itself refused. */
 function reasonOf(error: unknown): string {
   if (error instanceof Malformed || error instanceof SyntaxError || error instanceof TypeError) return error.message;
-  const { code, message, name } = error as NodeJS.ErrnoException;
-  if (code === "ENOENT" || code === "ENOTDIR") return "it is missing";
+  if (isMissing(error)) return "it is missing";
+  if (isNoFile(error)) return "it is no file";
+  const { message, name } = error as Error;
   if (name === "corrupt") return message;
   throw error;
 }

@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Failure } from "../../failure.ts";
 import { bytesOf, concat, parse } from "../../json.ts";
-import { closeQuietly, type Disk, type FileInfo, isErrno, writeAll } from "../disk.ts";
+import { closeQuietly, type Disk, type FileInfo, isErrno, isMissing, writeAll } from "../disk.ts";
 import { type Database, findSqlite, type OpenDatabase } from "../sqlite.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
@@ -34,8 +34,7 @@ export function isDatabase(disk: Disk, file: string): boolean {
   try {
     fd = disk.openRead(file);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return false;
+    if (isMissing(error)) return false;
     throw error;
   }
   try {

@@ -6,7 +6,7 @@
 
 import { parse } from "../../json.ts";
 import type { Verification } from "../../migrations.ts";
-import { type Disk, readWhole } from "../disk.ts";
+import { type Disk, isMissing, isNoFile, readWhole } from "../disk.ts";
 import { GENESIS, Malformed, NO_CRC, sha256 } from "./frame.ts";
 
 export const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
@@ -350,8 +350,7 @@ export function readManifest(disk: Disk, file: string): Manifest | null {
   try {
     return parseManifest(readWhole(disk, file));
   } catch (error) {
-    const { code = "" } = error as NodeJS.ErrnoException;
-    if (error instanceof Malformed || code === "ENOENT" || code === "ENOTDIR" || NO_FILE.has(code)) return null;
+    if (error instanceof Malformed || isMissing(error) || isNoFile(error)) return null;
     throw error;
   }
 }
@@ -521,17 +520,13 @@ export function parsePointer(bytes: Uint8Array): Pointer {
   };
 }
 
-/** What says that something else has the name of a file: a folder, a link, a socket. */
-const NO_FILE: ReadonlySet<string> = new Set(["EISDIR", "ELOOP", "ENXIO"]);
-
 /** The pointer at a path, or null when there is none. Throws {@link Malformed} when it is something else. */
 export function readPointer(disk: Disk, file: string): Pointer | null {
   try {
     return parsePointer(readWhole(disk, file));
   } catch (error) {
-    const { code = "" } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return null;
-    if (NO_FILE.has(code)) throw new Malformed("it is no file");
+    if (isMissing(error)) return null;
+    if (isNoFile(error)) throw new Malformed("it is no file");
     throw error;
   }
 }

@@ -7,7 +7,7 @@
 import { dirname } from "node:path";
 import { Failure } from "../../failure.ts";
 import { bytesOf } from "../../json.ts";
-import { closeQuietly, type Disk, readWhole, writeAll } from "../disk.ts";
+import { closeQuietly, type Disk, isMissing, isNoFile, readWhole, writeAll } from "../disk.ts";
 import { encodeEvent, type MigrationEvent, parseEvent } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 
@@ -25,7 +25,7 @@ export function readLedger(disk: Disk, file: string): Ledger {
   try {
     bytes = readWhole(disk, file);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return { events: [], size: 0, torn: 0 };
+    if (isMissing(error) || isNoFile(error)) return { events: [], size: 0, torn: 0 };
     throw error;
   }
   const events: MigrationEvent[] = [];

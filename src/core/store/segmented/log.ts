@@ -12,7 +12,16 @@ import { bytesOf } from "../../json.ts";
 import { MISSING } from "../../nodes.ts";
 import { backupName } from "../aside.ts";
 import { Commits } from "../commits.ts";
-import { closeQuietly, type Disk, exists, isAbsent, readAll, removeQuietly, storageFailure } from "../disk.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  isAbsent,
+  isMissing,
+  readAll,
+  removeQuietly,
+  storageFailure,
+} from "../disk.ts";
 import { attachmentFolder, withMember } from "../jsonl/reader.ts";
 import type { Lock, LockKind } from "../lock.ts";
 import { dropLock, lockInContainer, shareLock } from "../locks/names.ts";
@@ -125,8 +134,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       this.confirmed = held;
     } catch (error) {
       this.close();
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === "ENOENT" || code === "ENOTDIR")
+      if (isMissing(error))
         throw new Failure("session_not_found", `There is no session at ${this.file}. list_sessions shows those.`, {
           sessionPath: this.file,
         });

@@ -1,6 +1,6 @@
 /** The last valid checkpoint of a container: whatever it names was on the medium before it was. */
 
-import { type Disk, readWhole } from "../disk.ts";
+import { type Disk, isMissing, isNoFile, readWhole } from "../disk.ts";
 import { type Checkpoint, parseCheckpoint } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { checkpointFile, checkpointFolder, numberOf } from "./places.ts";
@@ -15,7 +15,7 @@ export function checkpointSeqs(disk: Disk, container: string): number[] {
       .sort((a, b) => b - a);
   } catch (error) {
     // Copies that leave out empty folders have none.
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    if (isMissing(error)) return [];
     throw error;
   }
 }
@@ -25,7 +25,7 @@ export function checkpointAt(disk: Disk, container: string, seq: number): Checkp
   try {
     return parseCheckpoint(readWhole(disk, checkpointFile(container, seq)), seq);
   } catch (error) {
-    if (error instanceof Malformed) return null;
+    if (error instanceof Malformed || isNoFile(error)) return null;
     throw error;
   }
 }

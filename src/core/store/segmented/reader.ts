@@ -14,7 +14,18 @@ import { Failure } from "../../failure.ts";
 import { HEAD_BYTES, HeadReader } from "../../head.ts";
 import { bytesOf, concat, parse } from "../../json.ts";
 import { Column, Nodes, unpackId } from "../../nodes.ts";
-import { closeQuietly, type Disk, type FileInfo, isCutOff, readAll, readWhole, storageFailure } from "../disk.ts";
+import {
+  closeQuietly,
+  type Disk,
+  type FileInfo,
+  isCutOff,
+  isMissing,
+  isNoFile,
+  openFile,
+  readAll,
+  readWhole,
+  storageFailure,
+} from "../disk.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../jsonl/lines.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import type { KeptSpines } from "../kept-spines.ts";
@@ -61,7 +72,6 @@ const UNBOUND = "its frame tells of another entry than its payload";
 /** Frames at the end whose bytes are checked at opening, unless they are longer than this. */
 const CHECKED_TAIL = 64;
 const CHECKED_TAIL_LINE = 1 << 20;
-const MANIFEST = basename(manifestFile(""));
 /** A header is a few hundred bytes. */
 const HEADER_BYTES = 1 << 20;
 /** Segments that are kept open for reading. */
@@ -168,7 +178,7 @@ function orNone<T>(list: () => T[]): T[] {
   try {
     return list();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    if (isMissing(error)) return [];
     throw error;
   }
 }
@@ -409,20 +419,17 @@ export abstract class SegmentedReader {
       const size = disk.info(segmentFile(this.folder, tail.segmentSeq)).size;
       return size >= tail.segmentSize && (lastFrame === null || this.frameCrc(count - 1) === lastFrame);
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      // Cut, or gone.
-      if (code === "ENOENT" || code === "ENOTDIR" || isCutOff(error)) return false;
+      if (isMissing(error) || isCutOff(error)) return false;
       throw error;
     }
   }
 
-  /** Nothing in a container may lead elsewhere. A manifest that is no file is as good as none, and its writer replaces it. */
+  /** Throws not_a_session where something in the container leads elsewhere. What else is no file or folder is as good as none. */
   private demandPlain(): void {
     if (!this.disk.list) return;
     for (const folder of [this.folder, segmentFolder(this.folder), join(this.folder, "index")])
       for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
-        if ((kind === "link" || (kind === "other" && name !== MANIFEST)) && !isLockInContainer(name))
-          throw notASession(this.file, `${name} in it is neither a file nor a folder`);
+        if (kind === "link" && !isLockInContainer(name)) throw notASession(this.file, `${name} in it is a link`);
   }
 
   /** Whether the header is that of the file. */
@@ -495,9 +502,9 @@ export abstract class SegmentedReader {
   private loadSpine(segments: readonly Segment[]): void {
     let index: number;
     try {
-      index = this.disk.openRead(indexFile(this.folder));
+      index = openFile(this.disk, indexFile(this.folder));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+      if (isMissing(error) || isNoFile(error)) return;
       throw error;
     }
     try {
@@ -544,7 +551,7 @@ export abstract class SegmentedReader {
       file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       blocks = readBlocks(file);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+      if (isMissing(error) || isNoFile(error)) return;
       throw error;
     }
     for (let last = blocks.pop(); last; last = blocks.pop()) {
@@ -596,10 +603,10 @@ export abstract class SegmentedReader {
   private readIndex(segments: readonly Segment[], live: boolean): Rest {
     let fd: number;
     try {
-      fd = this.disk.openRead(indexFile(this.folder));
+      fd = openFile(this.disk, indexFile(this.folder));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      this.indexFault = "it is missing";
+      if (!isMissing(error) && !isNoFile(error)) throw error;
+      this.indexFault = isMissing(error) ? "it is missing" : "it is no file";
       return { rows: [], isIntact: false, promised: 0 };
     }
     try {
@@ -1196,8 +1203,7 @@ export abstract class SegmentedReader {
     try {
       return this.disk.info(path);
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === "ENOENT" || code === "ENOTDIR") return null;
+      if (isMissing(error)) return null;
       throw error;
     }
   }

@@ -4,7 +4,16 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../failure.ts";
 import { bytesOf, parse, skipSpace } from "../../json.ts";
 import type { Site, Status } from "../../migrations.ts";
-import { closeQuietly, type Disk, exists, removeQuietly, storageFailure, temporaryName, writeAll } from "../disk.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  isMissing,
+  removeQuietly,
+  storageFailure,
+  temporaryName,
+  writeAll,
+} from "../disk.ts";
 import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./active.ts";
 import { beginsDatabase, idIn, isDatabase } from "./database.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
@@ -49,8 +58,7 @@ export function headerAt(disk: Disk, file: string): { id?: unknown; version?: un
   try {
     fd = disk.openRead(file);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
+    if (isMissing(error)) return undefined;
     throw error;
   }
   try {

@@ -8,7 +8,7 @@ import type { SessionHeader } from "../../entry.ts";
 import type { Env } from "../../env.ts";
 import type { Failure } from "../../failure.ts";
 import { bytesOf, concat, sameBytes } from "../../json.ts";
-import { keepAside } from "../aside.ts";
+import { backupName, keepAside } from "../aside.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll, writeAll } from "../disk.ts";
 import type { Durability } from "../jsonl/log.ts";
 import type { Locks } from "../lock.ts";
@@ -191,12 +191,15 @@ export abstract class SegmentedWriter extends SegmentedReader {
 
   protected openIndex(): void {
     if (this.indexFd >= 0) return;
+    const { disk } = this;
     const path = indexFile(this.folder);
     try {
-      this.indexFd = this.disk.openAppend(path);
+      // Rows are put in order as the frames say them, so what else has the name is kept and not needed.
+      if (disk.info(path, true).kind !== "file") disk.rename(path, backupName(disk, path, "damaged"));
+      this.indexFd = disk.openAppend(path);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      this.indexFd = this.disk.create(path);
+      this.indexFd = disk.create(path);
       this.looseFolders.add(join(this.folder, "index"));
     }
   }
