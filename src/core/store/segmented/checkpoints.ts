@@ -23,7 +23,6 @@ import {
   checkpointFile,
   checkpointFolder,
   EMPTY_TAIL,
-  headerFile,
   manifestFile,
   numbered,
   spineFile,
@@ -131,7 +130,7 @@ export abstract class CheckpointWriter extends SegmentedWriter {
   protected publishManifestNow(): void {
     try {
       // What was deleted or moved away meanwhile is not begun anew.
-      if (this.infoOrNull(headerFile(this.folder))?.inode !== this.key?.inode) return;
+      if (!this.hasItsHeader()) return;
       const { path, fd } = this.temporary(
         "manifest.json.tmp",
         bytesOf(encodeManifest(this.manifestNow(timestamp(this.env)))),

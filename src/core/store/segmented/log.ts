@@ -535,11 +535,18 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   /** No row may name what is not there (INV-003); and what is durable in a container that lost its name is lost too. */
   private demandFrames(tail: Tail): void {
-    const { device, inode } = this.disk.info(headerFile(this.folder));
-    if (device !== this.key?.device || inode !== this.key?.inode)
-      throw new Failure("storage_failed", "Another program put another session in this one's place. Ask again.");
-    if (tail.segmentSeq > 0 && this.disk.info(segmentFile(this.folder, tail.segmentSeq)).size < tail.segmentSize)
-      throw new Failure("storage_failed", "Another program cut the session's files. Ask again.");
+    const isCut =
+      tail.segmentSeq > 0 && this.disk.info(segmentFile(this.folder, tail.segmentSeq)).size < tail.segmentSize;
+    if (!isCut && this.hasItsHeader()) return;
+    // The next look is at another session, or at what is left of this one.
+    this.seen = undefined;
+    this.confirmed = false;
+    throw new Failure(
+      "storage_failed",
+      isCut
+        ? "Another program cut the session's files. Ask again."
+        : "Another program put another session in this one's place. Ask again.",
+    );
   }
 
   private indexed(bytes: Uint8Array, rows: readonly string[]): void {
@@ -644,8 +651,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   private get isOursStill(): boolean {
     try {
-      const header = this.infoOrNull(headerFile(this.file));
-      return header !== null && this.key !== undefined && isSameFile(header, this.key);
+      return this.hasItsHeader(this.file);
     } catch {
       return false;
     }

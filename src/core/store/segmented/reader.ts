@@ -401,8 +401,7 @@ export abstract class SegmentedReader {
   private isThere({ count, indexEnd, lastRow, lastFrame, tail }: Base): boolean {
     const { disk } = this;
     try {
-      const header = this.infoOrNull(headerFile(this.folder));
-      if (!header || !this.key || !isSameFile(header, this.key)) return false;
+      if (!this.hasItsHeader()) return false;
       if (count === 0) return true;
       if (lastRow.length > 0) {
         const fd = disk.openRead(indexFile(this.folder));
@@ -422,6 +421,24 @@ export abstract class SegmentedReader {
       if (isMissing(error) || isCutOff(error)) return false;
       throw error;
     }
+  }
+
+  /**
+   * Returns whether the header is the one that was read. A file that is removed leaves its number to the next one, and
+   * another program may write it anew in place, so that its bytes say it where its times moved.
+   */
+  protected hasItsHeader(folder = this.folder): boolean {
+    const { disk, key } = this;
+    const path = headerFile(folder);
+    const now = this.infoOrNull(path);
+    if (!now || !key || !isSameFile(now, key) || now.kind !== key.kind || now.size !== key.size) return false;
+    if (now.changed === key.changed && now.modified === key.modified) return true;
+    if (now.kind === "file" && this.hasHeader) {
+      const line = readWhole(disk, path).subarray(0, this.headerLine.length);
+      if (Buffer.compare(line, this.headerLine) !== 0) return false;
+    }
+    this.key = now;
+    return true;
   }
 
   /** Throws not_a_session where something in the container leads elsewhere. What else is no file or folder is as good as none. */

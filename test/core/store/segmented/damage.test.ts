@@ -707,6 +707,36 @@ describe("another process", () => {
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });
 
+  test("that puts another header in the place of the session's leaves nothing to be acknowledged, and is found", async () => {
+    for (const [durability, inPlace] of [
+      ["sync", false],
+      ["os", false],
+      ["sync", true],
+      ["os", true],
+    ] as const) {
+      const disk = made.after();
+      const ours = v2On(disk, { durability }).open(CONTAINER);
+      ours.append(bytes(userText(id(50), id(11))));
+      await ours.commit();
+      const path = headerFile(CONTAINER);
+      const other = bytesOf(textOf(disk.content(path) as Uint8Array).replace(SESSION, SESSION.replace(/.$/, "0")));
+      // A file that is removed leaves its number to the next, too.
+      if (inPlace) {
+        const fd = disk.openAppend(path);
+        disk.truncate(fd, 0);
+        disk.write(fd, other);
+        disk.close(fd);
+      } else disk.put(path, other);
+      const write = async (): Promise<void> => {
+        ours.append(bytes(userText(id(51), id(50))));
+        await ours.commit();
+      };
+      await expect(write()).rejects.toThrow(named("storage_failed"));
+      expect(ours.refresh()).toEqual({ kind: "replaced" });
+      ours.close();
+    }
+  });
+
   test("that took a dead writer's segment away leaves that name to the next, which reads what it wrote itself", async () => {
     const disk = small.after();
     const table: LockTable = new Map();
