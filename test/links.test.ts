@@ -14,7 +14,7 @@ import { pictureOf } from "./support/swaps.ts";
 const QUIET = ["--events", "none"];
 const PARTS = [
   ...["segments/0000000000000001.seg", "segments", "index/offsets.jsonl", "index", "header.jsonl", ""],
-  ...["manifest.json", "checkpoints", "tmp", "migrations"],
+  ...["manifest.json", "index-snapshot.bin", "checkpoints", "tmp", "migrations"],
 ];
 
 /** A container with two entries, closed, and a copy of it elsewhere. */

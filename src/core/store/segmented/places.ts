@@ -49,12 +49,15 @@ export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "
 /** That of the attachments, where there are any. */
 export const BLOBS = "blobs";
 
+/** The files that lie in the container's own folder, as a pattern. */
+const FILES = [headerFile, manifestFile, spineFile].map((of) => basename(of("")).replaceAll(".", "\\.")).join("|");
+
 /**
  * A path to a part of a container, whether that is the session, being built, or put away. Of the names in it each is one
  * that we give, so that a folder of the user's that happens to end with .v2 is none.
  */
 const PART = new RegExp(
-  `^(.*)/([^/]+\\.v2(?:\\.(?:staging|rolled-back|damaged)[^/]*)?)/((?:${[...FOLDERS, BLOBS].join("|")})(?:/[^/]+)?|\\.?(?:header\\.jsonl|manifest\\.json|spine\\.bin)[^/]*)$`,
+  `^(.*)/([^/]+\\.v2(?:\\.(?:staging|rolled-back|damaged)[^/]*)?)/((?:${[...FOLDERS, BLOBS].join("|")})(?:/[^/]+)?|\\.?(?:${FILES})[^/]*)$`,
 );
 
 /** Returns the folder above the container that a path leads into, and the names from the container on. */
