@@ -15,7 +15,7 @@ export function checkpointSeqs(disk: Disk, container: string): number[] {
       .sort((a, b) => b - a);
   } catch (error) {
     // Copies that leave out empty folders have none.
-    if (isMissing(error)) return [];
+    if (isMissing(error) || isNoFile(error)) return [];
     throw error;
   }
 }

@@ -5,7 +5,7 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { BodyReader } from "../../body.ts";
 import type { Damage } from "../../damage.ts";
 import { type Batch, CURRENT_VERSION, headerIn, headerOf, patchMembers, type SessionHeader } from "../../entry.ts";
@@ -29,7 +29,6 @@ import {
 import { CHUNK, type LineVisitor, scanLines } from "../jsonl/lines.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import type { KeptSpines } from "../kept-spines.ts";
-import { isLockInContainer } from "../locks/names.ts";
 import { clockOf, isSameFile, isSameStamp, Watched } from "../stamps.ts";
 import type { Change } from "../store.ts";
 import { isUuid, readManifest } from "./documents.ts";
@@ -441,12 +440,15 @@ export abstract class SegmentedReader {
     return true;
   }
 
-  /** Throws not_a_session where something in the container leads elsewhere. What else is no file or folder is as good as none. */
+  /** Throws not_a_session where what entries are in leads elsewhere. The rest is as good as none where it is a link. */
   private demandPlain(): void {
     if (!this.disk.list) return;
-    for (const folder of [this.folder, segmentFolder(this.folder), join(this.folder, "index")])
+    const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
+    const needed = new Set([headerFile(this.folder), index, segments].map((path) => basename(path)));
+    for (const folder of [this.folder, segments, index])
       for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
-        if (kind === "link" && !isLockInContainer(name)) throw notASession(this.file, `${name} in it is a link`);
+        if (kind === "link" && (folder !== this.folder || needed.has(name)))
+          throw notASession(this.file, `${name} in it is a link`);
   }
 
   /** Whether the header is that of the file. */
