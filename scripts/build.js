@@ -36,9 +36,9 @@ const inPlaceOf = (file, contents) => ({
 
 /** The names of the table of commands, and for each the file that is loaded with its first use. */
 async function commandsWhenAskedFor() {
-  const { table } = await exportsOf("src/handlers/table.ts");
+  const { table } = await exportsOf("src/handlers/shared/table.ts");
   const files = table.flatMap(({ name, alias }) =>
-    [name, alias ?? []].flat().map((called) => `${JSON.stringify(called)}: () => require("./${name}.ts").default,`),
+    [name, alias ?? []].flat().map((called) => `${JSON.stringify(called)}: () => require("../${name}.ts").default,`),
   );
   const contents = `
     const files = {${files.join("\n")}};
@@ -48,15 +48,15 @@ async function commandsWhenAskedFor() {
       if (!found.has(name) && Object.hasOwn(files, name)) found.set(name, files[name]());
       return found.get(name);
     }`;
-  return inPlaceOf("src/handlers/find.ts", contents);
+  return inPlaceOf("src/handlers/shared/find.ts", contents);
 }
 
-/** The bytes that first-look-module.ts puts together. */
+/** The bytes that fast-path-module.ts puts together. */
 async function moduleAsBytes() {
-  const { makeModule, ...numbers } = await exportsOf("src/core/first-look-module.ts");
+  const { makeModule, ...numbers } = await exportsOf("src/core/json/fast-path-module.ts");
   const lines = Object.entries(numbers).map(([name, value]) => `export const ${name} = ${value};`);
   lines.push(`export const makeModule = () => Uint8Array.of(${makeModule().join()});`);
-  return inPlaceOf("src/core/first-look-module.ts", lines.join("\n"));
+  return inPlaceOf("src/core/json/fast-path-module.ts", lines.join("\n"));
 }
 
 /** What the library uses of modules of Node's that take long to load and that opening a session does not need. */
@@ -99,7 +99,7 @@ try {
   mkdirSync(`${fresh}/bin`, { recursive: true });
   const { outputFiles } = await build({
     ...options,
-    entryPoints: ["src/server/main.ts"],
+    entryPoints: ["src/cli/main.ts"],
     plugins: [await commandsWhenAskedFor(), await moduleAsBytes()],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
@@ -110,7 +110,7 @@ try {
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...options,
-    entryPoints: { "pi-session-server": "src/server/start.ts" },
+    entryPoints: { "pi-session-server": "src/cli/start.ts" },
     outdir: `${fresh}/bin`,
     define: {
       "import.meta.url": "START_URL",

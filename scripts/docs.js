@@ -1,7 +1,7 @@
 // Writes protocol.md: the preface by hand, the reference from the declarations. Runs on what `npm run build` has made.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { declarations } from "../dist/lib/handlers/declarations.js";
+import { declarations } from "../dist/lib/handlers/shared/declarations.js";
 import { protocolText } from "../dist/lib/server/reference.js";
 
 const path = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));

@@ -14,9 +14,6 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { realDisk } from "../src/core/store/disk.ts";
-import { isLock, makeLocks } from "../src/core/store/lock.ts";
-import { lockBeside } from "../src/core/store/locks/names.ts";
 import {
   type AssistantMessage,
   buildContextEntries,
@@ -37,6 +34,9 @@ import {
   type ToolResultMessage,
   type UserMessage,
 } from "../src/index.ts";
+import { realDisk } from "../src/storage/fs/disk.ts";
+import { lockBeside } from "../src/storage/locks/lock-paths.ts";
+import { isLock, makeLocks } from "../src/storage/locks/locks.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "./support/lines.ts";
 import { type Place, serveHere, temporaryFolder } from "./support/server.ts";
 

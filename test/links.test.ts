@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { folderName } from "../src/core/store/paths.ts";
+import { folderName } from "../src/storage/fs/paths.ts";
 import { assistant, user } from "./support/drafts.ts";
 import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "./support/lifecycle.ts";
 import { id, userText } from "./support/lines.ts";

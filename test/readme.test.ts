@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { helpText } from "../src/server/cli.ts";
-import { verbs } from "../src/server/verbs/table.ts";
+import { helpText } from "../src/cli/options.ts";
+import { verbs } from "../src/cli/table.ts";
 import { spawnServer, temporaryPlace } from "./support/server.ts";
 import { runHere } from "./support/verbs.ts";
 

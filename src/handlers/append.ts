@@ -1,13 +1,13 @@
 import * as z from "zod";
-import { completedDraft, Speakers } from "../core/complete.ts";
-import { doubtsOf } from "../core/doubts.ts";
-import { type Draft, draftOfText } from "../core/entry.ts";
-import { bytesOf, elements, knownValueEnd } from "../core/json.ts";
-import { demandReferences } from "../core/references.ts";
-import { draft } from "../core/schemas.ts";
-import { appendEntries, demandTypes } from "./appending.ts";
-import { type Context, command } from "./command.ts";
-import { assistantExample } from "./shapes.ts";
+import { type Draft, draftOfText } from "../core/format/entry.ts";
+import { draft } from "../core/format/schemas.ts";
+import { bytesOf, elements, knownValueEnd } from "../core/json/json.ts";
+import { completedDraft, Speakers } from "../core/session/message-defaults.ts";
+import { demandReferences } from "../core/session/references.ts";
+import { doubtsOf } from "../core/session/warnings.ts";
+import { appendEntries, demandTypes } from "./shared/append.ts";
+import { type Context, command } from "./shared/command.ts";
+import { assistantExample } from "./shared/shapes.ts";
 
 export default command({
   name: "append",

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { unsupported } from "./unsupported.ts";
+import { unsupported } from "./shared/unsupported.ts";
 
 export default unsupported(
   "bash",

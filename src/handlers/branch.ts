@@ -1,13 +1,13 @@
 import * as z from "zod";
-import { type Draft, draftOf } from "../core/entry.ts";
 import { BadParams } from "../core/failure.ts";
-import { contentText } from "../core/message.ts";
-import { ROOT } from "../core/nodes.ts";
-import { Raw } from "../core/raw.ts";
-import type { Session } from "../core/session.ts";
-import { appendEntries, demandTypes, typesOf } from "./appending.ts";
-import { type Context, command } from "./command.ts";
-import { checkedAnswer, vetoReason } from "./hooks.ts";
+import { type Draft, draftOf } from "../core/format/entry.ts";
+import { contentText } from "../core/format/message.ts";
+import { Raw } from "../core/json/raw.ts";
+import type { Session } from "../core/session/session.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { appendEntries, demandTypes, typesOf } from "./shared/append.ts";
+import { type Context, command } from "./shared/command.ts";
+import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
 
 const result = z.object({
   cancelled: z.boolean(),

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { command } from "./command.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "clear_queue",

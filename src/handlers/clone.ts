@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { command } from "./command.ts";
-import { vetoReason } from "./hooks.ts";
-import { whereItStays } from "./stay.ts";
+import { command } from "./shared/command.ts";
+import { whereItStays } from "./shared/current-session.ts";
+import { vetoReason } from "./shared/hooks.ts";
 
 export default command({
   name: "clone",

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import { Raw } from "../core/raw.ts";
-import { appendEntries } from "./appending.ts";
-import { type Context, command } from "./command.ts";
-import { checkedAnswer, vetoReason } from "./hooks.ts";
-import { compactionPreparationOf } from "./preparation.ts";
+import { Raw } from "../core/json/raw.ts";
+import { appendEntries } from "./shared/append.ts";
+import { type Context, command } from "./shared/command.ts";
+import { compactionPreparationOf } from "./shared/compaction.ts";
+import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
 
 export default command({
   name: "compact",

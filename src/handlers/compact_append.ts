@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { Raw } from "../core/raw.ts";
-import { appendEntries, demandTypes } from "./appending.ts";
-import { command } from "./command.ts";
+import { Raw } from "../core/json/raw.ts";
+import { appendEntries, demandTypes } from "./shared/append.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "compact_append",

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import type { Session } from "../core/session.ts";
-import { openSession, sessionPath } from "./between_stores.ts";
-import { command } from "./command.ts";
+import type { Session } from "../core/session/session.ts";
+import { command } from "./shared/command.ts";
+import { openSession, sessionPath } from "./shared/migration.ts";
 
 export default command({
   name: "create_checkpoint",

@@ -1,3 +1,3 @@
-import { neutral } from "./neutral.ts";
+import { neutral } from "./shared/no-op.ts";
 
 export default neutral("cycle_model", "Switches to the next of Pi's models; without models there is none.", true);

@@ -1,4 +1,4 @@
-import { neutral } from "./neutral.ts";
+import { neutral } from "./shared/no-op.ts";
 
 export default neutral(
   "cycle_thinking_level",

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { fileAtRest, MOVE_FAILURES, moved, which } from "./at_rest.ts";
-import { command } from "./command.ts";
+import { fileAtRest, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "delete_session",

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { draftOf } from "../core/entry.ts";
-import { appendEntries, demandTypes } from "./appending.ts";
-import { command } from "./command.ts";
+import { draftOf } from "../core/format/entry.ts";
+import { appendEntries, demandTypes } from "./shared/append.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "edit_context",

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { pageOf } from "../core/export/page.ts";
-import { command } from "./command.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "export_html",

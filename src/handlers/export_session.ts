@@ -4,10 +4,10 @@ import { markdownPieces } from "../core/export/markdown.ts";
 import { pageOf } from "../core/export/page.ts";
 import { type RoleRules, roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
-import { bytesOf, concat, jsonText } from "../core/json.ts";
-import type { Session } from "../core/session.ts";
-import type { Stores } from "../core/workspace.ts";
-import { type Context, command } from "./command.ts";
+import { bytesOf, concat, jsonText } from "../core/json/json.ts";
+import type { Session } from "../core/session/session.ts";
+import type { Stores } from "../core/session/workspace.ts";
+import { type Context, command } from "./shared/command.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
 type Format = (typeof FORMATS)[number];

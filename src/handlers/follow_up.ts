@@ -1,4 +1,4 @@
-import { promptParams, unsupported } from "./unsupported.ts";
+import { promptParams, unsupported } from "./shared/unsupported.ts";
 
 export default unsupported(
   "follow_up",

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import { contentText } from "../core/message.ts";
-import { ROOT } from "../core/nodes.ts";
-import { command } from "./command.ts";
-import { vetoReason } from "./hooks.ts";
-import { whereItStays } from "./stay.ts";
+import { contentText } from "../core/format/message.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { command } from "./shared/command.ts";
+import { whereItStays } from "./shared/current-session.ts";
+import { vetoReason } from "./shared/hooks.ts";
 
 export default command({
   name: "fork",

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { modelsOf } from "../core/models.ts";
-import { command } from "./command.ts";
-import { piModel } from "./pi_shapes.ts";
+import { modelsOf } from "../core/context/models.ts";
+import { command } from "./shared/command.ts";
+import { piModel } from "./shared/pi-shapes.ts";
 
 export default command({
   name: "get_available_models",

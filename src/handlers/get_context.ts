@@ -1,11 +1,11 @@
 import * as z from "zod";
-import { explain, REASONS } from "../core/explain.ts";
-import { ROOT } from "../core/nodes.ts";
-import { paired, type Shown } from "../core/pairing.ts";
-import { Raw } from "../core/raw.ts";
-import type { Session } from "../core/session.ts";
-import { command } from "./command.ts";
-import { message, stored } from "./shapes.ts";
+import { explain, REASONS } from "../core/context/explain.ts";
+import { paired, type Shown } from "../core/context/pairing.ts";
+import { Raw } from "../core/json/raw.ts";
+import type { Session } from "../core/session/session.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { command } from "./shared/command.ts";
+import { message, stored } from "./shared/shapes.ts";
 
 const explanation = z.object({
   entryId: z.string(),

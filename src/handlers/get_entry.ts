@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { Raw } from "../core/raw.ts";
-import { command } from "./command.ts";
-import { entry, stored } from "./shapes.ts";
+import { Raw } from "../core/json/raw.ts";
+import { command } from "./shared/command.ts";
+import { entry, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_entry",

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { contentText } from "../core/message.ts";
-import { command } from "./command.ts";
+import { contentText } from "../core/format/message.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "get_fork_messages",

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { contentText } from "../core/message.ts";
-import { ROOT } from "../core/nodes.ts";
-import { command } from "./command.ts";
+import { contentText } from "../core/format/message.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "get_last_assistant_text",

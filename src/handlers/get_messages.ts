@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { Raw } from "../core/raw.ts";
-import { command } from "./command.ts";
-import { pageOf, take } from "./page.ts";
-import { cursor, limit, message, nextCursor, stored } from "./shapes.ts";
+import { Raw } from "../core/json/raw.ts";
+import { command } from "./shared/command.ts";
+import { pageOf, take } from "./shared/page.ts";
+import { cursor, limit, message, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_messages",

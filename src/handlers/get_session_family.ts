@@ -1,7 +1,7 @@
 import * as z from "zod";
-import type { Relative } from "../core/finding.ts";
-import type { Session } from "../core/session.ts";
-import { command } from "./command.ts";
+import type { Relative } from "../core/search/listing.ts";
+import type { Session } from "../core/session/session.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "get_session_family",

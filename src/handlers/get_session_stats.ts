@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { type Counts, contextUsageOf, statsOf, type Usage } from "../core/stats.ts";
-import { command } from "./command.ts";
-import { withoutNulls } from "./pi_shapes.ts";
+import { type Counts, contextUsageOf, statsOf, type Usage } from "../core/session/stats.ts";
+import { command } from "./shared/command.ts";
+import { withoutNulls } from "./shared/pi-shapes.ts";
 
 const tokens = z.object({
   input: z.number(),

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { contextWindowOf, UNKNOWN_MODEL } from "../core/models.ts";
-import { danglingDamage } from "../core/pairing.ts";
-import { lasting } from "../core/raw.ts";
-import type { Session } from "../core/session.ts";
-import { type Context, command } from "./command.ts";
-import { piModel, withoutNulls } from "./pi_shapes.ts";
+import { contextWindowOf, UNKNOWN_MODEL } from "../core/context/models.ts";
+import { danglingDamage } from "../core/context/pairing.ts";
+import { lasting } from "../core/json/raw.ts";
+import type { Session } from "../core/session/session.ts";
+import { type Context, command } from "./shared/command.ts";
+import { piModel, withoutNulls } from "./shared/pi-shapes.ts";
 
 export const stateResult = z.object({
   sessionId: z.string(),

@@ -1,13 +1,13 @@
 import * as z from "zod";
-import { bytesOf, parse, parseAbridged } from "../core/json.ts";
-import { contentText, preview, toolCalls } from "../core/message.ts";
-import type { Nodes } from "../core/nodes.ts";
-import { gathered, Raw } from "../core/raw.ts";
-import type { Session } from "../core/session.ts";
-import type { Label, Tree } from "../core/tree.ts";
-import { command } from "./command.ts";
-import { atMost, indexOf, take } from "./page.ts";
-import { cursor, entry, limit, nextCursor, stored } from "./shapes.ts";
+import { contentText, preview, toolCalls } from "../core/format/message.ts";
+import { bytesOf, parse, parseAbridged } from "../core/json/json.ts";
+import { gathered, Raw } from "../core/json/raw.ts";
+import type { Session } from "../core/session/session.ts";
+import type { Nodes } from "../core/tree/nodes.ts";
+import type { Label, Tree } from "../core/tree/tree.ts";
+import { command } from "./shared/command.ts";
+import { atMost, indexOf, take } from "./shared/page.ts";
+import { cursor, entry, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 const flatNode = z.object({
   id: z.string(),

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { command } from "./command.ts";
-import { damage } from "./shapes.ts";
+import { command } from "./shared/command.ts";
+import { damage } from "./shared/shapes.ts";
 
 export default command({
   name: "import_session",

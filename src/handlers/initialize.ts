@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { command } from "./command.ts";
-import { events } from "./events.ts";
 import { stateOf, stateResult } from "./get_state.ts";
-import { type HookName, type HookRegistration, hooks as knownHooks } from "./hooks.ts";
 import { FORMATS, PROTOCOL_VERSION } from "./protocol_version.ts";
+import { command } from "./shared/command.ts";
+import { events } from "./shared/events.ts";
+import { type HookName, type HookRegistration, hooks as knownHooks } from "./shared/hooks.ts";
 
 export default command({
   name: "initialize",

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { cursorAfter, type Listed, type ListProgress, momentOf, momentText } from "../core/finding.ts";
-import { bytesOf } from "../core/json.ts";
-import { type Context, command } from "./command.ts";
-import { take } from "./page.ts";
-import { cursor, limit, nextCursor } from "./shapes.ts";
+import { bytesOf } from "../core/json/json.ts";
+import { cursorAfter, type Listed, type ListProgress, momentOf, momentText } from "../core/search/listing.ts";
+import { type Context, command } from "./shared/command.ts";
+import { take } from "./shared/page.ts";
+import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 export default command({
   name: "list_sessions",

@@ -1,5 +1,6 @@
 import * as z from "zod";
-import type { Obstacle } from "../core/migrations.ts";
+import type { Obstacle } from "../core/ports/migrations.ts";
+import { type Context, command } from "./shared/command.ts";
 import {
   correlationId,
   demandStored,
@@ -9,8 +10,7 @@ import {
   openSession,
   planned,
   sessionPath,
-} from "./between_stores.ts";
-import { type Context, command } from "./command.ts";
+} from "./shared/migration.ts";
 
 export default command({
   name: "migrate_session",

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { demandStored, openSession, sessionPath, verification } from "./between_stores.ts";
-import { command } from "./command.ts";
+import { command } from "./shared/command.ts";
+import { demandStored, openSession, sessionPath, verification } from "./shared/migration.ts";
 
 export default command({
   name: "migration_status",

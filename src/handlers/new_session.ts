@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { command } from "./command.ts";
-import { vetoReason } from "./hooks.ts";
-import { withoutNulls } from "./pi_shapes.ts";
-import { whereItStays } from "./stay.ts";
+import { command } from "./shared/command.ts";
+import { whereItStays } from "./shared/current-session.ts";
+import { vetoReason } from "./shared/hooks.ts";
+import { withoutNulls } from "./shared/pi-shapes.ts";
 
 export default command({
   name: "new_session",

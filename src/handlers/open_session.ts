@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { command } from "./command.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "open_session",

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { prepareBranchSummary } from "../core/compaction.ts";
-import { ROOT } from "../core/nodes.ts";
-import { Raw } from "../core/raw.ts";
-import { command } from "./command.ts";
-import { conversationText, fileLists } from "./preparation.ts";
-import { entry, stored } from "./shapes.ts";
+import { prepareBranchSummary } from "../core/context/compaction.ts";
+import { Raw } from "../core/json/raw.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { command } from "./shared/command.ts";
+import { conversationText, fileLists } from "./shared/compaction.ts";
+import { entry, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "prepare_branch_summary",

@@ -1,6 +1,6 @@
-import { command } from "./command.ts";
-import { compactionPreparation, compactionPreparationOf, wishes } from "./preparation.ts";
-import { assistantExample } from "./shapes.ts";
+import { command } from "./shared/command.ts";
+import { compactionPreparation, compactionPreparationOf, wishes } from "./shared/compaction.ts";
+import { assistantExample } from "./shared/shapes.ts";
 
 export default command({
   name: "prepare_compaction",

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { incompleteMessages } from "../core/check.ts";
-import { draftOf } from "../core/entry.ts";
-import { lostResult } from "../core/pairing.ts";
-import { appendEntries, tellForeign } from "./appending.ts";
-import { command } from "./command.ts";
-import { damage } from "./shapes.ts";
+import { lostResult } from "../core/context/pairing.ts";
+import { draftOf } from "../core/format/entry.ts";
+import { incompleteMessages } from "../core/session/check.ts";
+import { appendEntries, tellForeign } from "./shared/append.ts";
+import { command } from "./shared/command.ts";
+import { damage } from "./shared/shapes.ts";
 
 export default command({
   name: "repair_session",

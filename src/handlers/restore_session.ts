@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { demandOne, MOVE_FAILURES, moved } from "./at_rest.ts";
-import { command } from "./command.ts";
+import { demandOne, MOVE_FAILURES, moved } from "./shared/closed-sessions.ts";
+import { command } from "./shared/command.ts";
 
 export default command({
   name: "restore_session",

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { correlationId, MOVEMENT_FAILURES, move, movement, sessionPath } from "./between_stores.ts";
-import { command } from "./command.ts";
+import { command } from "./shared/command.ts";
+import { correlationId, MOVEMENT_FAILURES, move, movement, sessionPath } from "./shared/migration.ts";
 
 export default command({
   name: "rollback_migration",

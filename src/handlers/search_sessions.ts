@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { bytesOf } from "../core/json.ts";
-import { command } from "./command.ts";
+import { bytesOf } from "../core/json/json.ts";
 import { moment } from "./list_sessions.ts";
-import { take } from "./page.ts";
-import { cursor, limit, nextCursor } from "./shapes.ts";
+import { command } from "./shared/command.ts";
+import { take } from "./shared/page.ts";
+import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 /** Hits of a page when the host does not say. */
 const PAGE = 50;

@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { draftOf } from "../core/entry.ts";
-import { appendEntries, demandTypes } from "./appending.ts";
-import { command } from "./command.ts";
-import { piModel } from "./pi_shapes.ts";
+import { draftOf } from "../core/format/entry.ts";
+import { appendEntries, demandTypes } from "./shared/append.ts";
+import { command } from "./shared/command.ts";
+import { piModel } from "./shared/pi-shapes.ts";
 
 export default command({
   name: "set_model",

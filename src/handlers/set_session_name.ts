@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { type Draft, draftOf } from "../core/entry.ts";
-import { sessionName } from "../core/workspace.ts";
-import { appendEntries, demandTypes } from "./appending.ts";
-import { type Context, command } from "./command.ts";
+import { type Draft, draftOf } from "../core/format/entry.ts";
+import { sessionName } from "../core/session/workspace.ts";
+import { appendEntries, demandTypes } from "./shared/append.ts";
+import { type Context, command } from "./shared/command.ts";
 
 export default command({
   name: "set_session_name",

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { setting } from "./neutral.ts";
+import { setting } from "./shared/no-op.ts";
 
 export default setting(
   "set_steering_mode",

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import type { Session } from "../core/session.ts";
-import { type Context, command } from "./command.ts";
-import { type HookAnswer, vetoReason } from "./hooks.ts";
-import { whereItStays } from "./stay.ts";
+import type { Session } from "../core/session/session.ts";
+import { type Context, command } from "./shared/command.ts";
+import { whereItStays } from "./shared/current-session.ts";
+import { type HookAnswer, vetoReason } from "./shared/hooks.ts";
 
 export default command({
   name: "switch_session",

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { verify } from "../core/check.ts";
-import type { Damage } from "../core/damage.ts";
-import type { StoreFinding } from "../core/migrations.ts";
-import type { Session } from "../core/session.ts";
-import { type Context, command } from "./command.ts";
-import { damage } from "./shapes.ts";
+import type { Damage } from "../core/format/damage.ts";
+import type { StoreFinding } from "../core/ports/migrations.ts";
+import { verify } from "../core/session/check.ts";
+import type { Session } from "../core/session/session.ts";
+import { type Context, command } from "./shared/command.ts";
+import { damage } from "./shared/shapes.ts";
 
 export default command({
   name: "verify_session",

@@ -10,15 +10,15 @@ import {
   modelAt,
   type Span,
   spanAt,
-} from "../core/context.ts";
-import { CURRENT_VERSION, type Entry } from "../core/entry.ts";
-import { HeadReader } from "../core/head.ts";
-import { bytesOf, parse, parseText, textOf } from "../core/json.ts";
-import { idOfLine, migrateV1, migrateV2 } from "../core/migrate.ts";
-import { Nodes, ROOT } from "../core/nodes.ts";
-import { readAll } from "../core/store/disk.ts";
-import { scanLines } from "../core/store/jsonl/lines.ts";
-import { Tree } from "../core/tree.ts";
+} from "../core/context/context.ts";
+import { CURRENT_VERSION, type Entry } from "../core/format/entry.ts";
+import { HeadReader } from "../core/format/head.ts";
+import { idOfLine, migrateV1, migrateV2 } from "../core/format/older-versions.ts";
+import { bytesOf, parse, parseText, textOf } from "../core/json/json.ts";
+import { Nodes, ROOT } from "../core/tree/nodes.ts";
+import { Tree } from "../core/tree/tree.ts";
+import { readAll } from "../storage/fs/disk.ts";
+import { scanLines } from "../storage/log/lines.ts";
 import { absolutePath, disk, env } from "./here.ts";
 import type {
   AgentMessage,

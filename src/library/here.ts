@@ -3,14 +3,14 @@
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { timestamp } from "../core/env.ts";
-import { containedDisk } from "../core/store/contained-disk.ts";
-import { realDisk } from "../core/store/disk.ts";
-import { realEnv } from "../core/store/env.ts";
-import { type Locks, makeLocks, sharedLocks } from "../core/store/lock.ts";
-import { findPlaces, folderFor, folderName, type Places } from "../core/store/paths.ts";
-import { makeStores } from "../core/store/stores.ts";
-import type { Stores } from "../core/workspace.ts";
+import { timestamp } from "../core/ports/env.ts";
+import type { Stores } from "../core/session/workspace.ts";
+import { containedDisk } from "../storage/fs/contained-disk.ts";
+import { realDisk } from "../storage/fs/disk.ts";
+import { findPlaces, folderFor, folderName, type Places } from "../storage/fs/paths.ts";
+import { type Locks, makeLocks, sharedLocks } from "../storage/locks/locks.ts";
+import { makeStores } from "../storage/stores.ts";
+import { realEnv } from "../storage/system-env.ts";
 import type { Durability } from "./types.ts";
 
 export const disk = containedDisk(realDisk);

@@ -1,15 +1,15 @@
 /** Which sessions there are: Pi's listing, by reading each file as the store reads it. */
 
 import { join } from "node:path";
-import type { Entry } from "../core/entry.ts";
-import { parse } from "../core/json.ts";
-import { jsonlStore } from "../core/store/jsonl/log.ts";
-import { noLocks } from "../core/store/lock.ts";
-import { sessionFolders } from "../core/store/paths.ts";
-import { isContainerName } from "../core/store/segmented/places.ts";
-import { segmentedStore } from "../core/store/segmented/store.ts";
-import type { Log } from "../core/store/store.ts";
-import { isSessionIn, latestIn, readHeader } from "../core/store/stores.ts";
+import type { Entry } from "../core/format/entry.ts";
+import { parse } from "../core/json/json.ts";
+import type { Log } from "../core/ports/store.ts";
+import { sessionFolders } from "../storage/fs/paths.ts";
+import { jsonlStore } from "../storage/jsonl/log.ts";
+import { noLocks } from "../storage/locks/locks.ts";
+import { isSessionIn, latestIn, readHeader } from "../storage/stores.ts";
+import { isContainerName } from "../storage/v2/places.ts";
+import { segmentedStore } from "../storage/v2/store.ts";
 import { absolutePath, defaultFolder, disk, env, sessionsRoot } from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 

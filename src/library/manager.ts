@@ -1,15 +1,21 @@
 /** Pi's SessionManager: one conversation by synchronous calls, over the same session and log as the server. */
 
-import { type Bodies, spanAt } from "../core/context.ts";
-import { type SessionHeader as CoreHeader, type Draft, draftOfValues, type Entry, SESSION_ID } from "../core/entry.ts";
+import { type Bodies, spanAt } from "../core/context/context.ts";
 import { Failure } from "../core/failure.ts";
-import { planCopy, planFork } from "../core/fork.ts";
-import { bytesOf, concat, parse } from "../core/json.ts";
-import { ROOT } from "../core/nodes.ts";
-import { type LeafMemory, Session } from "../core/session.ts";
-import { memoryStore, wholeLines } from "../core/store/memory.ts";
-import type { Beginning, Log } from "../core/store/store.ts";
-import { forkContent, newBeginning, type Stores, sessionName } from "../core/workspace.ts";
+import {
+  type SessionHeader as CoreHeader,
+  type Draft,
+  draftOfValues,
+  type Entry,
+  SESSION_ID,
+} from "../core/format/entry.ts";
+import { bytesOf, concat, parse } from "../core/json/json.ts";
+import type { Beginning, Log } from "../core/ports/store.ts";
+import { planCopy, planFork } from "../core/session/fork.ts";
+import { type LeafMemory, Session } from "../core/session/session.ts";
+import { forkContent, newBeginning, type Stores, sessionName } from "../core/session/workspace.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { memoryStore, wholeLines } from "../storage/memory.ts";
 import { migrateSessionEntries, projection, spanEntries } from "./entries.ts";
 import { absolutePath, defaultFolder, env, storesFor } from "./here.ts";
 import { findMostRecentSession, findSessionById, listAllSessions, listSessions } from "./list.ts";

@@ -13,9 +13,9 @@ import {
   StreamMessageWriter,
 } from "vscode-jsonrpc/node";
 import type * as z from "zod";
-import type { commonParams } from "../handlers/command.ts";
-import type { EventName, eventBase, events } from "../handlers/events.ts";
-import type { AnyCommand } from "../handlers/table.ts";
+import type { commonParams } from "../handlers/shared/command.ts";
+import type { EventName, eventBase, events } from "../handlers/shared/events.ts";
+import type { AnyCommand } from "../handlers/shared/table.ts";
 
 export type CommandName = AnyCommand["name"];
 

@@ -2,8 +2,8 @@
 
 // Types only: this file is evaluated when it is first asked for, and must not pull the rest of the program with it.
 import type * as z from "zod";
-import type { Command } from "../handlers/command.ts";
-import type { Declarations } from "../handlers/declarations.ts";
+import type { Command } from "../handlers/shared/command.ts";
+import type { Declarations } from "../handlers/shared/declarations.ts";
 
 /** A JSON Schema, draft 7, as far as the documents look at it. */
 export interface Schema {

@@ -1,8 +1,8 @@
 /** The generated part of protocol.md: commands, events, hooks, failures and the session format. */
 
 import type * as z from "zod";
-import type { Command, Effect } from "../handlers/command.ts";
-import type { Declarations } from "../handlers/declarations.ts";
+import type { Command, Effect } from "../handlers/shared/command.ts";
+import type { Declarations } from "../handlers/shared/declarations.ts";
 import { componentName, referringSchemas, type Schema, type SchemaOf } from "./openrpc.ts";
 
 /** The whole of protocol.md: the preface, which is written by hand, and everything that is declared. */

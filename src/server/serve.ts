@@ -3,24 +3,24 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
-import { draftOf } from "../core/entry.ts";
-import { type Env, timestamp } from "../core/env.ts";
 import { Failure } from "../core/failure.ts";
-import type { Catalog } from "../core/finding.ts";
-import type { Session } from "../core/session.ts";
-import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../core/store/confined-disk.ts";
-import { containedDisk } from "../core/store/contained-disk.ts";
-import { type Disk, isErrno } from "../core/store/disk.ts";
-import { desktopTrash } from "../core/store/lifecycle/desktop-trash.ts";
-import { commonFolder, type Locks, makeLocks } from "../core/store/lock.ts";
-import { findPlaces, type Places, settingsFiles, type Variables } from "../core/store/paths.ts";
-import { confinesOf, makeStores } from "../core/store/stores.ts";
-import { sessionName, Workspace } from "../core/workspace.ts";
-import type { ServerFacts } from "../handlers/command.ts";
-import { commandNames } from "../handlers/find.ts";
-import type { Settings } from "./cli.ts";
-import { Connection } from "./connection.ts";
-import { ofTheDisk } from "./dialect.ts";
+import { draftOf } from "../core/format/entry.ts";
+import { type Env, timestamp } from "../core/ports/env.ts";
+import type { Catalog } from "../core/search/listing.ts";
+import type { Session } from "../core/session/session.ts";
+import { sessionName, Workspace } from "../core/session/workspace.ts";
+import type { ServerFacts } from "../handlers/shared/command.ts";
+import { commandNames } from "../handlers/shared/find.ts";
+import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
+import { containedDisk } from "../storage/fs/contained-disk.ts";
+import { type Disk, isErrno } from "../storage/fs/disk.ts";
+import { findPlaces, type Places, settingsFiles, type Variables } from "../storage/fs/paths.ts";
+import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
+import { commonFolder, type Locks, makeLocks } from "../storage/locks/locks.ts";
+import { confinesOf, makeStores } from "../storage/stores.ts";
+import { Connection } from "./connection/connection.ts";
+import { ofTheDisk } from "./connection/dialect.ts";
+import type { Settings } from "./settings.ts";
 
 export interface World {
   readonly input: Readable;
@@ -83,7 +83,7 @@ export function serve(settings: Settings, world: World): Service {
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const makeDocument = async (): Promise<object> => {
     const { openRpcDocument } = await import("./openrpc.ts");
-    const { declarations } = await import("../handlers/declarations.ts");
+    const { declarations } = await import("../handlers/shared/declarations.ts");
     return openRpcDocument(declarations, world.version);
   };
   let document: Promise<object> | undefined;

@@ -19,7 +19,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Listed } from "../../src/core/finding.ts";
+import type { Listed } from "../../src/core/search/listing.ts";
 import {
   allHits,
   catalogOn,
@@ -197,7 +197,7 @@ test("a refresh after one append reads that file and no other", async () => {
   await forSeedsAsync(2, async (random) => {
     const library = temporaryLibrary();
     for (let n = 0; n < 30; n++) create(random, library);
-    const { realDisk } = await import("../../src/core/store/disk.ts");
+    const { realDisk } = await import("../../src/storage/fs/disk.ts");
     const opened: string[] = [];
     const disk = {
       ...realDisk,

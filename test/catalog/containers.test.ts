@@ -3,10 +3,10 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import type { Hit, Listed } from "../../src/core/finding.ts";
-import { bytesOf } from "../../src/core/json.ts";
-import { archiveFolder } from "../../src/core/store/paths.ts";
-import type { Log } from "../../src/core/store/store.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Log } from "../../src/core/ports/store.ts";
+import type { Hit, Listed } from "../../src/core/search/listing.ts";
+import { archiveFolder } from "../../src/storage/fs/paths.ts";
 import {
   allHits,
   catalogOn,

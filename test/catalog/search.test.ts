@@ -4,7 +4,7 @@ import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { realDisk } from "../../src/core/store/disk.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import {
   allHits,
   catalogOn,

@@ -4,8 +4,8 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../src/core/json.ts";
-import { pointerFile } from "../../src/core/store/segmented/places.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { pointerFile } from "../../src/storage/v2/places.ts";
 import {
   CONTAINER,
   FILE,

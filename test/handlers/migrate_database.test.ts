@@ -5,9 +5,9 @@ import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync, writeFileS
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { realDisk } from "../../src/core/store/disk.ts";
-import { linesOf } from "../../src/core/store/segmented/database.ts";
-import { findSqlite } from "../../src/core/store/sqlite.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { findSqlite } from "../../src/storage/sqlite.ts";
+import { linesOf } from "../../src/storage/v2/sqlite-v1.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, headerText, id, SESSION, TIME, userText } from "../support/lines.ts";

@@ -3,7 +3,7 @@
 import { existsSync, readdirSync, renameSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { archiveFolder, folderName } from "../../src/core/store/paths.ts";
+import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
 import { catalogOn, withoutSqlite } from "../support/catalog.ts";
 import {
   CWD,

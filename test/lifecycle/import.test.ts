@@ -4,7 +4,7 @@ import { appendFileSync, readdirSync, readFileSync, statSync, unlinkSync, writeF
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { folderName } from "../../src/core/store/paths.ts";
+import { folderName } from "../../src/storage/fs/paths.ts";
 import { linesIn } from "../support/cases.ts";
 import {
   CWD,

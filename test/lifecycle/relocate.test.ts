@@ -3,7 +3,7 @@
 import { existsSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
-import { folderName } from "../../src/core/store/paths.ts";
+import { folderName } from "../../src/storage/fs/paths.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, id } from "../support/lines.ts";

@@ -1,8 +1,8 @@
 /** The simulated disk of several processes, and traces of the model with one process, which dies and begins anew. */
 
 import { expect, test } from "vitest";
-import { bytesOf, textOf } from "../../src/core/json.ts";
-import { readWhole } from "../../src/core/store/disk.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { readWhole } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { Runner } from "./runner.ts";

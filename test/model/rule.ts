@@ -1,6 +1,6 @@
 /**
  * A model of the rule "what was learned without the lock is a guess": some processes, one log, writes that others see one
- * piece at a time, death at any moment. Its steps are those of `Log` (src/core/store/store.ts), so that its traces can be
+ * piece at a time, death at any moment. Its steps are those of `Log` (src/core/ports/store.ts), so that its traces can be
  * run against the real stores.
  *
  * A record is two pieces, `a` its first half and `A` the rest with the line feed; a medium is the text of its pieces. A

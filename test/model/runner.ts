@@ -5,10 +5,10 @@
  */
 
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf } from "../../src/core/json.ts";
-import { type Durability, jsonlStore } from "../../src/core/store/jsonl/log.ts";
-import type { Locks } from "../../src/core/store/lock.ts";
-import type { Log, Store } from "../../src/core/store/store.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Log, Store } from "../../src/core/ports/store.ts";
+import { type Durability, jsonlStore } from "../../src/storage/jsonl/log.ts";
+import type { Locks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
 import { fileBytes, headerText, id, TIME, userText } from "../support/lines.ts";

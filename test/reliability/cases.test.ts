@@ -2,7 +2,7 @@
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { findCommand } from "../../src/handlers/find.ts";
+import { findCommand } from "../../src/handlers/shared/find.ts";
 import type { Case } from "../support/cases.ts";
 import { context } from "./cases/context.ts";
 import { crash } from "./cases/crash.ts";

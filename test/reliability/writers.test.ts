@@ -3,10 +3,10 @@
 import { appendFileSync } from "node:fs";
 import { PassThrough } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
-import { realDisk } from "../../src/core/store/disk.ts";
-import type { Locks } from "../../src/core/store/lock.ts";
-import { parseArguments } from "../../src/server/cli.ts";
+import { parseArguments } from "../../src/cli/options.ts";
 import { serve } from "../../src/server/serve.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import type { Locks } from "../../src/storage/locks/locks.ts";
 import { linesIn, sessionFile } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
 import { chain, id, userText } from "../support/lines.ts";

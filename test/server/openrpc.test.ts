@@ -3,8 +3,8 @@ import { Ajv, type ValidateFunction } from "ajv";
 import draft7 from "ajv/dist/refs/json-schema-draft-07.json" with { type: "json" };
 import { expect, test } from "vitest";
 import * as z from "zod";
-import { declarations } from "../../src/handlers/declarations.ts";
-import { commandNames } from "../../src/handlers/find.ts";
+import { declarations } from "../../src/handlers/shared/declarations.ts";
+import { commandNames } from "../../src/handlers/shared/find.ts";
 import { type Method, type OpenRpcDocument, openRpcDocument } from "../../src/server/openrpc.ts";
 import { serveHere } from "../support/server.ts";
 

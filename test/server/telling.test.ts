@@ -2,9 +2,9 @@
 
 import { appendFileSync, readdirSync, readFileSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { realDisk } from "../../src/core/store/disk.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
-import { segmentedStore } from "../../src/core/store/segmented/store.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { testEnv } from "../support/env.ts";
 import { failingDisk, type Stroke } from "../support/failing.ts";

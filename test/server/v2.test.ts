@@ -3,7 +3,7 @@
 import { readdirSync, renameSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { realDisk } from "../../src/core/store/disk.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "../support/drafts.ts";
 import { killRuns } from "../support/proof-kill.ts";
 import { forSeedsAsync } from "../support/random.ts";

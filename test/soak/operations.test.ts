@@ -6,9 +6,9 @@
 
 process.env.PI_TEST_EVERY = "1";
 
-await import("../core/store/jsonl/faults.test.ts");
-await import("../core/store/jsonl/lines.test.ts");
-await import("../core/store/segmented/faults.test.ts");
-await import("../core/store/segmented/migration.test.ts");
-await import("../proof/failed-commit.test.ts");
-await import("../proof/keys.test.ts");
+await import("../storage/jsonl/faults.test.ts");
+await import("../storage/log/lines.test.ts");
+await import("../storage/v2/faults.test.ts");
+await import("../storage/v2/migration.test.ts");
+await import("../end-to-end/failed-commit.test.ts");
+await import("../end-to-end/keys.test.ts");

@@ -1,9 +1,9 @@
 /** One change to a session with a fault at every disk operation that it takes; for every backend. */
 
 import { expect } from "vitest";
-import type { Draft } from "../../src/core/entry.ts";
-import { bytesOf } from "../../src/core/json.ts";
-import type { Session } from "../../src/core/session.ts";
+import type { Draft } from "../../src/core/format/entry.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Session } from "../../src/core/session/session.ts";
 import { type Fault, type FaultDisk, faultPoints } from "./disk.ts";
 
 export interface Scenario {

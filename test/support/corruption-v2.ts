@@ -2,8 +2,8 @@
 
 import { expect } from "vitest";
 import type { Failure } from "../../src/core/failure.ts";
-import { bytesOf, textOf } from "../../src/core/json.ts";
-import type { Log } from "../../src/core/store/store.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import type { Log } from "../../src/core/ports/store.ts";
 import type { FaultDisk } from "./disk.ts";
 import { randomModel } from "./model.ts";
 import type { Random } from "./random.ts";

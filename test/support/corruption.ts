@@ -1,10 +1,10 @@
 /** Damage to session files, and a plain reading of what it left: the two sides of the corruption property. */
 
 import { expect } from "vitest";
-import { verify } from "../../src/core/check.ts";
 import type { Failure } from "../../src/core/failure.ts";
-import { bytesOf } from "../../src/core/json.ts";
-import type { Session } from "../../src/core/session.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import { verify } from "../../src/core/session/check.ts";
+import type { Session } from "../../src/core/session/session.ts";
 import { headerText } from "./lines.ts";
 import { randomModel } from "./model.ts";
 import type { Random } from "./random.ts";

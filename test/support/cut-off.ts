@@ -2,13 +2,13 @@
 
 import { createHash } from "node:crypto";
 import { expect } from "vitest";
-import { bytesOf, textOf } from "../../src/core/json.ts";
-import { jsonlStore } from "../../src/core/store/jsonl/log.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
-import { type MigrationOptions, migrate, rollBack } from "../../src/core/store/segmented/migration.ts";
-import { pointerFile } from "../../src/core/store/segmented/places.ts";
-import { segmentedStore } from "../../src/core/store/segmented/store.ts";
-import type { Log } from "../../src/core/store/store.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import type { Log } from "../../src/core/ports/store.ts";
+import { jsonlStore } from "../../src/storage/jsonl/log.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { type MigrationOptions, migrate, rollBack } from "../../src/storage/v2/migration.ts";
+import { pointerFile } from "../../src/storage/v2/places.ts";
+import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { CHANGES, FaultDisk } from "./disk.ts";
 import { user } from "./drafts.ts";
 import { testEnv } from "./env.ts";

@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { basename, dirname } from "node:path";
-import type { Disk, FileInfo } from "../../src/core/store/disk.ts";
+import type { Disk, FileInfo } from "../../src/storage/fs/disk.ts";
 
 export type Fault =
   /** The operation does nothing and reports an error. */

@@ -1,7 +1,7 @@
 /** A clock and ids that are the same at every run. */
 
 import { createHash } from "node:crypto";
-import type { Env } from "../../src/core/env.ts";
+import type { Env } from "../../src/core/ports/env.ts";
 import { Random } from "./random.ts";
 
 export const BEGINNING = Date.parse("2026-01-24T16:22:26.831Z");

@@ -5,10 +5,10 @@
 
 import { appendFileSync } from "node:fs";
 import { expect, vi } from "vitest";
-import { realDisk } from "../../src/core/store/disk.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
-import { segmentedStore } from "../../src/core/store/segmented/store.ts";
-import { table } from "../../src/handlers/table.ts";
+import { table } from "../../src/handlers/shared/table.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { user } from "./drafts.ts";
 import { testEnv } from "./env.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "./example.ts";

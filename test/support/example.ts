@@ -2,11 +2,11 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { bytesOf, textOf } from "../../src/core/json.ts";
-import { realDisk } from "../../src/core/store/disk.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
-import { archiveFolder, folderName } from "../../src/core/store/paths.ts";
-import { segmentedStore } from "../../src/core/store/segmented/store.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { assistant, user } from "./drafts.ts";
 import { testEnv } from "./env.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";

@@ -2,7 +2,7 @@
 
 import { truncateSync, unlinkSync } from "node:fs";
 import { basename } from "node:path";
-import { type Disk, realDisk } from "../../src/core/store/disk.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 
 /** What an operation meets: an errno, or a file of the session that another program cut or removed just before. */
 export type Stroke = "EIO" | "ENOENT" | "EMFILE" | "ENOSPC" | "cut" | "gone";

@@ -1,6 +1,6 @@
 /** A disk that lets a test decide when, and whether, what was written is on the medium. */
 
-import { type Disk, realDisk } from "../../src/core/store/disk.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 
 /** A disk whose waits for the medium the test lets through one by one. */
 export function gatedDisk(): { disk: Disk; waits: () => Promise<{ pass: () => void; fail: (code: string) => void }> } {

@@ -6,11 +6,11 @@
 import { basename } from "node:path";
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import type { LifeCycle } from "../../src/core/lifecycle.ts";
-import type { Disk } from "../../src/core/store/disk.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
-import type { Places } from "../../src/core/store/paths.ts";
-import { makeStores } from "../../src/core/store/stores.ts";
+import type { LifeCycle } from "../../src/core/ports/lifecycle.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
+import type { Places } from "../../src/storage/fs/paths.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk, faultPoints, isEvery, POWER_CUTS } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { sessionId } from "./lifecycle.ts";

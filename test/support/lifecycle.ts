@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { folderName } from "../../src/core/store/paths.ts";
+import { folderName } from "../../src/storage/fs/paths.ts";
 import { letRest } from "./cases.ts";
 import { chain, fileText, headerText } from "./lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";

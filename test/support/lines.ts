@@ -1,6 +1,6 @@
 /** Lines of session files, written by hand the way Pi writes them. */
 
-import { bytesOf, textOf } from "../../src/core/json.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
 
 export const TIME = "2026-01-24T16:22:26.831Z";
 export const SESSION = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";

@@ -1,7 +1,7 @@
 /** Locks of several processes that are one: who holds what stands in a table they share. */
 
-import { type Locks, noLocks } from "../../src/core/store/lock.ts";
-import type { Holder } from "../../src/core/store/store.ts";
+import type { Holder } from "../../src/core/ports/store.ts";
+import { type Locks, noLocks } from "../../src/storage/locks/locks.ts";
 
 export type LockTable = Map<string, Holder>;
 

@@ -1,9 +1,9 @@
 /** Nodes and trees from ids and parents, without any log. */
 
-import { HeadReader } from "../../src/core/head.ts";
-import { bytesOf } from "../../src/core/json.ts";
-import { Nodes } from "../../src/core/nodes.ts";
-import { Tree } from "../../src/core/tree.ts";
+import { HeadReader } from "../../src/core/format/head.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import { Nodes } from "../../src/core/tree/nodes.ts";
+import { Tree } from "../../src/core/tree/tree.ts";
 
 export interface Grown {
   readonly nodes: Nodes;

@@ -1,8 +1,8 @@
 /** All that a log and its session tell, for holding one way of opening against another. */
 
-import { textOf } from "../../src/core/json.ts";
-import { Session } from "../../src/core/session.ts";
-import type { Log } from "../../src/core/store/store.ts";
+import { textOf } from "../../src/core/json/json.ts";
+import type { Log } from "../../src/core/ports/store.ts";
+import { Session } from "../../src/core/session/session.ts";
 import { testEnv } from "./env.ts";
 
 /** All that can be asked of a log, without its damage's growing by the asking. */

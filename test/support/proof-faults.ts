@@ -4,7 +4,7 @@
  */
 
 import { expect } from "vitest";
-import type { Disk } from "../../src/core/store/disk.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type Fault, FaultDisk } from "./disk.ts";
 import { assistant, user } from "./drafts.ts";
 import { HereLives, plainLines, toldEntries } from "./proof.ts";

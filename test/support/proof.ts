@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
-import { LEAF_MARKER } from "../../src/core/head.ts";
-import { type Disk, realDisk } from "../../src/core/store/disk.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
-import { parseArguments } from "../../src/server/cli.ts";
+import { parseArguments } from "../../src/cli/options.ts";
+import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { serve } from "../../src/server/serve.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
 import { testEnv } from "./env.ts";
 import { type Framing, type Json, type Place, spawnServer, temporaryPlace, Wire } from "./server.ts";
 

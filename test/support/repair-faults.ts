@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import type { Session } from "../../src/core/session.ts";
+import type { Session } from "../../src/core/session/session.ts";
 import type { FaultDisk } from "./disk.ts";
 
 /** Repairs what `damaged` makes with a fault at every operation; `check` gets each disk with the story of it. */

@@ -6,11 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { onTestFinished } from "vitest";
-import type { Env } from "../../src/core/env.ts";
-import { type Disk, realDisk } from "../../src/core/store/disk.ts";
-import type { Locks } from "../../src/core/store/lock.ts";
-import { parseArguments } from "../../src/server/cli.ts";
+import { parseArguments } from "../../src/cli/options.ts";
+import type { Env } from "../../src/core/ports/env.ts";
 import { serve } from "../../src/server/serve.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
+import type { Locks } from "../../src/storage/locks/locks.ts";
 import { KEPT_CODE, PROGRAM } from "./build.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what comes from the wire is looked at, member by member, by the tests

@@ -1,16 +1,16 @@
 /** Sessions for tests: from lines, in memory or as a file on a disk in memory. */
 
-import type { SessionHeader } from "../../src/core/entry.ts";
-import { bytesOf, parse, textOf } from "../../src/core/json.ts";
-import { Session } from "../../src/core/session.ts";
-import type { Disk } from "../../src/core/store/disk.ts";
-import { type Durability, jsonlStore } from "../../src/core/store/jsonl/log.ts";
-import { leafMemory } from "../../src/core/store/leaves.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
-import { memoryStore } from "../../src/core/store/memory.ts";
-import type { Beginning, Log, Store } from "../../src/core/store/store.ts";
-import { makeStores } from "../../src/core/store/stores.ts";
-import { Workspace } from "../../src/core/workspace.ts";
+import type { SessionHeader } from "../../src/core/format/entry.ts";
+import { bytesOf, parse, textOf } from "../../src/core/json/json.ts";
+import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
+import { Session } from "../../src/core/session/session.ts";
+import { Workspace } from "../../src/core/session/workspace.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
+import { type Durability, jsonlStore } from "../../src/storage/jsonl/log.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { leafMemory } from "../../src/storage/log/leaf-store.ts";
+import { memoryStore } from "../../src/storage/memory.ts";
+import { makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { fileBytes, headerText } from "./lines.ts";

@@ -20,8 +20,8 @@ import {
 } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { expect } from "vitest";
-import { type Disk, realDisk } from "../../src/core/store/disk.ts";
-import { folderName } from "../../src/core/store/paths.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
+import { folderName } from "../../src/storage/fs/paths.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";

@@ -15,9 +15,9 @@ import { type Apart, apart } from "./elsewhere.ts";
 import type { Random } from "./random.ts";
 import { temporaryFolder } from "./server.ts";
 
-const CORE = fileURLToPath(new URL("../../src/core/store/", import.meta.url));
+const STORAGE = fileURLToPath(new URL("../../src/storage/", import.meta.url));
 /** Where the optional package is looked for. */
-const FROM = new URL("../../src/core/store/sqlite.ts", import.meta.url).href;
+const FROM = new URL("../../src/storage/sqlite.ts", import.meta.url).href;
 
 /**
  * Runs a piece of a program that has `locks`, `file` and `place`, in namespaces of its own or in ours. `session` is the
@@ -29,16 +29,16 @@ export function runWithLocks(session: string, piece: string, kind?: Apart, node 
   buildSync({
     stdin: {
       contents: `import { appendFileSync } from "node:fs";
-        import { isLock, makeLocks } from "./lock.ts";
-        import { realDisk } from "./disk.ts";
-        import { lockBeside } from "./locks/names.ts";
+        import { isLock, makeLocks } from "./locks/locks.ts";
+        import { realDisk } from "./fs/disk.ts";
+        import { lockBeside } from "./locks/lock-paths.ts";
         const session = ${JSON.stringify(session)};
         const file = realDisk.info(session);
         const place = lockBeside(realDisk, session, file.inode);
         const options = { disk: realDisk, stateFolder: ${JSON.stringify(folder)}, client: "a piece", now: () => new Date().toISOString() };
         const locks = makeLocks(options);
         ${piece}`,
-      resolveDir: CORE,
+      resolveDir: STORAGE,
     },
     bundle: true,
     platform: "node",

@@ -1,10 +1,11 @@
 /** Containers of Session Store V2 as a small program reads and checks them that shares no code with ours. */
 
 import { createHash } from "node:crypto";
-import { Session } from "../../src/core/session.ts";
-import { type Disk, readWhole } from "../../src/core/store/disk.ts";
-import { leafMemory } from "../../src/core/store/leaves.ts";
-import { noLocks } from "../../src/core/store/lock.ts";
+import type { Store } from "../../src/core/ports/store.ts";
+import { Session } from "../../src/core/session/session.ts";
+import { type Disk, readWhole } from "../../src/storage/fs/disk.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { leafMemory } from "../../src/storage/log/leaf-store.ts";
 import {
   type Coordinates,
   crc32c,
@@ -13,9 +14,8 @@ import {
   frameBytes,
   sha256,
   writeFrame,
-} from "../../src/core/store/segmented/frame.ts";
-import { type StoreOptions, segmentedStore } from "../../src/core/store/segmented/store.ts";
-import type { Store } from "../../src/core/store/store.ts";
+} from "../../src/storage/v2/frame.ts";
+import { type StoreOptions, segmentedStore } from "../../src/storage/v2/store.ts";
 import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { fileBytes, headerText, SESSION } from "./lines.ts";

@@ -1,7 +1,7 @@
 /** Verbs run in this process, with a terminal that is not one. */
 
-import { realDisk } from "../../src/core/store/disk.ts";
-import { runVerb, type Terminal } from "../../src/server/verbs.ts";
+import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import { countingEnv, type Place } from "./server.ts";
 
 export interface Run {

@@ -3,9 +3,9 @@
 import { readdirSync } from "node:fs";
 import { PassThrough } from "node:stream";
 import { expect } from "vitest";
-import { realDisk } from "../../src/core/store/disk.ts";
-import { parseArguments } from "../../src/server/cli.ts";
+import { parseArguments } from "../../src/cli/options.ts";
 import { serve } from "../../src/server/serve.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "./drafts.ts";
 import { collectGarbage } from "./garbage.ts";
 import type { Random } from "./random.ts";

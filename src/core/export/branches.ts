@@ -1,8 +1,8 @@
 /** The branches of a session as a reader wants them: each ends where something was said last. */
 
-import { ROOT } from "../nodes.ts";
-import type { Session } from "../session.ts";
-import type { Tree } from "../tree.ts";
+import type { Session } from "../session/session.ts";
+import { ROOT } from "../tree/nodes.ts";
+import type { Tree } from "../tree/tree.ts";
 
 export interface Branch {
   /** The entry it ends with, or {@link ROOT}. */

@@ -1,6 +1,6 @@
 /** A session as one plain page. Nothing in it can run or reach out: text is escaped, and there is no script. */
 
-import { contentText, shownText, toolCalls } from "../message.ts";
+import { contentText, shownText, toolCalls } from "../format/message.ts";
 import { argumentsText, visibleText } from "./inert.ts";
 import type { Page, PageBranch, PageEntry } from "./page.ts";
 

@@ -1,6 +1,6 @@
 /** Text that does nothing to whoever shows it. */
 
-import { jsonText } from "../json.ts";
+import { jsonText } from "../json/json.ts";
 
 // Control characters but line feeds and tabs, and the marks that turn the direction of text for whatever follows them.
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for

@@ -3,7 +3,7 @@
  * it for HTML, a link or an image.
  */
 
-import { contentText, shownText, toolCalls } from "../message.ts";
+import { contentText, shownText, toolCalls } from "../format/message.ts";
 import { argumentsText, visibleText } from "./inert.ts";
 import type { Page, PageBranch, PageEntry } from "./page.ts";
 

@@ -1,9 +1,9 @@
 /** A session as pages show it, whatever the page is written in. */
 
-import { withAttachments } from "../attachments.ts";
-import { memberOf, members, parse } from "../json.ts";
-import { contentText, preview, shownText } from "../message.ts";
-import type { Session } from "../session.ts";
+import { withAttachments } from "../format/attachments.ts";
+import { contentText, preview, shownText } from "../format/message.ts";
+import { memberOf, members, parse } from "../json/json.ts";
+import type { Session } from "../session/session.ts";
 import { type Branch, branchesOf } from "./branches.ts";
 
 export interface PageEntry {

@@ -3,9 +3,9 @@
  * asked for, in the seed's words and, as the scripts that read it are Python's, in its spelling.
  */
 
-import { contentText, shownText, toolCalls } from "../message.ts";
-import { pairUp } from "../pairing.ts";
-import type { Session } from "../session.ts";
+import { pairUp } from "../context/pairing.ts";
+import { contentText, shownText, toolCalls } from "../format/message.ts";
+import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
 
 export interface TrainingCall {

@@ -3,7 +3,7 @@
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { type Disk, realDisk } from "../../../src/core/store/disk.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { type Case, idsIn, linesIn, serveLines } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";

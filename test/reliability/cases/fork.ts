@@ -3,7 +3,7 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { type Disk, realDisk } from "../../../src/core/store/disk.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { type Case, call, idsIn, linesIn, said, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { chain, entryText, headerText, id, userText } from "../../support/lines.ts";

@@ -13,8 +13,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { realDisk } from "../../../src/core/store/disk.ts";
-import { type FileKey, fileLocks, isLock } from "../../../src/core/store/lock.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { type FileKey, fileLocks, isLock } from "../../../src/storage/locks/locks.ts";
 import { type Case, idsIn, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { putSession, serveLibrary, sessionId } from "../../support/lifecycle.ts";

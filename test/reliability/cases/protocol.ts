@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 import * as z from "zod";
-import { table } from "../../../src/handlers/table.ts";
+import { table } from "../../../src/handlers/shared/table.ts";
 import { type Case, call, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { gatedDisk } from "../../support/gated_disk.ts";

@@ -1,0 +1,173 @@
+/**
+ * A session's branches as rows for a terminal: a row for each entry, children below their parent, an indent for each
+ * branch that leaves a path, none for what follows one after the other. No step is taken by recursion: sessions are
+ * as deep as they are long.
+ */
+
+import type { Page } from "./terminal/page.ts";
+import { column, cutTo, inert, oneLine, widthOf } from "./terminal/text.ts";
+import type { Result } from "./verb.ts";
+
+/** A node as get_tree answers it when flat. */
+export type FlatNode = Result;
+
+const NONE = -1;
+
+export class Branches {
+  readonly nodes: readonly FlatNode[];
+  readonly leafId: string | null;
+  /** Index of the node in each row. */
+  readonly order: Int32Array;
+  /** The row of the leaf; -1 when the leaf is before the first entry. */
+  readonly leafRow: number;
+  /** For each row that of the run it is in: entries without a branch between them, named by the first. */
+  private readonly runs: Int32Array;
+  /** For the first row of a run the row of the run it branches off from; -1 when from none. */
+  private readonly above: Int32Array;
+  /** For the first row of a run whether it is one of several branches (1) and the last of them (2). */
+  private readonly kinds: Uint8Array;
+  private readonly active: Uint8Array;
+  private readonly idWidth: number;
+
+  constructor(nodes: readonly FlatNode[], leafId: string | null) {
+    this.nodes = nodes;
+    this.leafId = leafId;
+    const size = nodes.length;
+    const indices = new Map<string, number>();
+    for (let i = 0; i < size; i++) indices.set(nodes[i].id, i);
+    const parents = new Int32Array(size);
+    for (let i = 0; i < size; i++) parents[i] = indices.get(nodes[i].parentId) ?? NONE;
+    // Children in file order: the last is met first when going backwards, and the stack turns that around again.
+    const first = new Int32Array(size + 1).fill(NONE);
+    const next = new Int32Array(size).fill(NONE);
+    for (let i = size - 1; i >= 0; i--) {
+      const parent = parents[i] === NONE ? size : parents[i];
+      next[i] = first[parent];
+      first[parent] = i;
+    }
+    this.order = new Int32Array(size);
+    this.runs = new Int32Array(size);
+    this.above = new Int32Array(size).fill(NONE);
+    this.kinds = new Uint8Array(size);
+    // Rows of the parents, for those that wait: NONE for a root.
+    const stack: number[] = [];
+    const rowOf = new Int32Array(size).fill(NONE);
+    let rows = 0;
+    const put = (parent: number): void => {
+      const from = stack.length;
+      for (let child = first[parent]; child !== NONE; child = next[child]) stack.push(child);
+      for (let a = from, b = stack.length - 1; a < b; a++, b--) [stack[a], stack[b]] = [stack[b], stack[a]];
+    };
+    put(size);
+    while (stack.length > 0) {
+      const node = stack.pop() as number;
+      const row = rows++;
+      this.order[row] = node;
+      rowOf[node] = row;
+      const parent = parents[node];
+      const siblings = parent === NONE ? size : parent;
+      const isOnly = first[siblings] === node && next[node] === NONE;
+      const parentRun = parent === NONE ? NONE : this.runs[rowOf[parent]];
+      if (isOnly && parent !== NONE) this.runs[row] = parentRun;
+      else {
+        this.runs[row] = row;
+        this.above[row] = parentRun;
+        this.kinds[row] = isOnly ? 0 : next[node] === NONE ? 3 : 1;
+      }
+      put(node);
+    }
+    this.active = new Uint8Array(size);
+    const leaf = leafId === null ? NONE : (indices.get(leafId) ?? NONE);
+    this.leafRow = leaf === NONE ? NONE : rowOf[leaf];
+    for (let at = leaf; at !== NONE && this.active[rowOf[at]] === 0; at = parents[at]) this.active[rowOf[at]] = 1;
+    let longest = 0;
+    for (const { id } of nodes) longest = Math.max(longest, id.length);
+    this.idWidth = Math.min(longest, 12);
+  }
+
+  get rows(): number {
+    return this.order.length;
+  }
+
+  node(row: number): FlatNode {
+    return this.nodes[this.order[row]];
+  }
+
+  /** The lines that lead to a row; of deep branches only the last are drawn, in `width` columns at most. */
+  lines(row: number, width: number): string {
+    const most = Math.max(1, Math.floor(width / LEVEL));
+    const drawn: string[] = [];
+    let run = this.runs[row];
+    let isCut = false;
+    if (this.kinds[run] !== 0) {
+      const isLast = (this.kinds[run] & 2) !== 0;
+      drawn.push(run === row ? (isLast ? "└─ " : "├─ ") : isLast ? "   " : "│  ");
+    }
+    for (run = this.above[run]; run !== NONE; run = this.above[run]) {
+      if (this.kinds[run] === 0) continue;
+      if (drawn.length === most) {
+        isCut = true;
+        break;
+      }
+      drawn.push((this.kinds[run] & 2) !== 0 ? "   " : "│  ");
+    }
+    // Deeper than is drawn: where the lines begin says so.
+    if (isCut) drawn[drawn.length - 1] = "…  ";
+    return drawn.reverse().join("");
+  }
+
+  /** One line of a page for a row. */
+  text(row: number, page: Page): string {
+    const { paint } = page;
+    const node = this.node(row);
+    const isLeaf = row === this.leafRow;
+    const isActive = this.active[row] === 1;
+    const mark = isLeaf ? "*" : " ";
+    // On a very narrow page the ids give way.
+    const isNarrow = page.width < this.idWidth + 20;
+    const id = isNarrow ? "" : `${column(inert(node.id), Math.max(this.idWidth, node.id.length))}  `;
+    const space = Math.max(0, page.width - 2 - widthOf(id));
+    const lines = this.lines(row, Math.floor(space / 2));
+    const label = labelText(node, Math.min(34, Math.floor(space * 0.45)));
+    const said = oneLine(node.preview ?? "");
+    const kind = kindOf(node);
+    const text = cutTo(said === "" ? kind : `${kind}: ${said}`, Math.max(0, space - lines.length - widthOf(label)));
+    const shown = text.startsWith(`${kind}:`)
+      ? `${paint(COLOURS[kind] ?? "dim", `${kind}:`)}${paint(isActive ? "bold" : "plain", text.slice(kind.length + 1))}`
+      : paint(COLOURS[kind] ?? "dim", text);
+    return `${paint("green", mark)} ${paint("dim", id)}${paint("dim", lines)}${shown}${paint("yellow", label)}`;
+  }
+}
+
+function labelText({ label }: FlatNode, width: number): string {
+  const text = label === undefined ? "" : cutTo(oneLine(label), width - 3);
+  return text === "" ? "" : ` [${text}]`;
+}
+
+/** Columns of one indent. */
+const LEVEL = 3;
+
+const KINDS: Readonly<Record<string, string>> = {
+  toolResult: "result",
+  bashExecution: "bash",
+  model_change: "model",
+  thinking_level_change: "thinking",
+  branch_summary: "summary",
+  session_info: "name",
+  custom_message: "custom",
+  context_edit: "edit",
+};
+
+const COLOURS: Readonly<Record<string, "cyan" | "green" | "magenta" | "blue">> = {
+  user: "cyan",
+  assistant: "green",
+  compaction: "magenta",
+  summary: "magenta",
+  custom: "blue",
+};
+
+/** What a row calls its entry: a message by its role, anything else by its type. */
+function kindOf({ type, role }: FlatNode): string {
+  const name = type === "message" && typeof role === "string" ? role : type;
+  return KINDS[name] ?? inert(name);
+}

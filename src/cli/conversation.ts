@@ -1,0 +1,129 @@
+/** A conversation as lines for a person: messages of the context, or the entries of a path. */
+
+import { contentText, toolCalls } from "../core/format/message.ts";
+import { jsonText } from "../core/json/json.ts";
+import type { Colour, Page } from "./terminal/page.ts";
+import { column, count, cutTo, inert, inertLines, oneLine, wrap } from "./terminal/text.ts";
+import type { Result } from "./verb.ts";
+
+/** Lines of a tool's output that are shown unless all are wanted. */
+const RESULT_LINES = 12;
+
+const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "green", toolResult: "blue" };
+
+/** A message of the context, or of an entry whose id is told. `isWhole`: long outputs too. */
+export function* messageLines(message: Result, page: Page, isWhole: boolean, entryId?: string): Generator<string> {
+  const { role, content, timestamp } = message ?? {};
+  const [name, detail] = headOf(message ?? {});
+  yield heading(name, detail, timeText(timestamp), page, COLOURS[role] ?? "magenta", entryId);
+  if (role === "assistant") return yield* assistantLines(message, page);
+  if (role === "bashExecution") {
+    yield* inertLines(`$ ${message.command}`);
+    return yield* shortened(message.output ?? "", page, isWhole);
+  }
+  const text = typeof message?.summary === "string" ? message.summary : contentText(content);
+  if (role === "toolResult") yield* shortened(text, page, isWhole);
+  else if (text !== "") yield* textLines(text, page);
+  yield* imageLines(content, page);
+}
+
+/** Who speaks, and what is worth knowing beside that. */
+function headOf({ role, provider, model, toolName, isError, customType }: Result): [string, string] {
+  switch (role) {
+    case "assistant":
+      return ["assistant", [provider, model].filter(Boolean).join("/")];
+    case "toolResult":
+      return [isError === true ? "error" : "result", toolName ?? ""];
+    case "bashExecution":
+      return ["command", ""];
+    case "compactionSummary":
+      return ["summary", "of what came before"];
+    case "branchSummary":
+      return ["summary", "of another branch"];
+    case "custom":
+      return ["custom", customType ?? ""];
+    default:
+      return [String(role ?? "message"), ""];
+  }
+}
+
+function* assistantLines({ content, errorMessage }: Result, page: Page): Generator<string> {
+  if (typeof content === "string") yield* textLines(content, page);
+  for (const block of Array.isArray(content) ? content : []) {
+    if (block?.type === "text") yield* textLines(block.text, page);
+    else if (block?.type === "thinking" && block.thinking)
+      for (const line of inertLines(block.thinking)) yield page.paint("dim", `  ${line}`);
+    else if (block?.type === "toolCall") {
+      const [{ name, arguments: args }] = toolCalls([block]);
+      const given = oneLine(jsonText(args));
+      yield page.paint("yellow", cutTo(`> ${oneLine(name)} ${given}`, page.width));
+    }
+  }
+  if (typeof errorMessage === "string") for (const line of inertLines(errorMessage)) yield page.paint("red", line);
+  yield* imageLines(content, page);
+}
+
+/** A person gets lines that are broken between words, a program those that were written. */
+function textLines(text: unknown, { isTerminal, width }: Page): string[] {
+  const lines = inertLines(text);
+  return isTerminal ? lines.flatMap((line) => wrap(line, width)) : lines;
+}
+
+function* imageLines(content: unknown, { paint }: Page): Generator<string> {
+  for (const block of Array.isArray(content) ? content : [])
+    if (block?.type === "image") yield paint("dim", `(image, ${inert(block.mimeType ?? "of unknown kind")})`);
+}
+
+function* shortened(text: unknown, page: Page, isWhole: boolean): Generator<string> {
+  const lines = inertLines(String(text).replace(/\s+$/, ""));
+  // One line more is no reason to leave it out.
+  const shown = isWhole || lines.length <= RESULT_LINES + 1 ? lines : lines.slice(0, RESULT_LINES);
+  for (const line of shown) yield isWhole ? line : cutTo(line, page.width);
+  const left = lines.length - shown.length;
+  if (left > 0) yield page.paint("dim", `(${count(left, "line", "lines")} more; --full shows them)`);
+}
+
+/** An entry of a path. */
+export function* entryLines(entry: Result, page: Page, isWhole: boolean): Generator<string> {
+  const { type, id, timestamp } = entry;
+  if (type === "message") {
+    const message = { timestamp, ...entry.message };
+    return yield* messageLines(message, page, isWhole, id);
+  }
+  const note = (detail: unknown): string =>
+    heading(String(type).replaceAll("_", " "), oneLine(detail ?? ""), timeText(timestamp), page, "dim", id);
+  switch (type) {
+    case "compaction":
+    case "branch_summary":
+      yield note("");
+      return yield* textLines(entry.summary ?? "", page);
+    case "custom_message":
+      yield note(entry.customType);
+      return yield* textLines(contentText(entry.content), page);
+    case "model_change":
+      return yield note(`${entry.provider}/${entry.modelId}`);
+    case "thinking_level_change":
+      return yield note(entry.thinkingLevel);
+    case "session_info":
+      return yield note(entry.name);
+    case "label":
+      return yield note(entry.label === undefined ? `none for ${entry.targetId}` : `${entry.label}: ${entry.targetId}`);
+    default:
+      return yield note(entry.customType ?? entry.targetId);
+  }
+}
+
+function heading(name: string, detail: string, time: string, page: Page, colour: Colour, entryId?: string): string {
+  const { paint, width } = page;
+  const right = [entryId === undefined ? "" : inert(entryId), time].filter(Boolean).join("  ");
+  const left = `${oneLine(name)}${detail === "" ? "" : ` ${oneLine(detail)}`}`;
+  if (right === "") return paint(colour, cutTo(left, width));
+  return `${paint(colour, column(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
+}
+
+/** To the minute, in UTC as it is stored. */
+function timeText(timestamp: unknown): string {
+  const time = typeof timestamp === "number" || typeof timestamp === "string" ? new Date(timestamp) : undefined;
+  if (time === undefined || Number.isNaN(time.getTime())) return "";
+  return time.toISOString().slice(0, 16).replace("T", " ");
+}

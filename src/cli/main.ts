@@ -1,0 +1,92 @@
+#!/usr/bin/env node
+/** The program: the one place where clock, ids, disk and streams are put together. */
+
+import { Socket } from "node:net";
+import { Writable } from "node:stream";
+import { isatty } from "node:tty";
+import { parse } from "../core/json/json.ts";
+import { serve, type World } from "../server/serve.ts";
+import type { Settings } from "../server/settings.ts";
+import { type Disk, readWhole, realDisk } from "../storage/fs/disk.ts";
+import { realEnv } from "../storage/system-env.ts";
+import { VERSION } from "../version.ts";
+import { helpText, parseArguments, UsageError } from "./options.ts";
+
+/**
+ * Our standard output. Node writes to pipes synchronously, so that a host that stops reading would stop us from
+ * hearing its signals; a socket over the same descriptor waits without blocking. Whoever else writes to stdout speaks
+ * to a person, and is heard on stderr. Node's own stream for it is made, in a millisecond, only where it is needed.
+ */
+function standardOutput(disk: Disk): Writable {
+  const nodes = Object.getOwnPropertyDescriptor(process, "stdout") as PropertyDescriptor;
+  Object.defineProperty(process, "stdout", { configurable: true, get: () => process.stderr });
+  try {
+    if (disk.infoOf(1).kind === "other" && !isatty(1)) return new Socket({ fd: 1, readable: false, writable: true });
+  } catch {
+    // Not a pipe or socket after all.
+  }
+  const stdout: Writable = nodes.get?.call(process);
+  const output = new Writable({ write: (chunk, _encoding, done) => void stdout.write(chunk, done) });
+  stdout.on("error", (error) => output.destroy(error));
+  return output;
+}
+
+function readSettings(path: string, disk: Disk = realDisk): unknown {
+  try {
+    return parse(readWhole(disk, path));
+  } catch {
+    // No settings, or none that can be read: the defaults hold.
+    return undefined;
+  }
+}
+
+/** All that is not a stream. */
+const WORLD: Omit<World, "input" | "output"> = {
+  env: realEnv,
+  disk: realDisk,
+  variables: process.env,
+  cwd: process.cwd(),
+  version: VERSION,
+  say: (sentence) => process.stderr.write(`pi-session-server: ${sentence}\n`),
+  settingsFile: readSettings,
+};
+
+async function main(): Promise<number> {
+  const [verb, ...rest] = process.argv.slice(2);
+  if (verb !== undefined && !verb.startsWith("-")) {
+    const { isVerb, runVerb } = await import("./run-verb.ts");
+    if (isVerb(verb))
+      return runVerb(verb, rest, { ...WORLD, ...(await import("./terminal/streams.ts")).realTerminal() });
+  }
+  let settings: Settings;
+  try {
+    settings = parseArguments(process.argv.slice(2));
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    process.stderr.write(`pi-session-server: ${error.message}\n`);
+    return 2;
+  }
+  if (settings.action !== "serve") {
+    const verbs = settings.action === "help" ? (await import("./run-verb.ts")).verbLines() : [];
+    process.stdout.write(settings.action === "help" ? helpText(verbs) : `${VERSION}\n`);
+    return 0;
+  }
+  const output = standardOutput(realDisk);
+  const service = serve(settings, { ...WORLD, input: process.stdin, output });
+  let signals = 0;
+  for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const)
+    process.on(signal, () => {
+      if (++signals > 1) process.exit(1);
+      service.stop();
+      setTimeout(() => process.exit(0), 1800).unref();
+    });
+  return service.done;
+}
+
+main().then(
+  (status) => process.exit(status),
+  (error) => {
+    process.stderr.write(`pi-session-server: ${(error as Error)?.stack ?? error}\n`);
+    process.exit(1);
+  },
+);

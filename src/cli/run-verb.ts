@@ -1,0 +1,261 @@
+/**
+ * Verbs of the command line: commands of the table that are run once and printed. This file is loaded when a verb, or
+ * the help, is asked for; verbs/table.ts lists them.
+ */
+
+import { Failure } from "../core/failure.ts";
+import type { World } from "../server/serve.ts";
+import { parseArguments, UsageError, valueFollows } from "./options.ts";
+import { findVerb, verbs } from "./table.ts";
+import { type Page, pageFor } from "./terminal/page.ts";
+import type { Screen } from "./terminal/screen.ts";
+import { inert, wrap } from "./terminal/text.ts";
+import { FAILURE, type Flag, type Given, OK, Refusal, USAGE, type Verb } from "./verb.ts";
+import { type Progress, Wire } from "./wire.ts";
+
+/** What a verb needs of the world beside what a server does. */
+export type VerbWorld = Omit<World, "input" | "output"> & {
+  /** Prints on stdout; false when nobody reads any more. */
+  readonly print: (text: string) => Promise<boolean>;
+  readonly terminal: Terminal;
+};
+
+/** The person at the other end, as far as there is one. */
+export interface Terminal {
+  /** Columns of the terminal that stdout is; undefined when it is none. */
+  readonly columns: number | undefined;
+  /** Columns of the terminal that stderr is; undefined when it is none. */
+  readonly errorColumns: number | undefined;
+  /** Writes on stderr. */
+  write(text: string): void;
+  /** All of the terminal that stdin and stderr are, or the one that started us; undefined where there is none. */
+  takeScreen(): Screen | undefined;
+  /** The line that is typed as an answer; undefined when stdin is no terminal. */
+  answer(question: string): Promise<string | undefined>;
+}
+
+/** Every verb has it. */
+const JSON_FLAG: Flag = { meaning: "print the result as the command of the protocol answers it" };
+
+/** The JSON-RPC error code for params that cannot be: what was given on the command line was wrong. */
+const INVALID_PARAMS = -32602;
+
+/** Columns of the help. */
+const HELP_WIDTH = 80;
+
+/** Lines are printed in pieces of about so many characters. */
+const PIECE = 1 << 16;
+
+/** Whether the command line asks for a verb. */
+export function isVerb(name: string | undefined): name is string {
+  return name !== undefined && findVerb(name) !== undefined;
+}
+
+/** The verbs as the help lists them. */
+export function verbLines(): string[] {
+  return verbs.map((verb) => hanging(`  ${`${verb.name} ${verb.operands.join(" ")}`.padEnd(27)} `, verb.meaning));
+}
+
+/** Runs a verb; answers the exit status. */
+export async function runVerb(name: string, args: readonly string[], world: VerbWorld): Promise<number> {
+  const verb = findVerb(name) as Verb;
+  let given: Given;
+  let settings: ReturnType<typeof parseArguments>;
+  try {
+    const { rest, ...own } = split(verb, args);
+    given = own;
+    settings = parseArguments(["--events=none", "--framing=lines", "--dialect=jsonrpc", ...rest]);
+    if (settings.action === "help") {
+      await world.print(helpOf(verb));
+      return OK;
+    }
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    world.say(inert(error.message));
+    return USAGE;
+  }
+  const asJson = given.flags.has("--json");
+  const bar = progressBar(world);
+  const wire = new Wire(settings, world, bar?.tell);
+  try {
+    const result = await verb.run(
+      {
+        ask: (method, params) => wire.ask(method, params),
+        service: wire.service,
+        cwd: world.cwd,
+        isTerminal: world.terminal.columns !== undefined,
+        page: (columns) => pageFor(world.variables, columns, world.env.now()),
+        takeScreen() {
+          if (world.variables.TERM === "dumb") return undefined;
+          bar?.stop();
+          return world.terminal.takeScreen();
+        },
+        confirm: (question) => confirm(world.terminal, question),
+      },
+      given,
+    );
+    bar?.stop();
+    const text = wire.last !== undefined && wire.last.result === result ? wire.last.text : JSON.stringify(result);
+    if (asJson) await printJson(world, text);
+    else await printLines(world, verb.print(result, given, pageOf(world)));
+    return verb.status?.(result, given) ?? OK;
+  } catch (error) {
+    bar?.stop();
+    return tell(error, asJson, world);
+  } finally {
+    await wire.end();
+  }
+}
+
+/** Says what went wrong, and answers the exit status for it. Throws what is a bug. */
+async function tell(error: unknown, asJson: boolean, world: VerbWorld): Promise<number> {
+  if (error instanceof UsageError) {
+    world.say(inert(error.message));
+    return USAGE;
+  }
+  if (!(error instanceof Refusal || error instanceof Failure)) throw error;
+  const { message } = error;
+  const told =
+    error instanceof Refusal
+      ? error.error
+      : { code: error.code, message, data: { name: error.name, retryable: error.retryable, ...error.details } };
+  if (asJson) await printJson(world, JSON.stringify({ error: told }));
+  else world.say(inert(message));
+  return told.code === INVALID_PARAMS ? USAGE : FAILURE;
+}
+
+/** A terminal gets characters that would act in it as the escapes that stand for them in JSON. */
+async function printJson({ print, terminal }: VerbWorld, text: string): Promise<void> {
+  await print(`${terminal.columns === undefined ? text : inert(text)}\n`);
+}
+
+async function printLines(world: VerbWorld, lines: Iterable<string>): Promise<void> {
+  if (typeof lines === "string") {
+    await world.print(lines);
+    return;
+  }
+  let piece = "";
+  for (const line of lines) {
+    piece += `${line}\n`;
+    if (piece.length < PIECE) continue;
+    if (!(await world.print(piece))) return;
+    piece = "";
+  }
+  if (piece !== "") await world.print(piece);
+}
+
+function pageOf({ variables, terminal, env }: VerbWorld): Page {
+  return pageFor(variables, terminal.columns, env.now());
+}
+
+async function confirm(terminal: Terminal, question: string): Promise<boolean | undefined> {
+  const answer = await terminal.answer(`${question} [y/N] `);
+  return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
+}
+
+/** A line on stderr that tells how far long work is; undefined where there is nobody to see it. */
+function progressBar({ terminal, variables }: VerbWorld): { tell: Progress; stop(): void } | undefined {
+  const { errorColumns } = terminal;
+  if (errorColumns === undefined || variables.TERM === "dumb") return undefined;
+  let shown = "";
+  let isStopped = false;
+  const show = (text: string): void => {
+    if (text !== shown) terminal.write(`\r${text}\u001b[K`);
+    shown = text;
+  };
+  return {
+    tell(done, total) {
+      if (isStopped) return;
+      const width = Math.max(0, Math.min(40, (errorColumns || 80) - 30));
+      const full = Math.round((width * done) / total);
+      show(`[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`);
+    },
+    stop() {
+      isStopped = true;
+      show("");
+    },
+  };
+}
+
+function usageOf({ name, operands }: Verb): string {
+  return ["pi-session-server", name, ...operands, "[options]"].join(" ");
+}
+
+function helpOf(verb: Verb): string {
+  const flags = [
+    ...Object.entries(verb.flags).map(([name, { value, meaning }]) => [
+      value === undefined ? name : `${name} <${value}>`,
+      meaning,
+    ]),
+    ["--json", JSON_FLAG.meaning],
+  ];
+  const width = Math.max(...flags.map(([left]) => left.length));
+  return `${usageOf(verb)}
+
+${sentence(verb.meaning)}${verb.more === undefined ? "" : `\n${wrapped(verb.more)}`}
+
+${flags.map(([left, meaning]) => hanging(`  ${left.padEnd(width)}  `, meaning)).join("\n")}
+
+Options of the server that say where sessions are (--session-dir) go with it;
+pi-session-server --help lists them.
+`;
+}
+
+/** A text behind a head, its further lines below its first. */
+function hanging(head: string, text: string): string {
+  return wrap(text, HELP_WIDTH - head.length)
+    .map((line, i) => `${i === 0 ? head : " ".repeat(head.length)}${line}`)
+    .join("\n");
+}
+
+function wrapped(text: string): string {
+  return text
+    .split("\n")
+    .flatMap((line) => wrap(line, HELP_WIDTH))
+    .join("\n");
+}
+
+function sentence(clause: string): string {
+  return `${clause[0].toUpperCase()}${clause.slice(1)}.`;
+}
+
+/** Parts a verb's own arguments from options of the server. Throws UsageError. */
+function split(verb: Verb, args: readonly string[]): Given & { rest: string[] } {
+  const operands: string[] = [];
+  const flags = new Map<string, string>();
+  const rest: string[] = [];
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i];
+    if (arg === "--") {
+      operands.push(...args.slice(i + 1));
+      break;
+    }
+    const equals = arg.startsWith("--") ? arg.indexOf("=") : -1;
+    const name = equals < 0 ? arg : arg.slice(0, equals);
+    const own: Flag | undefined =
+      name === "--json" ? JSON_FLAG : Object.hasOwn(verb.flags, name) ? verb.flags[name] : undefined;
+    if (own !== undefined) {
+      if (own.value === undefined) {
+        if (equals >= 0) throw new UsageError(`${name} takes no value.`);
+        flags.set(name, "");
+        continue;
+      }
+      if (equals < 0 && i + 1 >= args.length) throw new UsageError(`${name} takes a value.`);
+      const value = equals < 0 ? args[++i] : arg.slice(equals + 1);
+      if (own.oneOf && !own.oneOf.includes(value))
+        throw new UsageError(`${name} takes ${own.oneOf.join(", ")}; it got ${value}.`);
+      flags.set(name, value);
+    } else if (arg.startsWith("-") && arg !== "-") {
+      rest.push(arg);
+      if (valueFollows(arg) && i + 1 < args.length) rest.push(args[++i]);
+    } else operands.push(arg);
+  }
+  const asksHelp = rest.includes("--help") || rest.includes("-h");
+  const least = verb.operands.filter((operand) => operand.startsWith("<")).length;
+  const most = verb.operands.some((operand) => operand.includes("..."))
+    ? Number.POSITIVE_INFINITY
+    : verb.operands.length;
+  if (!asksHelp && (operands.length < least || operands.length > most))
+    throw new UsageError(`Usage: ${usageOf(verb)}. ${verb.name} --help tells more.`);
+  return { operands, flags, rest };
+}

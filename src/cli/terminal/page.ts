@@ -1,0 +1,64 @@
+/** Where a verb's lines go: how wide that is, and whether it shows colours. */
+
+import type { Variables } from "../../storage/fs/paths.ts";
+
+/** Columns of what is no terminal. */
+const USUAL_WIDTH = 80;
+
+export interface Page {
+  /** Columns. */
+  readonly width: number;
+  readonly paint: Paint;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+  /** The user's own folder, which is shown as `~`; empty when it is not known. */
+  readonly home: string;
+  /** Whether a person looks at it right away. */
+  readonly isTerminal: boolean;
+}
+
+export type Colour = "plain" | "bold" | "dim" | "red" | "green" | "yellow" | "blue" | "magenta" | "cyan" | "reverse";
+
+/** Puts a text into a colour, or leaves it as it is. */
+export type Paint = (colour: Colour, text: string) => string;
+
+const CODES: Readonly<Record<Exclude<Colour, "plain">, readonly [number, number]>> = {
+  bold: [1, 22],
+  dim: [2, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+  blue: [34, 39],
+  magenta: [35, 39],
+  cyan: [36, 39],
+  reverse: [7, 27],
+};
+
+export const plain: Paint = (_colour, text) => text;
+
+export const coloured: Paint = (colour, text) => {
+  if (colour === "plain") return text;
+  const [on, off] = CODES[colour];
+  return text === "" ? "" : `\u001b[${on}m${text}\u001b[${off}m`;
+};
+
+/** FORCE_COLOR counts more than NO_COLOR, as in Node; without either, terminals that know colours get them. */
+export function wantsColours(variables: Variables, isTerminal: boolean): boolean {
+  const { FORCE_COLOR, NO_COLOR, TERM } = variables;
+  if (FORCE_COLOR !== undefined) return FORCE_COLOR !== "0" && FORCE_COLOR !== "false";
+  return isTerminal && TERM !== "dumb" && (NO_COLOR === undefined || NO_COLOR === "");
+}
+
+/** `columns` are those of the terminal; undefined when it is none. */
+export function pageFor(variables: Variables, columns: number | undefined, now: number): Page {
+  const isTerminal = columns !== undefined;
+  const told = Number(/^\d{1,4}$/.exec(variables.COLUMNS ?? "")?.[0] ?? 0);
+  return {
+    // A terminal that does not know its size says 0.
+    width: Math.max(20, columns || told || USUAL_WIDTH),
+    paint: wantsColours(variables, isTerminal) ? coloured : plain,
+    now,
+    home: variables.HOME ?? "",
+    isTerminal,
+  };
+}

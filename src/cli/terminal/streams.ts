@@ -1,0 +1,49 @@
+/** The streams of this process as verbs use them. */
+
+import { createInterface } from "node:readline";
+import { isatty, ReadStream, WriteStream } from "node:tty";
+import { realDisk } from "../../storage/fs/disk.ts";
+import type { VerbWorld } from "../run-verb.ts";
+import { type Screen, takeScreen } from "./screen.ts";
+
+export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
+  const { stdin, stdout, stderr } = process;
+  // Whoever reads what we write may stop before the end, as `head` does; those who write hear of it by their callbacks.
+  for (const stream of [stdout, stderr]) stream.on("error", () => {});
+  return {
+    print: (text) => new Promise((resolve) => stdout.write(text, (error) => resolve(!error))),
+    terminal: {
+      columns: stdout.isTTY ? (stdout.columns ?? 0) : undefined,
+      errorColumns: stderr.isTTY ? (stderr.columns ?? 0) : undefined,
+      write: (text) => void stderr.write(text),
+      takeScreen: () => (stdin.isTTY && stderr.isTTY ? takeScreen(stdin, stderr) : controllingTerminal()),
+      async answer(question) {
+        if (!stdin.isTTY) return undefined;
+        const lines = createInterface({ input: stdin, output: stderr });
+        const line = await new Promise<string>((resolve) => {
+          lines.question(question, resolve);
+          lines.once("close", () => resolve(""));
+        });
+        lines.close();
+        return line;
+      },
+    },
+  };
+}
+
+/** The terminal that this process belongs to, whatever its streams are; undefined when to none. */
+function controllingTerminal(): Screen | undefined {
+  const open = (): number => realDisk.openAppend("/dev/tty");
+  try {
+    const input = open();
+    if (!isatty(input)) return undefined;
+    // A stream of our own learns its size once, when it is made.
+    const size = (): { rows: number; columns: number } => {
+      const { rows, columns } = new WriteStream(open()).destroy();
+      return { rows, columns };
+    };
+    return takeScreen(new ReadStream(input), new WriteStream(open()), size);
+  } catch {
+    return undefined;
+  }
+}

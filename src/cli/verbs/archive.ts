@@ -1,0 +1,17 @@
+import { inert } from "../terminal/text.ts";
+import { named, type Result, type Verb } from "../verb.ts";
+
+export default {
+  name: "archive",
+  meaning: "put a session aside, so that it is not listed",
+  operands: ["<session>"],
+  flags: {},
+  more: "It is named by its path or its full id. list --archived lists it, and unarchive brings it back.",
+  run: ({ ask }, { operands }) => ask("archive_session", named(operands[0])),
+  print: movedLine,
+} satisfies Verb;
+
+/** Where a session went. */
+export function movedLine({ movedTo }: Result): string[] {
+  return [`It is now ${inert(movedTo)}.`];
+}

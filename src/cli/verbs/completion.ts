@@ -1,0 +1,169 @@
+import { OPTIONS, type Option, UsageError } from "../options.ts";
+import type { Verb } from "../verb.ts";
+
+const SHELLS = ["bash", "zsh", "fish"] as const;
+
+/** What a shell is told of an option or flag. */
+interface Word {
+  readonly names: readonly string[];
+  readonly meaning: string;
+  readonly takesValue: boolean;
+  readonly oneOf: readonly string[];
+  /** Whether the value is a path. */
+  readonly isPath: boolean;
+}
+
+interface Words {
+  readonly name: string;
+  readonly meaning: string;
+  readonly flags: readonly Word[];
+  /** Values that may stand where operands do; none: paths. */
+  readonly operands: readonly string[];
+}
+
+/** The verb that prints the scripts, made from the other verbs. */
+export function completionOf(verbs: () => readonly Verb[]): Verb {
+  return {
+    name: "completion",
+    meaning: "print the script for a shell's completion",
+    operands: ["<bash|zsh|fish>"],
+    flags: {},
+    more: `bash:  source <(pi-session-server completion bash)
+zsh:   source <(pi-session-server completion zsh)
+fish:  pi-session-server completion fish | source`,
+    async run(_asking, { operands: [shell] }) {
+      const make = { bash, zsh, fish }[shell as (typeof SHELLS)[number]];
+      if (make === undefined) throw new UsageError(`completion takes ${SHELLS.join(", ")}; it got ${shell}.`);
+      return { script: make(verbs().map(wordsOf), OPTIONS.map(optionWord)) };
+    },
+    print: ({ script }) => script,
+  };
+}
+
+function wordsOf({ name, meaning, flags, operands }: Verb): Words {
+  const own = Object.entries(flags).map(
+    ([flag, { value, meaning, oneOf = [] }]): Word => ({
+      names: [flag],
+      meaning,
+      takesValue: value !== undefined,
+      oneOf,
+      isPath: value === "dir" || value === "file",
+    }),
+  );
+  const shared = ["--json", "--help"].map(
+    (flag): Word => ({
+      names: [flag],
+      meaning: flag === "--json" ? "print the result as the protocol has it" : "tell what it takes",
+      takesValue: false,
+      oneOf: [],
+      isPath: false,
+    }),
+  );
+  const values = operands.length === 1 && operands[0].includes("|") ? operands[0].slice(1, -1).split("|") : [];
+  return { name, meaning, flags: [...own, ...shared], operands: values };
+}
+
+function optionWord({ names, value, meaning }: Option): Word {
+  const oneOf = value?.includes("|") ? value.split("|").filter((word) => /^[a-z0-9]+$/.test(word)) : [];
+  return { names, meaning, takesValue: value !== undefined, oneOf, isPath: /dir|path/.test(value ?? "") };
+}
+
+function bash(verbs: readonly Words[], options: readonly Word[]): string[] {
+  const values = (words: readonly Word[]): string[] =>
+    words.flatMap(({ names, takesValue, oneOf, isPath }) => {
+      if (!takesValue) return [];
+      const then = oneOf.length > 0 ? `words="${oneOf.join(" ")}"` : isPath ? ":" : "return";
+      return [`      ${names.join("|")}) ${then} ;;`];
+    });
+  const cases = verbs.flatMap(({ name, flags, operands }) => [
+    `    ${name})`,
+    `      case $before in`,
+    ...values(flags).map((line) => `  ${line}`),
+    `        --session-dir) : ;;`,
+    `        *) words="${[...flags.flatMap(({ names }) => names), "--session-dir", ...operands].join(" ")}" ;;`,
+    "      esac ;;",
+  ]);
+  return [
+    "_pi_session_server() {",
+    `  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" verb="\${COMP_WORDS[1]}" words=""`,
+    "  COMPREPLY=()",
+    // The shell takes --flag=value apart.
+    `  if [ "$word" = "=" ]; then word=""; elif [ "$before" = "=" ]; then before="\${COMP_WORDS[COMP_CWORD-2]}"; fi`,
+    `  [ "$COMP_CWORD" -eq 1 ] && verb=""`,
+    "  case $verb in",
+    ...cases,
+    "    *)",
+    "      case $before in",
+    ...values(options).map((line) => `  ${line}`),
+    `        *) words="${options.flatMap(({ names }) => names).join(" ")}"`,
+    `          [ "$COMP_CWORD" -eq 1 ] && words="${verbs.map(({ name }) => name).join(" ")} $words" ;;`,
+    "      esac ;;",
+    "  esac",
+    `  [ -n "$words" ] && COMPREPLY=($(compgen -W "$words" -- "$word"))`,
+    "}",
+    // Where no word fits, paths are offered.
+    "complete -o bashdefault -o default -F _pi_session_server pi-session-server",
+  ];
+}
+
+function zsh(verbs: readonly Words[], options: readonly Word[]): string[] {
+  const quoted = (text: string): string => text.replaceAll("'", "'\\''");
+  const described = (text: string): string => quoted(text.replace(/[\\[\]:]/g, "\\$&"));
+  const specs = (words: readonly Word[]): string[] =>
+    words.flatMap(({ names, meaning, takesValue, oneOf, isPath }) => {
+      const value =
+        oneOf.length > 0 ? `:value:(${oneOf.join(" ")})` : isPath ? ":path:_files" : takesValue ? ":value:" : "";
+      return names.map((name) => `'${name}[${described(meaning)}]${value}'`);
+    });
+  return [
+    "#compdef pi-session-server",
+    "_pi-session-server() {",
+    "  local -a verbs",
+    "  verbs=(",
+    ...verbs.map(({ name, meaning }) => `    '${name}:${described(meaning)}'`),
+    "  )",
+    "  if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then",
+    "    _describe verb verbs",
+    "    return",
+    "  fi",
+    "  case $words[2] in",
+    ...verbs.flatMap(({ name, flags, operands }) => [
+      `    ${name})`,
+      "      shift words; (( CURRENT-- ))",
+      `      _arguments ${specs(flags).join(" ")} '--session-dir[one flat folder of sessions]:path:_files' '*:${operands.length > 0 ? `value:(${operands.join(" ")})` : "path:_files"}' ;;`,
+    ]),
+    `    *) _arguments ${specs(options).join(" ")} ;;`,
+    "  esac",
+    "}",
+    `if [ "$funcstack[1]" = _pi-session-server ]; then`,
+    `  _pi-session-server "$@"`,
+    "else",
+    "  compdef _pi-session-server pi-session-server",
+    "fi",
+  ];
+}
+
+function fish(verbs: readonly Words[], options: readonly Word[]): string[] {
+  const quoted = (text: string): string => `'${text.replace(/[\\']/g, "\\$&")}'`;
+  const line = (condition: string, { names, meaning, takesValue, oneOf, isPath }: Word): string => {
+    const forms = names.map((name) => (name.startsWith("--") ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`));
+    const value = oneOf.length > 0 ? ` -x -a ${quoted(oneOf.join(" "))}` : isPath ? " -r -F" : takesValue ? " -x" : "";
+    return `complete -c pi-session-server -n ${quoted(condition)} ${forms.join(" ")}${value} -d ${quoted(meaning)}`;
+  };
+  const names = verbs.map(({ name }) => name).join(" ");
+  return [
+    ...verbs.map(
+      ({ name, meaning }) =>
+        `complete -c pi-session-server -f -n __fish_use_subcommand -a ${name} -d ${quoted(meaning)}`,
+    ),
+    ...verbs.flatMap(({ name, flags, operands }) => [
+      ...flags.map((word) => line(`__fish_seen_subcommand_from ${name}`, word)),
+      ...(operands.length === 0
+        ? []
+        : [
+            `complete -c pi-session-server -f -n ${quoted(`__fish_seen_subcommand_from ${name}`)} -a ${quoted(operands.join(" "))}`,
+          ]),
+    ]),
+    ...options.map((word) => line(`not __fish_seen_subcommand_from ${names}`, word)),
+  ];
+}

@@ -1,0 +1,44 @@
+import { exact, inertLines } from "../terminal/text.ts";
+import { open, type Verb } from "../verb.ts";
+
+/** The format that a file's name asks for. */
+const BY_NAME: readonly (readonly [RegExp, string])[] = [
+  [/\.html?$/i, "html"],
+  [/\.(md|markdown)$/i, "markdown"],
+];
+
+export default {
+  name: "export",
+  meaning: "write it as JSONL, HTML, Markdown or records",
+  operands: ["<session>", "[file]"],
+  flags: {
+    "--format": {
+      value: "format",
+      meaning: "jsonl, html, markdown or training; by default what the file's name ends with, else jsonl",
+      oneOf: ["jsonl", "html", "markdown", "training"],
+    },
+    "--branches": {
+      value: "all|path",
+      meaning: "every branch, or the path to the leaf; all by default for jsonl and html, path for the others",
+      oneOf: ["all", "path"],
+    },
+    "--overwrite": { meaning: "replace the file if there is one" },
+  },
+  more: "Without a file it is printed. jsonl keeps every byte; training is one record a line.",
+  async run(asking, { operands: [session, file], flags }) {
+    await open(asking, session);
+    return asking.ask("export_session", {
+      format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
+      branches: flags.get("--branches"),
+      outputPath: file,
+      overwrite: flags.has("--overwrite") ? true : undefined,
+    });
+  },
+  print({ path, content }, _given, { isTerminal }) {
+    if (path !== undefined) return [exact(path, isTerminal)];
+    if (!isTerminal) return content;
+    const lines = inertLines(content);
+    if (lines.at(-1) === "") lines.pop();
+    return lines;
+  },
+} satisfies Verb;

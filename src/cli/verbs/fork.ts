@@ -1,0 +1,20 @@
+import { exact } from "../terminal/text.ts";
+import { open, type Verb } from "../verb.ts";
+
+export default {
+  name: "fork",
+  meaning: "copy a path into a new session",
+  operands: ["<session>", "[entry]"],
+  flags: { "--at": { meaning: "the entry is the last of the copy, whatever it is" } },
+  more:
+    "Prints the path of the new session. Without an entry, the whole path to the leaf is copied. With a user message, " +
+    "the copy ends before it, so that it can be asked in another way. tree prints the ids of entries.",
+  async run(asking, { operands, flags }) {
+    const [session, entryId] = operands;
+    await open(asking, session);
+    if (entryId === undefined) return asking.ask("clone");
+    return asking.ask("fork", { entryId, position: flags.has("--at") ? "at" : undefined });
+  },
+  print: ({ sessionFile }, _given, { isTerminal }) =>
+    sessionFile === null ? ["The copy was in memory and is gone."] : [exact(sessionFile, isTerminal)],
+} satisfies Verb;

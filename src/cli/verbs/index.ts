@@ -1,0 +1,22 @@
+import { absolute } from "../../storage/fs/paths.ts";
+import { UsageError } from "../options.ts";
+import { count, inert } from "../terminal/text.ts";
+import type { Verb } from "../verb.ts";
+
+export default {
+  name: "index",
+  meaning: "write the table of sessions to a SQLite file",
+  operands: [],
+  more:
+    "For scripts that read pi_agent_rust's index: the columns are the same, last_modified_ms is the time of the file. " +
+    "An index that is there already is replaced in one step; any other file is left alone.",
+  flags: { "--out": { value: "file", meaning: "a new file, or an index to write anew; always needed" } },
+  async run({ service, cwd }, { flags }) {
+    const out = flags.get("--out");
+    if (out === undefined)
+      throw new UsageError("index takes --out and the path of a new file, or of an index to write anew.");
+    const path = absolute(out, cwd);
+    return { path, sessionCount: await service.catalog.exportIndex(path) };
+  },
+  print: ({ path, sessionCount }) => [`${count(sessionCount, "session", "sessions")} in ${inert(path)}.`],
+} satisfies Verb;

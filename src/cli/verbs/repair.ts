@@ -1,0 +1,29 @@
+import { count, inert } from "../terminal/text.ts";
+import { DAMAGE, OK, open, type Result, type Verb } from "../verb.ts";
+import { damageLine } from "./verify.ts";
+
+export default {
+  name: "repair",
+  meaning: "take damage out; the original is kept",
+  operands: ["<session>"],
+  flags: { "--dry-run": { meaning: "only say what would be done; ends with 3 when there is something to repair" } },
+  async run(asking, { operands, flags }) {
+    await open(asking, operands[0]);
+    return asking.ask("repair_session", { dryRun: flags.has("--dry-run") });
+  },
+  print({ repaired, answered, backupPath, entryCount }, { flags }) {
+    const done = flags.has("--dry-run") ? "would be" : "was";
+    const nothing = repaired.length === 0 && answered.length === 0;
+    return [
+      nothing ? "There is nothing to repair." : `This ${done} repaired:`,
+      ...repaired.map(damageLine),
+      ...answered.map(
+        ({ toolName, entryId }: Result) => `  call of ${inert(toolName)} in ${inert(entryId)}: answered as lost`,
+      ),
+      ...(backupPath === null ? [] : [`The original is ${inert(backupPath)}.`]),
+      `${count(entryCount, "entry", "entries")}.`,
+    ];
+  },
+  status: ({ repaired, answered }, { flags }) =>
+    flags.has("--dry-run") && repaired.length + answered.length > 0 ? DAMAGE : OK,
+} satisfies Verb;

@@ -1,0 +1,36 @@
+import { entryLines, messageLines } from "../conversation.ts";
+import { inert } from "../terminal/text.ts";
+import { numberOf, open, type Verb } from "../verb.ts";
+
+export default {
+  name: "show",
+  meaning: "print the conversation as the model sees it",
+  operands: ["<session>"],
+  flags: {
+    "--path": { meaning: "every entry from the first to the leaf instead, compacted ones too, with their ids" },
+    "--entry": { value: "id", meaning: "the path to this entry; implies --path" },
+    "--full": { meaning: "what tools answered in full" },
+    "--limit": { value: "n", meaning: "at most so many messages or entries, the oldest first" },
+    "--cursor": { value: "cursor", meaning: "go on where a page ended" },
+  },
+  async run(asking, given) {
+    const { operands, flags } = given;
+    await open(asking, operands[0]);
+    const page = { limit: numberOf(given, "--limit"), cursor: flags.get("--cursor") };
+    const entryId = flags.get("--entry");
+    if (entryId === undefined && !flags.has("--path")) return asking.ask("get_messages", page);
+    return asking.ask("get_path", { entryId, ...page });
+  },
+  *print({ messages, entries, nextCursor }, { flags }, page) {
+    const isWhole = flags.has("--full");
+    const said = messages ?? entries;
+    if (said.length === 0) yield "Nothing was said yet.";
+    for (const [i, item] of said.entries()) {
+      if (i > 0) yield "";
+      yield* messages ? messageLines(item, page, isWhole) : entryLines(item, page, isWhole);
+    }
+    if (nextCursor === undefined) return;
+    yield "";
+    yield page.paint("dim", `There is more: --cursor ${inert(nextCursor)}`);
+  },
+} satisfies Verb;

@@ -1,0 +1,65 @@
+import { grouped, inert } from "../terminal/text.ts";
+import { open, type Result, type Verb } from "../verb.ts";
+
+export default {
+  name: "stats",
+  meaning: "count the messages, tokens and costs of a session",
+  operands: ["<session>"],
+  flags: {},
+  more: "All branches count; the last column is the path to the leaf.",
+  async run(asking, { operands }) {
+    await open(asking, operands[0]);
+    return asking.ask("get_session_stats");
+  },
+  print(stats, _given, { paint }) {
+    const { path, own, inherited, bytesByType } = stats;
+    const rows: [string, ...string[]][] = [
+      ["", "ALL", "PATH"],
+      ...COUNTS.map(([name, of]): [string, string, string] => [name, of(stats), of(path)]),
+    ];
+    const origins: [string, ...string[]][] = [
+      ["", "TOKENS", "COST"],
+      ["made here", grouped(own.tokens.total), money(own.cost)],
+      ["from the session it was forked from", grouped(inherited.tokens.total), money(inherited.cost)],
+    ];
+    const bytes = Object.entries(bytesByType as Record<string, number>);
+    const stored: [string, ...string[]][] = [
+      ["", "BYTES"],
+      ...bytes.map(([type, n]): [string, string] => [inert(type), grouped(n)]),
+    ];
+    return [
+      `${paint("dim", "Session")}  ${inert(stats.sessionId)}`,
+      `${paint("dim", "File")}     ${inert(stats.sessionFile ?? "none")}`,
+      ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table)]),
+    ];
+  },
+} satisfies Verb;
+
+const COUNTS: readonly (readonly [string, (counts: Result) => string])[] = [
+  ["user messages", ({ userMessages }) => grouped(userMessages)],
+  ["assistant messages", ({ assistantMessages }) => grouped(assistantMessages)],
+  ["tool calls", ({ toolCalls }) => grouped(toolCalls)],
+  ["tool results", ({ toolResults }) => grouped(toolResults)],
+  ["messages", ({ totalMessages }) => grouped(totalMessages)],
+  ["input tokens", ({ tokens }) => grouped(tokens.input)],
+  ["output tokens", ({ tokens }) => grouped(tokens.output)],
+  ["cache read tokens", ({ tokens }) => grouped(tokens.cacheRead)],
+  ["cache write tokens", ({ tokens }) => grouped(tokens.cacheWrite)],
+  ["tokens", ({ tokens }) => grouped(tokens.total)],
+  ["cost", ({ cost }) => money(cost)],
+];
+
+function money(cost: number): string {
+  return `$${cost.toFixed(4)}`;
+}
+
+/** Names to the left, numbers to the right. */
+function aligned(rows: readonly (readonly [string, ...string[]])[]): string[] {
+  const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => (row[i] ?? "").length)));
+  return rows.map((row) =>
+    row
+      .map((cell, i) => (i === 0 ? cell.padEnd(widths[i]) : cell.padStart(widths[i])))
+      .join("  ")
+      .trimEnd(),
+  );
+}

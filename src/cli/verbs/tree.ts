@@ -1,0 +1,20 @@
+import { Branches } from "../branches.ts";
+import { open, type Verb } from "../verb.ts";
+
+export default {
+  name: "tree",
+  meaning: "draw the branches of a session",
+  operands: ["<session>"],
+  flags: {},
+  more: "A star marks the leaf, where the conversation stands. The ids are those that fork takes.",
+  async run(asking, { operands }) {
+    await open(asking, operands[0]);
+    return asking.ask("get_tree", { format: "flat" });
+  },
+  *print({ nodes, leafId }, _given, page) {
+    const branches = new Branches(nodes, leafId);
+    if (branches.rows === 0) yield "There are no entries yet.";
+    else if (leafId === null) yield `${page.paint("green", "*")} ${page.paint("dim", "(before the first entry)")}`;
+    for (let row = 0; row < branches.rows; row++) yield branches.text(row, page);
+  },
+} satisfies Verb;

@@ -1,0 +1,31 @@
+import { count, inert } from "../terminal/text.ts";
+import { DAMAGE, OK, open, type Result, type Verb } from "../verb.ts";
+
+export default {
+  name: "verify",
+  meaning: "read every byte and say what is damaged",
+  operands: ["<session>"],
+  flags: {},
+  async run(asking, { operands }) {
+    await open(asking, operands[0]);
+    return asking.ask("verify_session");
+  },
+  print: ({ ok, damage, unreadableForRust }) => [
+    ok ? "The session is sound." : `${count(damage.length, "damage", "damages")}:`,
+    ...damage.map(damageLine),
+    ...(unreadableForRust.length === 0
+      ? []
+      : [`pi_agent_rust skips ${count(unreadableForRust.length, "entry", "entries")} of it and does not write to it.`]),
+  ],
+  status: ({ ok }) => (ok ? OK : DAMAGE),
+} satisfies Verb;
+
+export function damageLine({ kind, line, byteOffset, length, entryId, reason, salvaged, keptAt }: Result): string {
+  const where = [
+    ...(line > 0 ? [`line ${line}`] : []),
+    ...(length > 0 ? [`${length} bytes at ${byteOffset}`] : []),
+    ...(entryId === undefined ? [] : [`entry ${inert(entryId)}`]),
+  ].join(", ");
+  const kept = keptAt === undefined ? "" : `; the bytes are in ${inert(keptAt)}`;
+  return `  ${inert(kind)}${where === "" ? "" : ` (${where})`}: ${inert(reason)}${salvaged ? "" : "; lost"}${kept}`;
+}

@@ -1,0 +1,82 @@
+/** The server and its only host in one process: what a verb asks goes over the wire as any host's requests do. */
+
+import { PassThrough } from "node:stream";
+import { parseText } from "../core/json/json.ts";
+import { type Service, serve, type World } from "../server/serve.ts";
+import type { Settings } from "../server/settings.ts";
+import { Refusal, type Result } from "./verb.ts";
+
+/** Called with how far a command is. */
+export type Progress = (done: number, total: number) => void;
+
+interface Waiting {
+  answer(result: Result, text: string): void;
+  refuse(error: Result): void;
+}
+
+export class Wire {
+  readonly service: Service;
+  /** The result that came last, and its text as it was on the wire. */
+  last: { readonly result: Result; readonly text: string } | undefined;
+  private readonly input = new PassThrough();
+  private readonly output = new PassThrough();
+  private readonly waiting = new Map<number, Waiting>();
+  private readonly progress: Progress | undefined;
+  private unread: string[] = [];
+  private ids = 0;
+
+  constructor(settings: Settings, world: Omit<World, "input" | "output">, progress?: Progress) {
+    this.progress = progress;
+    this.service = serve(settings, { ...world, input: this.input, output: this.output });
+    this.output.setEncoding("utf8").on("data", (text: string) => this.take(text));
+  }
+
+  /** The result of a command. Throws Refusal. */
+  ask(method: string, params: Readonly<Record<string, unknown>> = {}): Promise<Result> {
+    const id = ++this.ids;
+    const _meta = this.progress ? { progressToken: id } : undefined;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(id, {
+        answer: (result, text) => {
+          this.last = { result, text };
+          resolve(result);
+        },
+        refuse: (error) => reject(new Refusal(error)),
+      });
+      this.input.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params: { ...params, _meta } })}\n`);
+    });
+  }
+
+  /** Ends the server in order. */
+  async end(): Promise<void> {
+    this.input.end();
+    await this.service.done;
+  }
+
+  private take(text: string): void {
+    // A long line comes in many pieces, which are put together once.
+    const lines = text.split("\n");
+    if (lines.length === 1) {
+      this.unread.push(text);
+      return;
+    }
+    lines[0] = this.unread.join("") + lines[0];
+    this.unread = [lines.pop() as string];
+    for (const line of lines) this.takeLine(line);
+  }
+
+  private takeLine(line: string): void {
+    const message = parseText(line) as Result;
+    if (message.method === "$/progress") {
+      const { done, total } = message.params.value;
+      this.progress?.(done, total);
+      return;
+    }
+    const waiting = this.waiting.get(message.id);
+    if (!waiting) return;
+    this.waiting.delete(message.id);
+    if (message.error) waiting.refuse(message.error);
+    // Results stay as they came, numbers and the order of members included.
+    else waiting.answer(message.result, line.slice(`{"jsonrpc":"2.0","id":${message.id},"result":`.length, -1));
+  }
+}

@@ -1,0 +1,295 @@
+/**
+ * Where a compaction may begin to keep, and the preparation of one by Pi's rules (protocol, `compact_append` and
+ * `prepare_compaction`; reliability cases C1 to C3).
+ */
+
+import type { Entry } from "../format/entry.ts";
+import { parse } from "../json/json.ts";
+import { ROOT, type Role } from "../tree/nodes.ts";
+import type { Tree } from "../tree/tree.ts";
+import {
+  type Bodies,
+  type ContextItem,
+  contextAt,
+  itemsAmong,
+  keptFrom,
+  messageText,
+  spanAt,
+  walkUp,
+} from "./context.ts";
+import { type Heads, separates } from "./pairing.ts";
+import type { CompactionSettings } from "./settings.ts";
+import { type FileLists, Files, type Message, paragraphs } from "./summary.ts";
+import { estimateTokens, reportedTokens } from "./tokens.ts";
+
+/** An entry that is to be appended below the leaf of a path, and is in no tree yet. */
+export interface Coming {
+  readonly id: string | undefined;
+  readonly role: Role;
+  readonly entry: Entry;
+}
+
+/**
+ * Returns what is wrong with keeping the path to `leaf`, and what comes below it, from an entry on, and the nearest
+ * entries that would do; or null. `first` is a position, or of what comes the number of all nodes plus its index.
+ */
+export function boundaryFault(
+  tree: Tree,
+  bodies: Bodies,
+  leaf: number,
+  first: number,
+  coming: readonly Coming[] = [],
+): { reason: string; nearest: string[] } | null {
+  const { nodes } = tree;
+  const { count } = nodes;
+  const isComing = first >= count && first < count + coming.length;
+  if (!isComing && (first < 0 || leaf < 0 || !tree.isAncestor(first, leaf)))
+    return {
+      reason: "The first kept entry is not on the path to the current leaf. get_path lists the entries that are.",
+      nearest: [],
+    };
+  const stored = tree.path(leaf);
+  const path = coming.length === 0 ? stored : [...stored, ...coming.map((_, index) => count + index)];
+  const at = isComing ? stored.length + first - count : tree.depth(first);
+  const shownFrom = shownDepth(tree, bodies, leaf);
+  const heads: Heads = {
+    nodes: {
+      role: (position) => (position < count ? nodes.role(position) : coming[position - count].role),
+      lacksMessage: (position) => position < count && nodes.lacksMessage(position),
+    },
+  };
+  const entries: Pick<Bodies, "entry"> = {
+    entry: (position) => (position < count ? bodies.entry(position) : coming[position - count].entry),
+  };
+  // A call that an earlier compaction has cut away is not separated from its result by this one.
+  const fails = (index: number): boolean => separates(heads, entries, path, index, index >= shownFrom ? shownFrom : 0);
+  if (!fails(at)) return null;
+  const idAt = (index: number): string[] => {
+    const position = path[index];
+    const id = position < count ? nodes.id(position) : coming[position - count].id;
+    return id === undefined ? [] : [id];
+  };
+  const nearest: string[] = [];
+  let before = at - 1;
+  while (before >= 0 && fails(before)) before--;
+  if (before >= 0) nearest.push(...idAt(before));
+  let after = at + 1;
+  while (after < path.length && fails(after)) after++;
+  if (after < path.length) nearest.push(...idAt(after));
+  return {
+    reason: `Keeping from there separates a tool call from its result. Keep from ${nearest.join(" or ") || "nothing (null)"} instead.`,
+    nearest,
+  };
+}
+
+/** The depth from which on the path to `leaf` is shown to the model. */
+function shownDepth(tree: Tree, bodies: Bodies, leaf: number): number {
+  const compaction = tree.lastCompaction(leaf);
+  return compaction === ROOT ? 0 : tree.depth(keptFrom(tree, bodies, compaction).first);
+}
+
+// --- preparing one -------------------------------------------------------------------------------------------------
+
+export interface CompactionPlan {
+  /** Tokens of the context now. */
+  readonly contextTokens: number;
+  /** They are beyond the window's share for them, and the user lets compaction happen by itself. */
+  readonly shouldCompact: boolean;
+  /** The first entry to keep, or {@link ROOT} when there is none. */
+  readonly firstKept: number;
+  readonly history: readonly ContextItem[];
+  /** What is summarised of the turn that is kept from its middle on. */
+  readonly turnPrefix: readonly ContextItem[];
+  readonly isSplitTurn: boolean;
+  readonly previousSummary?: string;
+  readonly files: FileLists;
+  /** History and turn prefix for a summariser. */
+  readonly conversationText: string;
+}
+
+/**
+ * What a compaction at `leaf` would summarise and keep. The newest messages are kept up to `keepRecentTokens`; the
+ * cut never falls between a call and its result; what an earlier compaction has summarised is not summarised again,
+ * but its summary and its files go along.
+ */
+export function prepareCompaction(
+  tree: Tree,
+  bodies: Bodies,
+  leaf: number,
+  settings: CompactionSettings & { readonly contextWindow: number },
+): CompactionPlan {
+  const { items } = contextAt(tree, bodies, leaf);
+  const { compaction, kept, after } = spanAt(tree, bodies, leaf);
+  const stretch = new Stretch(tree, bodies, compaction === ROOT ? after : [...kept, compaction, ...after], items);
+  const tokens = contextTokens(tree, bodies, leaf, items);
+  const isOver = tokens > settings.contextWindow - settings.reserveTokens;
+  const previous = compaction === ROOT ? undefined : bodies.entry(compaction);
+  // Right after a compaction there is nothing that another could add.
+  const cut = leaf === compaction ? 0 : stretch.cut(settings.keepRecentTokens, isOver);
+  const turnStart = stretch.turnStart(cut);
+  const isSplitTurn = leaf !== compaction && turnStart >= 0;
+  const history = stretch.items(0, isSplitTurn ? turnStart : cut);
+  const turnPrefix = isSplitTurn ? stretch.items(turnStart, cut) : [];
+  const files = new Files();
+  if (previous) files.addSummary(previous);
+  const said = [...spoken(tree, bodies, history, files)];
+  const saidInTurn = [...spoken(tree, bodies, turnPrefix, files)];
+  if (said.length > 0 && saidInTurn.length > 0) said.push("(The turn that begins here goes on in what is kept.)");
+  return {
+    contextTokens: tokens,
+    shouldCompact: settings.enabled && isOver,
+    firstKept: stretch.position(cut),
+    history,
+    turnPrefix,
+    isSplitTurn,
+    ...(typeof previous?.summary === "string" ? { previousSummary: previous.summary } : {}),
+    files: files.lists(),
+    conversationText: [...said, ...saidInTurn].join("\n\n"),
+  };
+}
+
+/** Roles of messages that a kept range may begin with: any but a tool result, which belongs to its call. */
+const BEGINNING = new Set(["user", "assistant", "custom", "bashExecution", "branchSummary", "compactionSummary"]);
+
+/** The entries of a path that the context is made of, oldest first. */
+class Stretch {
+  private readonly tree: Tree;
+  private readonly bodies: Bodies;
+  private readonly positions: readonly number[];
+  private readonly shown: ReadonlyMap<number, ContextItem>;
+
+  constructor(tree: Tree, bodies: Bodies, positions: readonly number[], items: readonly ContextItem[]) {
+    this.tree = tree;
+    this.bodies = bodies;
+    this.positions = positions;
+    this.shown = new Map(items.filter(({ kind }) => kind === "message").map((item) => [item.position, item]));
+  }
+
+  position(index: number): number {
+    return this.positions[index] ?? ROOT;
+  }
+
+  items(from: number, past: number): ContextItem[] {
+    const found: ContextItem[] = [];
+    for (let i = from; i < past; i++) {
+      const item = this.shown.get(this.positions[i]);
+      // A system message is no conversation: the compaction itself carries what such messages say.
+      if (item && this.roleAt(i) !== "system") found.push(item);
+    }
+    return found;
+  }
+
+  /** Index of the first entry to keep; 0 when the budget holds all of them. */
+  cut(keepRecentTokens: number, isOver: boolean): number {
+    const places: number[] = [];
+    for (let i = 0; i < this.positions.length; i++) if (this.mayBegin(i)) places.push(i);
+    if (places.length === 0) return 0;
+    const full = this.fullFrom(keepRecentTokens);
+    // Results at the end may be too much by themselves. Pi 0.73 then keeps everything, later ones the last call on;
+    // the latter is what helps when the context is over its limit.
+    const last = isOver ? places[places.length - 1] : places[0];
+    let cut = full < 0 ? places[0] : (places.find((place) => place >= full) ?? last);
+    while (cut > 0 && (!this.mayBegin(cut) || separates(this.tree, this.bodies, this.positions, cut, 0))) cut--;
+    // What stands before it and says nothing (a model change, a label, a note) belongs to what follows.
+    while (cut > 0 && !this.isMessage(cut - 1) && !this.tree.nodes.isType(this.positions[cut - 1], "compaction")) cut--;
+    return cut;
+  }
+
+  /** Index of the message with which the newest ones reach the budget, or -1. As in Pi, only messages are counted. */
+  private fullFrom(keepRecentTokens: number): number {
+    let tokens = 0;
+    for (let i = this.positions.length - 1; i >= 0; i--) {
+      const item = this.isMessage(i) ? this.shown.get(this.positions[i]) : undefined;
+      if (!item) continue;
+      tokens += estimateTokens(messageOf(this.tree, this.bodies, item));
+      if (tokens >= keepRecentTokens) return i;
+    }
+    return -1;
+  }
+
+  /** Index of what began the turn that a cut falls into, or -1 when it falls before a user message or into none. */
+  turnStart(cut: number): number {
+    if (this.roleAt(cut) === "user") return -1;
+    for (let i = cut; i >= 0; i--) {
+      const role = this.roleAt(i);
+      if (role === "user" || role === "bashExecution" || this.isNote(i)) return i;
+    }
+    return -1;
+  }
+
+  private mayBegin(index: number): boolean {
+    return this.shown.has(this.positions[index]) && (BEGINNING.has(this.roleAt(index)) || this.isNote(index));
+  }
+
+  /** What is no message by itself and still reaches the model as one of a user. */
+  private isNote(index: number): boolean {
+    const { nodes } = this.tree;
+    const position = this.positions[index];
+    return nodes.isType(position, "custom_message") || nodes.isType(position, "branch_summary");
+  }
+
+  private isMessage(index: number): boolean {
+    return this.tree.nodes.isType(this.positions[index], "message");
+  }
+
+  private roleAt(index: number): string {
+    return index < this.positions.length && this.isMessage(index) ? this.tree.nodes.role(this.positions[index]) : "";
+  }
+}
+
+/** What the messages say to a summariser; their files are added to `files`. */
+function* spoken(tree: Tree, bodies: Bodies, items: readonly ContextItem[], files: Files): Generator<string> {
+  for (const item of items) {
+    const message = messageOf(tree, bodies, item);
+    if (message === undefined) continue;
+    files.addMessage(message);
+    yield* paragraphs(message);
+  }
+}
+
+function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): Message | undefined {
+  const text = messageText(tree, bodies, item);
+  return text && (parse(text) as Message);
+}
+
+/**
+ * Tokens of the context at `leaf`: what the last assistant message reports and the estimates of what came after it. A
+ * report from before a compaction or a context edit was about another context.
+ */
+export function contextTokens(tree: Tree, bodies: Bodies, leaf: number, items: readonly ContextItem[]): number {
+  let depth = tree.lastCompaction(leaf) === ROOT ? -1 : tree.depth(tree.lastCompaction(leaf));
+  if (tree.hasEdits)
+    for (let at = leaf; at >= 0 && tree.depth(at) > depth; at = tree.nodes.parent(at))
+      if (tree.nodes.isType(at, "context_edit")) depth = tree.depth(at);
+  let tokens = 0;
+  let isReported = false;
+  for (let i = items.length - 1; i >= 0 && !isReported; i--) {
+    const message = messageOf(tree, bodies, items[i]);
+    const reported = items[i].kind === "message" && tree.depth(items[i].position) > depth ? reportedTokens(message) : 0;
+    isReported = reported > 0;
+    tokens += isReported ? reported : estimateTokens(message);
+  }
+  return tokens;
+}
+
+// --- leaving a branch ----------------------------------------------------------------------------------------------
+
+export interface BranchPlan {
+  /** The deepest entry that both paths have, or {@link ROOT}. */
+  readonly commonAncestor: number;
+  /** The entries that are left behind, oldest first. */
+  readonly left: readonly number[];
+  readonly files: FileLists;
+  readonly conversationText: string;
+}
+
+/** What is left behind when the leaf moves from `leaf` to `target`. */
+export function prepareBranchSummary(tree: Tree, bodies: Bodies, leaf: number, target: number): BranchPlan {
+  const commonAncestor = tree.commonAncestor(leaf, target);
+  const left = walkUp(tree, leaf, commonAncestor);
+  const files = new Files();
+  for (const position of left)
+    if (tree.nodes.isType(position, "branch_summary")) files.addSummary(bodies.entry(position));
+  const conversationText = [...spoken(tree, bodies, itemsAmong(tree, bodies, left), files)].join("\n\n");
+  return { commonAncestor, left, files: files.lists(), conversationText };
+}

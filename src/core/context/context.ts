@@ -1,0 +1,350 @@
+/**
+ * What the model sees at a leaf: which entries of the path yield a message and what that message is
+ * (seed 000 "Context Building", session-format reference, section 3).
+ */
+
+import type { Entry } from "../format/entry.ts";
+import { setMembers } from "../format/entry.ts";
+import { bytesOf, concat, holdsAt, type Member, memberOf, members, parse, stringEnd } from "../json/json.ts";
+import { ROOT } from "../tree/nodes.ts";
+import type { Boundary, Tree } from "../tree/tree.ts";
+import { isUnknown } from "./models.ts";
+
+/** Bodies by position, read when asked for. */
+export interface Bodies {
+  line(position: number): Uint8Array;
+  entry(position: number): Entry;
+}
+
+/** One message of the context and where it comes from. */
+export interface ContextItem {
+  readonly position: number;
+  /** `summary` and `system` come from a compaction: its summary and the system message it carries. */
+  readonly kind: "message" | "summary" | "system";
+  /** Position of the context edit that replaces its content. */
+  readonly edit?: number;
+}
+
+export interface Context {
+  /** Oldest first. */
+  readonly items: readonly ContextItem[];
+  /** The compaction that rules here, or {@link ROOT}. */
+  readonly compaction: number;
+  /** A compaction whose kept entry is not on the path before it: more was kept instead (guarantee 1). */
+  readonly misplacedBoundary: boolean;
+}
+
+/** The entries of a path that can matter to its context, whether or not they yield a message. */
+export interface Span {
+  /** The compaction that rules, or {@link ROOT}. */
+  readonly compaction: number;
+  /** What it keeps of the entries before it, system messages left out; oldest first. */
+  readonly kept: readonly number[];
+  /** What came after it, or the whole path; oldest first. */
+  readonly after: readonly number[];
+  readonly misplacedBoundary: boolean;
+}
+
+export function spanAt(tree: Tree, bodies: Bodies, leaf: number): Span {
+  const { nodes } = tree;
+  const compaction = tree.lastCompaction(leaf);
+  const after = walkUp(tree, leaf, compaction);
+  if (compaction === ROOT) return { compaction, kept: [], after, misplacedBoundary: false };
+  const { first, misplaced } = keptFrom(tree, bodies, compaction);
+  const kept =
+    first === compaction ? [] : walkUp(tree, nodes.parent(compaction), first < 0 ? ROOT : nodes.parent(first));
+  const spoken = kept.filter((position) => nodes.role(position) !== "system");
+  return { compaction, kept: spoken, after, misplacedBoundary: misplaced };
+}
+
+/** The context at `leaf`. Costs what it returns plus the entries that yield nothing between them. */
+export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
+  const { compaction, kept, after, misplacedBoundary } = spanAt(tree, bodies, leaf);
+  const edits = editsAmong(tree, bodies, kept, after);
+  const items: ContextItem[] = [];
+  if (compaction !== ROOT && !edits.get(compaction)?.leavesOut) {
+    if (carriesSystemMessage(bodies, compaction)) items.push({ position: compaction, kind: "system" });
+    items.push({ position: compaction, kind: "summary" });
+  }
+  for (const position of kept) pushItem(items, tree, bodies, position, edits);
+  for (const position of after) pushItem(items, tree, bodies, position, edits);
+  return { items, compaction, misplacedBoundary };
+}
+
+function carriesSystemMessage(bodies: Bodies, compaction: number): boolean {
+  const system = bodies.entry(compaction).systemMessage;
+  return typeof system === "object" && system !== null;
+}
+
+/** Positions below `end` down to `from`, oldest first; `end` itself is not among them. */
+export function walkUp(tree: Tree, from: number, end: number): number[] {
+  const walked: number[] = [];
+  for (let at = from; at >= 0 && at !== end; at = tree.nodes.parent(at)) walked.push(at);
+  return walked.reverse();
+}
+
+/**
+ * The first entry that a compaction keeps: the entry it names when that lies on the path before it, itself when it
+ * keeps nothing. When the named entry is not there, everything since the previous compaction is kept: a reader
+ * that gets too much is served better than one that silently gets too little (reliability case C2).
+ */
+export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): Boundary {
+  const known = tree.boundaries.get(compaction);
+  if (known) return known;
+  const boundary = findBoundary(tree, bodies, compaction);
+  tree.boundaries.set(compaction, boundary);
+  return boundary;
+}
+
+function findBoundary(tree: Tree, bodies: Bodies, compaction: number): Boundary {
+  const { nodes } = tree;
+  const named = bodies.entry(compaction).firstKeptEntryId;
+  if (named === nodes.id(compaction)) return { first: compaction, misplaced: false };
+  const first = typeof named === "string" ? nodes.position(named) : -1;
+  if (first >= 0 && first !== compaction && tree.isAncestor(first, compaction)) return { first, misplaced: false };
+  const previous = tree.lastCompaction(nodes.parent(compaction));
+  let oldest = compaction;
+  for (let at = nodes.parent(compaction); at >= 0 && at !== previous; at = nodes.parent(at)) oldest = at;
+  return { first: oldest, misplaced: true };
+}
+
+/** What a context edit does to its target. */
+export interface Edit {
+  /** Of the edit. */
+  readonly position: number;
+  readonly leavesOut: boolean;
+}
+
+/** The latest edit of each target among the walked entries. */
+export function editsAmong(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[]): Map<number, Edit> {
+  const edits = new Map<number, Edit>();
+  if (!tree.hasEdits) return edits;
+  for (const walk of walks)
+    for (const position of walk) {
+      if (!tree.nodes.isType(position, "context_edit")) continue;
+      const { targetId, replacement } = bodies.entry(position);
+      const target = typeof targetId === "string" ? tree.nodes.position(targetId) : -1;
+      if (target < 0) continue;
+      if (replacement === null) edits.set(target, { position, leavesOut: true });
+      else if (typeof replacement === "object" && "content" in replacement)
+        edits.set(target, { position, leavesOut: false });
+    }
+  return edits;
+}
+
+function pushItem(items: ContextItem[], tree: Tree, bodies: Bodies, position: number, edits: Map<number, Edit>): void {
+  if (!yieldsMessage(tree, bodies, position)) return;
+  const edit = edits.get(position);
+  if (edit?.leavesOut) return;
+  items.push(edit === undefined ? { position, kind: "message" } : { position, kind: "message", edit: edit.position });
+}
+
+/**
+ * What a stretch of a path says to a model by itself, edits and the summaries of its compactions included: no context,
+ * for nothing of it is cut.
+ */
+export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly number[]): ContextItem[] {
+  const edits = editsAmong(tree, bodies, positions);
+  const items: ContextItem[] = [];
+  for (const position of positions) {
+    if (tree.lastCompaction(position) !== position) pushItem(items, tree, bodies, position, edits);
+    else if (!edits.get(position)?.leavesOut) items.push({ position, kind: "summary" });
+  }
+  return items;
+}
+
+/** Whether an entry yields a message where nothing cuts or edits it. */
+export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
+  const { nodes } = tree;
+  if (nodes.isType(position, "message")) return !nodes.lacksMessage(position);
+  if (nodes.isType(position, "custom_message")) return !nodes.lacksMessage(position);
+  return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
+}
+
+/** Whether an entry that would count is too malformed for it. */
+export function isVoid(entry: Entry): boolean {
+  if (entry.type === "branch_summary") return !hasSummary(entry);
+  return entry.type === "compaction" && !isCompaction(entry);
+}
+
+/** A branch summary without text yields nothing. */
+function hasSummary(entry: Entry): boolean {
+  return typeof entry.summary === "string" && entry.summary !== "";
+}
+
+/** A compaction whose record is malformed does not rule; the one before does (reliability case C14). */
+function isCompaction(entry: Entry): boolean {
+  return typeof entry.summary === "string";
+}
+
+/** How many messages {@link contextAt} would give, without reading what it can count. */
+export function contextCount(tree: Tree, bodies: Bodies, leaf: number): number {
+  if (tree.hasEdits) return contextAt(tree, bodies, leaf).items.length;
+  const compaction = tree.lastCompaction(leaf);
+  if (compaction === ROOT) return tree.yieldCount(leaf);
+  const { first } = keptFrom(tree, bodies, compaction);
+  const after = tree.yieldCount(leaf) - tree.yieldCount(compaction);
+  const own = carriesSystemMessage(bodies, compaction) ? 2 : 1;
+  if (first === compaction) return own + after;
+  const last = tree.nodes.parent(compaction);
+  const before = tree.nodes.parent(first);
+  const kept = tree.yieldCount(last) - tree.yieldCount(before);
+  return own + kept - (tree.systemCount(last) - tree.systemCount(before)) + after;
+}
+
+export interface Model {
+  readonly provider: string;
+  readonly id: string;
+}
+
+/** The model in force at a position: the nearest that an entry of its path names. */
+export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
+  for (let p = tree.lastModel(at); p >= 0; p = tree.lastModel(tree.nodes.parent(p))) {
+    const { type, message, provider, modelId } = bodies.entry(p);
+    const named =
+      type === "model_change"
+        ? { provider, model: modelId }
+        : ((message ?? {}) as { provider?: unknown; model?: unknown });
+    if (typeof named.provider !== "string" || typeof named.model !== "string") continue;
+    const model = { provider: named.provider, id: named.model };
+    if (!isUnknown(model)) return model;
+  }
+  return null;
+}
+
+/** The thinking level in force at a position, if an entry of its path names one. */
+export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefined {
+  for (let p = tree.lastLevel(at); p >= 0; p = tree.lastLevel(tree.nodes.parent(p))) {
+    const level = bodies.entry(p).thinkingLevel;
+    if (typeof level === "string") return level;
+  }
+  return undefined;
+}
+
+/**
+ * The JSON text of one message of the context, from the bytes of its entry wherever they hold it already; undefined
+ * when those bytes turn out to be damaged.
+ */
+export function messageText(
+  tree: Tree,
+  bodies: Bodies,
+  item: ContextItem,
+  line: Uint8Array = bodies.line(item.position),
+): Uint8Array | undefined {
+  // What stands in for it has nothing of it but its head.
+  if (tree.nodes.lacksMessage(item.position)) return undefined;
+  if (item.kind === "message" && tree.nodes.isType(item.position, "message")) {
+    const start = tree.nodes.messageStart(item.position);
+    // A line that was changed since, to be published anew, may have it elsewhere.
+    if (start > 0 && holdsAt(line, start - MESSAGE.length, MESSAGE))
+      return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
+  }
+  const found = members(line) ?? [];
+  const raw = (name: string): Uint8Array | undefined => {
+    const member = memberOf(found, name);
+    return member && line.subarray(member.start, member.end);
+  };
+  if (item.kind === "system") return raw("systemMessage");
+  if (item.kind === "summary")
+    return objectText({
+      role: bytesOf('"compactionSummary"'),
+      summary: raw("summary"),
+      tokensBefore: raw("tokensBefore"),
+      timestamp: milliseconds(line, memberOf(found, "timestamp")),
+    });
+  if (tree.nodes.isType(item.position, "branch_summary"))
+    return objectText({
+      role: bytesOf('"branchSummary"'),
+      summary: raw("summary"),
+      fromId: raw("fromId"),
+      timestamp: milliseconds(line, memberOf(found, "timestamp")),
+    });
+  if (tree.nodes.isType(item.position, "custom_message"))
+    return objectText({
+      role: bytesOf('"custom"'),
+      customType: raw("customType"),
+      content: editedContent(bodies, item, "custom") ?? raw("content") ?? bytesOf("[]"),
+      display: raw("display"),
+      details: raw("details"),
+      timestamp: milliseconds(line, memberOf(found, "timestamp")),
+    });
+  const message = memberOf(found, "message");
+  if (!message) return undefined;
+  return shownMessage(tree, bodies, item, line.subarray(message.start, message.end));
+}
+
+function shownMessage(tree: Tree, bodies: Bodies, item: ContextItem, message: Uint8Array): Uint8Array {
+  const role = tree.nodes.role(item.position);
+  return withContent(message, role, EDITABLE.has(role) ? editedContent(bodies, item, role) : undefined);
+}
+
+const MESSAGE = bytesOf(',"message":');
+
+/** What stands for missing content; a reader of these roles may rely on there being some. */
+const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
+  user: bytesOf("[]"),
+  assistant: bytesOf("[]"),
+  toolResult: bytesOf("[]"),
+  system: bytesOf('""'),
+};
+
+/** Roles whose content a context edit replaces; for others it can only leave the message out. */
+const EDITABLE = new Set(["user", "assistant", "toolResult", "custom"]);
+
+function withContent(message: Uint8Array, role: string, edited: Uint8Array | undefined): Uint8Array {
+  if (!edited && (!MISSING_CONTENT[role] || beginsWithContent(message, role))) return message;
+  const content = memberOf(members(message) ?? [], "content");
+  if (!edited && content && message[content.start] !== 0x6e) return message;
+  return setMembers(message, { content: edited ?? MISSING_CONTENT[role] });
+}
+
+/** Whether a message has content, told by its first bytes: in the usual order content follows the role, and in results the call. */
+function beginsWithContent(message: Uint8Array, role: string): boolean {
+  if (role === "toolResult") {
+    const afterId = pastMember(message, 0, RESULT_ID);
+    const afterName = afterId < 0 ? -1 : pastMember(message, afterId, RESULT_NAME);
+    return afterName > 0 && holdsAt(message, afterName, CONTENT) && message[afterName + CONTENT.length] !== 0x6e;
+  }
+  const beginning = BEGINNINGS[role];
+  return holdsAt(message, 0, beginning) && message[beginning.length] !== 0x6e;
+}
+
+/** Just past a string whose member begins like that, or -1. */
+function pastMember(bytes: Uint8Array, at: number, beginning: Uint8Array): number {
+  return holdsAt(bytes, at, beginning) ? stringEnd(bytes, at + beginning.length - 1, bytes.length) : -1;
+}
+
+const RESULT_ID = bytesOf('{"role":"toolResult","toolCallId":"');
+const RESULT_NAME = bytesOf(',"toolName":"');
+const CONTENT = bytesOf(',"content":');
+
+const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
+  Object.keys(MISSING_CONTENT).map((role) => [role, bytesOf(`{"role":"${role}","content":`)]),
+);
+
+/** Content that an edit puts in place; a string becomes one text block where the role takes only blocks. */
+function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {
+  if (item.edit === undefined) return undefined;
+  const line = bodies.line(item.edit);
+  const replacement = memberOf(members(line) ?? [], "replacement");
+  const content = replacement && memberOf(members(line, replacement.start, replacement.end) ?? [], "content");
+  // It was found to be damaged since: then it replaces nothing.
+  if (!content) return undefined;
+  const text = line.subarray(content.start, content.end);
+  const blocks = (role === "assistant" || role === "toolResult") && text[0] === 0x22;
+  return blocks ? concat([bytesOf('[{"type":"text","text":'), text, bytesOf("}]")]) : text;
+}
+
+function milliseconds(line: Uint8Array, timestamp: Member | undefined): Uint8Array {
+  const value = timestamp ? parse(line, timestamp.start, timestamp.end) : undefined;
+  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
+  return bytesOf(String(Number.isNaN(time) ? 0 : time));
+}
+
+function objectText(parts: Readonly<Record<string, Uint8Array | undefined>>): Uint8Array {
+  const text: Uint8Array[] = [];
+  for (const [name, value] of Object.entries(parts))
+    if (value) text.push(bytesOf(`${text.length === 0 ? "{" : ","}"${name}":`), value);
+  text.push(bytesOf("}"));
+  return concat(text);
+}

@@ -1,0 +1,60 @@
+/** What is known of models where a client needs a number and the session does not tell it; and which a session names. */
+
+import type { Model, Session } from "../session/session.ts";
+import { KNOWN_TYPES, ROOT } from "../tree/nodes.ts";
+
+/** Context windows in tokens, by the beginning of the model's id; the longest beginning counts. */
+const CONTEXT_WINDOWS: Readonly<Record<string, number>> = {
+  "claude-": 200_000,
+  "gpt-4o": 128_000,
+  "gpt-4.1": 1_047_576,
+  "gpt-5": 400_000,
+  o1: 200_000,
+  o3: 200_000,
+  "o4-mini": 200_000,
+  "gemini-1.5-pro": 2_097_152,
+  "gemini-2": 1_048_576,
+  "gemini-3": 1_048_576,
+  "deepseek-": 128_000,
+  "grok-4": 256_000,
+  "kimi-k2": 262_144,
+  "qwen3-coder": 262_144,
+  "glm-4.6": 204_800,
+};
+
+/** What stands in for the window of a model that is not known, where there has to be one; Pi's clients need one too. */
+export const UNKNOWN_WINDOW = 128_000;
+
+/** The context window of a model, if it is a known one. */
+export function contextWindowOf(modelId: string): number | undefined {
+  const id = modelId.slice(modelId.lastIndexOf("/") + 1).toLowerCase();
+  let best = "";
+  for (const beginning of Object.keys(CONTEXT_WINDOWS))
+    if (id.startsWith(beginning) && beginning.length > best.length) best = beginning;
+  return best === "" ? undefined : CONTEXT_WINDOWS[best];
+}
+
+/** How Pi calls a model that nobody has named. */
+export const UNKNOWN_MODEL = { provider: "unknown", id: "unknown" } as const;
+
+export function isUnknown({ provider, id }: { readonly provider: string; readonly id: string }): boolean {
+  return provider === UNKNOWN_MODEL.provider && id === UNKNOWN_MODEL.id;
+}
+
+/** Returns the context window of a model, or what stands in for it. */
+export function windowOf(model: { readonly id: string } | null): number {
+  return (model && contextWindowOf(model.id)) ?? UNKNOWN_WINDOW;
+}
+
+/** Returns the models that a session names, each once: the one in force first, then the others as they came. */
+export function modelsOf(session: Session): Model[] {
+  const models = [session.model(), session.model(ROOT)];
+  const { types } = session.log.nodes.columns();
+  const change = KNOWN_TYPES.indexOf("model_change");
+  for (let at = types.indexOf(change); at >= 0; at = types.indexOf(change, at + 1)) {
+    const { provider, modelId } = session.entry(at);
+    if (typeof provider === "string" && typeof modelId === "string") models.push({ provider, id: modelId });
+  }
+  const named = models.filter((model) => model !== null && !isUnknown(model)) as Model[];
+  return [...new Map(named.map((model) => [JSON.stringify([model.provider, model.id]), model])).values()];
+}

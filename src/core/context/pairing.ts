@@ -1,0 +1,225 @@
+/**
+ * Which tool result answers which tool call. The results of an assistant message stand between it and the next one;
+ * ids decide, and where they are empty or repeated, the order does (seed 002).
+ */
+
+import type { Damage } from "../format/damage.ts";
+import { type ToolCall, toolCalls } from "../format/message.ts";
+import { bytesOf, concat, elements, memberOf, members, parse, type Range } from "../json/json.ts";
+import type { Nodes } from "../tree/nodes.ts";
+import type { Tree } from "../tree/tree.ts";
+import type { Bodies, ContextItem } from "./context.ts";
+
+/** For each result the index of the call that it answers, or -1. */
+export function pairUp(calls: readonly { id: string }[], results: readonly string[]): number[] {
+  const answers = results.map(() => -1);
+  const answered = calls.map(() => false);
+  const pair = (result: number, fits: (id: string) => boolean): void => {
+    const call = calls.findIndex(({ id }, index) => !answered[index] && fits(id));
+    if (call < 0) return;
+    answered[call] = true;
+    answers[result] = call;
+  };
+  // An exact id first, whatever its place, so that a nameless result never takes a named one's call.
+  for (const [index, result] of results.entries()) if (result !== "") pair(index, (id) => id === result);
+  for (const [index, result] of results.entries())
+    if (answers[index] < 0) pair(index, (id) => id === "" || result === "");
+  return answers;
+}
+
+/** What of a tree tells who says what: entries that are still to come have that too. */
+export interface Heads {
+  readonly nodes: Pick<Nodes, "role" | "lacksMessage">;
+}
+
+/** An assistant message of a path, and the results that follow it before the next. */
+export interface Exchange {
+  readonly calls: readonly ToolCall[];
+  /** Indexes into the path. */
+  readonly results: readonly number[];
+  /** For each of these the index of its call, or -1. */
+  readonly answers: readonly number[];
+}
+
+export function exchangeAt(
+  tree: Heads,
+  bodies: Pick<Bodies, "entry">,
+  path: ArrayLike<number>,
+  assistant: number,
+): Exchange {
+  const { content } = messageOf(bodies, path[assistant]);
+  const results: number[] = [];
+  for (let i = assistant + 1; i < path.length && !speaks(tree, path[i]); i++)
+    if (tree.nodes.role(path[i]) === "toolResult" && !tree.nodes.lacksMessage(path[i])) results.push(i);
+  const calls = toolCalls(content);
+  const ids = calls.length === 0 ? [] : results.map((i) => idOf(messageOf(bodies, path[i]).toolCallId));
+  return { calls, results, answers: calls.length === 0 ? results.map(() => -1) : pairUp(calls, ids) };
+}
+
+/** Whether what stands from index `at` of a path on holds a result whose call stands before, from index `from` on. */
+export function separates(
+  tree: Heads,
+  bodies: Pick<Bodies, "entry">,
+  path: ArrayLike<number>,
+  at: number,
+  from: number,
+): boolean {
+  for (let i = at - 1; i >= from; i--) {
+    if (!speaks(tree, path[i])) continue;
+    const { results, answers } = exchangeAt(tree, bodies, path, i);
+    return results.some((result, index) => result >= at && answers[index] >= 0);
+  }
+  return false;
+}
+
+export interface DanglingCall extends ToolCall {
+  /** The assistant message that called. */
+  readonly position: number;
+}
+
+/** The calls of an assistant message that nothing answers on the path to a leaf below it. */
+export interface Dangling {
+  readonly leaf: number;
+  readonly speaker: number;
+  /** Positions of the results that stand between them, oldest first. */
+  readonly results: readonly number[];
+  readonly calls: readonly DanglingCall[];
+}
+
+/**
+ * The calls of the last assistant message on the path to `leaf` that nothing answers; a result that is appended can
+ * still answer them, and no others. What was found `before` for a leaf above spares the way from there on.
+ */
+export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker: number, before?: Dangling): Dangling {
+  const { nodes } = tree;
+  const asked = toolCalls(messageOf(bodies, speaker).content);
+  // Most answers ask for nothing, and then it does not matter how much stands behind them.
+  if (asked.length === 0) return { leaf, speaker, results: [], calls: [] };
+  const known = before?.speaker === speaker ? before : undefined;
+  const more: number[] = [];
+  let at = leaf;
+  for (; at !== speaker && at !== known?.leaf; at = nodes.parent(at))
+    if (nodes.role(at) === "toolResult" && !nodes.lacksMessage(at)) more.push(at);
+  const results = [...(at === speaker ? [] : (known?.results ?? [])), ...more.reverse()];
+  const answers = pairUp(
+    asked,
+    results.map((position) => idOf(messageOf(bodies, position).toolCallId)),
+  );
+  const calls = asked.filter((_, index) => !answers.includes(index)).map((call) => ({ ...call, position: speaker }));
+  return { leaf, speaker, results, calls };
+}
+
+/** What `diagnostics` says of such a call. */
+export function danglingDamage({ id, name }: DanglingCall, entryId: string): Damage & Record<string, unknown> {
+  return {
+    kind: "dangling_tool_call",
+    line: 0,
+    byteOffset: 0,
+    length: 0,
+    entryId,
+    toolCallId: id,
+    toolName: name,
+    reason: `the call of the tool ${name || "without a name"} has no result; repair_session appends an error result`,
+    salvaged: true,
+  };
+}
+
+/** The result of a call that nobody answers any more. */
+export function lostResult({ id, name }: ToolCall, timestamp: number): Readonly<Record<string, unknown>> {
+  return {
+    role: "toolResult",
+    toolCallId: id,
+    toolName: name,
+    content: [
+      { type: "text", text: "The session ended before this tool answered; whether it did its work is unknown." },
+    ],
+    isError: true,
+    timestamp,
+  };
+}
+
+function speaks(tree: Heads, position: number): boolean {
+  return tree.nodes.role(position) === "assistant" && !tree.nodes.lacksMessage(position);
+}
+
+function messageOf(bodies: Pick<Bodies, "entry">, position: number): { content?: unknown; toolCallId?: unknown } {
+  return (bodies.entry(position).message ?? {}) as { content?: unknown; toolCallId?: unknown };
+}
+
+function idOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+// --- a context in which everything is paired -----------------------------------------------------------------------
+
+/** A message of the context and its text. */
+export interface Shown {
+  readonly item: ContextItem;
+  readonly text: Uint8Array;
+  /** Tool calls were taken out of it. */
+  readonly inPart?: boolean;
+}
+
+/**
+ * The same messages with every call answered and every result asked for, as providers demand: calls without a result
+ * are taken out of their message, which goes too if nothing but thoughts is left; results without a call go; the
+ * others stand directly behind their call.
+ */
+export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
+  const out: Shown[] = [];
+  let open: { assistant: Shown; results: Shown[]; others: Shown[] } | undefined;
+  const close = (): void => {
+    if (open) out.push(...settled(open.assistant, open.results), ...open.others);
+    open = undefined;
+  };
+  for (const one of shown) {
+    const role = one.item.kind === "message" ? tree.nodes.role(one.item.position) : "";
+    if (role === "assistant") {
+      close();
+      open = { assistant: one, results: [], others: [] };
+    } else if (role === "toolResult") open?.results.push(one);
+    else (open?.others ?? out).push(one);
+  }
+  close();
+  return out;
+}
+
+function settled(assistant: Shown, results: readonly Shown[]): Shown[] {
+  const { text } = assistant;
+  const content = memberRange(text, "content");
+  const blocks = (content && elements(text, content.start, content.end)) ?? [];
+  const callBlocks = blocks.map((block) => toolCalls([parse(text, block.start, block.end)])[0]);
+  const calls = callBlocks.filter((call) => call !== undefined);
+  if (calls.length === 0) return [assistant];
+  const ids = results.map((result) => {
+    const id = memberRange(result.text, "toolCallId");
+    return idOf(id && parse(result.text, id.start, id.end));
+  });
+  const answers = pairUp(calls, ids);
+  const answering = results.filter((_, index) => answers[index] >= 0);
+  if (answering.length === calls.length) return [assistant, ...answering];
+  const answered = new Set(answers.map((call) => calls[call]));
+  const left = blocks.filter((_, index) => callBlocks[index] === undefined || answered.has(callBlocks[index]));
+  if (!left.some((block) => saysSomething(parse(text, block.start, block.end)))) return [];
+  return [{ ...assistant, text: withBlocks(text, content as Range, left), inPart: true }, ...answering];
+}
+
+/** Thoughts alone are no message: providers refuse them, and nothing follows from them any more. */
+function saysSomething(block: unknown): boolean {
+  const { type, text } = (block ?? {}) as { type?: unknown; text?: unknown };
+  return type === "text" ? text !== "" : type !== "thinking" && type !== "redactedThinking";
+}
+
+function memberRange(text: Uint8Array, name: string): Range | undefined {
+  return memberOf(members(text) ?? [], name);
+}
+
+/** The text of a message with some of the blocks of its content, their bytes as they were. */
+function withBlocks(text: Uint8Array, content: Range, blocks: readonly Range[]): Uint8Array {
+  const parts: Uint8Array[] = [text.subarray(0, content.start), bytesOf("[")];
+  for (const [index, block] of blocks.entries()) {
+    if (index > 0) parts.push(bytesOf(","));
+    parts.push(text.subarray(block.start, block.end));
+  }
+  return concat([...parts, bytesOf("]"), text.subarray(content.end)]);
+}

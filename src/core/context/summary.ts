@@ -1,0 +1,121 @@
+/** What a summariser gets of a conversation: its text, and the files that its tool calls read and changed. */
+
+import { contentText, toolCalls } from "../format/message.ts";
+import { jsonText } from "../json/json.ts";
+
+/** Characters of a tool's output that a summariser gets; the beginning says what it was about. */
+const RESULT_LIMIT = 2000;
+
+export interface FileLists {
+  /** Read and not changed. */
+  readonly readFiles: string[];
+  readonly modifiedFiles: string[];
+}
+
+/** Collects the files of one or more stretches of a conversation. */
+export class Files {
+  private readonly read = new Set<string>();
+  private readonly modified = new Set<string>();
+
+  /** Those of an earlier summary, unless an extension wrote it: what its details mean is the extension's business. */
+  addSummary(entry: Readonly<Record<string, unknown>>): void {
+    if (entry.fromHook) return;
+    const { readFiles, modifiedFiles } = (entry.details ?? {}) as { readFiles?: unknown; modifiedFiles?: unknown };
+    for (const path of texts(readFiles)) this.read.add(path);
+    for (const path of texts(modifiedFiles)) this.modified.add(path);
+  }
+
+  addMessage(message: Message): void {
+    if (message.role === "assistant")
+      for (const { name, arguments: args } of toolCalls(message.content)) this.addCall(name, args);
+    // A script that called tools has the calls on its own result.
+    const nested = (message.nestedCalls as { calls?: unknown } | null | undefined)?.calls;
+    if (message.role === "toolResult" && Array.isArray(nested))
+      for (const call of nested) this.addCall(call?.name, call?.arguments);
+  }
+
+  private addCall(name: unknown, args: unknown): void {
+    const { path } = (args ?? {}) as { path?: unknown };
+    if (typeof path !== "string" || path === "") return;
+    if (name === "read") this.read.add(path);
+    else if (name === "write" || name === "edit") this.modified.add(path);
+  }
+
+  lists(): FileLists {
+    return {
+      readFiles: [...this.read].filter((path) => !this.modified.has(path)).sort(),
+      modifiedFiles: [...this.modified].sort(),
+    };
+  }
+}
+
+function texts(value: unknown): string[] {
+  return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
+}
+
+export type Message = Readonly<Record<string, unknown>>;
+
+/** A message of the context as paragraphs for a summariser; none when it says nothing that counts. */
+export function paragraphs(message: Message): string[] {
+  const said: string[] = [];
+  const say = (who: string, text: string): void => {
+    if (text !== "") said.push(`${who}: ${text}`);
+  };
+  switch (message.role) {
+    case "user":
+      say("User", textAndImages(message.content));
+      break;
+    case "custom":
+      say("Note", textAndImages(message.content));
+      break;
+    case "assistant":
+      // Thoughts stay out: they are long, and what came of them is said and done.
+      say("Assistant", contentText(message.content));
+      for (const { name, arguments: args } of toolCalls(message.content)) say("Tool call", `${name} ${jsonText(args)}`);
+      break;
+    case "toolResult":
+      say(
+        `${message.isError === true ? "Tool error" : "Tool result"}${nameOf(message.toolName)}`,
+        shortened(textAndImages(message.content)),
+      );
+      break;
+    case "bashExecution":
+      if (message.excludeFromContext !== true)
+        say("Command of the user", `${textOf(message.command)}\n${shortened(textOf(message.output))}`);
+      break;
+    case "branchSummary":
+      say("Summary of another branch", textOf(message.summary));
+      break;
+    case "compactionSummary":
+      say("Summary of what came before", textOf(message.summary));
+      break;
+  }
+  return said;
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function nameOf(value: unknown): string {
+  return typeof value === "string" && value !== "" ? ` (${value})` : "";
+}
+
+function textAndImages(content: unknown): string {
+  const text = contentText(content);
+  const images = Array.isArray(content) ? content.filter((block) => block?.type === "image").length : 0;
+  if (images === 0) return text;
+  return `${text}${text === "" ? "" : "\n"}(${images === 1 ? "an image" : `${images} images`})`;
+}
+
+/** The beginning of a long output, and how many characters are not shown. */
+function shortened(text: string): string {
+  if (text.length <= RESULT_LIMIT) return text;
+  // No half of a character that takes two.
+  const end = isHighSurrogate(text.charCodeAt(RESULT_LIMIT - 1)) ? RESULT_LIMIT - 1 : RESULT_LIMIT;
+  return `${text.slice(0, end)}\n(${text.length - end} more characters are left out here)`;
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdbff;
+}

@@ -1,0 +1,77 @@
+/** How many tokens messages take: what the model said where it did, else Pi's estimate of four characters to a token. */
+
+import { jsonText } from "../json/json.ts";
+
+const CHARACTERS_PER_TOKEN = 4;
+/** What an image counts for, in characters. */
+const IMAGE = 4800;
+
+/** The estimate for one message of the context, whatever shape it has. */
+export function estimateTokens(message: unknown): number {
+  if (typeof message !== "object" || message === null) return 0;
+  return Math.ceil(charactersOf(message as Readonly<Record<string, unknown>>) / CHARACTERS_PER_TOKEN);
+}
+
+function charactersOf(message: Readonly<Record<string, unknown>>): number {
+  switch (message.role) {
+    case "user":
+    case "custom":
+    case "toolResult":
+    case "assistant":
+      return contentLength(message.content);
+    case "bashExecution":
+      return lengthOf(message.command) + lengthOf(message.output);
+    case "branchSummary":
+    case "compactionSummary":
+      return lengthOf(message.summary);
+    case "system":
+      return contentLength(message.content) + sectionsLength(message.sections) + jsonLength(message.toolsAdded);
+    default:
+      return 0;
+  }
+}
+
+function contentLength(content: unknown): number {
+  if (typeof content === "string") return content.length;
+  if (!Array.isArray(content)) return 0;
+  let length = 0;
+  for (const block of content) {
+    if (typeof block !== "object" || block === null) continue;
+    if (block.type === "text") length += lengthOf(block.text);
+    else if (block.type === "thinking") length += lengthOf(block.thinking);
+    else if (block.type === "image") length += IMAGE;
+    else if (block.type === "toolCall") length += lengthOf(block.name) + jsonLength(block.arguments);
+  }
+  return length;
+}
+
+function sectionsLength(sections: unknown): number {
+  if (typeof sections !== "object" || sections === null) return 0;
+  return Object.values(sections).reduce((sum: number, section) => sum + lengthOf(section), 0);
+}
+
+function lengthOf(text: unknown): number {
+  return typeof text === "string" ? text.length : 0;
+}
+
+function jsonLength(value: unknown): number {
+  return value === undefined ? 0 : jsonText(value).length;
+}
+
+/**
+ * The whole context's tokens as an assistant message reports them; 0 when it reports none. What was broken off or
+ * failed reports nothing that can be relied on.
+ */
+export function reportedTokens(message: unknown): number {
+  const { role, stopReason, usage } = (message ?? {}) as Readonly<Record<string, unknown>>;
+  if (role !== "assistant" || stopReason === "aborted" || stopReason === "error") return 0;
+  if (typeof usage !== "object" || usage === null) return 0;
+  const { totalTokens, input, output, cacheRead, cacheWrite } = usage as Readonly<Record<string, unknown>>;
+  return (
+    numberOf(totalTokens) || [input, output, cacheRead, cacheWrite].reduce<number>((sum, n) => sum + numberOf(n), 0)
+  );
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === "number" && Number.isFinite(value) && value > 0 ? value : 0;
+}

@@ -1,0 +1,51 @@
+/**
+ * Large media that pi_agent_rust keeps in files beside the session: in an entry stands a reference in place of the
+ * base64 text, and a message gets the text back when it is sent (session-format reference, section 8.6).
+ */
+
+import { bytesOf, concat, elements, holdsAt, memberOf, members, parse } from "../json/json.ts";
+
+/** The base64 text of a stored file, or null when it is not there or not what its name says. */
+export type ReadAttachment = (sha256: string, sizeBytes: number) => string | null;
+
+/** Begins with a byte that is rare in text, so that looking for it costs little. */
+const MARK = bytesOf('$piBlob"');
+
+/** The message with every reference resolved that can be; one that cannot stays as it is. */
+export function withAttachments(message: Uint8Array, read: ReadAttachment): Uint8Array {
+  if (!contains(message, MARK)) return message;
+  const content = memberOf(members(message) ?? [], "content");
+  const blocks = content && elements(message, content.start, content.end);
+  if (!blocks) return message;
+  const parts: Uint8Array[] = [];
+  let copied = 0;
+  for (const block of blocks) {
+    const data = memberOf(members(message, block.start, block.end) ?? [], "data");
+    const text = data && resolved(message.subarray(data.start, data.end), read);
+    if (!data || text === undefined) continue;
+    parts.push(message.subarray(copied, data.start), bytesOf(JSON.stringify(text)));
+    copied = data.end;
+  }
+  return copied === 0 ? message : concat([...parts, message.subarray(copied)]);
+}
+
+function resolved(data: Uint8Array, read: ReadAttachment): string | undefined {
+  if (data[0] !== 0x7b) return undefined;
+  const { $piBlob, sizeBytes, encoding } = parse(data) as Record<string, unknown>;
+  const sha256 = typeof $piBlob === "string" ? /^sha256:([0-9a-f]{64})$/.exec($piBlob)?.[1] : undefined;
+  if (sha256 === undefined || typeof sizeBytes !== "number") return undefined;
+  const text = read(sha256, sizeBytes);
+  if (text === null) return undefined;
+  return encoding === "base64NoPad" ? text.replace(/=+$/, "") : text;
+}
+
+function contains(bytes: Uint8Array, mark: Uint8Array): boolean {
+  for (let at = find(bytes, mark[0], 0); at >= 0; at = find(bytes, mark[0], at + 1))
+    if (holdsAt(bytes, at, mark)) return true;
+  return false;
+}
+
+/** Buffers are searched four times as fast as other bytes. */
+function find(bytes: Uint8Array, byte: number, from: number): number {
+  return Buffer.prototype.indexOf.call(bytes, byte, from);
+}

@@ -1,0 +1,246 @@
+/** Reads the head of one entry line: type, id, parentId and role, from its bytes, without its body. */
+
+import { bytesOf, memberOf, members, parse, skipSpace, stringEnd } from "../json/json.ts";
+import {
+  HEAD_BATCH,
+  HEAD_MARKER,
+  HEAD_NO_MESSAGE,
+  type Head,
+  KNOWN_TYPES,
+  type Nodes,
+  packId,
+  ROLES,
+  type Role,
+} from "../tree/nodes.ts";
+
+/** `customType` of the entry that makes a leaf position last (session-format reference, section 5). */
+export const LEAF_MARKER = "pi-session-server.leaf";
+
+/**
+ * A text of four bytes or more as the words that it is compared by, the last of which may overlap the one before:
+ * compared byte by byte, heads take twice as long, which is a quarter of opening a session of short entries.
+ */
+interface Words {
+  readonly length: number;
+  readonly offsets: readonly number[];
+  readonly words: Uint32Array;
+}
+
+function wordsOf(text: string): Words {
+  const bytes = bytesOf(text);
+  const { length } = bytes;
+  const offsets = Array.from({ length: Math.ceil(length / 4) }, (_, n) => Math.min(4 * n, length - 4));
+  const view = new DataView(bytes.buffer, bytes.byteOffset, length);
+  return { length, offsets, words: Uint32Array.from(offsets, (offset) => view.getUint32(offset)) };
+}
+
+const TYPES = KNOWN_TYPES.map((name) => wordsOf(`${name}"`));
+/** No entry names the first role, which stands for none. */
+const NAMED_ROLES = ROLES.slice(1).map((name) => wordsOf(`${name}"`));
+const OPENING = wordsOf('{"type":"');
+const ID = wordsOf(',"id":"');
+const PARENT = wordsOf(',"parentId":');
+const TIMESTAMP = wordsOf(',"timestamp":"');
+const BATCH = wordsOf(',"_batch":{');
+const MESSAGE = wordsOf(',"message":{"role":"');
+const MARKER = wordsOf(`,"customType":"${LEAF_MARKER}"`);
+const MESSAGE_CODE = KNOWN_TYPES.indexOf("message");
+const CUSTOM_CODE = KNOWN_TYPES.indexOf("custom");
+const QUOTE = 0x22;
+
+/** How many bytes of a line the quick reading may look at; a head that is longer is parsed. */
+export const HEAD_BYTES = 512;
+
+function startsWith(view: DataView, at: number, end: number, { length, offsets, words }: Words): boolean {
+  if (at + length > end) return false;
+  for (let k = 0; k < words.length; k++) if (view.getUint32(at + offsets[k]) !== words[k]) return false;
+  return true;
+}
+
+/** The index of the name that stands there, or -1. */
+function codeOf(view: DataView, at: number, end: number, names: readonly Words[]): number {
+  for (let code = 0; code < names.length; code++) if (startsWith(view, at, end, names[code])) return code;
+  return -1;
+}
+
+/** The values of lower-case hex digits; of other bytes one that no four bits can be. */
+const NO_DIGIT = 0x10;
+const DIGITS = Uint8Array.from({ length: 256 }, (_, c) => {
+  const digit = "0123456789abcdef".indexOf(String.fromCharCode(c));
+  return digit < 0 ? NO_DIGIT : digit;
+});
+
+/** Without a loop: most sessions are read before V8 has compiled this, and a loop takes twice as long until then. */
+function packedAt(b: Uint8Array, at: number): number {
+  const d0 = DIGITS[b[at]];
+  const d1 = DIGITS[b[at + 1]];
+  const d2 = DIGITS[b[at + 2]];
+  const d3 = DIGITS[b[at + 3]];
+  const d4 = DIGITS[b[at + 4]];
+  const d5 = DIGITS[b[at + 5]];
+  const d6 = DIGITS[b[at + 6]];
+  const d7 = DIGITS[b[at + 7]];
+  if ((d0 | d1 | d2 | d3 | d4 | d5 | d6 | d7) & NO_DIGIT) return -1;
+  return ((d0 << 28) | (d1 << 24) | (d2 << 20) | (d3 << 16) | (d4 << 12) | (d5 << 8) | (d6 << 4) | d7) >>> 0;
+}
+
+/**
+ * One reader serves a whole scan: after a successful {@link read} or {@link parse} its fields are the head.
+ */
+export class HeadReader implements Head {
+  packedId = -1;
+  id = "";
+  packedParent = -1;
+  parentId: string | null = null;
+  type = 0;
+  role = 0;
+  flags = 0;
+  private readonly nodes: Nodes;
+  /** What was read last, and a view of it: most lines of a scan lie in the same bytes. */
+  private bytes: Uint8Array = new Uint8Array(0);
+  private view = new DataView(this.bytes.buffer);
+
+  constructor(nodes: Nodes) {
+    this.nodes = nodes;
+  }
+
+  /**
+   * The quick reading of `b[start, end)`, of which only the beginning need be the line: members in the usual
+   * order, without white space, ids of eight hex digits. False when the line is anything else.
+   */
+  read(b: Uint8Array, start: number, end: number): boolean {
+    const view = this.viewOf(b);
+    if (!startsWith(view, start, end, OPENING)) return false;
+    let at = start + OPENING.length;
+    const type = codeOf(view, at, end, TYPES);
+    if (type < 0) return false;
+    at += TYPES[type].length;
+    if (!startsWith(view, at, end, ID)) return false;
+    at += ID.length;
+    if (at + 9 > end || b[at + 8] !== QUOTE) return false;
+    const packedId = packedAt(b, at);
+    if (packedId < 0) return false;
+    at += 9;
+    if (!startsWith(view, at, end, PARENT)) return false;
+    at += PARENT.length;
+    let packedParent = -1;
+    if (b[at] === QUOTE) {
+      if (at + 10 > end || b[at + 9] !== QUOTE) return false;
+      packedParent = packedAt(b, at + 1);
+      if (packedParent < 0) return false;
+      at += 10;
+    } else if (b[at] === 0x6e && b[at + 3] === 0x6c && at + 4 < end) at += 4;
+    else return false;
+    if (!startsWith(view, at, end, TIMESTAMP)) return false;
+    at = stringEnd(b, at + TIMESTAMP.length - 1, end);
+    if (at < 0) return false;
+    let flags = 0;
+    if (startsWith(view, at, end, BATCH)) {
+      flags = HEAD_BATCH;
+      at = batchEnd(b, at + BATCH.length - 1, end);
+      if (at < 0) return false;
+    }
+    let role = 0;
+    if (type === MESSAGE_CODE) {
+      if (!startsWith(view, at, end, MESSAGE)) return false;
+      at += MESSAGE.length;
+      role = 1 + codeOf(view, at, end, NAMED_ROLES);
+      // Unknown, escaped, or cut off where the quick reading ends.
+      if (role === 0) return false;
+    } else if (type === CUSTOM_CODE) {
+      if (at + MARKER.length > end) return false;
+      if (startsWith(view, at, end, MARKER)) flags |= HEAD_MARKER;
+    }
+    this.packedId = packedId;
+    this.id = "";
+    this.packedParent = packedParent;
+    this.parentId = null;
+    this.type = type;
+    this.role = role;
+    this.flags = flags;
+    return true;
+  }
+
+  private viewOf(b: Uint8Array): DataView {
+    if (b !== this.bytes) {
+      this.bytes = b;
+      this.view = new DataView(b.buffer, b.byteOffset, b.byteLength);
+    }
+    return this.view;
+  }
+
+  /**
+   * The thorough reading of a whole line: any member order and any ids. Answers what is wrong with the line, or
+   * null; an entry without an id gets what `missingId` answers.
+   */
+  parse(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
+    const found = members(b, start, end);
+    if (!found) return "not a JSON object";
+    const value = (name: string): unknown => {
+      const member = memberOf(found, name);
+      return member ? parse(b, member.start, member.end) : undefined;
+    };
+    const type = value("type");
+    if (typeof type !== "string" || type === "") return "no type";
+    let id = value("id");
+    if (typeof id === "number") id = String(id);
+    if (typeof id !== "string" || id === "") id = missingId();
+    let parent = value("parentId");
+    if (typeof parent === "number") parent = String(parent);
+    const parentId = typeof parent === "string" && parent !== "" ? parent : null;
+    let flags = 0;
+    let role: Role | "" = "";
+    if (type === "message") {
+      const message = memberOf(found, "message");
+      const inside = message ? members(b, message.start, message.end) : null;
+      if (!inside) flags |= HEAD_NO_MESSAGE;
+      else {
+        const named = memberOf(inside, "role");
+        role = roleOf(named ? parse(b, named.start, named.end) : undefined);
+      }
+    } else if (type === "custom" && value("customType") === LEAF_MARKER) flags |= HEAD_MARKER;
+    if (memberOf(found, "_batch")) flags |= HEAD_BATCH;
+    this.set(type, id as string, parentId, role, flags);
+    return null;
+  }
+
+  /** The head of an entry that is at hand as a value; one without an id gets what `missingId` answers. */
+  take(entry: Readonly<Record<string, unknown>>, missingId: () => string): void {
+    const { type, id, parentId, message } = entry;
+    const inside = type === "message" && typeof message === "object" && message !== null && !Array.isArray(message);
+    this.set(
+      typeof type === "string" ? type : "",
+      typeof id === "string" && id !== "" ? id : missingId(),
+      typeof parentId === "string" && parentId !== "" ? parentId : null,
+      inside ? roleOf((message as { role?: unknown }).role) : "",
+      type === "message" && !inside ? HEAD_NO_MESSAGE : 0,
+    );
+  }
+
+  private set(type: string, id: string, parentId: string | null, role: Role | "", flags: number): void {
+    this.packedId = packId(id);
+    this.id = this.packedId < 0 ? id : "";
+    this.packedParent = parentId === null ? -1 : packId(parentId);
+    this.parentId = this.packedParent < 0 ? parentId : null;
+    this.type = this.nodes.typeCode(type);
+    this.role = ROLES.indexOf(role);
+    this.flags = flags;
+  }
+}
+
+export function roleOf(role: unknown): Role {
+  if (role === "hookMessage") return "custom";
+  return typeof role === "string" && role !== "" && ROLES.includes(role as Role) ? (role as Role) : "other";
+}
+
+/** Just past the flat object of strings and numbers at `at`, or -1. */
+function batchEnd(b: Uint8Array, at: number, end: number): number {
+  let i = skipSpace(b, at + 1, end);
+  while (i < end && b[i] !== 0x7d) {
+    if (b[i] === QUOTE) {
+      i = stringEnd(b, i, end);
+      if (i < 0) return -1;
+    } else i++;
+  }
+  return i < end ? i + 1 : -1;
+}

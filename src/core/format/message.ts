@@ -1,0 +1,53 @@
+/** Messages inside entries: their text, their tool calls. */
+
+import { jsonText } from "../json/json.ts";
+
+/** Returns a value of a file as text to show: a text as it is, what is missing as none, anything else as JSON. */
+export function shownText(value: unknown): string {
+  if (typeof value === "string") return value;
+  return value === undefined || value === null ? "" : jsonText(value);
+}
+
+/** The text of a message's content: the string itself, or its text blocks joined. */
+export function contentText(value: unknown): string {
+  if (typeof value === "string") return value;
+  if (!Array.isArray(value)) return "";
+  let text = "";
+  for (const part of value) {
+    if (typeof part !== "object" || part === null) continue;
+    const { type, text: own } = part as { type?: unknown; text?: unknown };
+    if (type === "text" && typeof own === "string") text += own;
+  }
+  return text;
+}
+
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: unknown;
+}
+
+/** The tool calls of an assistant message's content, in order. */
+export function toolCalls(value: unknown): ToolCall[] {
+  if (!Array.isArray(value)) return [];
+  const calls: ToolCall[] = [];
+  for (const part of value) {
+    if (typeof part !== "object" || part === null || (part as { type?: unknown }).type !== "toolCall") continue;
+    const { id, name, arguments: args } = part as { id?: unknown; name?: unknown; arguments?: unknown };
+    calls.push({
+      id: typeof id === "string" ? id : "",
+      name: typeof name === "string" ? name : "",
+      arguments: args,
+    });
+  }
+  return calls;
+}
+
+/** One line of at most `limit` characters, for lists. */
+export function preview(text: string, limit = 100): string {
+  const line = text
+    .slice(0, limit * 4)
+    .replace(/\s+/g, " ")
+    .trim();
+  return line.length > limit ? `${line.slice(0, limit - 1)}…` : line;
+}

@@ -1,0 +1,114 @@
+/**
+ * Versions 1 and 2 read as version 3, line by line and without touching the source (session-format reference,
+ * section 1). Ids are derived from the lines themselves, so that they are the same at every opening.
+ */
+
+import { bytesOf, concat, memberOf, members, parse } from "../json/json.ts";
+import { patchMembers } from "./entry.ts";
+
+/** A header line raised to version 3. */
+export function migrateHeader(line: Uint8Array): Uint8Array {
+  const found = members(line) ?? [];
+  if (memberOf(found, "version")) return patchMembers(line, { version: bytesOf("3") });
+  const type = memberOf(found, "type");
+  return type ? insert(line, type.end, ',"version":3') : line;
+}
+
+/** The id of a version 1 entry: the first hex digits of a hash over its line number and bytes, more on a collision. */
+export function idOfLine(
+  lineNumber: number,
+  line: Uint8Array,
+  sha256: (bytes: Uint8Array) => string,
+  taken: (id: string) => boolean,
+): string {
+  const hash = sha256(concat([bytesOf(`${lineNumber}:`), line]));
+  for (let digits = 8; digits < hash.length; digits++) if (!taken(hash.slice(0, digits))) return hash.slice(0, digits);
+  return hash;
+}
+
+/** How many entries of the same bytes get an id of the usual length. */
+const LEGACY_TRIES = 100;
+
+/** The id of a version 3 entry that lacks one, as the Rust implementation gives it (reference, section 8.4). */
+export function legacyIdOf(
+  line: Uint8Array,
+  sha256: (bytes: Uint8Array) => string,
+  taken: (id: string) => boolean,
+): string {
+  const hashed = concat([bytesOf("pi.session.legacy-entry-id.v1\0"), line, new Uint8Array(4)]);
+  for (let counter = 0; counter < LEGACY_TRIES; counter++) {
+    hashed[hashed.length - 1] = counter;
+    const id = sha256(hashed).slice(0, 8);
+    if (!taken(id)) return id;
+  }
+  const hash = sha256(hashed);
+  for (let n = 0; ; n++)
+    if (!taken(`${hash.slice(0, 8)}-${n.toString(16)}`)) return `${hash.slice(0, 8)}-${n.toString(16)}`;
+}
+
+/** The entries before one of version 1. */
+export interface Earlier {
+  /** Returns an id for the entry. */
+  makeId(): string;
+  /** The id of the entry before; null before the first. */
+  readonly lastId: string | null;
+  /** Returns the id of a line, the header being 0. */
+  idAt(index: number): string | undefined;
+}
+
+/**
+ * Raises an entry of version 1 to version 3, and returns it with its id. It continues the one before. No entry of that
+ * version has an id or a parent: one that has is a later one, under a header that lost its version, and keeps them.
+ */
+export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: Uint8Array; readonly id: string } {
+  const found = members(line) ?? [];
+  const own = memberValue(line, found, "id");
+  const id = typeof own === "string" && own !== "" ? own : earlier.makeId();
+  const parent = memberValue(line, found, "parentId");
+  const isOwnParent = parent === null || typeof parent === "string";
+  const type = memberOf(found, "type");
+  if (!type) return { line, id };
+  let missing = "";
+  const present: Record<string, Uint8Array> = {};
+  for (const [name, value, isKept] of [
+    ["id", id, own === id],
+    ["parentId", earlier.lastId, own === id && isOwnParent],
+  ] as const)
+    if (isKept) continue;
+    else if (memberOf(found, name)) present[name] = bytesOf(JSON.stringify(value));
+    else missing += `,"${name}":${JSON.stringify(value)}`;
+  let migrated = patchMembers(insert(line, type.end, missing), present);
+  if (parse(line, type.start, type.end) === "compaction") migrated = migrateBoundary(migrated, earlier.idAt);
+  return { line: migrateV2(migrated), id };
+}
+
+function memberValue(line: Uint8Array, found: NonNullable<ReturnType<typeof members>>, name: string): unknown {
+  const member = memberOf(found, name);
+  return member && parse(line, member.start, member.end);
+}
+
+function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | undefined): Uint8Array {
+  const index = memberOf(members(line) ?? [], "firstKeptEntryIndex");
+  if (!index) return line;
+  const kept = idAt(Number(parse(line, index.start, index.end)));
+  // The member is there in version 1 only; without a target it goes, as the TypeScript reader has it.
+  return concat([
+    line.subarray(0, index.nameStart),
+    bytesOf(`"firstKeptEntryId":${JSON.stringify(kept ?? "")}`),
+    line.subarray(index.end),
+  ]);
+}
+
+/** A version 2 entry as version 3: the role `hookMessage` is called `custom`. */
+export function migrateV2(line: Uint8Array): Uint8Array {
+  const message = memberOf(members(line) ?? [], "message");
+  if (!message) return line;
+  const inside = members(line, message.start, message.end) ?? [];
+  const role = memberOf(inside, "role");
+  if (!role || parse(line, role.start, role.end) !== "hookMessage") return line;
+  return concat([line.subarray(0, role.start), bytesOf('"custom"'), line.subarray(role.end)]);
+}
+
+function insert(line: Uint8Array, at: number, text: string): Uint8Array {
+  return concat([line.subarray(0, at), bytesOf(text), line.subarray(at)]);
+}

@@ -1,0 +1,300 @@
+/** Finding sessions: what is known of each, how a list of them is filtered, ordered and cut, and who is forked from whom. */
+
+import { Failure } from "../failure.ts";
+import { bytesOf, textOf } from "../json/json.ts";
+import { fold } from "./query.ts";
+
+/** What a list tells of a session file. */
+export interface Listed {
+  readonly path: string;
+  readonly id: string;
+  readonly cwd: string | null;
+  /** The last name in file order, as Pi has it. */
+  readonly name: string | null;
+  /** As the header has it. */
+  readonly parentSession: string | null;
+  /** Milliseconds since the epoch. */
+  readonly created: number | null;
+  /** When a person or the model said something last; never when the file was written. */
+  readonly modified: number | null;
+  readonly messageCount: number;
+  /** The beginning of the first thing a person said. */
+  readonly firstMessage: string | null;
+  readonly sizeBytes: number;
+  /** Nothing but a header stands in the file. */
+  readonly headerOnly: boolean;
+  /** It lies in the archive. */
+  readonly archived: boolean;
+}
+
+export type Order = "modified" | "created" | "name";
+
+export interface ListWish {
+  readonly cwd?: string;
+  readonly query?: string;
+  readonly name?: string;
+  readonly parent?: string;
+  /** Milliseconds. */
+  readonly since?: number;
+  readonly archived?: boolean;
+  readonly headerOnly?: boolean;
+  readonly sort?: Order;
+  readonly cursor?: string;
+}
+
+/** Called with how much of how much is done. */
+export type Progress = (done: number, total: number) => void;
+
+/** The same, with the sessions that fit among those that were read since the last call. */
+export type ListProgress = (done: number, total: number, found: readonly Listed[]) => void;
+
+export interface SearchWish {
+  readonly query: string;
+  readonly cwd?: string;
+  readonly role?: string;
+  /** Milliseconds, both included. */
+  readonly since?: number;
+  readonly until?: number;
+  readonly toolResults?: boolean;
+  readonly limit: number;
+  readonly cursor?: string;
+  /** Whether an entry is on the active path of a session that is open here; undefined for any other session. */
+  readonly isActive: (path: string, entryId: string) => boolean | undefined;
+}
+
+export interface Hit {
+  readonly path: string;
+  readonly sessionId: string;
+  readonly entryId: string;
+  readonly role: string;
+  readonly snippet: string;
+  readonly onActivePath: boolean;
+  /** Where a page that begins after this hit begins. */
+  readonly cursor: string;
+}
+
+export interface Relative {
+  readonly path: string;
+  readonly id: string;
+  readonly parentSession: string | null;
+  readonly forkedAtEntryId?: string;
+}
+
+/** Everything that is found without opening a session. Nothing of it is kept but by files: it can be lost any time. */
+export interface Catalog {
+  /** All sessions that fit, behind the cursor; `total` counts those before it too. Throws cursor_expired. */
+  list(wish: ListWish, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }>;
+  /** Throws cursor_expired. */
+  search(wish: SearchWish, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
+  /** The family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
+  family(
+    of: { id: string; beside?: Relative },
+    progress?: Progress,
+  ): Promise<{ root: string | null; nodes: Relative[] }>;
+  /**
+   * Writes the index that scripts of pi_agent_rust read (seed 002) to a SQLite file, new or in place of such an index;
+   * returns how many sessions it has. Throws already_exists, session_locked, storage_full, storage_failed.
+   */
+  exportIndex(file: string): Promise<number>;
+  close(): void;
+}
+
+// --- the list ----------------------------------------------------------------------------------------------------
+
+/** What stands first in an order. Never NaN: what has no time stands behind all that have one. */
+function keyOf(listed: Listed, order: Order): number | string {
+  if (order === "name") return fold(listed.name ?? "\uffff");
+  return listed[order] ?? Number.NEGATIVE_INFINITY;
+}
+
+function compareKeys(a: number | string, b: number | string): number {
+  if (typeof a === "string" && typeof b === "string") return a < b ? -1 : a > b ? 1 : 0;
+  return a === b ? 0 : (b as number) - (a as number) < 0 ? -1 : 1;
+}
+
+/** Newest first, names from A on; equal ones by their path. */
+export function comparing(order: Order): (a: Listed, b: Listed) => number {
+  return (a, b) => compareKeys(keyOf(a, order), keyOf(b, order)) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
+}
+
+/** The part of an ordered list that lies behind a wish's cursor. Throws cursor_expired. */
+export function behindCursor(ordered: readonly Listed[], { cursor, sort = "modified" }: ListWish): readonly Listed[] {
+  if (cursor === undefined) return ordered;
+  const compare = comparing(sort);
+  const after = readCursor(cursor, sort);
+  const place = placeIn(ordered, after, compare);
+  return ordered.slice(place < ordered.length && compare(ordered[place], after) === 0 ? place + 1 : place);
+}
+
+/** Where something stands in an ordered list, or would. */
+export function placeIn(ordered: readonly Listed[], listed: Listed, compare: (a: Listed, b: Listed) => number): number {
+  let low = 0;
+  let high = ordered.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (compare(ordered[middle], listed) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Whether a session fits a wish. */
+export function filterOf(wish: ListWish): (listed: Listed) => boolean {
+  const words =
+    wish.query === undefined
+      ? []
+      : fold(wish.query)
+          .split(/\s+/)
+          .filter((word) => word !== "");
+  const name = wish.name === undefined ? undefined : fold(wish.name);
+  const parentId = wish.parent === undefined ? undefined : idInPath(wish.parent);
+  return (listed) => {
+    if (listed.archived !== (wish.archived ?? false)) return false;
+    if (listed.headerOnly && wish.headerOnly !== true) return false;
+    if (wish.cwd !== undefined && listed.cwd !== wish.cwd) return false;
+    if (wish.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= wish.since)) return false;
+    if (name !== undefined && !fold(listed.name ?? "").includes(name)) return false;
+    if (wish.parent !== undefined) {
+      const { parentSession } = listed;
+      if (parentSession === null) return false;
+      if (parentSession !== wish.parent && idInPath(parentSession) !== parentId) return false;
+    }
+    if (words.length === 0) return true;
+    const text = fold(`${listed.name ?? ""}\n${listed.firstMessage ?? ""}\n${listed.cwd ?? ""}\n${listed.id}`);
+    return words.every((word) => text.includes(word));
+  };
+}
+
+export function cursorAfter(listed: Listed, order: Order): string {
+  const key = keyOf(listed, order);
+  return packed([order, key === Number.NEGATIVE_INFINITY ? null : key, listed.path]);
+}
+
+/** Something that compares as the session that the cursor names, whether or not that still exists. */
+function readCursor(cursor: string, order: Order): Listed {
+  const [named, key, path] = unpacked(cursor);
+  const type = order === "name" ? "string" : "number";
+  if (named !== order || typeof path !== "string" || (key !== null && typeof key !== type)) throw expired(cursor);
+  return { path, name: key, modified: key, created: key } as unknown as Listed;
+}
+
+export function expired(cursor: string): Failure {
+  return new Failure("cursor_expired", "The cursor is not one of this list. Ask again without a cursor.", { cursor });
+}
+
+/** A cursor that holds plain values. */
+export function packed(values: readonly unknown[]): string {
+  return btoa(String.fromCharCode(...bytesOf(JSON.stringify(values))));
+}
+
+/** The values of a cursor. Throws cursor_expired. */
+export function unpacked(cursor: string): unknown[] {
+  try {
+    const values = JSON.parse(textOf(Uint8Array.from(atob(cursor), (c) => c.charCodeAt(0))));
+    if (Array.isArray(values)) return values;
+  } catch {
+    // It was never one of ours.
+  }
+  throw expired(cursor);
+}
+
+/** A moment that a host names, in milliseconds; null when it is none. */
+export function momentOf(text: string): number | null {
+  const moment = Date.parse(text);
+  return Number.isFinite(moment) ? moment : null;
+}
+
+/** ISO 8601 in UTC; null for what is no moment that can be written so. */
+export function momentText(moment: number | null): string | null {
+  return moment === null || !(Math.abs(moment) <= 8.64e15) ? null : new Date(moment).toISOString();
+}
+
+// --- families ----------------------------------------------------------------------------------------------------
+
+/** The id that the name of a session file or container ends with; a name without one stands for itself. */
+export function idInPath(path: string): string {
+  const name = nameOf(path);
+  const stem = name.replace(/\.(?:jsonl|v2)$/, "");
+  return /^\d{4}-\d\d-\d\dT[^_]*_(.+)$/.exec(stem)?.[1] ?? stem.slice(stem.lastIndexOf("_") + 1);
+}
+
+function nameOf(path: string): string {
+  return path.split(/[/\\]/).pop() ?? "";
+}
+
+/** Which session is whose parent, where the parent's file is known: by its path, or moved, by the id or name in it. */
+export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative> {
+  const byPath = new Map<string, Relative>();
+  const byId = new Map<string, Relative[]>();
+  const byBeginning = new Map<string, Relative[]>();
+  const byName = new Map<string, Relative[]>();
+  const put = (map: Map<string, Relative[]>, key: string, session: Relative): void => {
+    const there = map.get(key);
+    if (there) there.push(session);
+    else map.set(key, [session]);
+  };
+  for (const session of sessions) {
+    byPath.set(session.path, session);
+    put(byId, session.id, session);
+    // pi_agent_rust names files by the first eight characters.
+    put(byBeginning, session.id.slice(0, 8), session);
+    put(byName, nameOf(session.path), session);
+  }
+  const only = (found: Relative[] | undefined): Relative | undefined => (found?.length === 1 ? found[0] : undefined);
+  const parents = new Map<Relative, Relative>();
+  for (const session of sessions) {
+    const { parentSession } = session;
+    if (parentSession === null || parentSession === "") continue;
+    const id = idInPath(parentSession);
+    const parent =
+      byPath.get(parentSession) ??
+      only(byId.get(id)) ??
+      (id.length === 8 ? only(byBeginning.get(id)) : undefined) ??
+      only(byName.get(nameOf(parentSession)));
+    if (parent && parent !== session) parents.set(session, parent);
+  }
+  return parents;
+}
+
+/**
+ * The sessions that are forked, over any number of steps, from the same one as this: that first, parents before
+ * their children. Where the first one's file is gone there is no root, and those forked from it stay together.
+ */
+export function familyOf(
+  sessions: readonly Relative[],
+  parents: ReadonlyMap<Relative, Relative>,
+  of: Relative,
+): { root: Relative | null; members: Relative[] } {
+  const children = new Map<Relative | string, Relative[]>();
+  for (const session of sessions) {
+    const above = parents.get(session) ?? lostParent(session);
+    if (above === undefined) continue;
+    const there = children.get(above);
+    if (there) there.push(session);
+    else children.set(above, [session]);
+  }
+  const seen = new Set<Relative>();
+  let top = of;
+  // Files can name each other as parents; then the walk ends where it began.
+  for (let above = parents.get(top); above !== undefined && !seen.has(top); above = parents.get(top)) {
+    seen.add(top);
+    top = above;
+  }
+  const lost = parents.has(top) ? undefined : lostParent(top);
+  const members: Relative[] = [];
+  const taken = new Set<Relative>();
+  const waiting = lost === undefined ? [top] : [...(children.get(lost) ?? [top])];
+  for (let i = 0; i < waiting.length; i++) {
+    const session = waiting[i];
+    if (taken.has(session)) continue;
+    taken.add(session);
+    members.push(session);
+    waiting.push(...(children.get(session) ?? []));
+  }
+  return { root: lost === undefined ? top : null, members };
+}
+
+function lostParent({ id, parentSession }: Relative): string | undefined {
+  const named = parentSession === null ? "" : idInPath(parentSession);
+  return named === "" || named === id ? undefined : `lost ${named}`;
+}

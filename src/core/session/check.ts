@@ -1,0 +1,165 @@
+/** What is right and wrong with a session, read whole (protocol, `verify_session`; reliability cases, guarantee 6). */
+
+import type { Damage } from "../format/damage.ts";
+import type { Entry } from "../format/entry.ts";
+import { shownText } from "../format/message.ts";
+import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
+import type { Session } from "./session.ts";
+
+export interface Verdict {
+  readonly damage: readonly Damage[];
+  readonly invariants: Readonly<Record<Invariant, boolean>>;
+  /** Entries that pi_agent_rust does not read; such a session is read-only there. */
+  readonly unreadableForRust: readonly { readonly entryId: string; readonly reason: string }[];
+  /** No damage. */
+  readonly ok: boolean;
+}
+
+export type Invariant =
+  | "headerValid"
+  | "linesReadable"
+  | "idsUnique"
+  | "parentsKnown"
+  | "noCycles"
+  | "batchesComplete"
+  | "boundariesOnPath"
+  | "messagesComplete";
+
+const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
+  bad_line: "linesReadable",
+  bad_body: "linesReadable",
+  torn_tail: "linesReadable",
+  missing_id: "linesReadable",
+  bad_header: "headerValid",
+  extra_header: "headerValid",
+  newer_version: "headerValid",
+  duplicate_id: "idsUnique",
+  missing_parent: "parentsKnown",
+  cycle: "noCycles",
+  incomplete_batch: "batchesComplete",
+  invalid_boundary: "boundariesOnPath",
+  ambiguous_leaf: undefined,
+  dangling_tool_call: undefined,
+  no_message: "messagesComplete",
+  incomplete_message: "messagesComplete",
+  lost_entries: undefined,
+  missing_blob: "linesReadable",
+  bad_index: undefined,
+};
+
+/** Reads every entry. Throws storage_failed when the disk refuses. */
+export function verify(session: Session): Verdict {
+  const { log, tree } = session;
+  const found: Damage[] = [];
+  const unreadableForRust: { entryId: string; reason: string }[] = [];
+  for (let position = 0; position < log.nodes.count; position++) {
+    const entry = session.entry(position);
+    const reason = rustRefusal(entry);
+    if (reason !== null) unreadableForRust.push({ entryId: log.nodes.id(position), reason });
+    const fault = messageFault(entry, log.nodes.id(position));
+    if (fault) found.push(fault);
+    if (!log.nodes.isType(position, "compaction") || tree.lastCompaction(position) !== position) continue;
+    if (!session.isBoundaryMisplaced(position)) continue;
+    const kept = shownText(entry.firstKeptEntryId);
+    const misplaced = `the first kept entry ${kept} is not on the path before the compaction; more is kept`;
+    found.push(damageAt(log.nodes.id(position), "invalid_boundary", misplaced));
+  }
+  const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
+  const broken = new Set(damage.map(({ kind }) => BREAKS[kind]));
+  const holds = (invariant: Invariant): boolean => !broken.has(invariant);
+  return {
+    damage,
+    invariants: {
+      headerValid: holds("headerValid"),
+      linesReadable: holds("linesReadable"),
+      idsUnique: holds("idsUnique"),
+      parentsKnown: holds("parentsKnown"),
+      noCycles: holds("noCycles"),
+      batchesComplete: holds("batchesComplete"),
+      boundariesOnPath: holds("boundariesOnPath"),
+      messagesComplete: holds("messagesComplete"),
+    },
+    unreadableForRust,
+    ok: damage.length === 0,
+  };
+}
+
+function damageAt(entryId: string, kind: Damage["kind"], reason: string): Damage {
+  return { kind, line: 0, byteOffset: 0, length: 0, entryId, reason, salvaged: true };
+}
+
+/** Returns what is wrong with the message of an entry, if anything is. */
+function messageFault(entry: Entry, entryId: string): Damage | null {
+  // Where a body is damaged, this stands in for it, and that is told.
+  if (entry.type !== "message" || entry.damaged === true) return null;
+  const { message } = entry;
+  if (typeof message !== "object" || message === null || Array.isArray(message))
+    return damageAt(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
+  const gap = gapOf(message as Readonly<Record<string, unknown>>);
+  if (gap === null) return null;
+  const reason = `the message has no ${gap} as Pi reads it, and Pi ends at that; repair_session puts it in`;
+  return damageAt(entryId, "incomplete_message", reason);
+}
+
+/** An entry that a repair gives what it lacks. */
+export interface Incomplete {
+  readonly position: number;
+  readonly damage: Damage;
+  /** Returns its line with that. */
+  mend(line: Uint8Array): Uint8Array;
+}
+
+/** Returns the messages of a session that Pi cannot read. Reads every entry. */
+export function incompleteMessages(session: Session): Incomplete[] {
+  const { nodes } = session.log;
+  const found: Incomplete[] = [];
+  for (let position = 0; position < nodes.count; position++) {
+    if (!nodes.isType(position, "message")) continue;
+    const entry = session.entry(position);
+    const damage = messageFault(entry, nodes.id(position));
+    if (damage?.kind !== "incomplete_message") continue;
+    const speaker = () => speakerAt(session, nodes.parent(position));
+    const time = () => Date.parse(entry.timestamp) || 0;
+    found.push({ position, damage, mend: (line) => completedDraft(line, entry, { time, speaker }) });
+  }
+  return found;
+}
+
+const RUST_TYPES = new Set([
+  "message",
+  "model_change",
+  "thinking_level_change",
+  "compaction",
+  "branch_summary",
+  "label",
+  "session_info",
+  "custom",
+]);
+
+const RUST_BLOCKS = new Set(["text", "thinking", "image", "toolCall", "redactedThinking", "media"]);
+
+/** Why pi_agent_rust skips an entry, or null (session-format reference, section 8.3). */
+function rustRefusal(entry: Entry): string | null {
+  if (!RUST_TYPES.has(entry.type)) return `its type is ${entry.type}`;
+  if (typeof entry.timestamp !== "string") return "it has no timestamp";
+  if (entry.type !== "message") return null;
+  const message = entry.message as Record<string, unknown> | null | undefined;
+  if (typeof message !== "object" || message === null) return "it has no message";
+  const { role, content } = message;
+  if (Array.isArray(content))
+    for (const block of content) {
+      const type = (block as { type?: unknown } | null)?.type;
+      if (typeof type !== "string" || !RUST_BLOCKS.has(type))
+        return `it has a content block of type ${shownText(type) || "none"}`;
+    }
+  if (role === "custom") return typeof content === "string" ? null : "its custom message has blocks instead of text";
+  if (role === "bashExecution") return typeof message.exitCode === "number" ? null : "its command has no exit code";
+  if (role === "assistant") {
+    const { cost } = (message.usage ?? {}) as { cost?: unknown };
+    if (typeof message.api !== "string") return "its assistant message has no api";
+    return typeof cost === "object" && cost !== null ? null : "its usage has no cost";
+  }
+  return ["user", "toolResult", "branchSummary", "compactionSummary"].includes(shownText(role))
+    ? null
+    : `its message has the role ${shownText(role) || "none"}`;
+}

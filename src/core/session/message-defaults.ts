@@ -1,0 +1,177 @@
+/**
+ * What Pi relies on in messages. It reads usage, cost and content without looking whether they are there, and its
+ * interface ends with a TypeError where they are not (0.73: `entry.message.usage.input`, `message.content.some`).
+ */
+
+import { UNKNOWN_MODEL } from "../context/models.ts";
+import { type Draft, setMembers } from "../format/entry.ts";
+import { bytesOf, concat, memberOf, members } from "../json/json.ts";
+import type { Session } from "./session.ts";
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** The model that speaks at a place, with the API that its last answer names. */
+export interface Speaker {
+  readonly provider: string;
+  readonly id: string;
+  readonly api?: string;
+}
+
+/** What is known of a message beside what it says itself. */
+export interface Surroundings {
+  /** When it was made, in milliseconds. */
+  time(): number;
+  speaker(): Speaker | null;
+}
+
+/** Says which member Pi cannot go without a message lacks; null where it lacks none. */
+export function gapOf(message: Members): string | null {
+  const { role, content, usage } = message;
+  if (role !== "user" && role !== "assistant" && role !== "toolResult") return null;
+  if (!Array.isArray(content) && !(role === "user" && typeof content === "string")) return "content";
+  if (role !== "assistant") return null;
+  if (!isObject(usage)) return "usage";
+  return isObject(usage.cost) ? null : "usage.cost";
+}
+
+/**
+ * Returns the text of a message with the members that Pi needs and it lacks: content, and of an assistant message
+ * `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes one block; all
+ * else stays byte for byte. Returns the same bytes where nothing is lacking.
+ */
+export function completed(text: Uint8Array, message: Members, around: Surroundings): Uint8Array {
+  const lacking = lackingOf(text, message, around);
+  return Object.keys(lacking).length === 0 ? text : setMembers(text, lacking);
+}
+
+/** Returns a draft's text, likewise, `draft` being its value. */
+export function completedDraft(text: Uint8Array, draft: Members, around: Surroundings): Uint8Array {
+  if (draft.type !== "message" || !isObject(draft.message)) return text;
+  const member = memberOf(members(text) ?? [], "message");
+  if (!member) return text;
+  const message = text.subarray(member.start, member.end);
+  const whole = completed(message, draft.message, around);
+  return whole === message ? text : concat([text.subarray(0, member.start), whole, text.subarray(member.end)]);
+}
+
+function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Record<string, Uint8Array> {
+  const { role, content } = message;
+  const lacking: Record<string, Uint8Array> = {};
+  const put = (name: string, value: unknown): void => {
+    lacking[name] = bytesOf(JSON.stringify(value));
+  };
+  if (role !== "user" && role !== "assistant" && role !== "toolResult") return lacking;
+  if (role !== "user" && typeof content === "string") lacking.content = inBlock(text);
+  else if (!Array.isArray(content) && typeof content !== "string") put("content", []);
+  if (role !== "assistant") return lacking;
+  const { provider, model, api } = message;
+  if (typeof provider !== "string" || typeof model !== "string" || typeof api !== "string") {
+    const speaker = around.speaker();
+    const same =
+      speaker && (provider ?? speaker.provider) === speaker.provider && (model ?? speaker.id) === speaker.id
+        ? speaker
+        : UNKNOWN_MODEL;
+    if (typeof api !== "string") put("api", (same as Speaker).api ?? UNKNOWN_MODEL.provider);
+    if (typeof provider !== "string") put("provider", same.provider);
+    if (typeof model !== "string") put("model", same.id);
+  }
+  const usage = usageText(text, message.usage);
+  if (usage) lacking.usage = usage;
+  if (typeof message.stopReason !== "string") put("stopReason", calls(content) ? "toolUse" : "stop");
+  if (typeof message.timestamp !== "number") put("timestamp", around.time());
+  return lacking;
+}
+
+/** Returns a message's content, which is a string, as one text block. */
+function inBlock(text: Uint8Array): Uint8Array {
+  return concat([bytesOf('[{"type":"text","text":'), valueIn(text, "content"), bytesOf("}]")]);
+}
+
+const COUNTS = ["input", "output", "cacheRead", "cacheWrite"];
+
+/** Returns the usage of a message with what it lacks; undefined where it lacks nothing. */
+function usageText(message: Uint8Array, usage: unknown): Uint8Array | undefined {
+  const given: Members = isObject(usage) ? usage : {};
+  const lacking: Record<string, Uint8Array> = {};
+  let total = 0;
+  for (const name of COUNTS)
+    if (typeof given[name] === "number") total += given[name];
+    else lacking[name] = ZERO;
+  if (typeof given.totalTokens !== "number") lacking.totalTokens = bytesOf(String(total));
+  const text = isObject(usage) ? valueIn(message, "usage") : EMPTY;
+  const { cost } = given;
+  const missing = [...COUNTS, "total"].filter((name) => !isObject(cost) || typeof cost[name] !== "number");
+  if (missing.length > 0) {
+    const zeros = Object.fromEntries(missing.map((name) => [name, ZERO]));
+    // Some writers know no more than the sum.
+    if (typeof cost === "number") zeros.total = valueIn(text, "cost");
+    lacking.cost = setMembers(isObject(cost) ? valueIn(text, "cost") : EMPTY, zeros);
+  }
+  return Object.keys(lacking).length === 0 ? undefined : setMembers(text, lacking);
+}
+
+const EMPTY = bytesOf("{}");
+const ZERO = bytesOf("0");
+
+function valueIn(object: Uint8Array, name: string): Uint8Array {
+  const member = memberOf(members(object) ?? [], name);
+  return member ? object.subarray(member.start, member.end) : EMPTY;
+}
+
+function calls(content: unknown): boolean {
+  return Array.isArray(content) && content.some((block) => isObject(block) && block.type === "toolCall");
+}
+
+function isObject(value: unknown): value is Members {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Returns who speaks at a position of a session. */
+export function speakerAt(session: Session, position: number): Speaker | null {
+  const model = session.model(position);
+  const named = session.tree.lastModel(position);
+  if (!model || named < 0) return model;
+  const { message } = session.entry(named);
+  if (!isObject(message) || typeof message.api !== "string") return model;
+  return message.provider === model.provider && message.model === model.id ? { ...model, api: message.api } : model;
+}
+
+/** Who speaks where each of several drafts is appended, which change that themselves. Reads nothing until it is asked. */
+export class Speakers {
+  private readonly session: Session;
+  private now: () => Speaker | null;
+  private readonly known = new Map<string, () => Speaker | null>();
+
+  constructor(session: Session) {
+    this.session = session;
+    this.now = this.at(session.tree.leaf);
+  }
+
+  /** Takes the next draft and returns who speaks before it. */
+  next(draft: Pick<Draft, "type" | "id" | "parentId"> & Members): () => Speaker | null {
+    const { type, id, parentId, message } = draft;
+    if (parentId !== undefined) this.now = this.known.get(parentId ?? "") ?? this.at(this.positionOf(parentId));
+    const before = this.now;
+    const said = type === "message" && isObject(message) && message.role === "assistant" ? message : undefined;
+    const provider = type === "model_change" ? draft.provider : said?.provider;
+    const model = type === "model_change" ? draft.modelId : said?.model;
+    if (typeof provider === "string" && typeof model === "string") {
+      const api = said && typeof said.api === "string" ? { api: said.api } : {};
+      this.now = () => ({ provider, id: model, ...api });
+    }
+    if (id !== undefined) this.known.set(id, this.now);
+    return before;
+  }
+
+  private positionOf(parentId: string | null): number {
+    return parentId === null ? -1 : this.session.log.nodes.position(parentId);
+  }
+
+  private at(position: number): () => Speaker | null {
+    let speaker: Speaker | null | undefined;
+    return () => {
+      speaker ??= speakerAt(this.session, position);
+      return speaker;
+    };
+  }
+}

@@ -1,0 +1,93 @@
+/** Entries that a host appends as they are, and that name others: those must be there (protocol, `append`). */
+
+import { boundaryFault, type Coming } from "../context/compaction.ts";
+import { Failure } from "../failure.ts";
+import type { Entry } from "../format/entry.ts";
+import { roleOf } from "../format/head.ts";
+import { ROOT } from "../tree/nodes.ts";
+import type { Session } from "./session.ts";
+
+interface NamedDraft {
+  readonly type: string;
+  readonly id?: string;
+  readonly parentId?: string | null;
+  readonly [member: string]: unknown;
+}
+
+/**
+ * Throws entry_not_found and invalid_boundary, as the commands that make such entries do, where a label, a context edit
+ * or a compaction names an entry that is neither in the session nor before it among the drafts.
+ */
+export function demandReferences(session: Session, drafts: readonly NamedDraft[]): void {
+  const sent: Sent = { session, drafts, before: new Map() };
+  for (const [index, draft] of drafts.entries()) {
+    if (draft.type === "label" || draft.type === "context_edit") demandTarget(sent, index);
+    else if (draft.type === "compaction") demandBoundary(sent, index);
+    if (draft.id !== undefined) sent.before.set(draft.id, index);
+  }
+}
+
+interface Sent {
+  readonly session: Session;
+  readonly drafts: readonly NamedDraft[];
+  /** Where the drafts with an id are that come before the one that is looked at. */
+  readonly before: Map<string, number>;
+}
+
+function demandTarget({ session, drafts, before }: Sent, index: number): void {
+  const targetId = String(drafts[index].targetId);
+  if (positionOf(session, targetId) >= 0 || before.has(targetId)) return;
+  throw new Failure(
+    "entry_not_found",
+    `The target ${targetId} is no entry of this session. get_entries and get_tree show the ids that exist.`,
+    { entryId: targetId, path: `entries.${index}.targetId` },
+  );
+}
+
+function demandBoundary(sent: Sent, index: number): void {
+  const { session, drafts, before } = sent;
+  const { id, firstKeptEntryId } = drafts[index];
+  // Its own id keeps nothing.
+  if (firstKeptEntryId === id) return;
+  const keptId = String(firstKeptEntryId);
+  const { leaf, above } = placeOf(sent, index);
+  const coming = above.map(
+    (at): Coming => ({ id: drafts[at].id, role: roleIn(drafts[at]), entry: drafts[at] as Entry }),
+  );
+  const among = above.indexOf(before.get(keptId) ?? -1);
+  const first = among >= 0 ? session.log.nodes.count + among : positionOf(session, keptId);
+  const fault =
+    first < 0
+      ? { reason: `Entry not found: ${keptId}. get_path lists the entries to choose from.`, nearest: [] }
+      : boundaryFault(session.tree, session, leaf, first, coming);
+  if (!fault) return;
+  const path = `entries.${index}.firstKeptEntryId`;
+  throw new Failure("invalid_boundary", fault.reason, { entryId: keptId, nearest: fault.nearest, path });
+}
+
+/** Returns the leaf below which a draft comes, and which of the drafts are between them, oldest first. */
+function placeOf({ session, drafts, before }: Sent, index: number): { leaf: number; above: number[] } {
+  const above: number[] = [];
+  for (let at = index; ; ) {
+    const { parentId } = drafts[at];
+    const parent = parentId === undefined ? at - 1 : (before.get(parentId ?? "") ?? -1);
+    // An id that comes again further down is refused as taken.
+    if (parent < 0 || parent >= at) {
+      const leaf =
+        parentId === undefined ? session.tree.leaf : parentId === null ? ROOT : positionOf(session, parentId);
+      return { leaf, above: above.reverse() };
+    }
+    above.push(parent);
+    at = parent;
+  }
+}
+
+/** Returns the position of an entry that the host can see, or -1. */
+function positionOf(session: Session, id: string): number {
+  const position = session.log.nodes.position(id);
+  return position >= 0 && session.tree.isVisible(position) ? position : -1;
+}
+
+function roleIn({ type, message }: NamedDraft): Coming["role"] {
+  return type === "message" ? roleOf((message as { role?: unknown }).role) : "";
+}

@@ -1,0 +1,86 @@
+/** What is stored as it was sent although it may not be meant so: hosts are told of it when they append. */
+
+import { KNOWN_TYPES, ROLES } from "../tree/nodes.ts";
+
+export interface Doubt {
+  /** Where in the entry, as in `message.role`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+/** Roles that are known, and what others call two of them. */
+const KNOWN_ROLES = new Set<string>([...ROLES.filter((role) => role !== "" && role !== "other"), "hookMessage"]);
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  tool: "toolResult",
+  tool_result: "toolResult",
+  function: "toolResult",
+  human: "user",
+  ai: "assistant",
+  model: "assistant",
+  developer: "system",
+};
+
+/** Returns what is doubtful about a draft that is well formed. */
+export function doubtsOf(draft: Readonly<Record<string, unknown>>): Doubt[] {
+  const { type, message } = draft;
+  if (type === "message") return messageDoubts(message as Readonly<Record<string, unknown>>);
+  const meant = nearest(String(type), KNOWN_TYPES);
+  if (meant === undefined) return [];
+  return [
+    { path: "type", message: `Pi knows no entry type ${String(type)}, and readers pass over it. Is ${meant} meant?` },
+  ];
+}
+
+function messageDoubts(message: Readonly<Record<string, unknown>>): Doubt[] {
+  const { content } = message;
+  const role = String(message.role);
+  if (!KNOWN_ROLES.has(role)) {
+    const other = role.toLowerCase();
+    const meant = Object.hasOwn(OTHER_NAMES, other) ? OTHER_NAMES[other] : nearest(role, [...KNOWN_ROLES]);
+    const hint = meant === undefined ? "" : ` Is ${meant} meant?`;
+    return [{ path: "message.role", message: `Pi knows no role ${role}, and shows its model no such message.${hint}` }];
+  }
+  const doubts: Doubt[] = [];
+  const say = (member: string, text: string): void => {
+    doubts.push({ path: `message.${member}`, message: text });
+  };
+  if (role === "system" && (typeof message.sections !== "object" || message.sections === null))
+    say("role", "A system message has sections in Pi 1.5, and is unknown to Pi before; this one has none.");
+  if (role === "user" && content === undefined)
+    say("content", "A user message without content says nothing to the model.");
+  if (role === "toolResult" && (typeof message.toolCallId !== "string" || message.toolCallId === ""))
+    say("toolCallId", "A tool result without the id of its call answers none: providers refuse it.");
+  if ((role === "assistant" || role === "toolResult") && typeof content === "string")
+    say("content", "Pi reads a list of blocks here; the text is stored as one text block.");
+  return doubts;
+}
+
+/** Returns the name that another is likely to be a misspelling of; none is of itself. */
+function nearest(name: string, names: readonly string[]): string | undefined {
+  if (names.includes(name) || name.length > 40) return undefined;
+  const plain = (text: string): string => text.toLowerCase().replace(/[^a-z]/g, "");
+  let best: { readonly name: string; readonly distance: number } | undefined;
+  for (const known of names) {
+    const distance = distanceOf(plain(name), plain(known));
+    // Short names are near to each other by themselves.
+    if (distance <= (known.length < 6 ? 1 : 2) && (!best || distance < best.distance)) best = { name: known, distance };
+  }
+  return best?.name;
+}
+
+/** Returns how many letters have to be put in, left out, changed or swapped with the next. */
+function distanceOf(a: string, b: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, n) => n);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let k = 1; k <= b.length; k++) {
+      const changed = last[k - 1] + (a[i - 1] === b[k - 1] ? 0 : 1);
+      row[k] = Math.min(changed, last[k] + 1, row[k - 1] + 1);
+      if (i > 1 && k > 1 && a[i - 1] === b[k - 2] && a[i - 2] === b[k - 1])
+        row[k] = Math.min(row[k], beforeLast[k - 2] + 1);
+    }
+    [beforeLast, last] = [last, row];
+  }
+  return last[b.length];
+}

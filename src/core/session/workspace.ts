@@ -1,0 +1,383 @@
+/** What this process has open, and how sessions are made, opened, forked and replaced. */
+
+import { Failure } from "../failure.ts";
+import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
+import { bytesOf, concat, parse } from "../json/json.ts";
+import { type Env, timestamp } from "../ports/env.ts";
+import type { LifeCycle } from "../ports/lifecycle.ts";
+import type { Migrations } from "../ports/migrations.ts";
+import { type Beginning, bytesOfContent, type CopiedLines, type Log, type Store } from "../ports/store.ts";
+import type { Catalog } from "../search/listing.ts";
+import { type ForkPlan, patchLine, planFork } from "./fork.ts";
+import { type LeafMemory, Session } from "./session.ts";
+
+/** The stores as the workspace needs them. */
+export interface Stores {
+  readonly names: readonly string[];
+  readonly forNew: Store;
+  readonly leaves: LeafMemory;
+  /** Opens a session file. Throws session_not_found, not_a_session, storage_failed. */
+  open(file: string, readOnly?: boolean): Log;
+  /** The absolute path of what the host calls so. Throws path_outside_root where paths are confined. */
+  absolute(file: string): string;
+  exists(file: string): boolean;
+  /** Whether there is something at a path, or the session that was there is in another place now. Throws path_outside_root. */
+  holds(file: string): boolean;
+  isSame(a: string, b: string): boolean;
+  /** The file of a session id or of an unambiguous beginning of one. */
+  find(id: string): string;
+  /** Makes the folder of a session's file, if that can be done; its first append says why not. */
+  prepareFolder(file: string): void;
+  /**
+   * Writes a file for a person, whole or not at all and as durable as an append, and returns its path. When the name is taken: refuses
+   * (already_exists), takes a name beside it, or replaces what is there. With the session file whose attachments it
+   * refers to, it gets them too.
+   */
+  writeOutput(
+    file: string,
+    pieces: Iterable<string | Uint8Array>,
+    taken: "refuse" | "rename" | "replace",
+    attachmentsOf?: string,
+  ): Promise<string>;
+  /** The bytes of a session as it is stored, damage and all, in pieces. */
+  bytesOf(log: Log): Iterable<Uint8Array>;
+  /** Returns the working directory's session that was changed last. */
+  latest(cwd: string): string | undefined;
+  /**
+   * Returns the path of a new session that comes of the one at `file`: beside it, where that lies outside the session
+   * folders and no flat one was named; undefined where it goes to the folder of its working directory.
+   */
+  beside(file: string, header: SessionHeader): string | undefined;
+  /**
+   * Returns the session that was made lately by a request with an idempotency key: of a working directory, or of those
+   * that came to lie beside a file.
+   */
+  made(key: string, of: { readonly cwd: string } | { readonly beside: string }): string | undefined;
+  /** What is found without opening sessions. */
+  readonly catalog: Catalog;
+  /** What happens to sessions that are not open. */
+  readonly lifeCycle: LifeCycle;
+  /** The way between a JSONL file and Session Store V2. */
+  readonly migrations: Migrations;
+}
+
+export interface NewSession {
+  readonly cwd?: string;
+  readonly parentSession?: string;
+  readonly id?: string;
+  readonly name?: string;
+  readonly file?: string;
+  /** Idempotency key of the request that asks for it; it stands in the header. */
+  readonly key?: string;
+  /** The session that it comes of, which says where it lies when no file is named. */
+  readonly comesOf?: Session;
+}
+
+export class Workspace {
+  readonly stores: Stores;
+  readonly env: Env;
+  /** Working directory of sessions that name none. */
+  readonly cwd: string;
+  private currentSession: Session | null = null;
+  /** Sessions that were opened beside the current one, by id, the least recently used first. */
+  private readonly beside = new Map<string, Session>();
+  /** Files of sessions that were closed to make room and open again when they are named. */
+  private readonly resting = new Map<string, string>();
+  /** Sessions that were published for a request that is not answered yet. */
+  private readonly unheard = new WeakSet<Session>();
+  /** Why there is no current session. */
+  private absence = new Failure("no_session");
+  /** Called with every new session, before anyone else sees it. */
+  private readonly setUp: (session: Session) => void;
+
+  constructor(stores: Stores, env: Env, cwd: string, setUp: (session: Session) => void = () => {}) {
+    this.stores = stores;
+    this.env = env;
+    this.cwd = cwd;
+    this.setUp = setUp;
+  }
+
+  get current(): Session | null {
+    return this.currentSession;
+  }
+
+  /** The current session, or the open one with an id. Throws no_session or session_not_found. */
+  session(id?: string): Session {
+    if (id === undefined || id === this.currentSession?.id) {
+      if (!this.currentSession) throw this.absence;
+      return this.currentSession;
+    }
+    const open = this.beside.get(id) ?? this.wake(id);
+    if (!open)
+      throw new Failure("session_not_found", `No open session has the id ${id}. open_session opens one.`, {
+        sessionId: id,
+      });
+    // The order of the map is the order of use.
+    this.beside.delete(id);
+    this.beside.set(id, open);
+    return open;
+  }
+
+  /** Every open session, the current one first. */
+  get sessions(): readonly Session[] {
+    const beside = [...this.beside.values()].filter((session) => session !== this.currentSession);
+    return this.currentSession ? [this.currentSession, ...beside] : beside;
+  }
+
+  /** Whether a session is open or was only closed to make room. */
+  knows(id: string): boolean {
+    return id === this.currentSession?.id || this.beside.has(id) || this.resting.has(id);
+  }
+
+  /** The open session with a file, by any name of it. Throws path_outside_root. */
+  openAt(sessionPath: string): Session | undefined {
+    const file = this.stores.absolute(sessionPath);
+    return this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+  }
+
+  /** The id of the session that is open with a file, or was only closed to make room. */
+  holding(file: string): string | undefined {
+    const open = this.openAt(file);
+    if (open) return open.id;
+    for (const [id, resting] of this.resting) if (this.stores.isSame(file, resting)) return id;
+    return undefined;
+  }
+
+  /** Keeps a session open beside the current one. */
+  keep(session: Session): void {
+    this.beside.set(session.id, session);
+    this.resting.delete(session.id);
+  }
+
+  private wake(id: string): Session | undefined {
+    const file = this.resting.get(id);
+    if (file === undefined) return undefined;
+    const session = this.open({ sessionPath: file });
+    this.keep(session);
+    return session;
+  }
+
+  /** Closes a session in order; without a current one, commands that name none fail. */
+  async closeSession(session: Session): Promise<void> {
+    await session.commit();
+    await session.leave();
+    this.beside.delete(session.id);
+    this.resting.delete(session.id);
+    if (session === this.currentSession) this.none(new Failure("no_session"));
+    session.close();
+  }
+
+  /** Closes a session that nobody uses, until it is named again. One that lives in memory stays open. */
+  async rest(session: Session): Promise<void> {
+    if (session === this.currentSession || session.file === null || !session.log.persisted) return;
+    await session.leave();
+    this.beside.delete(session.id);
+    this.resting.set(session.id, session.file);
+    session.close();
+  }
+
+  /** A new session that nothing on disk tells of yet. Throws invalid_id, already_exists. */
+  create(wanted: NewSession = {}): Session {
+    const { forNew } = this.stores;
+    const beginning = this.beginning({ ...wanted, cwd: wanted.cwd ?? this.cwd });
+    const session = this.sessionOn(forNew.create(beginning));
+    this.setUp(session);
+    if (session.file !== null && this.stores.exists(session.file))
+      throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
+        sessionPath: session.file,
+      });
+    if (wanted.name !== undefined) session.append([draftOf("session_info", { name: sessionName(wanted.name) })]);
+    return session;
+  }
+
+  /** Opens a session by path or id. The session that is current already is not opened twice. */
+  open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
+    const known = this.sessions.find(({ id }) => id === where.sessionId);
+    if (known) return known;
+    const file =
+      where.sessionPath !== undefined
+        ? this.stores.absolute(where.sessionPath)
+        : this.stores.find(where.sessionId as string);
+    const same = this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+    if (same) return same;
+    const log = this.stores.open(file, readOnly);
+    // It may be open under the path that it has now.
+    const there = log.file === file ? undefined : this.sessions.find((session) => session.file === log.file);
+    if (!there) return this.sessionOn(log);
+    log.close();
+    return there;
+  }
+
+  /** A session to look at; unless it is open already, the caller closes it. */
+  look(where: { sessionPath: string }): Session {
+    return this.open(where);
+  }
+
+  /** Clients of Pi look into the folder of a session as soon as they know its path. */
+  prepareFolder(session: Session): void {
+    if (session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
+  }
+
+  /** The session that a request with this idempotency key made, opened if need be. */
+  made(key: string, cwds: readonly (string | undefined)[]): Session | undefined {
+    const current = this.currentSession;
+    if (current?.log.header.idempotencyKey === key) return current;
+    const { made } = this.stores;
+    for (const cwd of new Set(cwds)) {
+      const file = cwd === undefined ? undefined : made(key, { cwd });
+      if (file !== undefined) return this.open({ sessionPath: file });
+    }
+    const file = current?.file ? made(key, { beside: current.file }) : undefined;
+    return file === undefined ? undefined : this.open({ sessionPath: file });
+  }
+
+  /** An entry of a session that need not be open, if both are there. */
+  entryIn(sessionPath: string | null, entryId: string): Entry | undefined {
+    if (sessionPath === null || !this.stores.exists(sessionPath)) return undefined;
+    const session = this.look({ sessionPath });
+    try {
+      const position = session.log.nodes.position(entryId);
+      return position < 0 ? undefined : session.entry(position);
+    } finally {
+      if (!this.sessions.includes(session)) session.close();
+    }
+  }
+
+  private sessionOn(log: Log, unheard = false): Session {
+    try {
+      const session = new Session(log, this.env, this.stores.leaves);
+      if (unheard) this.unheard.add(session);
+      return session;
+    } catch (error) {
+      if (unheard && log.discard) log.discard();
+      else log.close();
+      throw error;
+    }
+  }
+
+  /** Closes a session that cannot become the current one; one that was made for that goes away. */
+  private giveUp(session: Session): void {
+    if (this.unheard.has(session) && session.log.discard) session.log.discard();
+    else session.close();
+  }
+
+  /**
+   * Makes a new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
+   * and is changed later than the session that it takes the place of. The source gets at most the marker that it gets
+   * when it is left.
+   */
+  async fork(source: Session, end: number, wanted: Pick<NewSession, "key" | "id" | "comesOf"> = {}): Promise<Session> {
+    // A marker that is written after the fork would make the old session the one that was changed last.
+    await this.currentSession?.leave();
+    const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
+    const beginning = this.beginning({
+      ...wanted,
+      cwd: source.cwd,
+      ...(source.log.persisted ? { parentSession: source.file as string } : {}),
+    });
+    const attachmentsOf = source.file ?? undefined;
+    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkedLines(source, plan));
+    return this.sessionOn(log, true);
+  }
+
+  /** Makes a session the current one; the one before is left in order and closed. Answers it. */
+  async replace(next: Session): Promise<Session | null> {
+    const before = this.currentSession;
+    if (before === next) return before;
+    try {
+      await before?.leave();
+    } catch (error) {
+      this.giveUp(next);
+      throw error;
+    }
+    this.unheard.delete(next);
+    this.currentSession = next;
+    this.resting.delete(next.id);
+    if (before && !this.beside.has(before.id)) before.close();
+    return before;
+  }
+
+  /** There is no current session, for this reason. */
+  none(absence: Failure): void {
+    this.currentSession = null;
+    this.absence = absence;
+  }
+
+  /** Leaves what is open in order. */
+  async close(): Promise<void> {
+    let failed: unknown;
+    for (const session of this.sessions)
+      try {
+        await session.commit();
+        await session.leave();
+      } catch (error) {
+        failed ??= error;
+      } finally {
+        session.close();
+      }
+    this.stores.catalog.close();
+    if (failed !== undefined) throw failed;
+  }
+
+  private beginning(wanted: NewSession): Beginning {
+    const { comesOf } = wanted;
+    const file = wanted.file === undefined ? undefined : this.stores.absolute(wanted.file);
+    const beginning = newBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
+    if (file !== undefined || !comesOf?.file) return beginning;
+    return { ...beginning, file: this.stores.beside(comesOf.file, beginning.header) };
+  }
+}
+
+const LF = bytesOf("\n");
+
+/** What a new session begins with; `file` is absolute. Throws invalid_id. */
+export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: string }): Beginning {
+  const id = wanted.id ?? env.sessionId();
+  if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
+  const line = headerLine({
+    id,
+    timestamp: timestamp(env),
+    cwd: wanted.cwd,
+    parentSession: wanted.parentSession,
+    idempotencyKey: wanted.key,
+  });
+  return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
+}
+
+/** The bytes of a forked session's lines, in pieces. */
+export function forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
+  return bytesOfContent(forkedLines(source, plan));
+}
+
+/**
+ * The lines of a forked session: whole stretches of the source are copied, only entries that a patch names are read one
+ * by one.
+ */
+function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
+  const { log } = source;
+  const { positions, patches } = plan;
+  let first = 0;
+  for (let i = 0; i < positions.length; i++) {
+    const patch = patches.get(positions[i]);
+    if (!patch) continue;
+    if (first < i) yield { log, positions: positions.subarray(first, i) };
+    yield concat([patchLine(source.line(positions[i]), patch), LF]);
+    first = i + 1;
+  }
+  if (first < positions.length) yield { log, positions: positions.subarray(first) };
+  let parentId = positions.length > 0 ? log.nodes.id(positions[positions.length - 1]) : null;
+  const taken = new Set<string>();
+  for (const { targetId, label, setBy } of plan.labels) {
+    const id = source.newEntryId(taken);
+    const since = source.entry(setBy).timestamp;
+    const draft = draftOf("label", { targetId, label });
+    yield concat([entryLine({ ...draft, id, parentId, timestamp: since ?? timestamp(source.env) }), LF]);
+    taken.add(id);
+    parentId = id;
+  }
+}
+
+/** A display name on one line. */
+export function sessionName(name: string): string {
+  return name.replace(/[\r\n]+/g, " ").trim();
+}

@@ -1,0 +1,45 @@
+/** Appending for a command: with its idempotency key, and told to the host. */
+
+import { BadParams } from "../../core/failure.ts";
+import type { Draft } from "../../core/format/entry.ts";
+import { Raw } from "../../core/json/raw.ts";
+import type { Appended, Foreign, Session } from "../../core/session/session.ts";
+import type { Context } from "./command.ts";
+
+/** Tells, by `tell`, what others did to a session and nobody was told yet. */
+export function tellForeign(session: Session, foreign: Foreign | null, tell: Context["tell"]): void {
+  const { positions = [], lost = 0 } = foreign ?? {};
+  if (positions.length > 0)
+    tell("session_append", {
+      entryIds: positions.map((position) => session.log.nodes.id(position)),
+      origin: "foreign",
+      entries: Raw.array(() => session.log.readMany(positions, true)),
+    });
+  if (lost > 0) {
+    const reason = `another program wrote the session anew and left out ${lost} entries that were there`;
+    const damage = { kind: "lost_entries" as const, line: 0, byteOffset: 0, length: 0, reason, salvaged: false };
+    tell("session_damage", { damage: [damage] });
+  }
+}
+
+export function typesOf(context: Context, entryIds: readonly string[]): string[] {
+  const { nodes } = context.session.log;
+  return entryIds.map((id) => nodes.type(nodes.position(id)));
+}
+
+/** What a key stands for must be what the command writes; else the key was another command's. Throws BadParams. */
+export function demandTypes(context: Context, entryIds: readonly string[], types: readonly string[]): void {
+  const found = typesOf(context, entryIds);
+  if (found.length === types.length && found.every((type, index) => type === types[index])) return;
+  throw new BadParams([
+    { path: "idempotencyKey", message: "this session has used the key for another command; choose a new one" },
+  ]);
+}
+
+/** Throws what Session.append throws. */
+export function appendEntries(context: Context, drafts: readonly Draft[]): Appended {
+  const appended = context.session.append(drafts, context.key);
+  tellForeign(context.session, context.session.freshForeign(), (name, payload) => context.tell(name, payload));
+  context.tell("session_append", { entryIds: appended.ids, origin: "self" });
+  return appended;
+}

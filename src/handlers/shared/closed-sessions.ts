@@ -1,0 +1,52 @@
+/** Sessions that are not open: how a command names one, and what it answers when it moved it. */
+
+import * as z from "zod";
+import { BadParams, Failure } from "../../core/failure.ts";
+import type { Purpose, Where } from "../../core/ports/lifecycle.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+
+export const which = {
+  sessionPath: z.string().min(1).optional(),
+  sessionId: z.string().min(1).optional().describe("or the session's full id"),
+};
+
+export const moved = {
+  sessionId: z.string(),
+  sessionPath: z.string().describe("where the session was"),
+  movedTo: z.string().describe("where it is now"),
+};
+
+/** What moving a session can fail with. */
+export const MOVE_FAILURES = [
+  "session_not_found",
+  "ambiguous_id",
+  "invalid_id",
+  "path_outside_root",
+  "not_a_session",
+  "session_locked",
+  "read_only",
+  "already_exists",
+  "storage_full",
+  "storage_failed",
+] as const;
+
+/** Throws BadParams unless one of both is given. */
+export function demandOne({ sessionPath, sessionId }: Where): Where {
+  if ((sessionPath === undefined) === (sessionId === undefined))
+    throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
+  return { sessionPath, sessionId };
+}
+
+/** Returns the file of a session that this process does not have open. Throws session_locked when it has. */
+export function fileAtRest(workspace: Workspace, where: Where, purpose?: Purpose): string {
+  const file = workspace.stores.lifeCycle.locate(demandOne(where), purpose);
+  const open = workspace.holding(file);
+  if (open !== undefined)
+    throw new Failure(
+      "session_locked",
+      "The session is open in this server. close_session closes it, switch_session leaves it for another.",
+      { sessionId: open, sessionPath: file },
+      { retryable: false },
+    );
+  return file;
+}

@@ -1,0 +1,194 @@
+/** The shape of a command's declaration. Everything that can be derived from it is: see table.ts. */
+
+import * as z from "zod";
+import type { FailureName } from "../../core/failure.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import type { EventName, EventPayload, Replacement } from "./events.ts";
+import type { HookAnswer, HookName, HookRegistration } from "./hooks.ts";
+
+/** Tells how much of how much is done, with members of its own for what is there already. */
+export type Report = (done: number, total: number, more?: object) => void;
+
+/** What a command may use while it runs. */
+export interface Context {
+  readonly workspace: Workspace;
+  /** The session the request names, or the current one. Throws no_session or session_not_found. */
+  readonly session: Session;
+  readonly env: Env;
+  readonly server: ServerFacts;
+  readonly dialect: "jsonrpc" | "pi";
+  /** No reply may be larger, if the host said so. */
+  readonly maxReplyBytes: number | undefined;
+  /** Bytes that JSON text takes in a reply, escapes of the framing included. */
+  sizeOf(text: Uint8Array): number;
+  /** The request's idempotency key. */
+  readonly key: string | undefined;
+  /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
+  readonly settings: Settings;
+  /** The JSON text of a param as the host sent it, so that it can be stored without change. */
+  text(...path: (string | number)[]): Uint8Array | undefined;
+  /** Sends an event right after this command's reply. */
+  tell<N extends EventName>(event: N, payload: EventPayload<N>): void;
+  /** Whether the host wants to be asked. */
+  asks(hook: HookName): boolean;
+  /** Asks the host, if it wants to be; later commands of the session wait meanwhile. Throws cancelled. */
+  ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
+  /** Tells how far the command is, if the request asked for that with a progress token. */
+  readonly progress: Report | undefined;
+  /** Makes another session the current one and tells so. */
+  replace(next: Session, replacement: Replacement): Promise<void>;
+  /** Ends the process in order once the reply is out; unless `atOnce`, the host may close its end first. */
+  shutDown(how?: { atOnce: boolean }): void;
+  /** Host's wishes from `initialize`. Throws nothing. */
+  introduce(wishes: Introduction): void;
+}
+
+export interface Introduction {
+  readonly maxReplyBytes?: number;
+  readonly events?: readonly string[];
+  readonly hooks?: readonly HookRegistration[];
+}
+
+export interface ServerFacts {
+  readonly name: string;
+  readonly version: string;
+  readonly framings: readonly string[];
+  readonly dialects: readonly string[];
+  readonly limits: Readonly<Record<string, number>>;
+  /** Names and aliases of all commands. */
+  readonly commands: readonly string[];
+  /** What Pi's settings files hold now for a working directory, the one that counts more last; undefined: no such file. */
+  piSettings(cwd: string): readonly unknown[];
+  /** The OpenRPC document, made when it is asked for. */
+  discover(): Promise<object>;
+}
+
+export interface Settings {
+  steeringMode: string;
+  followUpMode: string;
+  autoCompactionEnabled: boolean;
+  autoRetryEnabled: boolean;
+}
+
+export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
+  /** The name on the wire; the file has it too. */
+  readonly name: string;
+  readonly alias?: string;
+  /** One sentence. */
+  readonly summary: string;
+  /**
+   * `read` and `write` act on a session in its order, `replace` makes another one current, `close` gives one up,
+   * `control` is about the connection and keeps the order too, `server` touches no session and holds none up.
+   */
+  readonly effect: Effect;
+  /**
+   * Whether its `sessionPath` may name any session: an open one, in whose order it runs, or one that is not, and then it
+   * runs like `server` and makes durable itself what it writes.
+   */
+  readonly ofAny?: boolean;
+  readonly params: S;
+  readonly result: R;
+  readonly failures: readonly FailureName[];
+  readonly example: { readonly params: unknown; readonly result: unknown };
+  run(context: Context, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
+  /** The result as Pi's dialect has it, where that differs. */
+  pi?(context: Context, result: z.input<R>): unknown;
+  /**
+   * Of a `write`: the result of an earlier run with the same idempotency key, from the entries that it wrote. Throws
+   * BadParams when they are none of this command.
+   */
+  repeat?(context: Context, entryIds: string[], params: z.output<z.ZodObject<S>>): z.input<R>;
+  /** Of a command that makes a session: the result of an earlier run with the same key, from what it made. */
+  recall?(context: Context, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
+}
+
+export type Effect = "read" | "write" | "replace" | "close" | "control" | "server";
+
+type Promised<T> = T | Promise<T>;
+
+export interface Command {
+  readonly name: string;
+  readonly alias?: string;
+  readonly summary: string;
+  readonly effect: Effect;
+  readonly ofAny?: boolean;
+  /** Strict: unknown members are refused. `_meta` is always allowed. */
+  readonly params: z.ZodObject;
+  /** The same for Pi's dialect, where unknown members are ignored. */
+  readonly looseParams: z.ZodObject;
+  readonly result: z.ZodType;
+  readonly failures: readonly FailureName[];
+  readonly example: { readonly params: unknown; readonly result: unknown };
+  run(context: Context, params: never): unknown;
+  pi?(context: Context, result: never): unknown;
+  repeat?(context: Context, entryIds: string[], params: never): unknown;
+  recall?(context: Context, made: Session, params: never): unknown;
+}
+
+/** Params that commands get by their effect. */
+export const commonParams = {
+  sessionId: z.string().optional().describe("an open session; the current one by default"),
+  expectedLeafId: z
+    .string()
+    .nullable()
+    .optional()
+    .describe("fail with content_modified and write nothing unless this is the leaf"),
+  idempotencyKey: z
+    .string()
+    .min(1)
+    .max(256)
+    .optional()
+    .describe("a repeat with the same key answers with the first result and writes nothing"),
+  _meta: z
+    .looseObject({
+      progressToken: z.union([z.string(), z.number()]).optional(),
+      hook: z.union([z.string(), z.number()]).optional(),
+    })
+    .optional()
+    .describe("for the protocol itself, never for the command"),
+};
+
+/** A command that also tells, to the compiler alone, what it takes and answers: the typed client is made of that. */
+export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.ZodType> extends Command {
+  readonly name: N;
+  readonly types?: { readonly params: z.input<z.ZodObject<S>>; readonly result: z.output<R> };
+}
+
+/** Declares a command. Members that every command of its kind takes are added here. */
+export function command<const N extends string, const S extends z.ZodRawShape, R extends z.ZodType>(
+  declaration: Declaration<S, R> & { readonly name: N },
+): Typed<N, S, R> {
+  const { effect } = declaration;
+  const onSession = effect !== "server" && effect !== "control";
+  const { sessionId, expectedLeafId, idempotencyKey, _meta } = commonParams;
+  const shape = {
+    ...declaration.params,
+    ...(onSession && !("sessionId" in declaration.params) ? { sessionId } : {}),
+    ...(effect === "write" || effect === "replace" ? { expectedLeafId, idempotencyKey } : {}),
+    _meta,
+  };
+  const common = [
+    ...(onSession ? (["no_session", "session_not_found"] as const) : []),
+    ...(effect === "write" || effect === "replace" ? (["content_modified"] as const) : []),
+    ...(effect === "write" ? (["read_only", "storage_full", "storage_failed"] as const) : []),
+  ];
+  let strict: z.ZodObject<typeof shape> | undefined;
+  let loose: z.ZodObject<typeof shape> | undefined;
+  return {
+    ...declaration,
+    // Made when they are first asked for: no start needs those of all commands.
+    get params() {
+      strict ??= z.strictObject(shape);
+      return strict;
+    },
+    get looseParams() {
+      loose ??= z.object(shape);
+      return loose;
+    },
+    failures: [...new Set<FailureName>([...declaration.failures, ...common])],
+    run: declaration.run as Command["run"],
+    pi: declaration.pi as Command["pi"],
+  };
+}

@@ -1,0 +1,88 @@
+/** What a host gets before its model summarises: for a compaction, asked for by command or by hook. */
+
+import * as z from "zod";
+import { type CompactionPlan, prepareCompaction } from "../../core/context/compaction.ts";
+import { windowOf } from "../../core/context/models.ts";
+import { type CompactionSettings, compactionSettings } from "../../core/context/settings.ts";
+import { Raw } from "../../core/json/raw.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Context } from "./command.ts";
+import { message, stored } from "./shapes.ts";
+
+export const fileLists = z.object({
+  readFiles: z.array(z.string()).describe("read and not changed"),
+  modifiedFiles: z.array(z.string()),
+});
+
+export const conversationText = z
+  .string()
+  .describe("for a summariser, without thoughts; the output of tools is cut at 2,000 characters, which is said");
+
+const tokens = z.number().min(0);
+
+export const wishes = {
+  keepRecentTokens: tokens.optional().describe("of the newest messages, which are kept; Pi's settings by default"),
+  reserveTokens: tokens.optional().describe("of the window, for the answer; Pi's settings by default"),
+  contextWindow: tokens.optional().describe("in tokens; by default the model's, or 128000 where it is not known"),
+  customInstructions: z.string().optional().describe("for the summariser; answered as they are"),
+};
+
+export const compactionPreparation = z.object({
+  shouldCompact: z.boolean().describe("the context is over the window less the reserve, and settings allow it"),
+  contextTokens: z.number().describe("as the last answer reports them, with estimates of what came after it"),
+  tokensBefore: z.number().describe("the same, for compact_append"),
+  firstKeptEntryId: z.string().nullable().describe("for compact_append; null when the path is empty"),
+  messagesToSummarize: stored(z.array(message)).describe("empty when there is nothing to gain"),
+  turnPrefixMessages: stored(z.array(message)).describe("beginning of the turn that is kept from its middle on"),
+  isSplitTurn: z.boolean(),
+  previousSummary: z.string().optional().describe("of the compaction before, whose content the new summary takes over"),
+  details: fileLists.describe("files of the tool calls that are summarised, with those of the compaction before"),
+  conversationText: conversationText,
+  customInstructions: z.string().optional(),
+  settings: z
+    .object({ enabled: z.boolean(), contextWindow: tokens, reserveTokens: tokens, keepRecentTokens: tokens })
+    .describe("what was reckoned with"),
+});
+
+export interface CompactionWishes {
+  readonly keepRecentTokens?: number;
+  readonly reserveTokens?: number;
+  readonly contextWindow?: number;
+  readonly customInstructions?: string;
+}
+
+export function compactionPreparationOf(
+  { session, server }: Pick<Context, "session" | "server">,
+  wanted: CompactionWishes,
+): z.input<typeof compactionPreparation> {
+  const { enabled, ...defaults } = compactionSettings(server.piSettings(session.cwd));
+  const settings = {
+    enabled,
+    contextWindow: wanted.contextWindow ?? windowOf(session.model()),
+    reserveTokens: wanted.reserveTokens ?? defaults.reserveTokens,
+    keepRecentTokens: wanted.keepRecentTokens ?? defaults.keepRecentTokens,
+  };
+  const plan = planOf(session, settings);
+  const { contextTokens, isSplitTurn, previousSummary, files } = plan;
+  return {
+    shouldCompact: plan.shouldCompact,
+    contextTokens,
+    tokensBefore: contextTokens,
+    firstKeptEntryId: session.idOrNull(plan.firstKept),
+    messagesToSummarize: Raw.array(() => session.messageTexts(plan.history)),
+    turnPrefixMessages: Raw.array(() => session.messageTexts(plan.turnPrefix)),
+    isSplitTurn,
+    previousSummary,
+    details: files,
+    conversationText: plan.conversationText,
+    customInstructions: wanted.customInstructions,
+    settings,
+  };
+}
+
+function planOf(session: Session, settings: CompactionSettings & { contextWindow: number }): CompactionPlan {
+  session.heedLosses();
+  const plan = prepareCompaction(session.tree, session, session.tree.leaf, settings);
+  // Reading may have found messages that are damaged, and the cut may not stand at one of these.
+  return session.heedLosses() ? prepareCompaction(session.tree, session, session.tree.leaf, settings) : plan;
+}

@@ -1,0 +1,27 @@
+/** Everything that is declared about the wire and the files, for what is derived from it. */
+
+import { FAILURES } from "../../core/failure.ts";
+import { draft, entryTypes, header, message, messageRoles } from "../../core/format/schemas.ts";
+import { commonParams } from "./command.ts";
+import { eventBase, events } from "./events.ts";
+import { hooks } from "./hooks.ts";
+import { message as contextMessage, entry } from "./shapes.ts";
+import { table } from "./table.ts";
+
+export const declarations = {
+  commands: table,
+  commonParams,
+  events,
+  eventBase,
+  hooks,
+  failures: FAILURES,
+  header,
+  entry,
+  draft,
+  entryTypes,
+  message,
+  contextMessage,
+  messageRoles,
+} as const;
+
+export type Declarations = typeof declarations;

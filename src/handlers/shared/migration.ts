@@ -1,0 +1,170 @@
+/** Sessions on their way between a JSONL file and Session Store V2: what the commands for it share. */
+
+import * as z from "zod";
+import { Failure } from "../../core/failure.ts";
+import type { Moved, Obstacle, Site } from "../../core/ports/migrations.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Context } from "./command.ts";
+
+export const sessionPath = z
+  .string()
+  .min(1)
+  .optional()
+  .describe("of any session, by its file, its container or its database; the current one by default");
+
+export const correlationId = z
+  .string()
+  .regex(/^[A-Za-z0-9._:-]{8,128}$/)
+  .optional()
+  .describe("stands in the ledger and the pointer file; one is made by default");
+
+export const verification = z.object({
+  entryCountMatch: z.boolean(),
+  hashChainMatch: z.boolean(),
+  indexConsistent: z.boolean(),
+});
+
+export const movement = z.object({
+  dryRun: z.boolean(),
+  sessionId: z.string(),
+  sessionPath: z.string().describe("where the session is now, or would be"),
+  hiddenFromPi: z
+    .boolean()
+    .describe(
+      "Pi and pi_agent_rust look for session files only: a session in a container they neither list nor open, until " +
+        "rollback_migration makes its file the session again",
+    ),
+  state: z.string().describe("of the store: one of the nine of Session Store V2"),
+  entryCount: z.number().int(),
+  obstacles: z
+    .array(z.object({ kind: z.string(), entryId: z.string().optional(), reason: z.string() }))
+    .describe("with dryRun: what would make it fail"),
+  migrationId: z.string().nullable().describe("null when nothing was done"),
+  correlationId: z.string().nullable(),
+  snapshotId: z.string().nullable().describe("SHA-256 of the session file that was migrated"),
+  verification: verification.nullable(),
+  transitions: z
+    .array(z.object({ fromState: z.string(), toState: z.string(), reason: z.string(), at: z.string() }))
+    .describe("the moves between states that it took"),
+  laterEntries: z.number().int().describe("of a rollback: entries appended since the migration, which are kept"),
+  rebuilt: z
+    .boolean()
+    .describe("of a rollback: there was no snapshot, so that the file was written from the container alone"),
+  keptAt: z.string().nullable().describe("of a rollback: where the container is kept"),
+});
+
+export const MOVEMENT_FAILURES = [
+  "migration_failed",
+  "session_not_found",
+  "not_a_session",
+  "session_locked",
+  "already_exists",
+  "path_outside_root",
+  "corrupt",
+] as const;
+
+/** The open session that is meant, also by the path it had in the other store; undefined when it is not open. */
+export function openSession(context: Context, path: string | undefined): Session | undefined {
+  if (path === undefined) return context.session;
+  const { workspace } = context;
+  return workspace.openAt(path) ?? workspace.openAt(workspace.stores.migrations.standsAt(path));
+}
+
+/** Throws migration_failed when the session is stored nowhere yet. */
+export function demandStored(session: Session): string {
+  const { file, log } = session;
+  if (file === null || !log.persisted)
+    throw new Failure("migration_failed", "The session is not stored yet. Its first entry makes its file.");
+  return file;
+}
+
+/** Moves a session, which goes on in its new place if it is open here. */
+export async function move(
+  context: Context,
+  path: string | undefined,
+  go: (path: string) => Promise<Moved>,
+): Promise<z.input<typeof movement>> {
+  const session = openSession(context, path);
+  if (!session) return told(await go(path as string));
+  const file = demandStored(session);
+  // Opened for reading only, it is nobody's to move; what is read-only because a migration was cut off is led out of that.
+  if (session.log.readOnly?.name === "read_only") throw session.log.readOnly;
+  await session.commit();
+  // Nothing of it is to be written at the old place once it is at the new one.
+  await session.rest();
+  let moved: Moved;
+  try {
+    moved = await go(file);
+  } catch (error) {
+    try {
+      goOn(context, session, context.workspace.stores.migrations.standsAt(file));
+    } catch {
+      // What failed is told; the next command meets what is there.
+    }
+    throw error;
+  }
+  if (moved.active === "sqlite_v1") await giveUp(context, session, moved.sessionPath);
+  else goOn(context, session, moved.sessionPath);
+  return told(moved);
+}
+
+/** Closes a session that is in a database now, which no server has open. */
+async function giveUp({ workspace }: Context, session: Session, sessionPath: string): Promise<void> {
+  const isCurrent = session === workspace.current;
+  await workspace.closeSession(session);
+  if (!isCurrent) return;
+  const sentence = `The session is in the database ${sessionPath} now, for pi_agent_rust. switch_session or new_session makes another one current; migrate_session with that path brings it back.`;
+  workspace.none(new Failure("no_session", sentence));
+}
+
+/** Opens an open session anew if it is in another place now, or could not be written before. */
+function goOn({ workspace }: Context, session: Session, sessionPath: string): void {
+  if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
+}
+
+function told({ site, verification, transitions, ...moved }: Moved): z.input<typeof movement> {
+  return {
+    dryRun: false,
+    sessionId: site.sessionId,
+    sessionPath: moved.sessionPath,
+    hiddenFromPi: moved.sessionPath === site.container,
+    state: moved.state,
+    entryCount: moved.entryCount,
+    obstacles: [],
+    migrationId: moved.migrationId,
+    correlationId: moved.correlationId,
+    snapshotId: moved.snapshotId,
+    verification: { ...verification },
+    transitions: transitions.map((transition) => ({ ...transition })),
+    laterEntries: moved.laterEntries,
+    rebuilt: moved.rebuilt,
+    keptAt: moved.keptAt,
+  };
+}
+
+/** What a dry run answers. */
+export function planned(
+  { sessionId, container }: Site,
+  sessionPath: string,
+  state: string,
+  entryCount: number,
+  obstacles: readonly Obstacle[],
+): z.input<typeof movement> {
+  return {
+    dryRun: true,
+    sessionId,
+    sessionPath,
+    hiddenFromPi: sessionPath === container,
+    state,
+    entryCount,
+    obstacles: obstacles.map((obstacle) => ({ ...obstacle })),
+    migrationId: null,
+    correlationId: null,
+    snapshotId: null,
+    verification: null,
+    transitions: [],
+    laterEntries: 0,
+    rebuilt: false,
+    keptAt: null,
+  };
+}

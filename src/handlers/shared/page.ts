@@ -1,0 +1,70 @@
+/**
+ * Pages: where the next one begins and how much goes into one. Cursors are opaque to hosts; those of a path are
+ * `<leaf id>.<index>`, those in file order a position.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { Session } from "../../core/session/session.ts";
+import { ROOT } from "../../core/tree/nodes.ts";
+import type { Context } from "./command.ts";
+
+export interface Page {
+  /** The leaf whose path is paged through. A path never changes, whatever is appended meanwhile. */
+  readonly leaf: number;
+  /** Where in it this page begins. */
+  readonly index: number;
+  next(index: number): string;
+}
+
+/** The page that a cursor names, or the first page of the path to `end`. Throws cursor_expired. */
+export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf): Page {
+  const { nodes } = session.log;
+  const dot = cursor?.lastIndexOf(".") ?? -1;
+  const leafId = cursor === undefined ? session.idOrNull(end) : cursor.slice(0, dot);
+  const index = cursor === undefined ? 0 : indexOf(cursor.slice(dot + 1));
+  const leaf = leafId === null || leafId === "" ? ROOT : nodes.position(leafId);
+  if (cursor !== undefined && (dot < 0 || (leaf < 0 && leafId !== "")))
+    throw new Failure("cursor_expired", undefined, { cursor });
+  return { leaf, index, next: (at) => `${leafId ?? ""}.${at}` };
+}
+
+/** The index that a cursor names; below `count` if that is given. Throws cursor_expired. */
+export function indexOf(cursor: string | undefined, count = Number.POSITIVE_INFINITY): number {
+  if (cursor === undefined) return 0;
+  const index = /^\d{1,15}$/.test(cursor) ? Number(cursor) : -1;
+  if (index < 0 || index >= count) throw new Failure("cursor_expired", undefined, { cursor });
+  return index;
+}
+
+/** Bytes of a reply that are not its items. */
+const AROUND = 512;
+/** No entry and no node is shorter. */
+const SHORTEST = 16;
+
+/** How many entries or nodes can go on a page; what lies behind them need not be looked at. */
+export function atMost(context: Context, limit: number | undefined): number {
+  const { maxReplyBytes = Number.POSITIVE_INFINITY } = context;
+  return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
+}
+
+/**
+ * Just past the last index that goes on a page: `limit` items, and no more than the host's `maxReplyBytes` holds.
+ * One item goes always; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
+ */
+export function take(
+  context: Context,
+  limit: number | undefined,
+  count: number,
+  from: number,
+  text: (index: number) => Uint8Array,
+): number {
+  if (from > 0 && from >= count) throw new Failure("cursor_expired");
+  const past = Math.min(count, limit === undefined ? count : from + limit);
+  if (context.maxReplyBytes === undefined) return past;
+  let room = context.maxReplyBytes - AROUND;
+  for (let index = from; index < past; index++) {
+    room -= context.sizeOf(text(index)) + 1;
+    if (room < 0) return Math.max(index, from + 1);
+  }
+  return past;
+}

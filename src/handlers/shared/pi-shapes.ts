@@ -1,0 +1,24 @@
+/** Results as Pi's clients expect them where Pi's shape is not ours (Pi reference, sections 2.1 and 9.7). */
+
+import { contextWindowOf, UNKNOWN_WINDOW } from "../../core/context/models.ts";
+
+/** Pi's Model object, with neutral values for what a server without models cannot know. */
+export function piModel(model: { provider: string; id: string }): Record<string, unknown> {
+  return {
+    id: model.id,
+    name: model.id,
+    api: "unknown",
+    provider: model.provider,
+    baseUrl: "",
+    reasoning: false,
+    input: ["text"],
+    cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
+    contextWindow: contextWindowOf(model.id) ?? UNKNOWN_WINDOW,
+    maxTokens: 0,
+  };
+}
+
+/** Members that are null are absent in Pi. */
+export function withoutNulls(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null));
+}

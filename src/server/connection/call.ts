@@ -1,0 +1,60 @@
+/** One request on its way through the server. */
+
+import { knownValueEnd, type Member, memberOf, members, type Range, valueAt } from "../../core/json/json.ts";
+import type { Command } from "../../handlers/shared/command.ts";
+
+export type Outcome = { readonly result: unknown } | { readonly error: unknown };
+
+/** The message of a call as JSON text, and where in it the params are. */
+export interface MessageText {
+  readonly bytes: Uint8Array;
+  readonly range: Range;
+  readonly toParams: readonly string[];
+}
+
+export interface Call {
+  readonly command: Command;
+  /** As the host wrote it: name or alias. */
+  readonly name: string;
+  readonly params: unknown;
+  /** JSON text of the id, echoed as it is; undefined for a notification. */
+  readonly idText: string | undefined;
+  /** Looked at only when a command asks for the text of a param. */
+  readonly messageText: () => MessageText;
+  /** The params did not pass; the reply says so in its turn. */
+  readonly fault?: unknown;
+}
+
+/** The raw text of a value inside the params. */
+export function textOfParam(call: Call, path: readonly (string | number)[]): Uint8Array | undefined {
+  const { bytes, range, toParams } = call.messageText();
+  const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
+  return found && bytes.subarray(found.start, found.end);
+}
+
+/**
+ * The id of a message as JSON text. Numbers that JavaScript cannot hold exactly are taken from the bytes, so that
+ * the host gets back what it sent; so is what may be nested deeper than JSON.stringify goes.
+ */
+export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
+  if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
+  const found: Member[] = members(bytes, range.start, range.end, knownValueEnd) ?? [];
+  const member = memberOf(found, "id");
+  return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
+}
+
+/** The id of a message of which only the beginning is there, if it can be read. */
+export function idTextOfBeginning(bytes: Buffer): string | undefined {
+  const text = bytes.toString("utf8");
+  const found =
+    /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/.exec(
+      text,
+    );
+  try {
+    JSON.parse(found?.[1] ?? "");
+    return found?.[1];
+  } catch {
+    // It goes into our reply as it stands, so it has to be JSON.
+    return undefined;
+  }
+}

@@ -1,0 +1,449 @@
+/** One host at the other end of two streams: bytes in become calls, outcomes and events become bytes out. */
+
+import { isUtf8 } from "node:buffer";
+import type { Readable, Writable } from "node:stream";
+import { Failure } from "../../core/failure.ts";
+import { parseText } from "../../core/json/json.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import type { Introduction, ServerFacts } from "../../handlers/shared/command.ts";
+import type { Disk } from "../../storage/fs/disk.ts";
+import { type BatchItem, Dispatcher, type Prepared, type Renewed } from "../dispatch/dispatcher.ts";
+import { type Call, idTextOfBeginning, type Outcome } from "./call.ts";
+import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
+import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./framing.ts";
+import { Hooks } from "./hooks.ts";
+import { Host } from "./host.ts";
+import { jsonrpc } from "./jsonrpc.ts";
+import { type Message, Output, release } from "./output.ts";
+import { pi } from "./pi.ts";
+import { Spool, Spooled } from "./spool.ts";
+
+export interface ConnectionOptions {
+  readonly input: Readable;
+  readonly output: Writable;
+  readonly workspace: Workspace;
+  readonly server: ServerFacts;
+  readonly framing: FramingName | "auto";
+  readonly dialect: DialectName | "auto";
+  readonly events: readonly string[] | "all";
+  readonly maxMessageBytes: number;
+  /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
+  readonly hookTimeout: number | undefined;
+  /** Bytes beyond which a reply is not held in memory, nor are several that wait for others together. */
+  readonly heldReplyBytes?: number;
+  readonly disk: Disk;
+  /** Where replies wait that are not held in memory; the first folder in which a file can be made. */
+  readonly spoolFolders: readonly string[];
+}
+
+/** How often an idle session is looked at for what other programs wrote, in milliseconds. */
+const FOLLOW_EVERY = 500;
+
+/** A larger reply waits in a file: up to that, memory is faster. */
+const HELD_REPLY_BYTES = 64 << 20;
+
+/** A smaller reply is held in memory wherever it waits. */
+const SMALL_REPLY = 4096;
+
+/** How often a reply is put together again because something in it was found to be unreadable. */
+const MOST_RENEWALS = 16;
+
+/** Calls that are being worked on beyond which no more input is taken. */
+const MOST_PENDING = 10_000;
+
+const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
+
+export class Connection {
+  private readonly options: ConnectionOptions;
+  private readonly output: Output;
+  private readonly spool: Spool;
+  /** Bytes in memory of replies that wait for others. */
+  private ahead = 0;
+  private readonly host: Host;
+  private readonly hooks: Hooks;
+  private readonly dispatcher: Dispatcher;
+  private decoder: Decoder | AutoDecoder;
+  private dialect: Dialect | undefined;
+  private maxReplyBytes: number | undefined;
+  private paused = false;
+  private inputEnded = false;
+  private shutDownAsked: (() => void) | undefined;
+  private finished: (() => void) | undefined;
+
+  constructor(options: ConnectionOptions) {
+    this.options = options;
+    this.output = new Output(options.output, () => this.onRoom());
+    this.spool = new Spool(options.disk, options.spoolFolders, () => options.workspace.env.now());
+    this.host = new Host(options.events);
+    this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
+    const { framing, maxMessageBytes } = options;
+    this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
+    if (framing !== "auto") this.output.frameWith(frames[framing]);
+    this.hooks = new Hooks(
+      (pieces) => {
+        this.output.send(pieces);
+        this.output.flush();
+      },
+      () => this.current,
+      options.hookTimeout,
+    );
+    const connection = this;
+    this.dispatcher = new Dispatcher({
+      workspace: options.workspace,
+      server: options.server,
+      dialect: () => this.dialect?.name ?? "jsonrpc",
+      maxReplyBytes: () => this.maxReplyBytes,
+      sizeOf: (text) => this.output.sizeOf([text]),
+      hooks: this.hooks,
+      introduce: (wishes) => this.introduce(wishes),
+      shutDown: (how) => {
+        if (how?.atOnce) void this.dispatcher.idle().then(() => this.stop());
+        else this.shutDownAsked?.();
+      },
+      sink: {
+        get hasRoom() {
+          return connection.output.hasRoom;
+        },
+        reply: (call, outcome, renewed) => {
+          if (this.isHeard(call)) this.output.send(this.replyTo(call, outcome, renewed));
+        },
+        prepare: (call, outcome, taken, renewed) => this.prepare(call, outcome, taken, renewed),
+        send: (prepared) => {
+          if (prepared.message) this.output.send(this.takeBack(prepared));
+        },
+        refuse: (reply) => {
+          // A payload that decides no dialect leaves open which one session_start is to be told in.
+          if (this.dialect) this.dispatcher.start();
+          this.output.send(reply);
+        },
+        batch: (replies, refusals) => {
+          if (this.dialect && replies.length === 0) this.dispatcher.start();
+          const parts: Message[] = [...refusals];
+          for (const prepared of replies) if (prepared.message) parts.push(this.takeBack(prepared));
+          if (parts.length > 0) this.output.send(arrayOf(parts));
+        },
+        event: (event) => {
+          const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
+          if (message) this.output.send(message);
+        },
+        progress: (token, done, total, more) =>
+          this.output.send([
+            ...(this.speaks("pi")
+              ? this.current.event("progress", { token, done, total, ...more })
+              : this.current.event("$/progress", { token, value: { kind: "report", done, total, ...more } })),
+          ]),
+        flush: () => this.output.flush(),
+      },
+    });
+  }
+
+  /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
+  async serve(): Promise<void> {
+    const { input } = this.options;
+    if (this.options.framing !== "auto" && this.dialect) {
+      this.dispatcher.start();
+      this.output.flush();
+    }
+    const following = setInterval(() => this.follow(), FOLLOW_EVERY);
+    following.unref();
+    await new Promise<void>((resolve) => {
+      this.finished = resolve;
+      input.on("data", (chunk: Buffer) => this.take(chunk));
+      input.on("end", () => this.stop());
+      input.on("error", () => this.stop());
+      input.on("close", () => this.stop());
+    });
+    clearInterval(following);
+    this.hooks.abandon();
+    this.drainInput(true);
+    await this.dispatcher.idle();
+    await this.output.drained();
+  }
+
+  /** Nothing can be told before the host's dialect is known. */
+  private follow(): void {
+    if (this.dialect && !(this.decoder instanceof AutoDecoder)) this.dispatcher.follow();
+    this.dispatcher.tidy();
+  }
+
+  /** Takes no more input. */
+  stop(): void {
+    this.inputEnded = true;
+    this.finished?.();
+  }
+
+  /** Resolves when the host asked for the end and the reply to that is out. */
+  shutDownRequested(): Promise<void> {
+    return new Promise((resolve) => {
+      this.shutDownAsked = () => {
+        void this.dispatcher.idle().then(() => this.output.drained().then(resolve));
+      };
+    });
+  }
+
+  // --- in ------------------------------------------------------------------------------------------------------
+
+  private take(chunk: Buffer): void {
+    if (this.inputEnded) return;
+    if (this.decoder instanceof AutoDecoder) {
+      const decoder = this.decoder.push(chunk);
+      if (!decoder) return;
+      this.fixFraming(decoder);
+    } else this.decoder.push(chunk);
+    this.drainInput(false);
+  }
+
+  private fixFraming(decoder: Decoder): void {
+    this.decoder = decoder;
+    this.output.frameWith(frames[decoder.name]);
+  }
+
+  /** Works through what has arrived, as long as the host reads what it gets for it. */
+  private drainInput(ended: boolean): void {
+    if (this.decoder instanceof AutoDecoder) {
+      if (!ended) return;
+      const { framing } = this.options;
+      this.fixFraming(this.decoder.decide(framing === "auto" ? "lines" : framing));
+    }
+    const decoder = this.decoder as Decoder;
+    for (;;) {
+      if (!this.mayTake) {
+        if (!ended) return this.pause();
+        // What was received is answered even when the input is over; the queue is bounded by what was received.
+      }
+      const cut = decoder.next();
+      if (!cut) break;
+      this.takeCut(cut);
+    }
+    if (ended) {
+      const cut = decoder.end();
+      if (cut) this.takeCut(cut);
+    }
+    this.dispatcher.settle();
+  }
+
+  private get mayTake(): boolean {
+    return this.output.hasRoom && this.dispatcher.pending < MOST_PENDING;
+  }
+
+  private pause(): void {
+    this.dispatcher.settle();
+    this.paused = true;
+    this.options.input.pause();
+    this.awaitRoom();
+  }
+
+  /** Output that is full says so itself when there is room; otherwise the pending calls do. */
+  private awaitRoom(): void {
+    if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
+  }
+
+  private onRoom(): void {
+    this.dispatcher.resume();
+    if (!this.paused) return;
+    if (!this.mayTake) return this.awaitRoom();
+    this.paused = false;
+    this.drainInput(false);
+    if (!this.paused && !this.inputEnded) this.options.input.resume();
+  }
+
+  private takeCut(cut: Cut): void {
+    if (cut.kind === "payload") return this.takePayload(cut.bytes);
+    if (cut.kind === "bad_header")
+      return this.refuse({ kind: "parse", sentence: `The header block cannot be read: ${cut.reason}.` });
+    const { maxMessageBytes } = this.options;
+    const sentence = `The message is over the limit of ${maxMessageBytes} bytes. Send less at a time.`;
+    this.refuse(
+      { kind: "too_large", sentence, details: { size: cut.size, limit: maxMessageBytes } },
+      idTextOfBeginning(cut.bytes),
+    );
+  }
+
+  private takePayload(bytes: Buffer): void {
+    if (!isUtf8(bytes)) return this.refuse({ kind: "parse", sentence: "The message is not UTF-8." });
+    let value: unknown;
+    try {
+      value = parseText(bytes.toString("utf8"));
+    } catch {
+      return this.refuse({ kind: "parse", sentence: "The message is not JSON." });
+    }
+    this.dialect ??= detect(value);
+    let decoded: Decoded;
+    try {
+      decoded = this.current.decode(value, bytes);
+    } catch (error) {
+      const { sentence, data } = tellError(error);
+      return this.refuse({ kind: "bug", sentence, details: data });
+    }
+    this.takeDecoded(decoded);
+  }
+
+  private takeDecoded(decoded: Decoded): void {
+    if (decoded.kind === "nothing") return;
+    if (decoded.kind === "response") return this.hooks.receive(decoded.message);
+    if (decoded.kind === "cancel") return this.dispatcher.cancel(decoded.idText);
+    if (decoded.kind === "refusal") return this.dispatcher.refuse(decoded.reply);
+    if (decoded.kind === "call") {
+      const duplicate = this.duplicate(decoded);
+      if (duplicate) return this.dispatcher.refuse(duplicate);
+      return this.dispatcher.submit(decoded.call);
+    }
+    const seen = new Set<string>();
+    const items = decoded.items.flatMap((item): BatchItem[] => {
+      if (item.kind === "refusal") return [{ refusal: item.reply }];
+      if (item.kind !== "call") return [];
+      const refusal = this.duplicate(item, seen);
+      return [refusal ? { refusal } : { call: item.call }];
+    });
+    this.dispatcher.submitBatch(items);
+  }
+
+  /** The refusal of a call whose id is in use: an answer to it could not be told from the other's. */
+  private duplicate(decoded: Decoded & { kind: "call" }, alsoSeen?: Set<string>): Pieces | undefined {
+    const { idText } = decoded.call;
+    if (idText === undefined || idText === "null" || !this.speaks("jsonrpc")) return undefined;
+    if (!this.dispatcher.inFlight(idText) && !alsoSeen?.has(idText)) {
+      alsoSeen?.add(idText);
+      return undefined;
+    }
+    const sentence = `The id ${idText} belongs to a request that is still being answered. Use another.`;
+    return this.current.refuse({ kind: "duplicate_id", sentence }, idText);
+  }
+
+  // --- out -----------------------------------------------------------------------------------------------------
+
+  private get current(): Dialect {
+    return this.dialect ?? jsonrpc;
+  }
+
+  private speaks(name: DialectName): boolean {
+    return this.current.name === name;
+  }
+
+  private refuse(refusal: Refusal, idText?: string): void {
+    this.dispatcher.refuse(this.current.refuse(refusal, idText));
+  }
+
+  /** Whether the host gets a reply: notifications have none, but in Pi's dialect, where the id is only echoed. */
+  private isHeard(call: Call): boolean {
+    return call.idText !== undefined || !this.speaks("jsonrpc");
+  }
+
+  /**
+   * Puts a reply together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. A
+   * reply for which some of a message is `taken` already is a part of that. Throws nothing.
+   */
+  private replyTo(call: Call, outcome: Outcome, renewed?: Renewed, taken?: number, held?: number): Message {
+    let counts = outcome;
+    for (let renewals = 0; ; renewals++) {
+      let message: Message;
+      try {
+        message = this.gathered(this.current.reply(call, counts), this.maxReplyBytes, taken, held);
+      } catch (error) {
+        message = [...this.current.reply(call, { error })];
+      }
+      const next = renewals < MOST_RENEWALS ? renewed?.() : undefined;
+      if (!next) return message;
+      release(message);
+      counts = next;
+    }
+  }
+
+  /** Makes a reply that leaves later, when what it comes from may be gone. Throws nothing. */
+  private prepare(call: Call, outcome: Outcome, taken: number, renewed?: Renewed): Prepared {
+    if (!this.isHeard(call)) return { message: undefined, size: 0, held: 0 };
+    const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
+    const message = this.replyTo(call, outcome, renewed, taken, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
+    let held = 0;
+    for (const piece of message) if (!(piece instanceof Spooled)) held += piece.length;
+    this.ahead += held;
+    return { message, held, size: this.maxReplyBytes === undefined ? 0 : this.output.sizeOf(message) };
+  }
+
+  private takeBack({ message, held }: Prepared): Message {
+    this.ahead -= held;
+    return message ?? [];
+  }
+
+  /**
+   * The pieces of a message, which are more than `held` bytes in a file alone. Throws message_too_large where the host
+   * takes no more than `limit`, storage_full and storage_failed where the file cannot be written, and whatever making
+   * the pieces throws.
+   */
+  private gathered(
+    made: Iterable<string | Uint8Array>,
+    limit = Number.POSITIVE_INFINITY,
+    taken = 0,
+    held?: number,
+  ): Message {
+    const { output } = this;
+    const most = held ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
+    const demandRoom = (size: number): void => {
+      if (size + taken > limit) throw tooLarge(size + taken, limit);
+    };
+    const pieces: Pieces = [];
+    let message: Message = pieces;
+    // What is in memory as a whole need not be gathered.
+    if (held === undefined && Array.isArray(made)) message = made;
+    else {
+      const rest = made[Symbol.iterator]();
+      let bytes = 0;
+      for (let next = rest.next(); !next.done; next = rest.next()) {
+        pieces.push(next.value);
+        bytes += next.value.length;
+        if (bytes <= most && bytes <= limit) continue;
+        const all = chained(pieces, rest);
+        if (bytes > limit) demandRoom(output.sizeOf(all));
+        message = [this.spool.take(output.inFrame(all))];
+        break;
+      }
+    }
+    if (limit === Number.POSITIVE_INFINITY) return message;
+    try {
+      demandRoom(output.sizeOf(message));
+    } catch (error) {
+      release(message);
+      throw error;
+    }
+    return message;
+  }
+
+  private introduce(wishes: Introduction): void {
+    this.maxReplyBytes = wishes.maxReplyBytes;
+    if (wishes.events) this.host.want(wishes.events);
+    if (wishes.hooks) this.hooks.register(wishes.hooks);
+  }
+}
+
+function arrayOf(parts: readonly Message[]): Message {
+  const pieces: Message[number][] = [];
+  for (const part of parts) {
+    pieces.push(pieces.length === 0 ? "[" : ",", ...part);
+  }
+  pieces.push("]");
+  return pieces;
+}
+
+function tooLarge(size: number, limit: number): Failure {
+  return new Failure(
+    "message_too_large",
+    `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`,
+    { size, limit },
+  );
+}
+
+/** What was taken of an iterator, which is let go of on the way, and the rest of it. */
+function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
+  for (const one of taken) yield one;
+  taken.length = 0;
+  for (let next = rest.next(); !next.done; next = rest.next()) yield next.value;
+}
+
+/** The dialect of a first message; a message of neither kind decides nothing. */
+function detect(value: unknown): Dialect | undefined {
+  if (Array.isArray(value))
+    return value.some((item) => !Array.isArray(item) && detect(item) === jsonrpc) ? jsonrpc : undefined;
+  if (typeof value !== "object" || value === null) return undefined;
+  if ("jsonrpc" in value || "method" in value) return jsonrpc;
+  return typeof (value as { type?: unknown }).type === "string" ? pi : undefined;
+}

@@ -1,0 +1,136 @@
+/** What the two dialects have in common: a payload becomes calls, an outcome becomes a reply, an event a message. */
+
+import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
+import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
+import { isErrno } from "../../storage/fs/disk.ts";
+import type { Call, Outcome } from "./call.ts";
+
+export type DialectName = "jsonrpc" | "pi";
+export type Pieces = (string | Uint8Array)[];
+
+/** What a payload asks for. */
+export type Decoded =
+  | { readonly kind: "call"; readonly call: Call }
+  | { readonly kind: "batch"; readonly items: readonly Decoded[] }
+  /** The host's answer to a request of ours. */
+  | { readonly kind: "response"; readonly message: HookMessage }
+  /** A call with this id need not be run any more. */
+  | { readonly kind: "cancel"; readonly idText: string }
+  /** Nothing can be run; the reply says why. */
+  | { readonly kind: "refusal"; readonly reply: Pieces }
+  /** Nothing to run and nothing to say: a response, an unknown `$/` notification. */
+  | { readonly kind: "nothing" };
+
+/** A message about a hook: JSON-RPC on our side of either dialect. */
+export interface HookMessage {
+  readonly jsonrpc: "2.0";
+  readonly id?: number | string | null;
+  readonly method?: string;
+  readonly params?: unknown;
+  readonly result?: unknown;
+  readonly error?: unknown;
+}
+
+export interface Dialect {
+  readonly name: DialectName;
+  decode(value: unknown, bytes: Buffer): Decoded;
+  /** A message that could not be cut or parsed. `idText` is the JSON text of its id where that could be read. */
+  refuse(refusal: Refusal, idText?: string): Pieces;
+  reply(call: Call, outcome: Outcome): Iterable<string | Uint8Array>;
+  /** A message about a hook, which is JSON-RPC on our side. */
+  hook(message: HookMessage): Pieces;
+  event(name: string, payload: Readonly<Record<string, unknown>>): Iterable<string | Uint8Array>;
+}
+
+export interface Refusal {
+  readonly kind: "parse" | "request" | "too_large" | "duplicate_id" | "shutting_down" | "bug";
+  readonly sentence: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+}
+
+export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
+  parse: "parse_error",
+  request: "invalid_request",
+  duplicate_id: "invalid_request",
+  too_large: "message_too_large",
+  shutting_down: "shutting_down",
+  bug: "internal_error",
+};
+
+/** An error as both dialects tell it. */
+export interface Told {
+  readonly code: number;
+  readonly sentence: string;
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** The failure that stands for an error of the system that nobody on its way has named. */
+export function ofTheDisk(error: Error & { readonly code: string }): Failure {
+  const { code } = error;
+  const full = code === "ENOSPC" || code === "EDQUOT";
+  return new Failure(
+    full ? "storage_full" : "storage_failed",
+    `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was worked on. get_state and verify_session tell what holds now; ask again after a look at them.`,
+    { errno: code },
+    { cause: error },
+  );
+}
+
+let references = 0;
+
+/**
+ * Tells an error of any kind. One of the system that nobody on its way has named is the disk's doing. What is neither
+ * that nor a failure nor bad input is a bug of ours: the host gets a reference number and nothing internal, stderr gets
+ * the stack under the same number.
+ */
+export function tellError(error: unknown): Told {
+  if (isErrno(error)) return tellError(ofTheDisk(error));
+  if (error instanceof Failure)
+    return {
+      code: error.code,
+      sentence: error.message,
+      name: error.name,
+      data: { name: error.name, retryable: error.retryable, ...error.details },
+    };
+  if (error instanceof BadParams)
+    return {
+      code: -32602,
+      sentence: error.message,
+      name: "invalid_params",
+      data: { name: "invalid_params", retryable: false, issues: error.issues },
+    };
+  if (error instanceof InvalidRequest)
+    return {
+      code: -32600,
+      sentence: error.message,
+      name: "invalid_request",
+      data: { name: "invalid_request", retryable: false },
+    };
+  const reference = `${process.pid}-${++references}`;
+  process.stderr.write(`pi-session-server: internal error ${reference}: ${(error as Error)?.stack ?? error}\n`);
+  return {
+    code: -32603,
+    sentence: `Internal error ${reference}. Please report it with what stderr says about it.`,
+    name: "internal_error",
+    data: { name: "internal_error", retryable: false, reference },
+  };
+}
+
+/** The pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */
+export function withMember(head: string, member: string, value: unknown): Iterable<string | Uint8Array> {
+  return holdsRaw(value) ? lazily(head, member, value) : [`${head},"${member}":${textOfPlain(value)}}`];
+}
+
+function* lazily(head: string, member: string, value: unknown): Generator<string | Uint8Array> {
+  let text = `${head},"${member}":`;
+  for (const piece of textPieces(value)) {
+    if (typeof piece === "string") text += piece;
+    else {
+      if (text !== "") yield text;
+      text = "";
+      yield piece;
+    }
+  }
+  yield `${text}}`;
+}

@@ -1,0 +1,162 @@
+/**
+ * Asking the host before acting (protocol, section 5). A vscode-jsonrpc connection over the same streams carries the
+ * requests: it makes their ids, finds the request that a response belongs to, and tells the host of cancellations.
+ */
+
+import type { MessageConnection } from "vscode-jsonrpc/node";
+import { Failure } from "../../core/failure.ts";
+import type { HookAnswer, HookName, HookRegistration } from "../../handlers/shared/hooks.ts";
+import type { Dialect, HookMessage, Pieces } from "./dialect.ts";
+
+/** Milliseconds the host has for an answer; where a model may be at work there is no limit. */
+const LIMITS: Readonly<Record<HookName, number | undefined>> = {
+  session_before_switch: 30_000,
+  session_before_fork: 30_000,
+  session_before_tree: undefined,
+  session_before_compact: undefined,
+};
+
+/** A request that waits for its answer. */
+export interface Question {
+  readonly answer: Promise<HookAnswer>;
+  /** Ends the wait; the answer rejects with `cancelled`. */
+  cancel(): void;
+}
+
+export class Hooks {
+  private registered = new Map<HookName, HookRegistration>();
+  private readonly send: (pieces: Pieces) => void;
+  private readonly dialect: () => Dialect;
+  /** Overrides every limit. */
+  private readonly timeout: number | undefined;
+  private connecting: Promise<MessageConnection> | undefined;
+  private receiveNow: ((message: HookMessage) => void) | undefined;
+  private readonly ids = new WeakMap<object, (id: string) => void>();
+  private readonly waiting = new Set<() => void>();
+  private hostGone = false;
+
+  constructor(send: (pieces: Pieces) => void, dialect: () => Dialect, timeout: number | undefined) {
+    this.send = send;
+    this.dialect = dialect;
+    this.timeout = timeout;
+  }
+
+  register(hooks: readonly HookRegistration[]): void {
+    this.registered = new Map(hooks.map((hook) => [hook.name, hook]));
+  }
+
+  has(name: HookName): boolean {
+    return this.registered.has(name) && !this.hostGone;
+  }
+
+  /** A response to a request of ours; one that belongs to none is ignored. */
+  receive(message: HookMessage): void {
+    this.receiveNow?.(message);
+  }
+
+  /** The host can answer nothing any more: what waits for it counts as cancelled. */
+  abandon(): void {
+    this.hostGone = true;
+    for (const cancel of [...this.waiting]) cancel();
+  }
+
+  /** Asks; `onId` gets the request's id as JSON text as soon as it is known. */
+  ask(name: HookName, payload: Readonly<Record<string, unknown>>, onId: (id: string) => void): Question {
+    let stop: (answer: HookAnswer | Failure) => void = () => {};
+    const stopped = new Promise<HookAnswer>((resolve, reject) => {
+      stop = (answer) => (answer instanceof Failure ? reject(answer) : resolve(answer));
+    });
+    // It may be cancelled before anybody waits for it.
+    stopped.catch(() => {});
+    const hostGone = (): void => stop({ cancelled: true, reason: "host_gone" });
+    this.waiting.add(hostGone);
+    if (this.hostGone) hostGone();
+    const answer = this.exchange(name, payload, onId, stopped).finally(() => this.waiting.delete(hostGone));
+    return { answer, cancel: () => stop(new Failure("cancelled")) };
+  }
+
+  private async exchange(
+    name: HookName,
+    payload: Readonly<Record<string, unknown>>,
+    onId: (id: string) => void,
+    stopped: Promise<HookAnswer>,
+  ): Promise<HookAnswer> {
+    const { CancellationTokenSource } = await import("vscode-jsonrpc/node");
+    const connection = await this.connect();
+    const cancellation = new CancellationTokenSource();
+    const params = { ...payload };
+    this.ids.set(params, onId);
+    const limit = this.timeout ?? LIMITS[name];
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<HookAnswer>((resolve) => {
+      if (limit === undefined) return;
+      const goOn = this.registered.get(name)?.onTimeout === "continue";
+      timer = setTimeout(
+        () => resolve(goOn ? { cancelled: false } : { cancelled: true, reason: "hook_timeout" }),
+        limit,
+      );
+    });
+    const asked = connection.sendRequest(name, params, cancellation.token).then(
+      (result) => ({ answered: true, answer: answerOf(result) }),
+      (): { answered: boolean; answer: HookAnswer } => ({
+        answered: true,
+        // A host whose hook fails has not agreed.
+        answer: { cancelled: true, reason: "hook_failed" },
+      }),
+    );
+    try {
+      const first = await Promise.race([
+        asked,
+        late.then((answer) => ({ answered: false, answer })),
+        stopped.then((answer) => ({ answered: false, answer })),
+      ]);
+      if (!first.answered) cancellation.cancel();
+      return first.answer;
+    } catch (error) {
+      cancellation.cancel();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  private connect(): Promise<MessageConnection> {
+    this.connecting ??= this.makeConnection().catch((error) => {
+      // Its module may be readable the next time.
+      this.connecting = undefined;
+      throw error;
+    });
+    return this.connecting;
+  }
+
+  private async makeConnection(): Promise<MessageConnection> {
+    const { AbstractMessageReader, AbstractMessageWriter, createMessageConnection } = await import(
+      "vscode-jsonrpc/node"
+    );
+    const hooks = this;
+    class Responses extends AbstractMessageReader {
+      listen(callback: (message: HookMessage) => void): { dispose(): void } {
+        hooks.receiveNow = callback;
+        return { dispose: () => {} };
+      }
+    }
+    class Requests extends AbstractMessageWriter {
+      async write(message: HookMessage): Promise<void> {
+        if (message.method !== undefined && message.id !== undefined && typeof message.params === "object")
+          hooks.ids.get(message.params as object)?.(JSON.stringify(message.id));
+        hooks.send(hooks.dialect().hook(message));
+      }
+      end(): void {}
+    }
+    const connection = createMessageConnection(new Responses() as never, new Requests() as never);
+    connection.listen();
+    return connection;
+  }
+}
+
+function answerOf(result: unknown): HookAnswer {
+  if (result === null || result === undefined) return { cancelled: false };
+  if (typeof result !== "object" || Array.isArray(result)) return { cancelled: true, reason: "hook_failed" };
+  if ((result as { cancel?: unknown }).cancel === true) return { cancelled: true, reason: "hook" };
+  return { cancelled: false, answer: result as Record<string, unknown> };
+}

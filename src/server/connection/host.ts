@@ -1,0 +1,61 @@
+/** What the server says on its own: events, numbered and filtered as the host wishes. */
+
+import { Raw } from "../../core/json/raw.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { EventName, EventPayload } from "../../handlers/shared/events.ts";
+import type { Dialect } from "./dialect.ts";
+import type { Message } from "./output.ts";
+
+/** An event as it stands at the moment it happened; its number comes when it is sent. */
+export interface ToldEvent {
+  readonly name: EventName;
+  readonly sessionId: string;
+  readonly leafId: string | null;
+  readonly payload: Readonly<Record<string, unknown>>;
+}
+
+export function eventOf<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): ToldEvent {
+  return { name, sessionId: session.id, leafId: session.leafId, payload };
+}
+
+export class Host {
+  private seq = 0;
+  private wanted: ReadonlySet<string> | "all";
+
+  constructor(wanted: readonly string[] | "all") {
+    this.wanted = wanted === "all" ? "all" : new Set(wanted);
+  }
+
+  /** Only these events from now on. */
+  want(names: readonly string[]): void {
+    this.wanted = new Set(names);
+  }
+
+  /**
+   * Returns the message of an event, which `made` puts together, or undefined when the host does not want it. Stored
+   * entries are read for that; where they cannot be, the event tells the rest, which is in memory. Throws nothing: the
+   * reply or the change that the event follows has happened.
+   */
+  message(
+    dialect: Dialect,
+    event: ToldEvent,
+    made: (pieces: Iterable<string | Uint8Array>) => Message,
+  ): Message | undefined {
+    if (this.wanted !== "all" && !this.wanted.has(event.name)) return undefined;
+    const { sessionId, leafId } = event;
+    const seq = this.seq + 1;
+    for (const payload of [event.payload, withoutStored(event.payload)])
+      try {
+        const message = made(dialect.event(event.name, { sessionId, leafId, seq, ...payload }));
+        this.seq = seq;
+        return message;
+      } catch {
+        // Without what is stored, then; who asks for that hears why it cannot be read.
+      }
+    return undefined;
+  }
+}
+
+function withoutStored(payload: ToldEvent["payload"]): ToldEvent["payload"] {
+  return Object.fromEntries(Object.entries(payload).filter(([, value]) => !(value instanceof Raw)));
+}

@@ -1,0 +1,133 @@
+/** The JSON-RPC 2.0 dialect (protocol, section 2; JSON-RPC 2.0 specification, sections 4 to 6). */
+
+import { BadParams } from "../../core/failure.ts";
+import { elements, knownValueEnd, type Range } from "../../core/json/json.ts";
+import { findCommand } from "../../handlers/shared/find.ts";
+import { type Call, idTextOf } from "./call.ts";
+import {
+  type Decoded,
+  type Dialect,
+  type HookMessage,
+  type Pieces,
+  REFUSAL_NAMES,
+  type Refusal,
+  tellError,
+  withMember,
+} from "./dialect.ts";
+import { checkParams } from "./params.ts";
+
+const NO_ID = "null";
+
+export const jsonrpc: Dialect = {
+  name: "jsonrpc",
+
+  decode(value, bytes) {
+    if (!Array.isArray(value)) return decodeOne(value, bytes, () => ({ start: 0, end: bytes.length }));
+    if (value.length === 0) return refusal("The batch is empty. Send at least one request.", NO_ID);
+    let ranges: Range[] | null = null;
+    const rangeOf = (index: number): Range => {
+      ranges ??= elements(bytes, 0, bytes.length, knownValueEnd) ?? [];
+      return ranges[index];
+    };
+    return { kind: "batch", items: value.map((item, index) => decodeOne(item, bytes, () => rangeOf(index))) };
+  },
+
+  refuse(refused, idText = NO_ID) {
+    return refuse(refused, idText);
+  },
+
+  reply(call, outcome) {
+    const head = `{"jsonrpc":"2.0","id":${call.idText ?? NO_ID}`;
+    if (!("error" in outcome)) return withMember(head, "result", outcome.result);
+    const { code, sentence, data } = tellError(outcome.error);
+    return [`${head},"error":${JSON.stringify({ code, message: sentence, data })}}`];
+  },
+
+  hook: (message) => [JSON.stringify(message)],
+
+  event: (name, payload) => withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
+};
+
+const CODES: Record<Refusal["kind"], number> = {
+  parse: -32700,
+  request: -32600,
+  duplicate_id: -32600,
+  too_large: -32803,
+  shutting_down: -32802,
+  bug: -32603,
+};
+
+function refuse(refused: Refusal, idText: string): Pieces {
+  const error = {
+    code: CODES[refused.kind],
+    message: refused.sentence,
+    data: { name: REFUSAL_NAMES[refused.kind], retryable: false, ...refused.details },
+  };
+  return [`{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify(error)}}`];
+}
+
+function refusal(sentence: string, idText: string): Decoded {
+  return { kind: "refusal", reply: refuse({ kind: "request", sentence }, idText) };
+}
+
+function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return refusal("A request is an object with jsonrpc, method and, for a reply, id.", NO_ID);
+  const message = value as Record<string, unknown>;
+  const { id, method, params } = message;
+  const hasId = "id" in message;
+  const legalId = typeof id === "string" || typeof id === "number" || id === null;
+  const idText = hasId && legalId ? idTextOf(id, bytes, range()) : NO_ID;
+  if (message.jsonrpc !== "2.0") return refusal('The member jsonrpc must be the string "2.0".', idText);
+  if (!("method" in message) && ("result" in message || "error" in message))
+    return { kind: "response", message: message as unknown as HookMessage };
+  if (hasId && !legalId) return refusal("An id is a string, a number or null.", NO_ID);
+  if (typeof method !== "string") return refusal("The member method must be a string.", idText);
+  if (params !== undefined && (typeof params !== "object" || params === null))
+    return refusal("The member params must be an object.", idText);
+  if (!hasId && (method === "$/cancelRequest" || method === "$/cancel_request")) return decodeCancel(params);
+  const command = findCommand(method);
+  if (!command) {
+    // Notifications that begin so may be ignored (LSP base protocol).
+    if (!hasId) return { kind: "nothing" };
+    return {
+      kind: "refusal",
+      reply: [
+        `{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify({
+          code: -32601,
+          message: `Unknown method: ${method.slice(0, 200)}. initialize lists the commands there are.`,
+          data: { name: "method_not_found", retryable: false },
+        })}}`,
+      ],
+    };
+  }
+  let checked: unknown;
+  let fault: unknown;
+  try {
+    if (Array.isArray(params)) throw positional();
+    checked = checkParams(command, params, false);
+  } catch (error) {
+    fault = error;
+  }
+  const call: Call = {
+    command,
+    name: method,
+    params: checked,
+    idText: hasId ? idText : undefined,
+    messageText: () => ({ bytes, range: range(), toParams: ["params"] }),
+    fault,
+  };
+  return { kind: "call", call };
+}
+
+/** Cancellation as in LSP and ACP; without a usable id there is nothing to cancel. */
+function decodeCancel(params: unknown): Decoded {
+  const { id, requestId } = (params ?? {}) as { id?: unknown; requestId?: unknown };
+  const cancelled = id ?? requestId;
+  if (typeof cancelled !== "string" && typeof cancelled !== "number") return { kind: "nothing" };
+  return { kind: "cancel", idText: JSON.stringify(cancelled) };
+}
+
+function positional(): BadParams {
+  return new BadParams([{ path: "", message: "params are given by name, in an object" }]);
+}

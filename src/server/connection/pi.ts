@@ -1,0 +1,88 @@
+/** Pi's own line dialect (protocol, section 2; Pi reference, section 2.1). */
+
+import { textPieces } from "../../core/json/raw.ts";
+import { findCommand } from "../../handlers/shared/find.ts";
+import { type Call, idTextOf } from "./call.ts";
+import { type Dialect, type HookMessage, type Pieces, REFUSAL_NAMES, tellError, withMember } from "./dialect.ts";
+import { checkParams } from "./params.ts";
+
+export const pi: Dialect = {
+  name: "pi",
+
+  decode(value, bytes) {
+    const range = { start: 0, end: bytes.length };
+    if (typeof value !== "object" || value === null || Array.isArray(value))
+      return {
+        kind: "refusal",
+        reply: failed("parse", undefined, "A command is an object with a type.", "invalid_request"),
+      };
+    const { id, type, ...params } = value as Record<string, unknown>;
+    const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
+    if (typeof type !== "string")
+      return {
+        kind: "refusal",
+        reply: failed("unknown", idText, "A command is an object whose type is a string.", "invalid_request"),
+      };
+    if (type === "hook_response") return { kind: "response", message: hookResponse(value as Record<string, unknown>) };
+    // Answers a question of an extension. None is ever asked here, and Pi sends no reply.
+    if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
+    const command = findCommand(type);
+    if (!command)
+      return {
+        kind: "refusal",
+        reply: failed(type, idText, `Unknown command: ${type.slice(0, 200)}`, "unknown_command"),
+      };
+    let checked: unknown;
+    let fault: unknown;
+    try {
+      const { hook, ...own } = params;
+      checked = checkParams(command, hook === undefined ? own : { ...own, _meta: { hook } }, true);
+    } catch (error) {
+      fault = error;
+    }
+    const messageText: Call["messageText"] = () => ({ bytes, range, toParams: [] });
+    const call: Call = { command, name: type, params: checked, idText, messageText, fault };
+    return { kind: "call", call };
+  },
+
+  refuse: ({ kind, sentence, details }, idText) => failed("parse", idText, sentence, REFUSAL_NAMES[kind], details),
+
+  reply(call, outcome) {
+    const head = `{${call.idText === undefined ? "" : `"id":${call.idText},`}"type":"response","command":${JSON.stringify(call.name)}`;
+    if ("error" in outcome) {
+      const { sentence, name, data } = tellError(outcome.error);
+      return failed(call.name, call.idText, sentence, name, data);
+    }
+    if (outcome.result === null || outcome.result === undefined) return [`${head},"success":true}`];
+    return withMember(`${head},"success":true`, "data", outcome.result);
+  },
+
+  hook({ id, method, params }) {
+    if (method === "$/cancelRequest")
+      return [JSON.stringify({ type: "hook_cancel", id: (params as { id?: unknown } | undefined)?.id })];
+    return [JSON.stringify({ type: "hook_request", id, hook: method, ...(params as object) })];
+  },
+
+  event: (name, payload) => textPieces({ type: name, ...payload }),
+};
+
+/** A host's answer to a hook: its members beside type and id are the result, or `error` says that it failed. */
+function hookResponse({ type: _type, id, error, ...result }: Record<string, unknown>): HookMessage {
+  const answered = { jsonrpc: "2.0" as const, id: id as number | string };
+  return error === undefined
+    ? { ...answered, result }
+    : { ...answered, error: { code: -32603, message: typeof error === "string" ? error : "the hook failed" } };
+}
+
+function failed(
+  command: string,
+  idText: string | undefined,
+  sentence: string,
+  code: string,
+  data: Readonly<Record<string, unknown>> = {},
+): Pieces {
+  const { name: _name, retryable: _retryable, ...details } = data;
+  const told = { type: "response", command, success: false, error: sentence, code };
+  const text = JSON.stringify(Object.keys(details).length > 0 ? { ...told, data: details } : told);
+  return [idText === undefined ? text : `{"id":${idText},${text.slice(1)}`];
+}

@@ -1,0 +1,31 @@
+/** What a server does and does not, as whoever starts it wishes. */
+
+import type { DialectName } from "./connection/dialect.ts";
+import type { FramingName } from "./connection/framing.ts";
+
+export interface Settings {
+  readonly session?: string;
+  readonly continueLatest: boolean;
+  readonly fork?: string;
+  readonly sessionId?: string;
+  readonly name?: string;
+  readonly sessionDir?: string;
+  readonly inMemory: boolean;
+  readonly store: "jsonl" | "v2";
+  readonly durability: "sync" | "os";
+  readonly framing: FramingName | "auto";
+  readonly dialect: DialectName | "auto";
+  readonly events: readonly string[] | "all";
+  readonly readOnly: boolean;
+  readonly maxMessageBytes: number;
+  readonly hookTimeout: number | undefined;
+  /** Folders beside the session folders that may be touched; undefined when paths are not confined. */
+  readonly allowedPaths: readonly string[] | undefined;
+  readonly verbose: boolean;
+  readonly provider?: string;
+  readonly model?: string;
+  readonly thinking?: string;
+  /** `--mode rpc`: a stand-in for Pi. */
+  readonly asPi: boolean;
+  readonly action: "serve" | "help" | "version";
+}

@@ -1,0 +1,404 @@
+/**
+ * Finds sessions and what was said in them: the truth is in the session files, which are looked at on every call; what
+ * was found out before is kept in memory and, where there is SQLite, in the catalog.
+ */
+
+import { sep } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import {
+  behindCursor,
+  type Catalog,
+  comparing,
+  familyOf,
+  filterOf,
+  type Hit,
+  type Listed,
+  type ListProgress,
+  type ListWish,
+  type Order,
+  type Progress,
+  parentsOf,
+  placeIn,
+  type Relative,
+  type SearchWish,
+} from "../../core/search/listing.ts";
+import { parseQuery } from "../../core/search/query.ts";
+import type { LeafMemory } from "../../core/session/session.ts";
+import { pause } from "../fs/chunked-io.ts";
+import { type Disk, storageFailure } from "../fs/disk.ts";
+import { archiveFolder, type Places } from "../fs/paths.ts";
+import type { OpenDatabase } from "../sqlite.ts";
+import { KeptRows } from "./cached-rows.ts";
+import { changeTime, isContainerName, scanContainer } from "./containers.ts";
+import { Folders, type Stamp, sameStamp } from "./folders.ts";
+import { keptOf, type Row, rowOf } from "./rows.ts";
+import { Search } from "./search.ts";
+import { writeIndex } from "./session-index.ts";
+import { scanFile } from "./summary.ts";
+import { TextIndex } from "./text-index.ts";
+
+export interface FinderOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly places: Places;
+  readonly leaves: LeafMemory;
+  /** Opens a session file or container for reading. */
+  readonly openLog: (file: string) => Log;
+  /** Which SQLite there is; looked for when it is first needed. */
+  readonly sqlite?: () => OpenDatabase | undefined;
+  /** Files from which on folders are watched instead of asked about. */
+  readonly watchFrom?: number;
+  /** Whether what was said is indexed after a list, before anybody searches. */
+  readonly indexAhead?: boolean;
+  /** Whether an index that is written for scripts is on the medium when that is told. */
+  readonly isDurable?: boolean;
+}
+
+/** Milliseconds within which a file can change twice under one time stamp. */
+const TICK = 50;
+const CLOCKS_APART = 60_000;
+/** A file up to this size is read again when that may have happened. */
+const CHEAP = 4 << 20;
+/** Milliseconds without a pause. */
+const SLICE = 8;
+/** Changes from which on sorting anew is faster than putting each in its place. */
+const SORT_FROM = 1000;
+/** Lists that are remembered for their next pages. */
+const MOST_PAGED = 8;
+/** Files scanned after which what is known of them is written. */
+const SAVE_AFTER = 200;
+/** Times a search looks for a moment in which the index is complete. */
+const TRIES = 20;
+
+/** Milliseconds after the last list or search in which nothing is indexed ahead. */
+const QUIET = 100;
+
+export function makeCatalog(options: FinderOptions): Catalog {
+  return new Finder(options);
+}
+
+class Finder implements Catalog {
+  private readonly options: FinderOptions;
+  private readonly disk: Disk;
+  private readonly folders: Folders;
+  private readonly rows = new Map<string, Row>();
+  /** Files that are no sessions, as they were when that was found. */
+  private readonly others = new Map<string, Stamp>();
+  private readonly ordered = new Map<Order, Listed[]>();
+  /** What fits the last wishes, until something changes. */
+  private readonly pages = new Map<string, readonly Listed[]>();
+  /** Whether the folders have been looked at. */
+  private looked = false;
+  /** One call works at a time. */
+  private last: Promise<unknown> = Promise.resolve();
+
+  /** What the paths of archived sessions begin with. */
+  private readonly archive: string;
+
+  private readonly kept: KeptRows;
+  private readonly texts: TextIndex;
+  private ahead: NodeJS.Timeout | undefined;
+  private closed = false;
+  /** When somebody wanted something last. */
+  private askedAt = 0;
+
+  constructor(options: FinderOptions) {
+    this.options = options;
+    this.disk = options.disk;
+    this.archive = `${archiveFolder(options.places)}${sep}`;
+    this.folders = new Folders(options.disk, options.places, () => options.env.now(), options.watchFrom);
+    const known = { rows: this.rows, adopt: (path: string, row: Row) => this.put(path, row) };
+    this.kept = new KeptRows(options, known, () => this.texts.forget());
+    this.texts = new TextIndex(options, this.rows, this.kept);
+  }
+
+  list(wish: ListWish, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }> {
+    this.askedAt = performance.now();
+    return this.inTurn(async () => {
+      const fits = filterOf(wish);
+      await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
+      this.indexAhead();
+      const fitting = this.fitting(wish);
+      return { found: behindCursor(fitting, wish), total: fitting.length };
+    });
+  }
+
+  search(wish: SearchWish, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {
+    this.askedAt = performance.now();
+    return this.inTurn(async () => {
+      const query = parseQuery(wish.query);
+      if (!query) return { hits: [], more: false };
+      const search = new Search({ ...this.options, rows: this.rows }, wish, query);
+      await this.refresh(progress);
+      const kinds = search.kinds;
+      const found = await this.kept.with(async (file) => {
+        for (let tries = 0; tries < TRIES; tries++) {
+          for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
+          const found = await file.reading(async () => {
+            if (file.changedElsewhere()) this.kept.readIndexed(file);
+            return kinds.every((kind) => this.texts.isComplete(kind)) ? search.indexed(file) : undefined;
+          });
+          if (found) return found;
+        }
+        return undefined;
+      });
+      return found ?? search.scanned(this.order("modified"));
+    });
+  }
+
+  family(
+    of: { id: string; beside?: Relative },
+    progress?: Progress,
+  ): Promise<{ root: string | null; nodes: Relative[] }> {
+    return this.inTurn(async () => {
+      await this.refresh(progress);
+      const sessions: Relative[] = this.order("created").map(({ path, id, parentSession }) => ({
+        path,
+        id,
+        parentSession,
+      }));
+      const { beside } = of;
+      if (beside && !sessions.some(({ path }) => path === beside.path)) sessions.push(beside);
+      const start =
+        sessions.find(({ path, id }) => id === of.id && path === (beside?.path ?? path)) ??
+        sessions.find(({ id }) => id === of.id);
+      if (!start)
+        throw new Failure(
+          "session_not_found",
+          `No session has the id ${of.id}. list_sessions shows those that exist.`,
+          {
+            sessionId: of.id,
+          },
+        );
+      const parents = parentsOf(sessions);
+      const { root, members } = familyOf(sessions, parents, start);
+      const nodes: Relative[] = [];
+      for (const member of members) {
+        const parent = parents.get(member);
+        const forkedAtEntryId = parent && this.forkedAt(parent.path, member.path);
+        nodes.push(forkedAtEntryId === undefined ? member : { ...member, forkedAtEntryId });
+        await pause();
+      }
+      return { root: root?.id ?? null, nodes };
+    });
+  }
+
+  exportIndex(file: string): Promise<number> {
+    return this.inTurn(async () => {
+      await this.refresh();
+      const sqlite = this.kept.sqliteThere;
+      if (!sqlite)
+        throw new Failure(
+          "storage_failed",
+          "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.",
+          {},
+          { retryable: false },
+        );
+      try {
+        // Agents list what is archived no more.
+        const rows = [...this.rows.values()].filter((row) => !this.listed(row).archived);
+        await writeIndex(sqlite, this.disk, file, rows.map(keptOf), this.options.isDurable === true);
+        return rows.length;
+      } catch (error) {
+        throw storageFailure(error, "writing the index");
+      }
+    });
+  }
+
+  close(): void {
+    this.closed = true;
+    clearTimeout(this.ahead);
+    this.folders.close();
+    this.kept.close();
+  }
+
+  /** Indexes what was said while nobody asks, a little at a time, so that the first search finds it done. */
+  private indexAhead(): void {
+    if (!this.options.indexAhead || this.ahead) return;
+    const step = async (): Promise<void> => {
+      const quiet = this.askedAt + QUIET - performance.now();
+      if (quiet > 0) {
+        this.ahead = setTimeout(run, quiet).unref();
+        return;
+      }
+      let since = 0;
+      const more = await this.inTurn(() => {
+        since = performance.now();
+        return this.closed ? Promise.resolve(false) : this.kept.with((file) => this.texts.goOn(file, "talk"));
+      });
+      const took = performance.now() - since;
+      // As much rest as work: there is more for this process to do.
+      this.ahead = more && !this.closed ? setTimeout(run, took).unref() : undefined;
+    };
+    const run = (): void => {
+      step().catch(() => {
+        // The next search meets it too, and tells.
+        this.ahead = undefined;
+      });
+    };
+    this.ahead = setTimeout(run, QUIET).unref();
+  }
+
+  private inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const result = this.last.then(run);
+    this.last = result.catch(() => {});
+    return result;
+  }
+
+  private order(order: Order): Listed[] {
+    let ordered = this.ordered.get(order);
+    if (!ordered) {
+      ordered = [...this.rows.values()].map((row) => this.listed(row)).sort(comparing(order));
+      this.ordered.set(order, ordered);
+    }
+    return ordered;
+  }
+
+  /** All that fit, in order; remembered from one page to the next. */
+  private fitting(wish: ListWish): readonly Listed[] {
+    const key = JSON.stringify({ ...wish, cursor: undefined });
+    let fitting = this.pages.get(key);
+    if (!fitting) {
+      fitting = this.order(wish.sort ?? "modified").filter(filterOf(wish));
+      if (this.pages.size >= MOST_PAGED) this.pages.clear();
+      this.pages.set(key, fitting);
+    }
+    return fitting;
+  }
+
+  private listed({ listed }: Row): Listed {
+    return listed.path.startsWith(this.archive) ? { ...listed, archived: true } : listed;
+  }
+
+  /** The last entry that a fork took over from its parent. */
+  private forkedAt(parent: string, child: string): string | undefined {
+    const logs: Log[] = [];
+    try {
+      for (const path of [parent, child]) logs.push(this.options.openLog(path));
+      const [above, below] = logs.map(({ nodes }) => nodes);
+      let shared = 0;
+      while (shared < below.count && above.position(below.id(shared)) >= 0) shared++;
+      return shared === 0 ? undefined : below.id(shared - 1);
+    } catch {
+      // One of them went away, or cannot be read: the family is told without it.
+      return undefined;
+    } finally {
+      for (const log of logs) log.close();
+    }
+  }
+
+  // --- what the files tell -------------------------------------------------------------------------------------
+
+  /** Afterwards the rows are what a scan of every file would give. */
+  private async refresh(progress?: ListProgress): Promise<void> {
+    const take = (path: string, row: Row): void => {
+      if (this.rows.has(path)) return;
+      this.rows.set(path, row);
+      this.ordered.clear();
+      this.pages.clear();
+    };
+    await this.kept.with((file) => this.kept.load(file, this.looked ? undefined : take));
+    const { there, gone } = await this.folders.look();
+    const vanished = new Map<string, Row>();
+    const forget = (path: string): void => {
+      const row = this.rows.get(path);
+      this.others.delete(path);
+      if (!row) return;
+      vanished.set(keyOf(row.stamp), row);
+      this.put(path, undefined);
+    };
+    if (gone.length > SORT_FROM) this.ordered.clear();
+    for (const path of gone) forget(path);
+    if (!this.looked) for (const path of [...this.rows.keys()]) if (!there.has(path)) forget(path);
+    this.looked = true;
+    const changed: [string, Stamp][] = [];
+    for (const [path, stamp] of there) {
+      const row = this.rows.get(path);
+      const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
+      if (known === undefined || !sameStamp(known, stamp)) changed.push([path, stamp]);
+    }
+    if (changed.length > SORT_FROM) this.ordered.clear();
+    await this.scan(changed, vanished, progress);
+    await this.kept.with((file) => this.kept.save(file));
+  }
+
+  private async scan(
+    changed: readonly [string, Stamp][],
+    vanished: ReadonlyMap<string, Row>,
+    progress: ListProgress | undefined,
+  ): Promise<void> {
+    const step = Math.max(1, Math.ceil(changed.length / 100));
+    const read: Listed[] = [];
+    let since = performance.now();
+    for (const [i, [path, stamp]] of changed.entries()) {
+      const moved = vanished.get(keyOf(stamp));
+      if (moved?.sure) {
+        this.put(path, rowOf(path, { ...moved, stamp }));
+        this.kept.noteMove(moved.listed.path, path);
+      } else this.scanOne(path, stamp);
+      if (progress && changed.length > 1) {
+        const row = this.rows.get(path);
+        if (row) read.push(this.listed(row));
+        if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0));
+      }
+      if (performance.now() - since < SLICE) continue;
+      // A long build is worth keeping even if it is not finished.
+      if (i % SAVE_AFTER === 0) await this.kept.with((file) => this.kept.save(file));
+      await pause();
+      since = performance.now();
+    }
+  }
+
+  private scanOne(path: string, stamp: Stamp): void {
+    const before = this.rows.get(path);
+    const { now } = this.options.env;
+    const age = now() - stamp.changed;
+    // Where the file's clock is far ahead of ours, they say nothing about each other.
+    const sure = age >= TICK || age < -CLOCKS_APART;
+    const same = before !== undefined && before.stamp.inode === stamp.inode && before.stamp.device === stamp.device;
+    const grown =
+      same && (stamp.size > before.size || (sameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));
+    let scan: ReturnType<typeof scanFile>;
+    try {
+      scan = isContainerName(path)
+        ? scanContainer(this.disk, path, this.options.openLog, same ? before.base : undefined)
+        : scanFile(this.disk, path, grown ? before.base : undefined);
+    } catch {
+      // It went away, or may not be read: the next look asks again.
+      this.put(path, undefined);
+      return;
+    }
+    if (!scan) {
+      this.put(path, undefined);
+      if (sure) this.others.set(path, stamp);
+      return;
+    }
+    this.others.delete(path);
+    const life = scan.grown && before ? before.life : `${stamp.device}.${stamp.inode}.${stamp.changed}`;
+    const time = isContainerName(path) ? (changeTime(this.disk, path) ?? 0) : stamp.modified;
+    this.put(path, rowOf(path, { stamp, time, base: scan.base, now: scan.now, size: scan.size, life, sure }));
+  }
+
+  private put(path: string, row: Row | undefined): void {
+    const before = this.rows.get(path);
+    if (row) this.rows.set(path, row);
+    else if (!this.rows.delete(path)) return;
+    this.pages.clear();
+    for (const [order, ordered] of this.ordered) {
+      const compare = comparing(order);
+      if (before) ordered.splice(placeIn(ordered, this.listed(before), compare), 1);
+      if (row) {
+        const listed = this.listed(row);
+        ordered.splice(placeIn(ordered, listed, compare), 0, listed);
+      }
+    }
+    this.kept.note(path, row === undefined);
+    this.texts.note(path);
+  }
+}
+
+function keyOf({ device, inode, size, modified, changed }: Stamp): string {
+  return `${device} ${inode} ${size} ${modified} ${changed}`;
+}

@@ -1,0 +1,509 @@
+/**
+ * The catalog's SQLite file: what was found out about session files, kept for the next time. Everything in it comes
+ * from them, so it is thrown away when it is damaged, and its absence costs time only.
+ */
+
+import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
+import type { Disk } from "../fs/disk.ts";
+import type { Database, OpenDatabase, Statement } from "../sqlite.ts";
+import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
+import { infoOf } from "./folders.ts";
+import { hash } from "./summary.ts";
+
+/** Of the tables below. A file of a newer version is left alone. */
+const SCHEMA_VERSION = 1;
+/** For a lock of another process; nothing else happens here meanwhile, so it is short, and asked for again. */
+const BUSY_MILLISECONDS = 20;
+/** Words with a part beyond which a text that has one of them is found faster by looking. */
+const MOST_WORDS = 200;
+/** Words with all trigrams of a part that are looked at for the part itself. */
+const MOST_CANDIDATES = 5000;
+const REMEMBERED_WORDS = 200_000;
+/** What FTS5 gathers in memory before it writes a part of an index: more than what one transaction brings. */
+const HASH_BYTES = 16 << 20;
+
+const SCHEMA = `
+CREATE TABLE files(
+  id INTEGER PRIMARY KEY,
+  path TEXT NOT NULL UNIQUE,
+  session TEXT NOT NULL,
+  cwd TEXT,
+  timestamp TEXT,
+  messages INTEGER NOT NULL,
+  modified INTEGER,
+  size INTEGER NOT NULL,
+  name TEXT,
+  archived INTEGER NOT NULL DEFAULT 0,
+  record TEXT NOT NULL,
+  sum TEXT NOT NULL,
+  talk TEXT NOT NULL DEFAULT '',
+  tools TEXT NOT NULL DEFAULT ''
+);
+CREATE VIEW sessions AS
+  SELECT path, session AS id, coalesce(cwd, '') AS cwd, coalesce(timestamp, '') AS timestamp,
+    messages AS message_count, coalesce(modified, 0) AS last_modified_ms, size AS size_bytes, name
+  FROM files;
+CREATE TABLE said(
+  id INTEGER PRIMARY KEY,
+  file INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  length INTEGER NOT NULL,
+  role TEXT NOT NULL,
+  time REAL,
+  entry TEXT,
+  sum TEXT NOT NULL,
+  text TEXT NOT NULL
+);
+CREATE INDEX said_in_file ON said(file, kind, start);
+CREATE VIRTUAL TABLE talk_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
+CREATE VIRTUAL TABLE tools_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
+INSERT INTO talk_index(talk_index, rank) VALUES ('hashsize', ${HASH_BYTES});
+INSERT INTO tools_index(tools_index, rank) VALUES ('hashsize', ${HASH_BYTES});
+CREATE TABLE words(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE parts USING fts5(word, content='', detail=none, tokenize=trigram);
+PRAGMA user_version = ${SCHEMA_VERSION};
+`;
+
+/** What is said by users and assistants is found by default, what tools said on request. */
+export type Kind = "talk" | "tools";
+const KINDS: readonly Kind[] = ["talk", "tools"];
+
+/** A file as it is kept: columns for scripts, and the record that we go on from. */
+export interface Kept {
+  readonly path: string;
+  readonly session: string;
+  readonly cwd: string | null;
+  readonly timestamp: string | null;
+  readonly messages: number;
+  /** When the session was changed last, in milliseconds. */
+  readonly modified: number;
+  readonly size: number;
+  readonly name: string | null;
+  /** JSON text. */
+  readonly record: string;
+}
+
+/** How far a file's texts are indexed, and under which number the file stands. */
+export interface Indexed {
+  readonly id: number;
+  readonly sum: string;
+  readonly talk: string;
+  readonly tools: string;
+}
+
+/** Where one entry says something. */
+export interface Place {
+  /** In the session file; where the line does not tell the entry's id, the start is the entry's position. */
+  readonly start: number;
+  readonly length: number;
+  readonly role: string;
+  /** Milliseconds. */
+  readonly time: number | null;
+  /** The entry's id, where the line does not tell it. */
+  readonly entry: string | null;
+}
+
+/** The same in the index: the higher the number, the later it came. */
+export interface Numbered extends Place {
+  readonly id: number;
+  readonly path: string;
+}
+
+export interface NewText extends Place {
+  readonly folded: string;
+}
+
+/** Which texts are asked for. */
+export interface Asked {
+  readonly kinds: readonly Kind[];
+  /** Of FTS5; undefined: any text. */
+  readonly expression: string | undefined;
+  /** Below this number. */
+  readonly below: number;
+  readonly cwd?: string;
+  readonly role?: string;
+  readonly since?: number;
+  readonly until?: number;
+  readonly count: number;
+}
+
+/** Something in the file is not as it was written. */
+export class CatalogDamaged extends Error {}
+
+class OtherVersion extends Error {}
+
+export class CatalogFile {
+  private readonly disk: Disk;
+  private readonly db: Database;
+  private readonly statements = new Map<string, Statement>();
+  private readonly path: string;
+  private readonly inode: number;
+  private version = -1;
+  /** Words that the list has. */
+  private readonly lexicon = new Lexicon();
+
+  /** Opens the file that counts, or makes one. Throws whatever SQLite or the disk throw. */
+  static open(open: OpenDatabase, disk: Disk, folder: string, name: string): CatalogFile {
+    disk.makeFolder(folder);
+    const numbers = numbersOf(disk, folder, name).sort((a, b) => b - a);
+    const damaged: number[] = [];
+    for (const [i, number] of numbers.entries()) {
+      const path = pathOf(folder, name, number);
+      // A file of a newer version belongs to a newer server.
+      if (!mayBeOurs(disk, path, SCHEMA_VERSION)) continue;
+      try {
+        const file = new CatalogFile(open, disk, path);
+        for (const older of numbers.slice(i + 1)) {
+          const left = pathOf(folder, name, older);
+          if (mayBeOurs(disk, left, SCHEMA_VERSION) && isOutdated(open, left)) removeDatabase(disk, left);
+        }
+        return file;
+      } catch (error) {
+        // In use for long, or no room: that will pass, and is no reason to begin anew.
+        if (isPassing(error)) throw error;
+        if (!(error instanceof OtherVersion)) damaged.push(number);
+      }
+    }
+    const path = pathOf(folder, name, (numbers[0] ?? -1) + 1);
+    try {
+      // SQLite gives the files beside it the same mode.
+      disk.close(disk.create(path));
+    } catch (error) {
+      // Another process was faster.
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+    const made = new CatalogFile(open, disk, path);
+    for (const number of damaged) removeDatabase(disk, pathOf(folder, name, number));
+    return made;
+  }
+
+  private constructor(open: OpenDatabase, disk: Disk, path: string) {
+    this.disk = disk;
+    this.path = path;
+    this.inode = disk.info(path).inode;
+    if (isUnsealed(disk, path)) throw new CatalogDamaged("something else wrote to it");
+    breakSeal(disk, path);
+    this.db = open(path);
+    try {
+      this.db.exec(`PRAGMA busy_timeout = ${BUSY_MILLISECONDS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
+        PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16384;
+        PRAGMA wal_autocheckpoint = 4000`);
+      if (this.schemaVersion() === 0)
+        this.write(() => {
+          // Another process may have found the empty file first.
+          if (this.schemaVersion() === 0) this.db.exec(SCHEMA);
+        });
+      if (this.schemaVersion() !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
+    } catch (error) {
+      this.db.close();
+      throw error;
+    }
+  }
+
+  private schemaVersion(): number {
+    return (this.db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
+  }
+
+  /** Whether the file still has its name. */
+  get isThere(): boolean {
+    return infoOf(this.disk, this.path)?.inode === this.inode;
+  }
+
+  /** Whether another process wrote since the last call. */
+  changedElsewhere(): boolean {
+    const { data_version: version } = this.sql("PRAGMA data_version").get() as { data_version: number };
+    const changed = version !== this.version;
+    this.version = version;
+    return changed;
+  }
+
+  close(): void {
+    this.statements.clear();
+    try {
+      // Where statements are freed with the process only, closing does not do that.
+      this.db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    } catch {
+      // Somebody is reading, or it is broken.
+    }
+    try {
+      this.db.close();
+    } catch {
+      // It is closed, or so broken that it cannot be.
+      return;
+    }
+    if (this.isThere) seal(this.disk, this.path);
+  }
+
+  /** Gives the file up as damaged: the next one to open it begins anew. */
+  discard(): void {
+    this.close();
+    if (this.isThere) removeDatabase(this.disk, this.path);
+  }
+
+  // --- files ---------------------------------------------------------------------------------------------------
+
+  /** All files and how far they are indexed. */
+  *files(): Generator<{ path: string } & Indexed> {
+    for (const row of this.sql("SELECT id, path, sum, talk, tools FROM files").all())
+      yield row as { path: string } & Indexed;
+  }
+
+  /** The record of a file, if it is as it was written. */
+  record(path: string): { record: string; sum: string } | undefined {
+    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (Kept & { sum: string }) | undefined;
+    return row && row.sum === sumOf(row) ? row : undefined;
+  }
+
+  /** The records of all files, so many at a time. Throws CatalogDamaged. */
+  *records(count: number): Generator<{ path: string; record: string; sum: string }[]> {
+    for (let last = -1; ; ) {
+      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as (Kept & {
+        id: number;
+        sum: string;
+      })[];
+      for (const row of rows) if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
+      if (rows.length === 0) return;
+      yield rows;
+      last = rows[rows.length - 1].id;
+    }
+  }
+
+  keep(kept: Kept): void {
+    const { path, session, cwd, timestamp, messages, modified, size, name, record } = kept;
+    this.sql(`INSERT INTO files(path, session, cwd, timestamp, messages, modified, size, name, record, sum)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      ON CONFLICT(path) DO UPDATE SET session = excluded.session, cwd = excluded.cwd, timestamp = excluded.timestamp,
+        messages = excluded.messages, modified = excluded.modified, size = excluded.size, name = excluded.name,
+        record = excluded.record, sum = excluded.sum`).run(
+      path,
+      session,
+      cwd,
+      timestamp,
+      messages,
+      modified,
+      size,
+      name,
+      record,
+      sumOf(kept),
+    );
+  }
+
+  /** A file has another path, and is the same otherwise; what stood under that path does not count any more. */
+  move(from: string, to: string): void {
+    this.drop(to);
+    this.sql("UPDATE files SET path = ? WHERE path = ?").run(to, from);
+  }
+
+  drop(path: string): void {
+    const row = this.sql("SELECT id FROM files WHERE path = ?").get(path) as { id: number } | undefined;
+    if (!row) return;
+    for (const kind of KINDS) for (const { id } of this.textsFrom(row.id, kind, -1)) this.dropText(kind, id);
+    this.sql("DELETE FROM files WHERE id = ?").run(row.id);
+  }
+
+  // --- texts ---------------------------------------------------------------------------------------------------
+
+  /** How far a file is indexed, at this moment. */
+  indexed(path: string): Indexed | undefined {
+    return this.sql("SELECT id, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
+  }
+
+  /** Puts texts in the place of those of the file that stand at an offset or behind it. */
+  putTexts(file: number, kind: Kind, from: number, texts: readonly NewText[], state: string): void {
+    // What stays as it is keeps its number, so that who is paging through hits misses none.
+    const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
+    const added: (() => void)[] = [];
+    for (const { folded, ...place } of texts) {
+      const sum = sumOfPlace(place);
+      const reading = this.lexicon.read(folded);
+      if (!there.delete(sum + reading.sum)) added.push(() => this.addText(file, kind, place, sum, folded, reading));
+      else this.addWords(reading.unseen);
+    }
+    for (const id of there.values()) this.dropText(kind, id);
+    for (const add of added) add();
+    this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
+  }
+
+  private addText(file: number, kind: Kind, place: Place, sum: string, folded: string, reading: Reading): void {
+    const { start, length, role, time, entry } = place;
+    this.addWords(reading.unseen);
+    const { lastInsertRowid: id } = this.sql(
+      "INSERT INTO said(file, kind, start, length, role, time, entry, sum, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    ).run(file, KINDS.indexOf(kind), start, length, role, time, packedEntry(entry), sum, reading.sum);
+    this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokensOf(folded, reading.longestRun));
+  }
+
+  private addWords(words: readonly string[]): void {
+    for (const word of words) {
+      const { changes, lastInsertRowid: id } = this.sql("INSERT OR IGNORE INTO words(word) VALUES (?)").run(word);
+      if (Number(changes) > 0) this.sql("INSERT INTO parts(rowid, word) VALUES (?, ?)").run(id, word);
+    }
+  }
+
+  /** The words that have something in them; undefined when they are more than can be asked for. */
+  wordsWith(part: string): string[] | undefined {
+    // The trigrams of short parts are none.
+    const rows = (
+      part.length < 3
+        ? this.sql("SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?").all(
+            `%${part.replace("_", "\\_")}%`,
+            MOST_WORDS + 1,
+          )
+        : this.sql("SELECT w.word FROM parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ? LIMIT ?").all(
+            trigramsOf(part),
+            MOST_CANDIDATES + 1,
+          )
+    ) as { word: string }[];
+    if (part.length >= 3 && rows.length > MOST_CANDIDATES) return undefined;
+    const words = rows.map(({ word }) => word).filter((word) => word.includes(part));
+    return words.length > MOST_WORDS ? undefined : words;
+  }
+
+  private textsFrom(file: number, kind: Kind, from: number): { id: number; sum: string; text: string }[] {
+    return this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?").all(
+      file,
+      KINDS.indexOf(kind),
+      from,
+    ) as { id: number; sum: string; text: string }[];
+  }
+
+  private dropText(kind: Kind, id: number): void {
+    this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
+    this.sql("DELETE FROM said WHERE id = ?").run(id);
+  }
+
+  /** A number above that of every text. */
+  ceiling(): number {
+    return (this.sql("SELECT coalesce(max(id), 0) + 1 AS ceiling FROM said").get() as { ceiling: number }).ceiling;
+  }
+
+  /** Where the texts stand that fit, the latest first. Throws CatalogDamaged. */
+  texts({ kinds, expression, below, cwd, role, since, until, count }: Asked): Numbered[] {
+    const found = kinds.flatMap((kind) => {
+      const values: unknown[] = [expression ?? KINDS.indexOf(kind), below];
+      const more = [
+        { condition: "f.cwd = ?", value: cwd },
+        { condition: "s.role = ?", value: role },
+        { condition: "s.time >= ?", value: since },
+        { condition: "s.time <= ?", value: until },
+      ].filter(({ value }) => value !== undefined);
+      values.push(...more.map(({ value }) => value), count);
+      // The index leads, so that its order is that of the result and nothing beyond the limit is looked at.
+      const [source, id] =
+        expression === undefined
+          ? ["said s CROSS JOIN files f ON f.id = s.file WHERE s.kind = ?", "s.id"]
+          : [
+              `${kind}_index t CROSS JOIN said s ON s.id = t.rowid CROSS JOIN files f ON f.id = s.file WHERE ${kind}_index MATCH ?`,
+              "t.rowid",
+            ];
+      return this.sql(
+        `SELECT s.*, f.path FROM ${source} AND ${id} < ?${more.map(({ condition }) => ` AND ${condition}`).join("")}
+          ORDER BY ${id} DESC LIMIT ?`,
+      ).all(...values) as (Numbered & { sum: string })[];
+    });
+    if (kinds.length > 1) found.sort((a, b) => b.id - a.id);
+    return found.slice(0, count).map((row) => {
+      const place = { ...row, entry: unpackedEntry(row.entry) };
+      if (row.sum !== sumOfPlace(place)) throw new CatalogDamaged("a place is not as it was written");
+      return place;
+    });
+  }
+
+  // --- transactions --------------------------------------------------------------------------------------------
+
+  /** All of it or nothing, and nobody else's writing between. */
+  write(run: () => void): void {
+    this.db.exec("BEGIN IMMEDIATE");
+    try {
+      run();
+      this.db.exec("COMMIT");
+      if (this.lexicon.count > REMEMBERED_WORDS) this.lexicon.clear();
+    } catch (error) {
+      this.lexicon.clear();
+      try {
+        this.db.exec("ROLLBACK");
+      } catch {
+        // SQLite has rolled back by itself.
+      }
+      throw error;
+    }
+  }
+
+  /** What is read in it belongs together, whatever others write meanwhile. */
+  async reading<T>(run: () => Promise<T>): Promise<T> {
+    this.db.exec("BEGIN");
+    try {
+      this.sql("SELECT 1 FROM files LIMIT 1").get();
+      return await run();
+    } finally {
+      this.db.exec("COMMIT");
+    }
+  }
+
+  private sql(text: string): Statement {
+    let statement = this.statements.get(text);
+    if (!statement) {
+      statement = this.db.prepare(text);
+      this.statements.set(text, statement);
+    }
+    return statement;
+  }
+}
+
+/** Without places in the index, all trigrams of a part are asked for one by one. */
+function trigramsOf(part: string): string {
+  const found = new Set<string>();
+  for (let i = 0; i + 3 <= part.length; i++) found.add(`"${part.slice(i, i + 3)}"`);
+  return [...found].join(" AND ");
+}
+
+/** Ids can hold what SQLite would give back otherwise. */
+function packedEntry(entry: string | null): string | null {
+  return entry === null ? null : JSON.stringify(entry);
+}
+
+function unpackedEntry(text: string | null): string | null {
+  try {
+    return text === null ? null : JSON.parse(text);
+  } catch {
+    throw new CatalogDamaged("an entry's id is not as it was written");
+  }
+}
+
+function sumOfPlace({ start, length, role, time, entry }: Place): string {
+  return hash(JSON.stringify([start, length, role, time, entry]));
+}
+
+/** Of a row, so that bytes which changed below SQLite are noticed. */
+export function sumOf({ path, session, cwd, timestamp, messages, modified, size, name, record }: Kept): string {
+  return hash(JSON.stringify([path, session, cwd, timestamp, messages, modified, size, name, record]));
+}
+
+const SHORT_READ = 522;
+/** BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN. */
+const PASSING: ReadonlySet<number> = new Set([5, 6, 7, 8, 9, 10, 13, 14]);
+
+/** Whether an error says nothing about the file itself. */
+export function isPassing(error: unknown): boolean {
+  if (error instanceof CatalogDamaged) return false;
+  const { errcode, message } = error as { errcode?: number; message?: string };
+  // The file ends in the middle.
+  if (errcode === SHORT_READ) return false;
+  if (typeof errcode === "number") return PASSING.has(errcode & 0xff);
+  return /^(EACCES|EROFS|EPERM|ENOSPC|EDQUOT|EMFILE|ENFILE|ENOTDIR|ENOENT|EIO)\b/.test(message ?? "");
+}
+
+/** A file that another one of ours has replaced, or that is damaged; not one that a newer server made or is using. */
+function isOutdated(open: OpenDatabase, path: string): boolean {
+  try {
+    const db = open(path);
+    try {
+      return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version <= SCHEMA_VERSION;
+    } finally {
+      db.close();
+    }
+  } catch (error) {
+    return !isPassing(error);
+  }
+}

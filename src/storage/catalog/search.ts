@@ -1,0 +1,354 @@
+/** Searches what was said: by the catalog's index, or without one by reading every file. */
+
+import { join } from "node:path";
+import type { Env } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import {
+  comparing,
+  expired,
+  type Hit,
+  type Listed,
+  packed,
+  type SearchWish,
+  unpacked,
+} from "../../core/search/listing.ts";
+import { expressionOf, fold, holds, type Query, score, snippet } from "../../core/search/query.ts";
+import { type LeafMemory, Session } from "../../core/session/session.ts";
+import { pause } from "../fs/chunked-io.ts";
+import { closeQuietly, type Disk } from "../fs/disk.ts";
+import type { Places } from "../fs/paths.ts";
+import type { CatalogFile, Kind, Numbered } from "./database.ts";
+import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts } from "./documents.ts";
+import type { Stamp } from "./folders.ts";
+import type { Row } from "./rows.ts";
+
+/** What a search needs to know of the world. */
+export interface Searched {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly places: Places;
+  readonly leaves: LeafMemory;
+  /** Opens a session file for reading. */
+  readonly openLog: (file: string) => Log;
+  readonly rows: ReadonlyMap<string, Row>;
+}
+
+/** Milliseconds without a pause. */
+const SLICE = 8;
+/** Hits of whole words among which the best come first; in more of them than this the latest do. */
+const WINDOW = 100;
+/** Texts asked for at a time. */
+const TEXTS_AT_ONCE = 128;
+
+interface Found extends Hit {
+  readonly score: number;
+  readonly number: number;
+}
+
+/** Where a page goes on. */
+interface Paged {
+  readonly phase: number;
+  /** The first number that belongs to no page. */
+  readonly ceiling: number;
+  readonly top?: number;
+  readonly end?: number;
+  readonly after?: { readonly score: number; readonly number: number };
+}
+
+export class Search {
+  private readonly world: Searched;
+  private readonly wish: SearchWish;
+  private readonly query: Query;
+  private readonly sessions = new Map<string, Session | null>();
+  private leafRecords: Set<string> | undefined;
+
+  constructor(world: Searched, wish: SearchWish, query: Query) {
+    this.world = world;
+    this.wish = wish;
+    this.query = query;
+  }
+
+  get kinds(): readonly Kind[] {
+    const { role, toolResults } = this.wish;
+    if (role !== undefined) return [KIND_OF_ROLE[role] ?? "talk"];
+    return toolResults ? ["talk", "tools"] : ["talk"];
+  }
+
+  private wants(role: string, time: number | null): boolean {
+    const { since, until } = this.wish;
+    if (this.wish.role !== undefined && role !== this.wish.role) return false;
+    if (since !== undefined && !((time ?? Number.NaN) >= since)) return false;
+    return until === undefined || (time ?? Number.NaN) <= until;
+  }
+
+  // --- by the index --------------------------------------------------------------------------------------------
+
+  /**
+   * Whole words first, then parts of words; the latest first in windows, and the best first inside each. A cursor
+   * names the window and the place in it, so that pages stay together when something is added or goes.
+   */
+  async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
+    const { words, parts } = expressionOf(this.query, (part) => file.wordsWith(part));
+    const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
+    // Without parts every text may hold the terms, and those with the words are among them.
+    const phases = words === undefined || parts === undefined ? [rest] : [words, rest];
+    const place = this.place(phases.length) ?? { phase: 0, ceiling: file.ceiling() };
+    const { ceiling } = place;
+    let { phase, top = ceiling, end, after } = place;
+    const { limit } = this.wish;
+    const hits: Found[] = [];
+    while (phase < phases.length) {
+      // Parts of words are many, and which of them fit best says little.
+      const size = phase === 0 && words !== undefined ? Math.max(limit, WINDOW) : limit;
+      const window = await this.window(file, phases[phase], top, end, size);
+      for (const hit of window.found) {
+        if (after && compareFound(after, hit) >= 0) continue;
+        if (hits.length === limit) return { hits: this.finish(hits), more: true };
+        const cursor = packed(["index", phase, top, window.end, ceiling, hit.score, hit.number]);
+        hits.push({ ...hit, cursor });
+      }
+      after = undefined;
+      end = undefined;
+      top = window.end;
+      if (top > 0) continue;
+      phase++;
+      top = ceiling;
+    }
+    return { hits: this.finish(hits), more: false };
+  }
+
+  private finish(hits: readonly Found[]): Hit[] {
+    for (const session of this.sessions.values()) session?.close();
+    return hits.map(({ score: _score, number: _number, ...hit }) => hit);
+  }
+
+  private place(phases: number): Paged | undefined {
+    const { cursor } = this.wish;
+    if (cursor === undefined) return undefined;
+    const [mode, ...values] = unpacked(cursor);
+    const isOurs = mode === "index" && values.length === 6 && values.every((value) => typeof value === "number");
+    const [phase, top, end, ceiling, score, number] = values as number[];
+    if (!isOurs || phase >= phases) throw expired(cursor);
+    return { phase, top, end, ceiling, after: { score, number } };
+  }
+
+  /** Hits from `top` down to `end`, or to where there are enough of them, best first; and where that was, 0 at the end. */
+  private async window(
+    file: CatalogFile,
+    expression: string | undefined,
+    top: number,
+    end: number | undefined,
+    size: number,
+  ): Promise<{ found: Found[]; end: number }> {
+    const { cwd, role, since, until } = this.wish;
+    const found: Found[] = [];
+    const sorted = (at: number): { found: Found[]; end: number } => ({ found: found.sort(compareFound), end: at });
+    let below = top;
+    let sliced = performance.now();
+    for (;;) {
+      const places = file.texts({
+        kinds: this.kinds,
+        expression,
+        below,
+        cwd,
+        role,
+        since,
+        until,
+        count: TEXTS_AT_ONCE,
+      });
+      for (const place of places) {
+        if (end !== undefined && place.id < end) return sorted(end);
+        below = place.id;
+        this.take(place, found);
+        if (end === undefined && found.length >= size) return sorted(below);
+        if (performance.now() - sliced < SLICE) continue;
+        await pause();
+        sliced = performance.now();
+      }
+      if (places.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
+    }
+  }
+
+  private take(place: Numbered, found: Found[]): void {
+    const row = this.world.rows.get(place.path);
+    const said = row && this.read(place);
+    if (!row || !said) return;
+    const folded = fold(said.text);
+    if (!holds(folded, this.query)) return;
+    const active = this.isActive(place.path, row, said.id);
+    // An entry of a batch that was cut off was never there.
+    if (active === undefined) return;
+    const points = score(folded, this.query);
+    found.push({
+      path: place.path,
+      sessionId: row.listed.id,
+      entryId: said.id,
+      role: place.role,
+      snippet: snippet(said.text, this.query),
+      onActivePath: active,
+      cursor: "",
+      score: points,
+      number: place.id,
+    });
+  }
+
+  /** What stands at a place of a file now. */
+  private read(place: Numbered): { id: string; text: string } | undefined {
+    if (place.entry !== null) {
+      const session = this.session(place.path);
+      const position = session?.log.nodes.position(place.entry) ?? -1;
+      const said = session && position >= 0 ? saidAt(session.log, position) : undefined;
+      return said && { id: place.entry, text: said.text };
+    }
+    const { disk } = this.world;
+    let fd: number;
+    try {
+      fd = disk.openRead(place.path);
+    } catch {
+      return undefined;
+    }
+    try {
+      return readSaid(disk, fd, place);
+    } catch {
+      // The file was cut meanwhile; the next call looks again.
+      return undefined;
+    } finally {
+      closeQuietly(disk, fd);
+    }
+  }
+
+  /** Whether an entry is on the path to its session's leaf; undefined when the session does not have it. */
+  private isActive(path: string, row: Row, id: string): boolean | undefined {
+    const open = this.wish.isActive(path, id);
+    if (open !== undefined) return open;
+    if (row.now.plain && !row.now.batch && !this.hasLeafRecord(row.stamp)) return true;
+    const session = this.session(path);
+    const position = session?.log.nodes.position(id) ?? -1;
+    if (!session || position < 0) return undefined;
+    return session.tree.isAncestor(position, session.tree.leaf);
+  }
+
+  private hasLeafRecord({ device, inode }: Stamp): boolean {
+    if (!this.leafRecords) {
+      const { disk, places } = this.world;
+      try {
+        this.leafRecords = new Set(disk.names(join(places.state, "leaves")));
+      } catch {
+        this.leafRecords = new Set();
+      }
+    }
+    return this.leafRecords.has(`${device}-${inode}.json`);
+  }
+
+  private session(path: string): Session | null {
+    let session = this.sessions.get(path);
+    if (session === undefined) {
+      const { openLog, env, leaves } = this.world;
+      try {
+        session = new Session(openLog(path), env, leaves);
+      } catch {
+        session = null;
+      }
+      this.sessions.set(path, session);
+    }
+    return session;
+  }
+
+  // --- without one ---------------------------------------------------------------------------------------------
+
+  /** The same hits by reading every file: the session that was active last first, and in it the last entry first. */
+  async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
+    const { limit, cursor, cwd } = this.wish;
+    const hits: Found[] = [];
+    const after = cursor === undefined ? undefined : unpacked(cursor);
+    if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
+      throw expired(cursor as string);
+    const compare = comparing("modified");
+    for (const listed of sessions) {
+      if (cwd !== undefined && listed.cwd !== cwd) continue;
+      const place = after ? compare({ modified: after[1], path: after[2] } as Listed, listed) : -1;
+      if (place > 0) continue;
+      const found = this.scanOne(listed);
+      for (let nth = found.length - 1; nth >= 0; nth--) {
+        if (place === 0 && nth >= (after?.[3] as number)) continue;
+        if (hits.length === limit) return { hits: this.finish(hits), more: true };
+        hits.push({ ...found[nth], cursor: packed(["scan", listed.modified, listed.path, nth]) });
+      }
+      await pause();
+    }
+    return { hits: this.finish(hits), more: false };
+  }
+
+  private scanOne(listed: Listed): Found[] {
+    const row = this.world.rows.get(listed.path);
+    const found: Found[] = [];
+    if (!row) return found;
+    const look = ({ role, time, text }: Said, entryId: string | null): void => {
+      if (!this.wants(role, time) || !holds(fold(text), this.query)) return;
+      const active = entryId === null ? undefined : this.isActive(listed.path, row, entryId);
+      if (entryId === null || active === undefined) return;
+      const { path, id: sessionId } = listed;
+      const shown = { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath: active };
+      found.push({ ...shown, cursor: "", score: 0, number: 0 });
+    };
+    const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
+    try {
+      if (row.now.plain) {
+        const { disk } = this.world;
+        const possible = rough(this.query);
+        const held: Said[] = [];
+        scanTexts(
+          disk,
+          listed.path,
+          0,
+          row.size,
+          (role, b, at, end) => wants(role) && possible(b, at, end),
+          (said) => {
+            if (holds(fold(said.text), this.query)) held.push(said);
+            return true;
+          },
+        );
+        if (held.length === 0) return found;
+        const fd = disk.openRead(listed.path);
+        try {
+          for (const said of held) look(said, readSaid(disk, fd, said)?.id ?? null);
+        } finally {
+          closeQuietly(disk, fd);
+        }
+      } else
+        this.readLog(listed.path, (log) => {
+          for (const said of logTexts(log, wants)) look(said, said.entry);
+        });
+    } catch {
+      // It went away while it was read.
+    }
+    return found;
+  }
+
+  private readLog(path: string, read: (log: Log) => void): void {
+    const log = this.world.openLog(path);
+    try {
+      read(log);
+    } finally {
+      log.close();
+    }
+  }
+}
+
+/** A quick look at a line's bytes that never says no where the terms are there. */
+function rough({ terms }: Query): (b: Uint8Array, at: number, end: number) => boolean {
+  // What JSON may write in another way is not looked for.
+  const sought = terms.map(({ text }) => text).filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
+  if (sought.length === 0) return () => true;
+  return (b, at, end) => {
+    const line = Buffer.from(b.buffer, b.byteOffset + at, end - at).toString("latin1");
+    // Escaped characters, and the two whose small letters are ASCII.
+    if (line.includes("\\u") || line.includes("\xe2\x84\xaa") || line.includes("\xc4\xb0")) return true;
+    const lower = line.toLowerCase();
+    return sought.every((text) => lower.includes(text));
+  };
+}
+
+function compareFound(a: { score: number; number: number }, b: { score: number; number: number }): number {
+  return b.score - a.score || b.number - a.number;
+}

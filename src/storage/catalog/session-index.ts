@@ -1,0 +1,130 @@
+/**
+ * The table of sessions that pi_agent_rust keeps as `session-index.sqlite` (seed 002), written as a file for scripts, and
+ * in place of an older one. SQLite never opens a file here that another program may have open: an index is replaced as a
+ * whole, and looked at in a copy.
+ */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { copyFile } from "../fs/chunked-io.ts";
+import { closeQuietly, type Disk, isAbsent, removeQuietly, takeName, temporaryName } from "../fs/disk.ts";
+import type { OpenDatabase } from "../sqlite.ts";
+import type { Kept } from "./database.ts";
+
+const COLUMNS = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
+
+const SCHEMA = `
+CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
+  message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);`;
+
+/** What engines put behind the name of an index that they have open. */
+const BESIDE = /^-(?:journal|wal|shm|fsqlite)/;
+
+/**
+ * Writes the rows to a new file, or puts it in the place of an index that is there already, in one step. There is no
+ * `meta`, by which pi_agent_rust knows that it has to look at the files itself. Throws already_exists when something else
+ * has the name, session_locked when another program has the index open, errno errors.
+ */
+export async function writeIndex(
+  open: OpenDatabase,
+  disk: Disk,
+  path: string,
+  rows: Iterable<Kept>,
+  isDurable: boolean,
+): Promise<void> {
+  const replaces = !isAbsent(disk, path);
+  // A link to an index stays one.
+  const file = replaces ? disk.realPath(path) : path;
+  if (replaces) {
+    demandUnused(disk, file);
+    if (!(await isIndex(open, disk, file)))
+      throw new Failure(
+        "already_exists",
+        `There is something at ${file} already that is no index of sessions. Choose another path.`,
+        { path: file },
+      );
+  }
+  const temporary = temporaryName(file);
+  try {
+    disk.close(disk.create(temporary));
+    fill(open, temporary, rows);
+    const fd = disk.openAppend(temporary);
+    try {
+      if (replaces) disk.copyMode(file, fd);
+      if (isDurable) await disk.sync(fd);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+    if (replaces) {
+      demandUnused(disk, file);
+      disk.rename(temporary, file);
+    } else takeName(disk, temporary, file);
+    if (isDurable) await disk.syncFolder(dirname(file));
+  } catch (error) {
+    removeDatabase(disk, temporary);
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    throw new Failure("already_exists", `Something came to ${file} meanwhile. Ask again, or choose another path.`, {
+      path: file,
+    });
+  }
+}
+
+function fill(open: OpenDatabase, file: string, rows: Iterable<Kept>): void {
+  const db = open(file);
+  try {
+    db.exec(`${SCHEMA} BEGIN`);
+    const insert = db.prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+    for (const { path, session, cwd, timestamp, messages, modified, size, name } of rows)
+      insert.run(path, session, cwd ?? "", timestamp ?? "", messages, modified, size, name);
+    db.exec("COMMIT");
+  } finally {
+    db.close();
+  }
+}
+
+/**
+ * Throws session_locked while another program uses an index: what it has not written into it yet lies beside it, and
+ * would be taken for a part of the new one.
+ */
+function demandUnused(disk: Disk, file: string): void {
+  const own = basename(file);
+  const beside = disk.names(dirname(file)).find((name) => name.startsWith(own) && BESIDE.test(name.slice(own.length)));
+  if (beside === undefined) return;
+  throw new Failure(
+    "session_locked",
+    `Another program has the index open, or left ${join(dirname(file), beside)} when it was killed. End it and ask again, ` +
+      "choose another path, or delete the index with what begins with its name: it is made of the sessions alone.",
+    { path: file },
+  );
+}
+
+/** Whether a file is an index of pi_agent_rust or of ours; columns that others added are no hindrance. */
+async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<boolean> {
+  if (disk.info(file).kind !== "file") return false;
+  const copy = temporaryName(file);
+  try {
+    await copyFile(disk, file, copy, false);
+    const db = open(copy);
+    try {
+      const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").all();
+      const columns = db.prepare("SELECT name FROM pragma_table_info('sessions')").all();
+      const names = (found: unknown[]): string[] => (found as { name: string }[]).map(({ name }) => name);
+      return names(tables).join() === "meta,sessions" && COLUMNS.every((column) => names(columns).includes(column));
+    } finally {
+      db.close();
+    }
+  } catch (error) {
+    // SQLite says so of what is no database of its own.
+    if ((error as { errcode?: number }).errcode !== undefined || /database|malformed/.test((error as Error).message))
+      return false;
+    throw error;
+  } finally {
+    removeDatabase(disk, copy);
+  }
+}
+
+/** Removes a database of ours, with what SQLite may have put beside it. */
+function removeDatabase(disk: Disk, file: string): void {
+  for (const ending of ["", "-journal", "-wal", "-shm"]) removeQuietly(disk, `${file}${ending}`);
+}

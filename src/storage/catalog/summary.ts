@@ -1,0 +1,372 @@
+/**
+ * What a list tells of one session file, gathered from the heads of its lines and few bodies, so that an append costs
+ * the reading of what was appended. Nothing is ever written to a session file here.
+ */
+
+import { isUtf8 } from "node:buffer";
+import { CURRENT_VERSION } from "../../core/format/entry.ts";
+import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import { contentText } from "../../core/format/message.ts";
+import { isJson, parse } from "../../core/json/json.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { KNOWN_TYPES, Nodes, ROLES } from "../../core/tree/nodes.ts";
+import { type Disk, readAll } from "../fs/disk.ts";
+import { CHUNK, scanLines } from "../log/lines.ts";
+
+/** What is known of a file up to an offset; plain values, so that it can be kept and gone on from. */
+export interface Figures {
+  /** Every line that ends before this offset is taken in. */
+  readonly reach: number;
+  /** A hash of bytes that stand before it, by which a file that was written anew is told from one that has grown. */
+  readonly mark: string;
+  readonly id: string;
+  readonly cwd: string | null;
+  readonly parentSession: string | null;
+  /** As the header has it. */
+  readonly timestamp: string | null;
+  readonly name: string | null;
+  readonly first: string | null;
+  readonly messages: number;
+  readonly entries: number;
+  /** When the last user or assistant message was said, in milliseconds. */
+  readonly activity: number | null;
+  /**
+   * Every line is an entry of the usual form that continues the one before: ids are those of the lines, and all are
+   * on the path to the last.
+   */
+  readonly plain: boolean;
+  /** The id of the last entry, packed; -1 before the first. */
+  readonly last: number;
+  /** The last entry may be part of a batch that was cut off. */
+  readonly batch: boolean;
+}
+
+export interface Scan {
+  /** Up to the last line feed. */
+  readonly base: Figures;
+  /** With a last line that has none, if that is whole. */
+  readonly now: Figures;
+  readonly size: number;
+}
+
+/** How much of a first message is kept for lists. */
+const FIRST_MESSAGE = 1000;
+/** A longer line is not read for what a list tells of it. */
+const LONGEST_READ = 64 << 20;
+/** How much of a file without a header line is looked at for entries, as at opening. */
+const HEADERLESS_LOOK = 1 << 18;
+/** Bytes at each end of the known part that its mark is made of. */
+const MARKED = 512;
+
+const TYPE = { message: KNOWN_TYPES.indexOf("message"), name: KNOWN_TYPES.indexOf("session_info") };
+const ROLE = { user: ROLES.indexOf("user"), assistant: ROLES.indexOf("assistant") };
+const FLAG_BATCH = 4;
+const CLOSE_BRACE = 0x7d;
+
+/** One buffer serves all scans: they run one after the other, each without a pause. */
+const chunk = Buffer.allocUnsafeSlow(CHUNK);
+const nodes = new Nodes();
+const heads = new HeadReader(nodes);
+const SESSION_TYPE = nodes.typeCode("session");
+
+class NotASession extends Error {}
+
+/** Scans a file, from where it is known to if it still begins so. Null when it is no session. Throws errno errors. */
+export function scanFile(disk: Disk, file: string, known?: Figures): (Scan & { grown: boolean }) | null {
+  const fd = disk.openRead(file);
+  try {
+    const { kind, size } = disk.infoOf(fd);
+    if (kind !== "file") return null;
+    const grown = known !== undefined && size >= known.reach && markOf(disk, fd, known.reach) === known.mark;
+    const scan = new Scanner(disk, fd, file, grown ? known : undefined).run();
+    return { ...scan, grown };
+  } catch (error) {
+    if (error instanceof NotASession) return null;
+    throw error;
+  } finally {
+    disk.close(fd);
+  }
+}
+
+class Scanner {
+  private readonly disk: Disk;
+  private readonly fd: number;
+  private readonly file: string;
+  private f: { -readonly [K in keyof Figures]: Figures[K] };
+  private hasHeader: boolean;
+  private headerMade = false;
+  /** Where lines of user and assistant messages stand: start and length in turn. */
+  private said: number[] = [];
+
+  constructor(disk: Disk, fd: number, file: string, known: Figures | undefined) {
+    this.disk = disk;
+    this.fd = fd;
+    this.file = file;
+    this.hasHeader = known !== undefined;
+    this.f = known
+      ? { ...known }
+      : {
+          reach: 0,
+          mark: "",
+          id: "",
+          cwd: null,
+          parentSession: null,
+          timestamp: null,
+          name: null,
+          first: null,
+          messages: 0,
+          entries: 0,
+          activity: null,
+          plain: true,
+          last: -1,
+          batch: false,
+        };
+  }
+
+  run(): Scan {
+    const { size, tail } = scanLines(
+      this.disk,
+      this.fd,
+      this.f.reach,
+      HEAD_BYTES,
+      {
+        line: (_number, start, b, at, end) => this.take(start, b, at, end),
+        long: (_number, start, length, head, last) => this.takeLong(start, length, head, last),
+      },
+      chunk,
+    );
+    this.f.reach = tail;
+    this.settle();
+    // Whether a file without a header is a session is asked anew each time.
+    const goesOn = this.hasHeader && !this.headerMade;
+    const base = { ...this.f, mark: goesOn ? markOf(this.disk, this.fd, tail) : "" };
+    if (tail < size) this.takeTail(tail, size - tail);
+    if (!this.hasHeader) throw new NotASession();
+    this.settle();
+    return { base, now: { ...this.f, reach: tail, mark: base.mark }, size };
+  }
+
+  /** A last line without line feed counts when it is whole; it is looked at again when the file has grown. */
+  private takeTail(start: number, length: number): void {
+    if (length > LONGEST_READ) return;
+    const line = this.read(start, length);
+    if (isUtf8(line) && isJson(line)) this.take(start, line, 0, length);
+  }
+
+  private take(start: number, b: Uint8Array, at: number, end: number): void {
+    let past = end;
+    if (past > at && b[past - 1] === 0x0d) past--;
+    if (!this.hasHeader) return this.takeHeader(start, b, at, past);
+    if (past > at && b[past - 1] === CLOSE_BRACE && heads.read(b, at, Math.min(past, at + HEAD_BYTES)))
+      this.takeEntry(start, past - at, () => b.subarray(at, past), true);
+    else if (!isBlank(b, at, past)) {
+      const line = b.subarray(at, past);
+      this.f.plain = false;
+      if (isUtf8(line) && heads.parse(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
+        this.takeEntry(start, past - at, () => line, false);
+    }
+  }
+
+  private takeLong(start: number, length: number, head: Uint8Array, last: number): void {
+    if (!this.hasHeader) throw new NotASession();
+    if (last === CLOSE_BRACE && heads.read(head, 0, head.length))
+      this.takeEntry(start, length, () => this.read(start, length), true);
+    else if (length <= LONGEST_READ) this.take(start, this.read(start, length), 0, length);
+    else this.f.plain = false;
+  }
+
+  /** The entry whose head has just been read. */
+  private takeEntry(start: number, length: number, line: () => Uint8Array, usual: boolean): void {
+    const { f } = this;
+    const { type, role, packedId, packedParent, flags } = heads;
+    f.entries++;
+    f.plain &&= usual && packedParent === f.last && packedId !== f.last;
+    f.last = packedId;
+    f.batch = (flags & FLAG_BATCH) !== 0;
+    if (type === TYPE.name) this.takeName(line());
+    if (type !== TYPE.message) return;
+    f.messages++;
+    if (role !== ROLE.user && role !== ROLE.assistant) return;
+    if (length > LONGEST_READ) return;
+    this.said.push(start, length);
+    if (f.first === null && role === ROLE.user) this.takeFirst(line());
+  }
+
+  private takeName(line: Uint8Array): void {
+    this.f.name = nameIn(parsed(line), this.f.name);
+  }
+
+  private takeFirst(line: Uint8Array): void {
+    this.f.first = firstIn(parsed(line));
+  }
+
+  private takeHeader(start: number, b: Uint8Array, at: number, past: number): void {
+    const bom = start === 0 && b[at] === 0xef && b[at + 1] === 0xbb && b[at + 2] === 0xbf ? 3 : 0;
+    if (isBlank(b, at + bom, past)) return;
+    const header = parsed(b.subarray(at + bom, past)) as Record<string, unknown> | undefined;
+    const { f } = this;
+    this.hasHeader = true;
+    if (header === undefined || header.type !== "session" || typeof header.id !== "string" || header.id === "") {
+      this.makeHeader();
+      this.take(start, b, at, past);
+      return;
+    }
+    const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
+    f.id = header.id;
+    f.cwd = text(header.cwd);
+    f.timestamp = text(header.timestamp);
+    f.parentSession = text(header.parentSession) ?? text(header.branchedFrom);
+    f.plain = header.version === CURRENT_VERSION && header.leafId === undefined;
+  }
+
+  /** A damaged header: the session opens all the same, under the id that its file name ends with. */
+  private makeHeader(): void {
+    if (!this.hasEntriesNearby()) throw new NotASession();
+    const named = /_([^_]+)\.jsonl$/.exec(this.file)?.[1];
+    this.f.id = named ?? (this.file.split(/[/\\]/).pop() as string).replace(/\.jsonl$/, "");
+    this.f.plain = false;
+    this.headerMade = true;
+  }
+
+  private hasEntriesNearby(): boolean {
+    const bytes = Buffer.alloc(HEADERLESS_LOOK);
+    const count = this.disk.read(this.fd, bytes, 0, bytes.length, 0);
+    for (const line of bytes.subarray(0, count).toString("latin1").split("\n"))
+      try {
+        const { type, id, timestamp } = JSON.parse(line) as Record<string, unknown>;
+        if (KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string") return true;
+      } catch {
+        // Not this one.
+      }
+    return false;
+  }
+
+  /** The last message that tells when it was said decides. */
+  private settle(): void {
+    for (let i = this.said.length - 2; i >= 0; i -= 2) {
+      const activity = activityOf(parsed(this.read(this.said[i], this.said[i + 1])));
+      if (activity === null) continue;
+      this.f.activity = activity;
+      break;
+    }
+    this.said = [];
+  }
+
+  private read(start: number, length: number): Buffer {
+    const bytes = Buffer.allocUnsafe(length);
+    readAll(this.disk, this.fd, bytes, start);
+    return bytes;
+  }
+}
+
+/** The same of a log, from where it is known to: for sessions that are no files of lines. */
+export function figuresOfLog(log: Log, known?: Figures): Figures {
+  const { header, nodes } = log;
+  const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
+  let { name = null, first = null, messages = 0, activity = null } = known ?? {};
+  const from = known?.entries ?? 0;
+  for (let position = from; position < nodes.count; position++) {
+    if (nodes.isType(position, "session_info")) name = nameIn(parsed(log.read(position)), name);
+    if (!nodes.isType(position, "message")) continue;
+    messages++;
+    if (first === null && nodes.role(position) === "user" && log.length(position) <= LONGEST_READ)
+      first = firstIn(parsed(log.read(position)));
+  }
+  for (let position = nodes.count - 1; position >= from; position--) {
+    const role = nodes.role(position);
+    if ((role !== "user" && role !== "assistant") || log.length(position) > LONGEST_READ) continue;
+    const said = activityOf(parsed(log.read(position)));
+    if (said === null) continue;
+    activity = said;
+    break;
+  }
+  return {
+    reach: 0,
+    mark: "",
+    id: header.id,
+    cwd: text(header.cwd),
+    parentSession: text(header.parentSession) ?? text(header.branchedFrom),
+    timestamp: text(header.timestamp),
+    name,
+    first,
+    messages,
+    entries: nodes.count,
+    activity,
+    plain: false,
+    last: -1,
+    batch: false,
+  };
+}
+
+/** The name that a session_info entry gives; one that is damaged changes nothing. */
+function nameIn(entry: unknown, before: string | null): string | null {
+  if (entry === undefined) return before;
+  const { name } = entry as { name?: unknown };
+  return typeof name === "string" && name.trim() !== "" ? name.trim() : null;
+}
+
+function firstIn(entry: unknown): string | null {
+  const text = contentText(messageOf(entry)?.content).trim();
+  return text === "" ? null : text.slice(0, FIRST_MESSAGE);
+}
+
+/** The value of a line, or undefined when it is damaged. */
+export function parsed(line: Uint8Array): unknown {
+  try {
+    return parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
+interface AnyMessage {
+  readonly role?: unknown;
+  readonly content?: unknown;
+  readonly timestamp?: unknown;
+  readonly [member: string]: unknown;
+}
+
+/** The message of a message entry's value. */
+export function messageOf(entry: unknown): AnyMessage | undefined {
+  const message = (entry as { message?: unknown } | null | undefined)?.message;
+  return typeof message === "object" && message !== null ? (message as AnyMessage) : undefined;
+}
+
+/** When an entry's message was said, in milliseconds: as the message has it, else as the entry has it. */
+export function activityOf(entry: unknown): number | null {
+  const own = messageOf(entry)?.timestamp;
+  if (typeof own === "number" && Number.isFinite(own)) return own;
+  return moment((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
+}
+
+export function moment(timestamp: unknown): number | null {
+  const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
+  return Number.isFinite(time) ? time : null;
+}
+
+function isBlank(b: Uint8Array, at: number, end: number): boolean {
+  for (let i = at; i < end; i++) if (b[i] !== 0x20 && b[i] !== 0x09 && b[i] !== 0x0d) return false;
+  return true;
+}
+
+function markOf(disk: Disk, fd: number, reach: number): string {
+  const bytes = Buffer.allocUnsafe(Math.min(reach, 2 * MARKED));
+  const half = Math.min(reach, MARKED);
+  readAll(disk, fd, bytes.subarray(0, half), 0);
+  readAll(disk, fd, bytes.subarray(half), reach - (bytes.length - half));
+  return hash(bytes.toString("latin1"));
+}
+
+/** 53 bits (cyrb53), against accidents, not against malice. */
+export function hash(text: string): string {
+  let a = 0xdeadbeef;
+  let b = 0x41c6ce57;
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    a = Math.imul(a ^ c, 2654435761);
+    b = Math.imul(b ^ c, 1597334677);
+  }
+  a = Math.imul(a ^ (a >>> 16), 2246822507) ^ Math.imul(b ^ (b >>> 13), 3266489909);
+  b = Math.imul(b ^ (b >>> 16), 2246822507) ^ Math.imul(a ^ (a >>> 13), 3266489909);
+  return (4294967296 * (2097151 & b) + (a >>> 0)).toString(36);
+}

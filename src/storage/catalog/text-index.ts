@@ -1,0 +1,227 @@
+/** Brings the catalog's index of texts up to the session files, a little at a time. */
+
+import type { Log } from "../../core/ports/store.ts";
+import type { Progress } from "../../core/search/listing.ts";
+import { pause } from "../fs/chunked-io.ts";
+import type { Disk } from "../fs/disk.ts";
+import type { KeptRows } from "./cached-rows.ts";
+import { isContainerName } from "./containers.ts";
+import type { CatalogFile, Indexed, Kind, NewText } from "./database.ts";
+import { KIND_OF_ROLE, logTexts, type Said, scanTexts, textFrom } from "./documents.ts";
+import { type Row, stateOf } from "./rows.ts";
+
+export interface TextIndexOptions {
+  readonly disk: Disk;
+  /** Opens a session for reading. */
+  readonly openLog: (path: string) => Log;
+}
+
+/** Milliseconds without a pause, and of reading for one transaction while nobody waits. */
+const SLICE = { waiting: 8, ahead: 4 };
+/** Characters of texts written in one transaction while somebody waits for the end, and while nobody does. */
+const AT_ONCE = { waiting: 4 << 20, ahead: 128 << 10 };
+/** So many times more is taken from a session that has to be opened for it. */
+const OPENING = 4;
+/** Files whose texts are written in one transaction. */
+const FILES_AT_ONCE = 400;
+/** Turns beyond one for each file. */
+const MOST_AGAIN = 100_000;
+
+/** What an index needs of one file. */
+interface Addition {
+  readonly path: string;
+  readonly known: Indexed;
+  /** What is indexed from this offset or position on is replaced. */
+  readonly from: number;
+  readonly texts: readonly NewText[];
+  readonly state: string;
+  readonly size: number;
+}
+
+export class TextIndex {
+  private readonly options: TextIndexOptions;
+  private readonly rows: ReadonlyMap<string, Row>;
+  private readonly kept: KeptRows;
+  /** Paths whose texts may not be indexed as they are; a kind that is missing is to be compared anew. */
+  private readonly stale = new Map<Kind, Set<string>>();
+
+  constructor(options: TextIndexOptions, rows: ReadonlyMap<string, Row>, kept: KeptRows) {
+    this.options = options;
+    this.rows = rows;
+    this.kept = kept;
+  }
+
+  /** A row is another one, or gone. */
+  note(path: string): void {
+    for (const paths of this.stale.values()) paths.add(path);
+  }
+
+  /** What is indexed may be anything. */
+  forget(): void {
+    this.stale.clear();
+  }
+
+  isComplete(kind: Kind): boolean {
+    return this.missing(kind).length === 0;
+  }
+
+  private missing(kind: Kind): string[] {
+    let stale = this.stale.get(kind);
+    if (!stale) {
+      stale = new Set(this.rows.keys());
+      this.stale.set(kind, stale);
+    }
+    for (const path of stale) {
+      const row = this.rows.get(path);
+      if (!row || this.kept.indexed.get(path)?.[kind] === stateOf(row)) stale.delete(path);
+    }
+    return [...stale];
+  }
+
+  /** Indexes a part of what is missing, in one short transaction. False when nothing is, or when others are at it. */
+  async goOn(file: CatalogFile, kind: Kind): Promise<boolean> {
+    const additions: Addition[] = [];
+    let size = 0;
+    const since = performance.now();
+    for (const path of this.stale.get(kind) ?? this.missing(kind)) {
+      const row = this.rows.get(path);
+      const known = row && file.indexed(path);
+      if (row && !known) continue;
+      const addition =
+        known && known[kind] !== stateOf(row) ? this.additionFor(path, row, kind, known, AT_ONCE.ahead) : undefined;
+      // What cannot be read is left to the next look at the folders.
+      this.stale.get(kind)?.delete(path);
+      if (!addition) continue;
+      additions.push(addition);
+      size += addition.size;
+      if (size >= AT_ONCE.ahead || performance.now() - since >= SLICE.ahead) break;
+    }
+    for (const path of await this.add(file, kind, additions)) this.stale.get(kind)?.add(path);
+    return additions.length > 0;
+  }
+
+  /** Indexes all that is missing. False when others keep writing to the catalog. */
+  async complete(file: CatalogFile, kind: Kind, progress: Progress | undefined): Promise<boolean> {
+    const todo = this.missing(kind);
+    // Processes that do this at the same time begin in different places and so share the work.
+    if (todo.length > FILES_AT_ONCE) todo.push(...todo.splice(0, (process.pid * 7919) % todo.length));
+    const total = todo.length;
+    let told = 0;
+    let since = performance.now();
+    let additions: Addition[] = [];
+    let size = 0;
+    let again = 0;
+    for (let next = 0; next < todo.length || additions.length > 0; ) {
+      const path = todo[next++];
+      const row = path === undefined ? undefined : this.rows.get(path);
+      if (path !== undefined && row) {
+        const known = file.indexed(path);
+        if (!known) {
+          // The row itself is not written yet, which another process has to do with; then it is looked for again.
+          if (++again > total + MOST_AGAIN) return false;
+          this.kept.note(path, false);
+          await this.kept.save(file);
+          if (file.indexed(path)) todo.push(path);
+          continue;
+        }
+        const addition =
+          known[kind] === stateOf(row) ? undefined : this.additionFor(path, row, kind, known, AT_ONCE.waiting);
+        if (addition) {
+          additions.push(addition);
+          size += addition.size;
+        } else this.kept.indexed.set(path, { ...known, [kind]: stateOf(row) });
+      }
+      if (size >= AT_ONCE.waiting || additions.length >= FILES_AT_ONCE || next >= todo.length) {
+        const unfinished = await this.add(file, kind, additions);
+        todo.push(...unfinished);
+        again += unfinished.length;
+        additions = [];
+        size = 0;
+      }
+      // Very long sessions take many turns; what takes more is a quarrel between processes.
+      if (again > total + MOST_AGAIN) return false;
+      const done = total - Math.min(total, todo.length - next);
+      if (progress && total > 1 && done - told >= Math.max(1, total / 100)) {
+        told = done;
+        progress(done, total);
+      }
+      if (performance.now() - since < SLICE.waiting) continue;
+      await pause();
+      since = performance.now();
+    }
+    return true;
+  }
+
+  /** Answers the files that are not indexed to their end. */
+  private async add(file: CatalogFile, kind: Kind, additions: readonly Addition[]): Promise<string[]> {
+    if (additions.length === 0) return [];
+    await this.kept.write(file, "texts", () => {
+      for (const { path, known, from, texts, state } of additions) {
+        const there = file.indexed(path);
+        // Another process was faster.
+        if (there?.id !== known.id || there[kind] !== known[kind]) continue;
+        file.putTexts(known.id, kind, from, texts, state);
+      }
+    });
+    const unfinished: string[] = [];
+    for (const { path } of additions) {
+      const now = file.indexed(path);
+      if (now) this.kept.indexed.set(path, now);
+      const row = this.rows.get(path);
+      if (row && now && now[kind] !== stateOf(row)) unfinished.push(path);
+    }
+    return unfinished;
+  }
+
+  /** What the index needs of a file, up to about so many characters; undefined when it cannot be read now. */
+  private additionFor(path: string, row: Row, kind: Kind, known: Indexed, atOnce: number): Addition | undefined {
+    const [life, way, reach, sizeThen, part] = known[kind].split(" ");
+    const isPlain = row.now.plain;
+    // Positions in a file of lines that has grown may be others, as what is damaged in it can look otherwise.
+    const isUnchanged = part === "part" && sizeThen === String(row.size);
+    const isSame = isPlain ? way === "p" : way === "l" && (isContainerName(path) || isUnchanged);
+    const most = isPlain ? atOnce : atOnce * OPENING;
+    const from = life === row.life && isSame ? Math.min(Number(reach), isPlain ? row.base.reach : Infinity) : -1;
+    const texts: NewText[] = [];
+    let size = 0;
+    const take = (said: Said): void => {
+      texts.push(textFrom(said));
+      size += said.text.length;
+    };
+    let state = stateOf(row);
+    try {
+      if (isPlain)
+        scanTexts(
+          this.options.disk,
+          path,
+          Math.max(0, from),
+          row.size,
+          (role) => KIND_OF_ROLE[role] === kind,
+          (said, lineEnd) => {
+            take(said);
+            if (size < most) return true;
+            // The rest of a very long session is another turn's work.
+            state = `${row.life} p ${lineEnd} part`;
+            return false;
+          },
+        );
+      else {
+        const log = this.options.openLog(path);
+        try {
+          for (const said of logTexts(log, (role) => KIND_OF_ROLE[role] === kind, Math.max(0, from))) {
+            take(said);
+            if (size < most) continue;
+            state = `${row.life} l ${said.start + 1} ${row.size} part`;
+            break;
+          }
+        } finally {
+          log.close();
+        }
+      }
+    } catch {
+      // It is gone or may not be read; the next look at the folders finds that out.
+      return undefined;
+    }
+    return { path, known, from, texts, state, size };
+  }
+}

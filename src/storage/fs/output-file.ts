@@ -1,0 +1,86 @@
+/** Files that are written for a person. */
+
+import { dirname } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { LF } from "../jsonl/reader.ts";
+import { bringAttachments } from "../lifecycle/import.ts";
+import { pause, piecesOf } from "./chunked-io.ts";
+import { closeQuietly, type Disk, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
+
+/** Milliseconds of writing without a pause. */
+const SLICE = 20;
+
+/** See Stores.writeOutput. */
+export async function writeOutput(
+  disk: Disk,
+  path: string,
+  pieces: Iterable<string | Uint8Array>,
+  taken: "refuse" | "rename" | "replace",
+  attachmentsOf: string | undefined,
+  isDurable: boolean,
+): Promise<string> {
+  const temporary = temporaryName(path);
+  let written: string | undefined;
+  try {
+    const fd = disk.create(temporary);
+    try {
+      let since = performance.now();
+      for (const piece of pieces) {
+        writeAll(disk, fd, typeof piece === "string" ? bytesOf(piece) : piece);
+        if (performance.now() - since < SLICE) continue;
+        await pause();
+        since = performance.now();
+      }
+      if (isDurable) await disk.sync(fd);
+    } finally {
+      disk.close(fd);
+    }
+    written = take(disk, temporary, path, taken);
+    if (attachmentsOf !== undefined) await bringAttachments(disk, attachmentsOf, written);
+    if (isDurable) await disk.syncFolder(dirname(written));
+    return written;
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    if (written !== undefined && taken !== "replace") removeQuietly(disk, written);
+    throw storageFailure(error, "writing the output");
+  }
+}
+
+/** Gives the output its name; answers that. */
+function take(disk: Disk, temporary: string, path: string, taken: "refuse" | "rename" | "replace"): string {
+  if (taken === "replace") {
+    disk.rename(temporary, path);
+    return path;
+  }
+  for (let n = 1; ; n++) {
+    const name = n === 1 ? path : path.replace(/(\.[^./\\]*)?$/, `-${n}$1`);
+    try {
+      takeName(disk, temporary, name);
+      return name;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if (taken === "refuse")
+        throw new Failure("already_exists", `There is something at ${path} already. Say overwrite, or name another.`, {
+          path,
+        });
+    }
+  }
+}
+
+/** See Stores.bytesOf. */
+export function* storedBytes(disk: Disk, log: Log): Generator<Uint8Array> {
+  if (log.store === "jsonl" && log.persisted && log.file !== null) {
+    const fd = disk.openRead(log.file);
+    try {
+      yield* piecesOf(disk, fd, 0, disk.infoOf(fd).size);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+    return;
+  }
+  yield log.headerLine;
+  yield LF;
+  yield* log.copy(Int32Array.from({ length: log.nodes.count }, (_, position) => position));
+}

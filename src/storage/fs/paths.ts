@@ -1,0 +1,115 @@
+/** Where sessions and our own state lie (protocol, section 1; session-format reference, section 6). */
+
+import { homedir } from "node:os";
+import { isAbsolute, join, resolve } from "node:path";
+import type { SessionHeader } from "../../core/format/entry.ts";
+import { type Disk, exists } from "./disk.ts";
+
+export interface Places {
+  /** One folder in which all session files lie directly; its files are picked by their header's cwd. */
+  readonly flat?: string;
+  /** Or a folder with one folder for each working directory. */
+  readonly root?: string;
+  /** Locks, leaf positions, catalog, trash: everything of ours that is no session. */
+  readonly state: string;
+}
+
+export type Variables = Readonly<Record<string, string | undefined>>;
+
+/** Reads the environment once. `settings` answers the parsed content of a JSON file, or undefined. */
+export function findPlaces(
+  variables: Variables,
+  sessionDir: string | undefined,
+  settings: (file: string) => unknown,
+): Places {
+  const home = variables.HOME ?? homedir();
+  const agent = agentFolder(variables, home);
+  const state =
+    expand(variables.PI_SESSION_SERVER_STATE_DIR, home) ??
+    join(expand(variables.XDG_STATE_HOME, home) ?? join(home, ".local", "state"), "pi-session-server");
+  const configured = (settings(join(agent, "settings.json")) as { sessionDir?: unknown } | undefined)?.sessionDir;
+  const flat =
+    expand(sessionDir, home) ??
+    expand(variables.PI_CODING_AGENT_SESSION_DIR, home) ??
+    (typeof configured === "string" ? expand(configured, home) : undefined);
+  if (flat !== undefined) return { flat: resolve(flat), state: resolve(state) };
+  return { root: resolve(expand(variables.PI_SESSIONS_DIR, home) ?? join(agent, "sessions")), state: resolve(state) };
+}
+
+/** Pi's settings files that hold for a working directory: the user's own, then the project's, which counts more. */
+export function settingsFiles(variables: Variables, cwd: string): string[] {
+  const agent = agentFolder(variables, variables.HOME ?? homedir());
+  return [join(agent, "settings.json"), ...(cwd === "" ? [] : [join(cwd, ".pi", "settings.json")])];
+}
+
+function agentFolder(variables: Variables, home: string): string {
+  return expand(variables.PI_CODING_AGENT_DIR, home) ?? join(home, ".pi", "agent");
+}
+
+function expand(path: string | undefined, home: string): string | undefined {
+  if (path === undefined || path === "") return undefined;
+  return path === "~" || path.startsWith("~/") ? join(home, path.slice(1)) : path;
+}
+
+/** The name of a working directory's folder. Not injective: who picks from it looks at the header's cwd too. */
+export function folderName(cwd: string): string {
+  return `--${cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
+}
+
+/** The folder in which new sessions of a working directory are made. */
+export function folderFor(places: Places, cwd: string): string {
+  return places.flat ?? join(places.root as string, folderName(cwd));
+}
+
+export function fileName(header: SessionHeader): string {
+  return `${(header.timestamp ?? "").replace(/[:.]/g, "-")}_${header.id}.jsonl`;
+}
+
+export function fileFor(places: Places, header: SessionHeader): string {
+  return join(folderFor(places, header.cwd ?? ""), fileName(header));
+}
+
+/** Where archived sessions of these places lie, in folders as they lie in there. */
+export function archiveFolder({ flat, root, state }: Places): string {
+  // Two roots may have folders of the same names.
+  return join(state, "archive", encodeURIComponent(flat ?? (root as string)));
+}
+
+/** All folders that may hold archived sessions. */
+export function archivedFolders(places: Places, disk: Disk): Generator<string> {
+  const archive = archiveFolder(places);
+  const { state } = places;
+  return sessionFolders(places.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
+}
+
+/** All folders that may hold session files. */
+export function* sessionFolders(places: Places, disk: Disk): Generator<string> {
+  if (places.flat !== undefined) {
+    if (exists(disk, places.flat)) yield places.flat;
+    return;
+  }
+  const root = places.root as string;
+  if (!exists(disk, root)) return;
+  for (const name of disk.names(root)) {
+    const folder = join(root, name);
+    if (!name.startsWith(".") && isFolder(disk, folder)) yield folder;
+  }
+}
+
+function isFolder(disk: Disk, path: string): boolean {
+  try {
+    return disk.info(path).kind === "folder";
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a file name is one that a session may have; temporary and backup files are not. */
+export function isSessionName(name: string): boolean {
+  return name.endsWith(".jsonl") && !name.startsWith(".");
+}
+
+/** What a host calls a path: absolute, or relative to the working directory of this process. */
+export function absolute(path: string, cwd: string): string {
+  return isAbsolute(path) ? path : resolve(cwd, path);
+}

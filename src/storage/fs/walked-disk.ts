@@ -1,0 +1,110 @@
+/** A disk whose paths we follow ourselves, component by component, in place of the system. */
+
+import { dirname } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { type Disk, type FileInfo, isErrno } from "./disk.ts";
+
+/** What an operation is about where a path ends in a link: the link, what it leads to, or that as a folder. */
+export type End = "itself" | "followed" | "folder";
+
+/** How paths are followed. */
+export interface Way {
+  /** Whether the paths it leads to end in a link that the system must not follow. */
+  readonly plain: boolean;
+  /** Runs an operation with another path to the same, which holds as long as that runs. */
+  use<T>(path: string, end: End, run: (path: string) => T): T;
+  realPath(path: string): string;
+  /** Creates a folder in which allowed paths begin, and those above it; returns those created. Undefined for others. */
+  makeRoot?(path: string): string[] | undefined;
+}
+
+/** Returns the error for a link where none may be. */
+export function linkError(path: string): Error {
+  return Object.assign(new Error(`ELOOP: ${path} is a link`), { code: "ELOOP" });
+}
+
+/** Returns a disk with all paths taken by a way. */
+export function walkedDisk(disk: Disk, way: Way): Disk {
+  const { plain } = way;
+  const { folders, list, watch } = disk;
+
+  const info = (path: string, ofLink?: boolean): FileInfo =>
+    way.use(path, ofLink ? "itself" : "followed", (at) => {
+      const found = disk.info(at, plain || ofLink);
+      if (found.kind === "link" && !ofLink) throw linkError(path);
+      return found;
+    });
+
+  const isThere = (path: string): boolean => {
+    try {
+      info(path);
+      return true;
+    } catch (error) {
+      // A folder that must not be looked at is not one that is missing.
+      if (error instanceof Failure || !isErrno(error)) throw error;
+      return false;
+    }
+  };
+
+  const makeOne = (path: string): void => {
+    way.use(path, "itself", (at) => {
+      if (folders) folders.make(at);
+      else disk.makeFolder(at);
+    });
+    way.use(dirname(path), "folder", (at) => disk.syncFolderNow(at));
+  };
+
+  return {
+    openRead: (path) => way.use(path, "followed", (at) => disk.openRead(at, plain)),
+    openAppend: (path) => way.use(path, "followed", (at) => disk.openAppend(at, plain)),
+    create: (path) => way.use(path, "itself", (at) => disk.create(at)),
+    close: (fd) => disk.close(fd),
+    read: (fd, into, offset, length, position) => disk.read(fd, into, offset, length, position),
+    write: (fd, bytes) => disk.write(fd, bytes),
+    infoOf: (fd) => disk.infoOf(fd),
+    info,
+    truncate: (fd, size) => disk.truncate(fd, size),
+    sync: (fd) => disk.sync(fd),
+    syncNow: (fd) => disk.syncNow(fd),
+    // The disk opens the folder before it returns.
+    syncFolder: async (path) => way.use(path, "folder", (at) => disk.syncFolder(at)),
+    syncFolderNow: (path) => way.use(path, "folder", (at) => disk.syncFolderNow(at)),
+    link: (path, name) => way.use(path, "itself", (from) => way.use(name, "itself", (to) => disk.link(from, to))),
+    rename: (path, name) => way.use(path, "itself", (from) => way.use(name, "itself", (to) => disk.rename(from, to))),
+    remove: (path) => way.use(path, "itself", (at) => disk.remove(at)),
+    removeFolder: (path) => way.use(path, "itself", (at) => disk.removeFolder(at)),
+    makeFolder(path) {
+      const missing: string[] = [];
+      let made: string[] | undefined;
+      for (let at = path; !isThere(at) && dirname(at) !== at; at = dirname(at)) {
+        made = way.makeRoot?.(at);
+        if (made) break;
+        missing.unshift(at);
+      }
+      for (const folder of missing) {
+        try {
+          makeOne(folder);
+        } catch (error) {
+          // Another process may have made it in the meantime.
+          if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+        }
+      }
+      return [...(made ?? []), ...missing];
+    },
+    names: (folder) => way.use(folder, "folder", (at) => disk.names(at)),
+    list: list && ((folder) => way.use(folder, "folder", (at) => list.call(disk, at))),
+    watch: watch && ((folder, changed) => way.use(folder, "folder", (at) => watch.call(disk, at, changed))),
+    realPath: (path) => way.realPath(path),
+    copyMode(from, to) {
+      way.use(from, "followed", (at) => {
+        if (!plain || !folders) return disk.copyMode(at, to);
+        const fd = disk.openRead(at, plain);
+        try {
+          disk.copyMode(folders.path(fd), to);
+        } finally {
+          disk.close(fd);
+        }
+      });
+    },
+  };
+}

@@ -1,0 +1,115 @@
+/**
+ * Side indexes: the spines of large JSONL sessions, kept in our state folder so that opening them again need not scan
+ * them. Derived and never trusted further than the file itself bears out: it must be the same file, the part that was
+ * scanned must stand there unchanged (the stamp tells; where the file has grown since, bytes sampled all over it), and
+ * what stands behind that part is scanned as ever. Only sessions in which nothing was damaged, migrated or renamed
+ * have one, so that what is read back is all there is to know.
+ */
+
+import type { Env } from "../../core/ports/env.ts";
+import type { Nodes } from "../../core/tree/nodes.ts";
+import { type Disk, type FileInfo, readAll } from "../fs/disk.ts";
+import { keptSpines } from "../log/snapshot-cache.ts";
+
+/** What a reader knows of a file whose lines it has scanned. */
+export interface ScannedFile {
+  readonly info: FileInfo;
+  /** How much of the file was scanned: it ends with a line feed. */
+  readonly size: number;
+  readonly lines: number;
+  /** Where each entry's line begins, and its bytes. */
+  readonly starts: Float64Array;
+  readonly lengths: Uint32Array;
+}
+
+export interface SideIndexes {
+  /** Fills `nodes`, which are empty, with what is known of the open file; null when nothing is, or nothing holds. */
+  recall(fd: number, info: FileInfo, nodes: Nodes): Omit<ScannedFile, "info"> | null;
+  /** Keeps what is known of a file, if that is worth it. Failures are nobody's trouble. */
+  keep(fd: number, nodes: Nodes, scanned: ScannedFile): void;
+}
+
+export interface SideIndexOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly stateFolder: string;
+  /** See KeptSpines. */
+  readonly leastBytes?: number;
+}
+
+/** Bytes at the beginning and the end of the scanned part that are compared, and at each of the samples between. */
+const EDGE = 4096;
+const SAMPLES = 256;
+const SAMPLE = 160;
+
+interface Facts {
+  readonly device: number;
+  readonly inode: number;
+  readonly size: number;
+  readonly modified: number;
+  readonly changed: number | null;
+  readonly lines: number;
+  /** Where the sampled entries begin. */
+  readonly sampled: readonly number[];
+  readonly hash: string;
+}
+
+export function sideIndexes(options: SideIndexOptions): SideIndexes {
+  const { disk, env, stateFolder } = options;
+  const spines = keptSpines(disk, stateFolder, options.leastBytes);
+
+  /** One number for the bytes at both ends of the scanned part and at the samples. */
+  const hashOf = (fd: number, size: number, sampled: readonly number[]): string => {
+    const edge = Math.min(EDGE, size);
+    const bytes = new Uint8Array(2 * edge + sampled.length * SAMPLE);
+    readAll(disk, fd, bytes.subarray(0, edge), 0);
+    readAll(disk, fd, bytes.subarray(edge, 2 * edge), size - edge);
+    for (const [index, start] of sampled.entries()) {
+      const at = 2 * edge + index * SAMPLE;
+      // The line feed before it, too.
+      const from = Math.max(0, start - 1);
+      readAll(disk, fd, bytes.subarray(at, at + Math.min(SAMPLE, size - from)), from);
+    }
+    return env.sha256(bytes);
+  };
+
+  const isOf = (facts: Facts, fd: number, info: FileInfo): boolean => {
+    if (facts.device !== info.device || facts.inode !== info.inode || facts.size > info.size) return false;
+    const untouched = facts.modified === info.modified && facts.changed === (info.changed ?? null);
+    if (facts.size === info.size && !untouched) return false;
+    return facts.hash === hashOf(fd, facts.size, facts.sampled);
+  };
+
+  return {
+    recall(fd, info, nodes) {
+      if (info.size < spines.leastBytes) return null;
+      const spine = spines.recall(info, nodes, (facts) => isOf(facts as Facts, fd, info));
+      if (!spine) return null;
+      const { size, lines } = spine.facts as Facts;
+      const { starts, lengths } = spine.columns as { starts: Float64Array; lengths: Uint32Array };
+      return { size, lines, starts, lengths };
+    },
+
+    keep(fd, nodes, { info, size, lines, starts, lengths }) {
+      if (size < spines.leastBytes || info.size !== size) return;
+      try {
+        const { count } = nodes;
+        const step = Math.max(1, count / SAMPLES);
+        const sampled = Array.from({ length: Math.min(SAMPLES, count) }, (_, n) => starts[Math.floor(n * step)]);
+        const facts: Facts = {
+          device: info.device,
+          inode: info.inode,
+          size,
+          modified: info.modified,
+          changed: info.changed ?? null,
+          lines,
+          sampled,
+          hash: hashOf(fd, size, sampled),
+        };
+        spines.keep(info, nodes, { columns: { starts, lengths }, facts });
+      } catch {
+        // The file cannot be read any more; whoever opens it next will see.
+      }
+    },
+  };
+}

@@ -1,0 +1,59 @@
+/**
+ * Archived sessions lie in our state folder as they lie in the session folders: agents look there for none, and where
+ * each came from is where it lies.
+ */
+
+import { basename, dirname, isAbsolute, join, relative } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Moved } from "../../core/ports/lifecycle.ts";
+import { type Disk, exists } from "../fs/disk.ts";
+import type { Places } from "../fs/paths.ts";
+import type { Hold, Keeping } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith, realPathOr } from "./moving.ts";
+
+/** Throws path_outside_root when the session lies in no session folder, already_exists. */
+export function archiveSession(keeping: Keeping, held: Hold): Promise<Moved> {
+  return moveSession(keeping, held, counterpart(keeping.disk, held.file, homeOf(keeping.places), keeping.archive));
+}
+
+/** Throws path_outside_root when the session is not archived, already_exists. */
+export function unarchiveSession(keeping: Keeping, held: Hold): Promise<Moved> {
+  return moveSession(keeping, held, counterpart(keeping.disk, held.file, keeping.archive, homeOf(keeping.places)));
+}
+
+function homeOf({ flat, root }: Places): string {
+  return flat ?? (root as string);
+}
+
+function counterpart(disk: Disk, file: string, from: string, to: string): string {
+  const below = relative(realPathOr(disk, from), realPathOr(disk, file));
+  if (below.startsWith("..") || isAbsolute(below))
+    throw new Failure(
+      "path_outside_root",
+      `${file} does not lie in ${from}, where only sessions are moved from that list_sessions lists.`,
+      { path: file },
+    );
+  return join(to, below);
+}
+
+async function moveSession(keeping: Keeping, held: Hold, to: string): Promise<Moved> {
+  const { disk } = keeping;
+  const { file, sessionId, leafId } = held;
+  const others = belongings(disk, file, sessionId);
+  const folder = dirname(to);
+  for (const name of [basename(file), ...others]) {
+    const target = join(folder, name);
+    if (exists(disk, target) && (await isInTheWay(disk, join(dirname(file), name), target))) throw alreadyThere(target);
+  }
+  disk.makeFolder(folder);
+  await moveWith(
+    disk,
+    [file, to],
+    others.map((name) => [join(dirname(file), name), join(folder, name)]),
+  );
+  if (leafId !== undefined) {
+    held.forgetLeaf();
+    await keeping.keepLeaf(to, leafId);
+  }
+  return { sessionId, sessionPath: file, movedTo: to };
+}

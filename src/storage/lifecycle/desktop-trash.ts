@@ -1,0 +1,54 @@
+/** The desktop's trash, by the `trash` command that Pi uses too. */
+
+import { basename, delimiter, join } from "node:path";
+import { type Disk, exists } from "../fs/disk.ts";
+import type { Variables } from "../fs/paths.ts";
+
+/** Milliseconds after which a command that does not end is left to itself. */
+const PATIENCE = 30_000;
+
+/** Undefined where there is no `trash` command. */
+export function desktopTrash(
+  disk: Disk,
+  variables: Variables,
+): ((paths: readonly string[]) => Promise<string | undefined>) | undefined {
+  const command = onPath(disk, variables);
+  if (command === undefined) return undefined;
+  return async (paths) => {
+    const inode = disk.info(paths[0]).inode;
+    await run(command, paths, variables);
+    // The trashes of Linux and macOS keep the name when they can; the inode tells that it is the same file.
+    for (const folder of trashFolders(variables)) {
+      const path = join(folder, basename(paths[0]));
+      if (exists(disk, path) && disk.info(path).inode === inode) return path;
+    }
+    return undefined;
+  };
+}
+
+function onPath(disk: Disk, variables: Variables): string | undefined {
+  if (process.platform === "win32") return undefined;
+  for (const folder of (variables.PATH ?? "").split(delimiter)) {
+    if (folder === "") continue;
+    const path = join(folder, "trash");
+    if (exists(disk, path) && disk.info(path).kind === "file" && (disk.info(path).mode & 0o111) !== 0) return path;
+  }
+  return undefined;
+}
+
+function trashFolders({ HOME: home, XDG_DATA_HOME: data }: Variables): string[] {
+  if (home === undefined) return [];
+  return [join(data || join(home, ".local", "share"), "Trash", "files"), join(home, ".Trash")];
+}
+
+/** Resolves when the command ended, however it did: what lies where tells the outcome. */
+function run(command: string, paths: readonly string[], variables: Variables): Promise<void> {
+  return new Promise((resolve) => {
+    // Loaded where it is needed only.
+    const { spawn } = process.getBuiltinModule("node:child_process");
+    // Paths are absolute, so none is taken for an option.
+    const child = spawn(command, [...paths], { stdio: "ignore", timeout: PATIENCE, env: { ...variables } });
+    child.on("error", () => resolve());
+    child.on("close", () => resolve());
+  });
+}

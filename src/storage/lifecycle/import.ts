@@ -1,0 +1,291 @@
+/** Sessions from elsewhere: brought in byte for byte, once, beside whatever is there. */
+
+import { dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { SESSION_ID, type SessionHeader } from "../../core/format/entry.ts";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { type Env, timestamp } from "../../core/ports/env.ts";
+import type { Imported } from "../../core/ports/lifecycle.ts";
+import type { Log } from "../../core/ports/store.ts";
+import type { Progress } from "../../core/search/listing.ts";
+import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
+import { closeQuietly, type Disk, exists, storageFailure, writeAll } from "../fs/disk.ts";
+import { fileName, folderFor, folderName } from "../fs/paths.ts";
+import { attachmentFolder, withMember } from "../jsonl/reader.ts";
+import { isContainerName } from "../v2/places.ts";
+import { demandWritable, holding, type Keeping } from "./exclusive.ts";
+import { belongings, namesIn } from "./moving.ts";
+import { headerIn } from "./relocate.ts";
+
+/** Lines read without a pause. */
+const LINES = 500;
+/** How often an import looks again when somebody else brought the same session in meanwhile. */
+const TRIES = 3;
+
+/** A session file and where its entries begin. */
+interface Source {
+  readonly path: string;
+  readonly fd: number;
+  readonly size: number;
+  /** Where its header's line begins, and where what follows it does. */
+  readonly start: number;
+  readonly body: number;
+  readonly headerLine: Uint8Array;
+}
+
+/** How a session that is there stands to one that is to come. */
+type Relation = "has all" | "has its beginning" | "has some" | "other";
+
+export async function importSession(keeping: Keeping, path: string, progress?: Progress): Promise<Imported> {
+  demandWritable(keeping);
+  const log = keeping.open(path);
+  try {
+    if (log.store !== "jsonl")
+      throw new Failure(
+        "not_a_session",
+        "What is imported is a JSONL file. export_session makes one of a session of another store.",
+        { sessionPath: path },
+      );
+    await readAllOf(log, progress);
+    for (let tries = 1; ; tries++) {
+      const source = openSource(keeping.disk, path);
+      try {
+        return await bring(keeping, log, source, progress);
+      } catch (error) {
+        // Somebody else was faster: what is there now is looked at.
+        if ((error as NodeJS.ErrnoException).code !== "EEXIST" || tries >= TRIES) throw error;
+      } finally {
+        closeQuietly(keeping.disk, source.fd);
+      }
+    }
+  } catch (error) {
+    throw storageFailure(error, "importing the session");
+  } finally {
+    log.close();
+  }
+}
+
+async function readAllOf(log: Log, progress: Progress | undefined): Promise<void> {
+  const { count } = log.nodes;
+  for (let from = 0; from < count; from += LINES) {
+    const positions = Int32Array.from({ length: Math.min(LINES, count - from) }, (_, i) => from + i);
+    // Damage in a body is found when it is read.
+    for (const _ of log.readMany(positions));
+    progress?.(from + positions.length, 2 * count);
+    await pause();
+  }
+}
+
+function openSource(disk: Disk, path: string): Source {
+  const fd = disk.openRead(path);
+  try {
+    const { size } = disk.infoOf(fd);
+    const { start, line } = headerIn(disk, fd, size, path);
+    // Behind the header stands its line feed, with or without a carriage return, or nothing.
+    let body = start + line.length;
+    for (const piece of piecesOf(disk, fd, body, Math.min(size, body + 2))) {
+      const feed = piece.indexOf(0x0a);
+      if (feed >= 0) body += feed + 1;
+    }
+    return { path, fd, size, start, body, headerLine: line };
+  } catch (error) {
+    closeQuietly(disk, fd);
+    throw error;
+  }
+}
+
+/** Undefined where the header is damaged, so that nobody can say where the entries begin. */
+function openSound(disk: Disk, path: string): Source | undefined {
+  try {
+    return openSource(disk, path);
+  } catch (error) {
+    if (error instanceof Failure && error.name === "corrupt") return undefined;
+    throw error;
+  }
+}
+
+async function bring(keeping: Keeping, log: Log, source: Source, progress: Progress | undefined): Promise<Imported> {
+  const { disk } = keeping;
+  const { size } = source;
+  const done = (at: number): void => progress?.(size + Math.min(at, size), 2 * size);
+  const facts = { entryCount: log.nodes.count, version: log.version, damage: [...log.damage] };
+  const { id } = log.header;
+  let other: string | undefined;
+  for (const file of keeping.withId(id)) {
+    const relation = await relate(keeping, log, source, file, done);
+    if (relation === "other") {
+      other ??= file;
+      continue;
+    }
+    await bringAttachments(disk, source.path, file);
+    if (relation === "has its beginning") await goOn(keeping, source, file);
+    else if (relation === "has some") await addMissing(keeping, log, file);
+    return { sessionId: id, sessionPath: file, outcome: relation === "has all" ? "known" : "continued", ...facts };
+  }
+  if (other === undefined) {
+    const target = targetOf(keeping, log.header);
+    await bringAttachments(disk, source.path, target);
+    await copyFile(disk, source.path, target, false, done);
+    await disk.syncFolder(dirname(target));
+    return { sessionId: id, sessionPath: target, outcome: "new", ...facts };
+  }
+  // The same bytes get the same id whenever they come.
+  const sessionId = await idFor(keeping, id, source);
+  const conflict = { sessionId, conflictsWith: other, ...facts };
+  for (const file of keeping.withId(sessionId))
+    if ((await relate(keeping, log, source, file, done)) === "has all")
+      return { ...conflict, sessionPath: file, outcome: "known" };
+  const target = targetOf(keeping, { ...log.header, id: sessionId });
+  const parent = log.header.branchedFrom === undefined ? "parentSession" : "branchedFrom";
+  const withId = withMember(source.headerLine, "id", bytesOf(JSON.stringify(sessionId)));
+  const line = withMember(withId, parent, bytesOf(JSON.stringify(other)));
+  await bringAttachments(disk, source.path, target);
+  await publish(disk, target, async (fd) => {
+    await copyBytes(disk, source.fd, fd, 0, source.start);
+    writeAll(disk, fd, line);
+    await copyBytes(disk, source.fd, fd, source.start + source.headerLine.length, size, done);
+  });
+  await disk.syncFolder(dirname(target));
+  return { ...conflict, sessionPath: target, outcome: "conflict" };
+}
+
+/** How a session file of ours stands to the source. Headers may differ: other programs write them anew. */
+async function relate(
+  keeping: Keeping,
+  log: Log,
+  source: Source,
+  file: string,
+  done: (at: number) => void,
+): Promise<Relation> {
+  const { disk } = keeping;
+  // The entries of a container do not lie there as they are to come.
+  const files = isContainerName(file) ? [] : [file];
+  for (const path of [...files, ...backupsOf(disk, file, log.header.id)]) {
+    const there = openSound(disk, path);
+    if (!there) continue;
+    try {
+      const [wanted, present] = [source.size - source.body, there.size - there.body];
+      const common = Math.min(wanted, present);
+      if (!(await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], common, done))) continue;
+      if (wanted <= present) return "has all";
+      // A backup tells what the session once was, not what it is.
+      if (path === file) return "has its beginning";
+    } finally {
+      closeQuietly(disk, there.fd);
+    }
+  }
+  return compareEntries(keeping, log, file);
+}
+
+function backupsOf(disk: Disk, file: string, id: string): string[] {
+  return belongings(disk, file, id)
+    .filter((name) => /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/.test(name))
+    .map((name) => join(dirname(file), name));
+}
+
+/** The same by the entries themselves: a torn end, or a file written anew, makes no other session. */
+function compareEntries(keeping: Keeping, log: Log, file: string): Relation {
+  const there = keeping.open(file);
+  try {
+    if (holdsAll(there, log)) return "has all";
+    return holdsAll(log, there) ? "has some" : "other";
+  } finally {
+    there.close();
+  }
+}
+
+function holdsAll(log: Log, part: Log): boolean {
+  for (let p = 0; p < part.nodes.count; p++) if (!holds(log, part, p)) return false;
+  return true;
+}
+
+function holds(log: Log, part: Log, p: number): boolean {
+  const position = log.nodes.position(part.nodes.id(p));
+  return position >= 0 && sameBytes(part.read(p), log.read(position));
+}
+
+/** Appends the entries that a session lacks; those that it has are in the source, too. */
+async function addMissing(keeping: Keeping, source: Log, file: string): Promise<void> {
+  await holding(keeping, file, "continuing the session", async ({ log }) => {
+    if (!holdsAll(source, log))
+      throw new Failure("content_modified", "Another program wrote to the session meanwhile. Ask again.");
+    const lines: Uint8Array[] = [];
+    for (let p = 0; p < source.nodes.count; p++) if (!holds(log, source, p)) lines.push(source.read(p));
+    for (let i = 0; i < lines.length; i += LINES) {
+      log.append(lines.slice(i, i + LINES));
+      await log.commit();
+    }
+  });
+}
+
+/** Appends to a session what the source has beyond it; all or nothing. */
+async function goOn(keeping: Keeping, source: Source, file: string): Promise<void> {
+  const { disk } = keeping;
+  await holding(keeping, file, "continuing the session", async () => {
+    const there = openSource(disk, file);
+    const length = there.size - there.body;
+    try {
+      const still = await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], length);
+      if (!still) throw new Failure("content_modified", "Another program wrote to the session meanwhile. Ask again.");
+    } finally {
+      closeQuietly(disk, there.fd);
+    }
+    const fd = disk.openAppend(file);
+    try {
+      await copyBytes(disk, source.fd, fd, source.body + length, source.size);
+      await disk.sync(fd);
+    } catch (error) {
+      disk.truncate(fd, there.size);
+      throw error;
+    } finally {
+      closeQuietly(disk, fd);
+    }
+  });
+}
+
+/** Where a session from elsewhere goes. Nothing of its header becomes a path as it is. */
+function targetOf(keeping: Keeping, { id, timestamp: since, cwd }: SessionHeader): string {
+  const { disk, env, places } = keeping;
+  const time = Date.parse(since ?? "");
+  const at = Number.isFinite(time) ? new Date(time).toISOString() : timestamp(env);
+  const place = cwd ?? "";
+  const usable = place !== "" && !place.includes("\0") && bytesOf(folderName(place)).length <= MOST_NAME;
+  const folder = folderFor(places, usable ? place : keeping.cwd);
+  const stem = stemOf(env, id);
+  disk.makeFolder(folder);
+  for (let n = 1; ; n++) {
+    const name = fileName({ type: "session", id: stem, timestamp: n === 1 ? at : `${at}-${n}` });
+    if (!exists(disk, join(folder, name))) return join(folder, name);
+  }
+}
+
+/** What stands for a session's id in the name of its file: itself, if it can. */
+export function stemOf(env: Env, id: string): string {
+  return SESSION_ID.test(id) ? id : env.sha256(bytesOf(id)).slice(0, 32);
+}
+
+/** Bytes of the longest name that file systems take. */
+const MOST_NAME = 255;
+
+/** Attachments are named by their content, so that what is there already is the same. */
+export async function bringAttachments(disk: Disk, from: string, to: string): Promise<void> {
+  const names = namesIn(disk, attachmentFolder(from)).filter((name) => /^[0-9a-f]{64}$/.test(name));
+  if (names.length === 0) return;
+  const folder = attachmentFolder(to);
+  disk.makeFolder(folder);
+  for (const name of names)
+    if (!exists(disk, join(folder, name)))
+      await copyFile(disk, join(attachmentFolder(from), name), join(folder, name), false);
+  await disk.syncFolder(folder);
+}
+
+/** A session id that tells of an id and of content, in the shape of a UUID of version 8. */
+async function idFor({ disk, env }: Keeping, id: string, { fd, size, body }: Source): Promise<string> {
+  let digest = env.sha256(bytesOf(id));
+  for (const piece of piecesOf(disk, fd, body, size)) {
+    digest = env.sha256(bytesOf(digest + env.sha256(piece)));
+    await pause();
+  }
+  const variant = "89ab"[Number.parseInt(digest[16], 16) & 3];
+  return `${digest.slice(0, 8)}-${digest.slice(8, 12)}-8${digest.slice(13, 16)}-${variant}${digest.slice(17, 20)}-${digest.slice(20, 32)}`;
+}

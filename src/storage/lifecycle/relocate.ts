@@ -1,0 +1,243 @@
+/** A session in another working directory: only the bytes of its header's cwd change. */
+
+import { basename, dirname, join, resolve } from "node:path";
+import { BadParams, Failure } from "../../core/failure.ts";
+import { bytesOf, memberOf, members, parse, skipSpace } from "../../core/json/json.ts";
+import type { Relocated } from "../../core/ports/lifecycle.ts";
+import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  type FileInfo,
+  isAbsent,
+  removeQuietly,
+  temporaryName,
+  writeAll,
+} from "../fs/disk.ts";
+import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
+import { withMember } from "../jsonl/reader.ts";
+import { headerFile, isContainerName } from "../v2/places.ts";
+import type { Hold, Keeping } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./moving.ts";
+
+/** A longer header is none that is rewritten. */
+const MOST_HEADER = 64 << 20;
+
+/**
+ * Gives a session another working directory: first its bytes where it lies, then its place. So there is one session at
+ * every moment, or two names of one, and the same request again goes on where it was interrupted. Throws BadParams when
+ * there is no such directory, already_exists, corrupt when the header is damaged, content_modified when others keep
+ * writing.
+ */
+export async function relocateSession(
+  keeping: Keeping,
+  held: Hold,
+  wanted: string,
+  allowMissing: boolean,
+): Promise<Relocated> {
+  const { disk, places } = keeping;
+  const { sessionId, log, leafId } = held;
+  const cwd = resolve(keeping.absolute(wanted));
+  if (!allowMissing) demandFolder(keeping, cwd);
+  const isContainer = isContainerName(held.file);
+  const home = folderFor(places, cwd);
+  const place = join(
+    home,
+    isContainer || isSessionName(basename(held.file)) ? basename(held.file) : fileName(log.header),
+  );
+  const isRewritten = log.header.cwd === cwd;
+  // A folder may have two names; the session is not moved from one to the other.
+  const isThere = isOnePlace(disk, held.file, place);
+  const other = otherName(keeping, held);
+  if (other !== undefined && !isRewritten)
+    throw new Failure(
+      "already_exists",
+      `The session is also ${other}, as a move that was cut off leaves it. Relocate it to ${log.header.cwd} once more, ` +
+        "or delete that name of it, first.",
+      { path: other },
+    );
+  const file = isThere ? (other ?? held.file) : held.file;
+  const to = isThere && other === undefined ? held.file : place;
+  if (isRewritten && to === file)
+    throw new Failure("already_exists", "The session has this working directory already.", { path: file });
+  const moveTo = (name: string): string =>
+    join(dirname(to), name.startsWith(basename(file)) ? basename(to) + name.slice(basename(file).length) : name);
+  const others = belongings(disk, file, sessionId);
+  if (to !== file)
+    for (const name of [basename(file), ...others])
+      if (await isInTheWay(disk, join(dirname(file), name), moveTo(name))) throw alreadyThere(moveTo(name));
+  // A container keeps its header in a file of its own, which is all that is written anew.
+  const rewritten = isContainer ? headerFile(file) : file;
+  const isTaken = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, moveTo(basename(backup)));
+  const earlier = isRewritten ? lastBackup(disk, rewritten) : undefined;
+  const backup = earlier ?? freeBackup(disk, rewritten, isTaken);
+  const size = earlier === undefined ? await replace(disk, rewritten, backup, cwd) : undefined;
+  if (to !== file)
+    try {
+      disk.makeFolder(dirname(to));
+      const along = isContainer ? others : [...new Set([...others, basename(backup)])];
+      await moveWith(
+        disk,
+        [file, to],
+        along.map((name) => [join(dirname(file), name), moveTo(name)]),
+      );
+    } catch (error) {
+      if (size !== undefined) putBack(disk, backup, rewritten, size);
+      throw error;
+    }
+  held.forgetLeaf();
+  if (leafId !== undefined) await keeping.keepLeaf(to, leafId);
+  const keptAt = isContainer ? join(to, basename(backup)) : moveTo(basename(backup));
+  return { sessionId, sessionPath: file, movedTo: to, keptAt };
+}
+
+/** Throws BadParams unless there is such a folder. */
+function demandFolder({ disk, allowed }: Keeping, cwd: string): void {
+  try {
+    allowed(cwd);
+  } catch {
+    // A confined server looks at nothing outside its folders, and the working directory need not lie in them.
+    return;
+  }
+  const advice = "Correct the path or make the folder first; allowMissing takes the path of another machine as it is.";
+  if (isAbsent(disk, cwd)) throw new BadParams([{ path: "cwd", message: `there is no folder ${cwd}. ${advice}` }]);
+  if (disk.info(cwd).kind !== "folder")
+    throw new BadParams([{ path: "cwd", message: `${cwd} is no folder. ${advice}` }]);
+}
+
+/** Returns the second name that a move which was cut off left to the file of a session. */
+function otherName({ disk, withId }: Keeping, { file, sessionId }: Hold): string | undefined {
+  if (isContainerName(file) || disk.info(file).links === 1) return undefined;
+  return withId(sessionId).find((other) => !isOnePlace(disk, other, file) && isOneFile(disk, other, file));
+}
+
+/** Whether two paths are one name in one folder. */
+function isOnePlace(disk: Disk, a: string, b: string): boolean {
+  if (basename(a) !== basename(b)) return false;
+  if (dirname(a) === dirname(b)) return true;
+  try {
+    return disk.realPath(dirname(a)) === disk.realPath(dirname(b));
+  } catch {
+    // One of the folders is not there yet.
+    return false;
+  }
+}
+
+/** Gives a file back what it was, unless another program wrote to it since it had this size. */
+function putBack(disk: Disk, backup: string, file: string, size: number): void {
+  try {
+    if (disk.info(file).size === size) disk.rename(backup, file);
+  } catch {
+    // It has its new place, or both are where they were: the same request again goes on from there.
+  }
+}
+
+/** Puts the session with another cwd in the place of its file, which gets another name. Returns its new size. */
+async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<number> {
+  const temporary = temporaryName(file);
+  try {
+    const copied = await writeWith(disk, file, temporary, cwd);
+    if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
+    else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
+    await disk.syncFolder(dirname(file));
+    disk.rename(temporary, file);
+    await disk.syncFolder(dirname(file));
+    await takeLateWrites(disk, keptAt, file, copied.size);
+    return disk.info(file).size;
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    if (exists(disk, keptAt)) {
+      // Two names of one file stay two names when one is renamed to the other.
+      if (isOneFile(disk, file, keptAt)) disk.remove(keptAt);
+      else disk.rename(keptAt, file);
+    }
+    throw error;
+  }
+}
+
+/** Writes the session with another cwd to a new file, durably; answers what the session file was like then. */
+async function writeWith(disk: Disk, file: string, temporary: string, cwd: string): Promise<FileInfo> {
+  const source = disk.openRead(file);
+  try {
+    const before = disk.infoOf(source);
+    const { start, line } = headerIn(disk, source, before.size, file);
+    const fd = disk.create(temporary);
+    try {
+      disk.copyMode(file, fd);
+      await copyBytes(disk, source, fd, 0, start);
+      writeAll(disk, fd, withMember(line, "cwd", bytesOf(JSON.stringify(cwd))));
+      await copyBytes(disk, source, fd, start + line.length, before.size);
+      await disk.sync(fd);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+    const after = disk.infoOf(source);
+    if (after.size < before.size)
+      throw new Failure("content_modified", "Another program wrote the session anew meanwhile. Ask again.");
+    return before;
+  } finally {
+    closeQuietly(disk, source);
+  }
+}
+
+/** The header's line in an open session file, and where it begins. Throws corrupt. */
+export function headerIn(disk: Disk, fd: number, size: number, file: string): { start: number; line: Uint8Array } {
+  const pieces: Uint8Array[] = [];
+  for (const piece of piecesOf(disk, fd, 0, Math.min(size, MOST_HEADER))) {
+    pieces.push(Uint8Array.from(piece));
+    const bytes = Buffer.concat(pieces);
+    // A byte order mark and blank lines may stand before it.
+    const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
+    const start = skipSpace(bytes, mark, bytes.length);
+    const feed = bytes.indexOf(0x0a, start);
+    if (feed < 0 && bytes.length < size) continue;
+    const end = feed < 0 ? bytes.length : feed;
+    const line = bytes.subarray(start, bytes[end - 1] === 0x0d ? end - 1 : end);
+    const type = memberOf(members(line) ?? [], "type");
+    if (type && parse(line, type.start, type.end) === "session") return { start, line };
+    break;
+  }
+  throw new Failure("corrupt", "The session's header is damaged. repair_session mends it.", { sessionPath: file });
+}
+
+/** Programs that know no lock may have written to the old file until it lost its name. */
+async function takeLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
+  const source = disk.openRead(old);
+  try {
+    const now = disk.infoOf(source).size;
+    if (now <= size) return;
+    const target = disk.openAppend(file);
+    try {
+      await copyBytes(disk, source, target, size, now);
+      await disk.sync(target);
+    } finally {
+      closeQuietly(disk, target);
+    }
+  } finally {
+    closeQuietly(disk, source);
+  }
+}
+
+function* backupNames(file: string): Generator<string> {
+  yield `${file}.relocated.bak`;
+  for (let n = 2; ; n++) yield `${file}.relocated.bak.${n}`;
+}
+
+/** A free name for the file as it is, or the one that an earlier try gave it. */
+function freeBackup(disk: Disk, file: string, isTaken: (backup: string) => boolean): string {
+  for (const backup of backupNames(file)) {
+    if (isAbsent(disk, backup) ? !isTaken(backup) : isOneFile(disk, file, backup)) return backup;
+  }
+  throw new Error("names do not end");
+}
+
+/** The name that the file got when it was written anew last; undefined when it never was. */
+function lastBackup(disk: Disk, file: string): string | undefined {
+  let last: string | undefined;
+  for (const backup of backupNames(file)) {
+    if (isAbsent(disk, backup)) return last;
+    last = backup;
+  }
+  return last;
+}

@@ -1,0 +1,203 @@
+/**
+ * Deleted sessions. Each lies in a folder of its own in our state folder, beside a record of where it was; a folder
+ * without its session file is what an interrupted deletion left, and means nothing.
+ */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { SESSION_ID } from "../../core/format/entry.ts";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import { timestamp } from "../../core/ports/env.ts";
+import type { Deleted, Moved, Where } from "../../core/ports/lifecycle.ts";
+import { type Disk, exists, publishNew, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
+import { pointerFile } from "../v2/places.ts";
+import { stagingName } from "../v2/staging.ts";
+import { demandWritable, type Hold, type Keeping } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, isOneFile, kindOf, moveWith, namesIn, removeTree } from "./moving.ts";
+
+const RECORD = "record.json";
+
+interface Record {
+  readonly sessionId: string;
+  /** Where the session file was. */
+  readonly path: string;
+  /** ISO 8601. */
+  readonly deletedAt: string;
+  /** The leaf, if only our state folder told it. */
+  readonly leafId?: string | null;
+}
+
+/** Throws session_locked, storage_full, storage_failed. */
+export async function deleteSession(keeping: Keeping, held: Hold, permanent: boolean): Promise<Deleted> {
+  const { disk } = keeping;
+  const { file, sessionId } = held;
+  const folder = dirname(file);
+  const deleted = { sessionId, sessionPath: file };
+  if (permanent) {
+    await unlink(disk, file, belongings(disk, file, sessionId), held);
+    return { ...deleted, trash: "none" };
+  }
+  if (keeping.desktopTrash) {
+    const paths = [file, ...belongings(disk, file, sessionId).map((name) => join(folder, name))];
+    const movedTo = await keeping.desktopTrash(paths);
+    if (kindOf(disk, file) === undefined) {
+      held.forgetLeaf();
+      // What it left lying would turn up beside the next session of that name.
+      const left = paths.slice(1).filter((path) => kindOf(disk, path) !== undefined);
+      if (left.length > 0) await toItem(keeping, held, left);
+      await disk.syncFolder(folder);
+      return { ...deleted, movedTo, trash: "desktop" };
+    }
+  }
+  const others = belongings(disk, file, sessionId).map((name) => join(folder, name));
+  const item = await toItem(keeping, held, [file, ...others]);
+  held.forgetLeaf();
+  return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
+}
+
+/** The session, or what says that a container is one, first: it is gone in one step, and the rest means nothing. */
+async function unlink(disk: Disk, file: string, others: readonly string[], held: Hold): Promise<void> {
+  const folder = dirname(file);
+  held.forgetLeaf();
+  const isContainer = kindOf(disk, file) === "folder";
+  const container = isContainer ? stagingName(file) : file;
+  // A container without a pointer may be a session, too.
+  if (isContainer) disk.rename(file, container);
+  if (!isContainer || exists(disk, pointerFile(file))) disk.remove(isContainer ? pointerFile(file) : file);
+  const left: string[] = [];
+  const rest = isContainer
+    ? [basename(container), ...others.filter((name) => name !== basename(pointerFile(file)))]
+    : others;
+  for (const name of rest)
+    try {
+      removeTree(disk, join(folder, name));
+    } catch {
+      left.push(name);
+    }
+  await disk.syncFolder(folder);
+  if (left.length > 0)
+    throw new Failure(
+      "storage_failed",
+      `The session is gone, but the disk refused to remove what belonged to it: ${left.join(", ")}.`,
+      { left },
+      { retryable: false },
+    );
+}
+
+/** Moves files to a new folder of the trash, in this order; answers that. */
+async function toItem(keeping: Keeping, held: Hold, paths: readonly string[]): Promise<string> {
+  const { disk, env } = keeping;
+  const at = timestamp(env);
+  const record: Record = { sessionId: held.sessionId, path: held.file, deletedAt: at, leafId: held.leafId };
+  const item = begunItem(keeping, held) ?? newItem(keeping, at, held.sessionId);
+  try {
+    if (!exists(disk, join(item, RECORD))) {
+      const fd = publishNew(disk, join(item, RECORD), (fd) => {
+        writeAll(disk, fd, bytesOf(JSON.stringify(record)));
+        disk.syncNow(fd);
+      });
+      disk.close(fd);
+    }
+    await disk.syncFolder(item);
+    const [first, ...others] = paths.map((path) => [path, join(item, basename(path))] as const);
+    await moveWith(disk, first, others);
+  } catch (error) {
+    discardEmpty(keeping, item);
+    throw error;
+  }
+  return item;
+}
+
+/** The folder of the trash that an interrupted deletion of the same file began. */
+function begunItem(keeping: Keeping, { file, sessionId }: Hold): string | undefined {
+  const { disk, trash } = keeping;
+  for (const name of namesIn(disk, trash)) {
+    const item = join(trash, name);
+    const record = readRecord(keeping, item);
+    if (record?.sessionId !== sessionId || record.path !== file) continue;
+    const there = join(item, basename(file));
+    if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
+  }
+  return undefined;
+}
+
+/** Removes a folder of the trash in which nothing but its record lies. */
+function discardEmpty({ disk }: Keeping, item: string): void {
+  try {
+    if (namesIn(disk, item).some((name) => name !== RECORD)) return;
+    removeQuietly(disk, join(item, RECORD));
+    disk.removeFolder(item);
+  } catch {
+    // It means nothing without its session.
+  }
+}
+
+/** A folder of the trash that nobody has yet. */
+function newItem({ disk, trash }: Keeping, at: string, sessionId: string): string {
+  const name = `${at.replace(/[:.]/g, "-")}_${SESSION_ID.test(sessionId) ? sessionId : "session"}`;
+  for (let n = 1; ; n++) {
+    const item = join(trash, n === 1 ? name : `${name}-${n}`);
+    if (disk.makeFolder(item).includes(item)) return item;
+  }
+}
+
+/** Throws session_not_found, already_exists, path_outside_root, storage_full, storage_failed. */
+export async function restoreSession(keeping: Keeping, where: Where): Promise<Moved> {
+  const { disk } = keeping;
+  demandWritable(keeping);
+  const found = findItem(keeping, where);
+  if (!found)
+    throw new Failure(
+      "session_not_found",
+      "Our trash holds no such session. What the trash command took is brought back by the desktop's own trash.",
+      { ...where },
+    );
+  const { item, record } = found;
+  const to = keeping.allowed(record.path);
+  const name = basename(to);
+  const from = join(item, name);
+  const others = namesIn(disk, item).filter((other) => other !== RECORD && other !== name);
+  // What an earlier try brought back already is not in the way.
+  for (const one of [name, ...others])
+    if (await isInTheWay(disk, join(item, one), join(dirname(to), one))) throw alreadyThere(join(dirname(to), one));
+  disk.makeFolder(dirname(to));
+  // The session last: as long as it is not there, the trash still has what is to be brought back.
+  await moveWith(
+    disk,
+    [from, to],
+    others.map((one) => [join(item, one), join(dirname(to), one)]),
+  );
+  if (record.leafId !== undefined) await keeping.keepLeaf(to, record.leafId);
+  discardEmpty(keeping, item);
+  return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
+}
+
+/** The newest that fits. */
+function findItem(keeping: Keeping, { sessionPath, sessionId }: Where): { item: string; record: Record } | undefined {
+  const { disk, trash } = keeping;
+  const path = sessionPath === undefined ? undefined : keeping.absolute(sessionPath);
+  let newest: { item: string; record: Record } | undefined;
+  for (const name of namesIn(disk, trash)) {
+    const item = join(trash, name);
+    const record = readRecord(keeping, item);
+    if (!record || !exists(disk, join(item, basename(record.path)))) continue;
+    const fits =
+      path === undefined
+        ? record.sessionId === sessionId
+        : path === record.path || path === join(item, basename(record.path)) || path === item;
+    if (fits && (newest === undefined || record.deletedAt >= newest.record.deletedAt)) newest = { item, record };
+  }
+  return newest;
+}
+
+function readRecord({ disk }: Keeping, item: string): Record | undefined {
+  try {
+    const record = parse(readWhole(disk, join(item, RECORD))) as Partial<Record> | null;
+    const { sessionId, path, deletedAt } = record ?? {};
+    const whole = [sessionId, path, deletedAt].every((value) => typeof value === "string");
+    return whole ? (record as Record) : undefined;
+  } catch {
+    // No folder of ours, or one that a crash left without its record.
+    return undefined;
+  }
+}

@@ -1,0 +1,203 @@
+/**
+ * The lock that the session carries: an empty file in the session's own folder, locked by SQLite or by flock(1). It
+ * excludes processes that share nothing but that folder, and is free when its holder is dead, for the kernel keeps it.
+ *
+ * What SQLite holds are the POSIX locks of this process, which go with the first descriptor of that file that the
+ * process closes. So nothing else may ever open a lock file: whoever copies or moves a container leaves it out. The
+ * socket comes first and excludes within the process; every descriptor here is closed while the socket is ours.
+ *
+ * The file is there only while somebody holds it, or died with it. Its holder alone removes it, before letting go, and
+ * whoever has got the lock of a file looks whether that file still has its name, and else begins again: a lock file
+ * without a name excludes nobody. The descriptor that is open all the while keeps its inode from being given to another
+ * file, so that the same inode under the name is the same file.
+ */
+
+import type { LockKind } from "../../core/ports/store.ts";
+import { closeQuietly, type Disk, type FileInfo, isErrno, removeQuietly, storageFailure } from "../fs/disk.ts";
+import { findSqlite, type OpenDatabase } from "../sqlite.ts";
+import { type FileKey, isYoung, type LockOptions, type LockPlace, TRIES } from "./contract.ts";
+import { Flock } from "./flock.ts";
+import { isListed } from "./kernel-list.ts";
+import { SqliteLock } from "./sqlite-lock.ts";
+
+export interface CarriedLock {
+  readonly kind: LockKind;
+  /** Returns where the lock file lies by now; undefined when it has no name any more. */
+  place(): string | undefined;
+  /** Lets go of it. `place`: where it lies, as just looked up. */
+  release(place: string | undefined): void;
+}
+
+/** A way to lock an open file. */
+export interface Means {
+  readonly kind: "sqlite" | "flock";
+  /** Locks the file, and returns how to let go, or that somebody has it; null where this file cannot be locked so. */
+  lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
+}
+
+export class CarriedLocks {
+  private readonly disk: Disk;
+  private readonly find: () => OpenDatabase | undefined;
+  private found: { sqlite: SqliteLock | null; flock: Flock } | undefined;
+  /** Devices on which none of the means works. */
+  private readonly hopeless = new Set<number>();
+
+  constructor({ disk, sqlite = findSqlite }: LockOptions) {
+    this.disk = disk;
+    this.find = sqlite;
+  }
+
+  /** Takes the lock at a place, or returns that somebody has it; null where no file there can carry one. */
+  take({ device }: FileKey, place: LockPlace): CarriedLock | "held" | null {
+    if (this.hopeless.has(device) || this.means().next().done) return null;
+    for (let tries = 0; tries < TRIES; tries++) {
+      const opened = this.open(place);
+      if (opened === "again") continue;
+      if (opened === "held" || opened === null) return opened;
+      const taken = this.lock(place.path, opened.fd, opened.isNew, device);
+      if (taken !== "again") return taken;
+    }
+    // Others take it and let go all the time.
+    return "held";
+  }
+
+  /** Whether somebody holds the lock at a path. Makes no file, and makes nobody who takes the lock fail. */
+  isHeld(path: string): boolean {
+    try {
+      const info = this.disk.info(path);
+      if (!isLockFile(info)) return false;
+      return isListed(this.disk, info) || (this.all().sqlite?.isHeld(path) ?? false);
+    } catch {
+      // No file, as usual: whoever holds a lock has one.
+      return false;
+    }
+  }
+
+  private all(): { sqlite: SqliteLock | null; flock: Flock } {
+    if (!this.found) {
+      const open = this.find();
+      this.found = { sqlite: open ? new SqliteLock(open, this.disk) : null, flock: new Flock(this.disk) };
+    }
+    return this.found;
+  }
+
+  /** Yields the means that are there; flock is looked for, which starts a process, only once SQLite cannot lock. */
+  private *means(): Generator<Means, void> {
+    const { sqlite, flock } = this.all();
+    if (sqlite) yield sqlite;
+    if (flock.isThere) yield flock;
+  }
+
+  /** Opens the lock file, or makes it. */
+  private open({ path, like }: LockPlace): { fd: number; isNew: boolean } | "held" | "again" | null {
+    const { disk } = this;
+    try {
+      const fd = disk.create(path);
+      if (like !== undefined) lend(disk, like, fd);
+      return { fd, isNew: true };
+    } catch (error) {
+      const { code } = demandErrno(error);
+      if (code !== "EEXIST") return null;
+    }
+    try {
+      return { fd: disk.openAppend(path), isNew: false };
+    } catch (error) {
+      const { code } = demandErrno(error);
+      if (code === "ENOENT") return "again";
+      // It is another user's: whether that one holds it can be seen all the same.
+      return this.isHeld(path) || isJustMade(disk, path) ? "held" : null;
+    }
+  }
+
+  private lock(path: string, fd: number, isNew: boolean, device: number): CarriedLock | "held" | "again" | null {
+    const { disk } = this;
+    let info: FileInfo | undefined;
+    let letGo: (() => void) | "held" | null = null;
+    try {
+      info = disk.infoOf(fd);
+      if (!isLockFile(info)) return null;
+      for (const means of this.means()) {
+        letGo = means.lock(path, fd, info, isNew);
+        if (letGo === "held") return "held";
+        if (letGo === null) continue;
+        if (!hasName(disk, path, info)) return "again";
+        const lock = this.held(means.kind, path, fd, info, letGo);
+        letGo = null;
+        fd = -1;
+        return lock;
+      }
+      this.hopeless.add(device);
+      return null;
+    } finally {
+      if (typeof letGo === "function") letGo();
+      if (fd >= 0) {
+        // Nobody can hold what could not be locked.
+        if (isNew && info && this.hopeless.has(device) && hasName(disk, path, info)) removeQuietly(disk, path);
+        closeQuietly(disk, fd);
+      }
+    }
+  }
+
+  private held(kind: LockKind, path: string, fd: number, info: FileInfo, letGo: () => void): CarriedLock {
+    const { disk } = this;
+    return {
+      kind,
+      place: () => (hasName(disk, path, info) ? path : placeOf(disk, fd, info)),
+      release(place) {
+        if (place !== undefined) removeQuietly(disk, place);
+        letGo();
+        closeQuietly(disk, fd);
+      },
+    };
+  }
+}
+
+/** Returns the name that an open file has by now. */
+function placeOf(disk: Disk, fd: number, info: FileInfo): string | undefined {
+  try {
+    const place = disk.realPath(`/proc/self/fd/${fd}`);
+    return hasName(disk, place, info) ? place : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Lock files are empty; anything else that has such a name is left alone. */
+function isLockFile({ kind, size }: FileInfo): boolean {
+  return kind === "file" && size === 0;
+}
+
+/** Gives a new lock file the permissions of the session, so that whoever may write that may lock it. */
+function lend(disk: Disk, like: string, fd: number): void {
+  try {
+    const { mode, owner } = disk.info(like);
+    if ((mode & 0o777) !== 0o600 || owner !== process.getuid?.()) disk.copyMode(like, fd);
+  } catch {
+    // Then it is ours alone.
+  }
+}
+
+function isJustMade(disk: Disk, path: string): boolean {
+  try {
+    return isYoung(disk.info(path));
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a file still has a name. */
+function hasName(disk: Disk, path: string, { device, inode }: FileInfo): boolean {
+  try {
+    const now = disk.info(path);
+    return now.device === device && now.inode === inode;
+  } catch {
+    return false;
+  }
+}
+
+/** Throws what is no refusal of the disk, and storage_failed where no file can be opened at all for now. */
+function demandErrno(error: unknown): NodeJS.ErrnoException {
+  if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE")
+    throw storageFailure(error, "locking the session");
+  return error;
+}

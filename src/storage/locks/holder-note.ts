@@ -1,0 +1,108 @@
+/**
+ * The note of who holds a lock, for others to read; the lock itself does not depend on it. It lies beside the lock file,
+ * where everybody sees it who can see the lock; where that cannot be, in the folders that are kept for such things.
+ */
+
+import { dirname, join } from "node:path";
+import { bytesOf } from "../../core/json/json.ts";
+import type { Holder } from "../../core/ports/store.ts";
+import { type Disk, isErrno, removeQuietly, writeAll } from "../fs/disk.ts";
+import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
+import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
+import { noteBeside } from "./lock-paths.ts";
+
+export interface WrittenNote {
+  /** Whether a note was found: of a holder that died, for whoever lets go takes its note along. */
+  readonly wasLeft: boolean;
+  /** Removes the note. `lockPath`: where the lock file lies by now. */
+  remove(lockPath?: string): void;
+}
+
+export class HolderNotes {
+  private readonly options: LockOptions;
+  private readonly disk: Disk;
+  private readonly claims: Claims;
+
+  constructor(options: LockOptions) {
+    this.options = options;
+    this.disk = options.disk;
+    this.claims = new Claims(options);
+  }
+
+  /** Returns the holder by its note. Notes of processes that are gone are left over; of several the youngest counts. */
+  read(file: FileKey, lockPath?: string): Holder | null {
+    const paths = this.inFolders(file);
+    if (lockPath !== undefined) paths.push(noteBeside(lockPath));
+    let holder: Holder | null = null;
+    for (const path of paths) {
+      const claim = readClaim(this.disk, path)?.claim;
+      if (!claim || (claim.inode ?? file.inode) !== file.inode || this.claims.isStale(claim)) continue;
+      if (holder === null || String(claim.since) > holder.since) holder = holderIn(claim);
+    }
+    return holder;
+  }
+
+  /** Writes our note. The lock is ours. */
+  write(file: FileKey, lockPath?: string): WrittenNote {
+    const { disk } = this;
+    const bytes = bytesOf(JSON.stringify(this.claims.make(file.inode)));
+    if (lockPath !== undefined) {
+      const path = noteBeside(lockPath);
+      const outcome = this.put(path, bytes, file);
+      if (outcome !== "refused")
+        return {
+          wasLeft: outcome === "left",
+          remove: (now) => removeQuietly(disk, now === undefined ? path : noteBeside(now)),
+        };
+    }
+    const written: string[] = [];
+    let wasLeft = false;
+    for (const path of this.inFolders(file)) {
+      const outcome = this.put(path, bytes, file, true);
+      if (outcome === "refused") continue;
+      wasLeft ||= outcome === "left";
+      written.push(path);
+    }
+    return {
+      wasLeft,
+      remove() {
+        for (const path of written) removeQuietly(disk, path);
+      },
+    };
+  }
+
+  private inFolders(file: FileKey): string[] {
+    return lockFolders(this.options).map((folder) => join(folder, `${keyOf(file).replace(":", "-")}.json`));
+  }
+
+  /** Puts our note in place of none or of one that was left. */
+  private put(path: string, bytes: Uint8Array, file: FileKey, withFolder = false): "new" | "left" | "refused" {
+    const { disk } = this;
+    let made = false;
+    try {
+      if (withFolder) disk.makeFolder(dirname(path));
+      let left = false;
+      let fd: number;
+      try {
+        fd = disk.create(path);
+      } catch (error) {
+        if (!isErrno(error) || error.code !== "EEXIST") throw error;
+        // A copy of a container may have brought that of another session along.
+        const { claim } = readClaim(disk, path) ?? {};
+        left = (claim?.inode ?? file.inode) === file.inode;
+        disk.remove(path);
+        fd = disk.create(path);
+      }
+      made = true;
+      try {
+        writeAll(disk, fd, bytes);
+      } finally {
+        disk.close(fd);
+      }
+      return left ? "left" : "new";
+    } catch {
+      if (made) removeQuietly(disk, path);
+      return "refused";
+    }
+  }
+}

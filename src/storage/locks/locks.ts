@@ -1,0 +1,57 @@
+/**
+ * One writer for each file. The lock belongs to the file itself (device and inode), not to a name of it, and ends
+ * with its holder, however that ends (architecture, "Lock").
+ */
+
+import { isLock, keyOf, type Lock, type LockOptions, type Locks, lockWith } from "./contract.ts";
+import { fileLocks } from "./file-lock.ts";
+import { socketLocks } from "./socket-lock.ts";
+
+export { commonFolder } from "./claims.ts";
+export {
+  type FileKey,
+  isLock,
+  type Lock,
+  type LockOptions,
+  type LockPlace,
+  type Locks,
+} from "./contract.ts";
+export { fileLocks } from "./file-lock.ts";
+
+export function makeLocks(options: LockOptions): Locks {
+  return process.platform === "linux" ? socketLocks(options) : fileLocks(options);
+}
+
+/** Several logs of one process write to a file together: what one of them holds, the others may use. */
+export function sharedLocks(locks: Locks): Locks {
+  const held = new Map<string, { lock: Lock; users: number }>();
+  return {
+    take(file, place) {
+      const key = keyOf(file);
+      let entry = held.get(key);
+      let heirOfDead = false;
+      if (!entry) {
+        const lock = locks.take(file, place);
+        if (!isLock(lock)) return lock;
+        // What the dead left is judged by the first: who comes later comes after one that is alive.
+        heirOfDead = lock.heirOfDead === true;
+        entry = { lock, users: 0 };
+        held.set(key, entry);
+      }
+      const shared = entry;
+      shared.users++;
+      return lockWith(
+        () => {
+          if (--shared.users > 0) return;
+          held.delete(key);
+          shared.lock.release();
+        },
+        { kind: shared.lock.kind, heirOfDead },
+      );
+    },
+    holder: (file, place) => (held.has(keyOf(file)) ? null : locks.holder(file, place)),
+  };
+}
+
+/** Nobody else is there: sessions of tests, and of hosts that say so. */
+export const noLocks: Locks = { take: () => ({ release() {} }), holder: () => null };

@@ -1,0 +1,83 @@
+/** Which process a pid means: pids are given away again, and a process may be listed for a while after its end. */
+
+import { type Disk, readUnsized } from "../fs/disk.ts";
+
+/** Milliseconds for which the answer of another program about a process is believed. */
+const BELIEVED = 1000;
+/** Seconds by which two such answers about one process may differ. */
+const ROUNDING = 2;
+/** What another program said of processes, for whoever asks about them to keep. */
+export type Answers = Map<number, { at: number; start: string | null }>;
+
+/**
+ * When the process with a pid started, in whatever the system counts and with the boot it belongs to where the system
+ * tells that; empty where it tells nothing, null when the process has ended.
+ */
+export function processStart(
+  disk: Disk,
+  pid: number,
+  platform: string = process.platform,
+  answers: Answers = new Map(),
+): string | null {
+  if (platform === "linux") return startInProc(disk, pid);
+  if (platform === "win32") return "";
+  const known = answers.get(pid);
+  if (known && performance.now() - known.at < BELIEVED) return known.start;
+  const start = startByPs(pid);
+  if (answers.size > 100) answers.clear();
+  answers.set(pid, { at: performance.now(), start });
+  return start;
+}
+
+/** Whether the process that had a pid when it was noted down, with its start, is alive. */
+export function isSameProcess(
+  disk: Disk,
+  pid: unknown,
+  started: unknown,
+  platform?: string,
+  answers?: Answers,
+): boolean {
+  if (typeof pid !== "number" || !Number.isInteger(pid) || pid <= 0) return false;
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
+  }
+  const start = processStart(disk, pid, platform, answers);
+  if (start === null) return false;
+  return start === "" || typeof started !== "string" || started === "" || isSameStart(start, started);
+}
+
+function isSameStart(a: string, b: string): boolean {
+  const [first, second] = [a, b].map((start) => Number(/^ps (\d+)$/.exec(start)?.[1] ?? Number.NaN));
+  return a === b || Math.abs(first - second) <= ROUNDING;
+}
+
+function startInProc(disk: Disk, pid: number): string | null {
+  try {
+    const stat = Buffer.from(readUnsized(disk, `/proc/${pid}/stat`)).toString("latin1");
+    // Behind the name, which may hold anything: state, parent and so on.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    if (fields[0] === "Z" || fields[0] === "X") return null;
+    const boot = Buffer.from(readUnsized(disk, "/proc/sys/kernel/random/boot_id")).toString("latin1").trim();
+    return `${boot} ${fields[19]}`;
+  } catch {
+    return "";
+  }
+}
+
+/** In seconds since 1970, whatever the time zone and language of whoever asks. */
+function startByPs(pid: number): string | null {
+  // Loaded where it is needed only.
+  const { spawnSync } = process.getBuiltinModule("node:child_process");
+  const { error, stdout } = spawnSync("/bin/ps", ["-o", "stat=", "-o", "lstart=", "-p", String(pid)], {
+    encoding: "utf8",
+    env: { TZ: "UTC", LC_ALL: "C" },
+    timeout: 5000,
+  });
+  if (error) return "";
+  const [, state, since] = /^\s*(\S+)\s+(\S.*\S)\s*$/.exec(stdout) ?? [];
+  if (state === undefined || state.startsWith("Z")) return null;
+  const seconds = Date.parse(`${since} UTC`) / 1000;
+  return Number.isNaN(seconds) ? "" : `ps ${seconds}`;
+}

@@ -1,0 +1,155 @@
+/** Leaf positions that session files do not tell, one small file each in our state folder (reference, section 5). */
+
+import { join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import type { FileStamp, Log } from "../../core/ports/store.ts";
+import type { LeafMemory } from "../../core/session/session.ts";
+import { type Disk, readWhole, removeQuietly, storageFailure, temporaryName, writeAll } from "../fs/disk.ts";
+
+/** A position, and the entries among which it is one: how many there are, and the last. */
+interface Place {
+  readonly count: number;
+  readonly lastId: string | null;
+  readonly leafId: string | null;
+}
+
+interface Recorded extends Place {
+  readonly stamp: FileStamp;
+  /** The position among the entries that are durable, while others are not yet. */
+  readonly before?: Place;
+}
+
+/** With `durable`, a recorded position survives power loss, else the death of this process. */
+export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): LeafMemory {
+  const folder = join(stateFolder, "leaves");
+  const fileOf = (log: Log): string | undefined => {
+    const stamp = log.stamp;
+    return stamp ? join(folder, `${stamp.device}-${stamp.inode}.json`) : undefined;
+  };
+
+  const publish = async (file: string, bytes: Uint8Array): Promise<void> => {
+    const temporary = temporaryName(file);
+    try {
+      const fd = disk.create(temporary);
+      try {
+        writeAll(disk, fd, bytes);
+        if (durable) await disk.sync(fd);
+      } finally {
+        disk.close(fd);
+      }
+      disk.rename(temporary, file);
+    } catch (error) {
+      removeQuietly(disk, temporary);
+      throw error;
+    }
+  };
+
+  /** A position that was refused must not be found, whatever the disk still does. */
+  const putBack = async (file: string, bytes: Uint8Array | undefined): Promise<void> => {
+    try {
+      if (bytes) return await publish(file, bytes);
+    } catch {
+      // Then there is none.
+    }
+    removeQuietly(disk, file);
+  };
+
+  return {
+    recall(log) {
+      try {
+        const file = fileOf(log);
+        const recorded = file === undefined ? undefined : recordIn(bytesIn(disk, file));
+        if (!recorded) return undefined;
+        const { count } = log.nodes;
+        // What a torn write left behind the entries, or a changed time, is no reason to forget the place among them.
+        const place = placesOf(recorded).find((known) => isAmong(known, log, count));
+        if (place) return place.leafId;
+        // Of the same file, fewer may be known before all of it has been read.
+        const same = sameStamp(recorded.stamp, log.stamp) && recorded.lastId === lastIdOf(log, count);
+        return same ? recorded.leafId : undefined;
+      } catch (error) {
+        if (error instanceof Failure) return undefined;
+        throw error;
+      }
+    },
+    async record(log, leafId) {
+      const file = fileOf(log);
+      if (!file) return;
+      const { count } = log.nodes;
+      const bytes = bytesIn(disk, file);
+      const before =
+        log.durableCount < count
+          ? placesOf(recordIn(bytes)).find((place) => isAmong(place, log, log.durableCount))
+          : undefined;
+      let renamed = false;
+      try {
+        disk.makeFolder(folder);
+        const place: Place = { count, lastId: lastIdOf(log, count), leafId };
+        await publish(file, bytesOf(JSON.stringify({ stamp: log.stamp, ...place, before: before && placeIn(before) })));
+        renamed = true;
+        if (durable) await disk.syncFolder(folder);
+      } catch (error) {
+        if (renamed) await putBack(file, bytes);
+        throw storageFailure(error, "recording the leaf position");
+      }
+    },
+    forget(log) {
+      const file = fileOf(log);
+      if (file) removeQuietly(disk, file);
+    },
+  };
+}
+
+function bytesIn(disk: Disk, file: string): Uint8Array | undefined {
+  try {
+    return readWhole(disk, file);
+  } catch {
+    // Where there is no record, the session file decides.
+    return undefined;
+  }
+}
+
+/** What a record says; undefined when a crash spoiled it. */
+function recordIn(bytes: Uint8Array | undefined): Recorded | undefined {
+  try {
+    const recorded = bytes && (parse(bytes) as Recorded);
+    return recorded && typeof recorded === "object" && isId(recorded.leafId) ? recorded : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isId(id: unknown): boolean {
+  return id === null || typeof id === "string";
+}
+
+function placesOf(recorded: Recorded | undefined): Place[] {
+  if (!recorded) return [];
+  const { before } = recorded;
+  return before && isId(before.leafId) ? [recorded, before] : [recorded];
+}
+
+function placeIn({ count, lastId, leafId }: Place): Place {
+  return { count, lastId, leafId };
+}
+
+/** Whether the first so many entries of a log are those among which the position is one. */
+function isAmong({ count, lastId }: Place, log: Log, first: number): boolean {
+  return count === first && lastId === lastIdOf(log, first);
+}
+
+function lastIdOf(log: Log, count: number): string | null {
+  return count > 0 ? log.nodes.id(count - 1) : null;
+}
+
+function sameStamp(a: FileStamp | undefined, b: FileStamp | null): boolean {
+  return (
+    a !== undefined &&
+    b !== null &&
+    a.device === b.device &&
+    a.inode === b.inode &&
+    a.size === b.size &&
+    a.modified === b.modified
+  );
+}

@@ -1,0 +1,77 @@
+/** Lines of a file as byte ranges, found in one pass over chunks; no line need fit into memory. */
+
+import type { Disk } from "../fs/disk.ts";
+
+/** Bytes of one read. Two of them fit the second-level cache. */
+export const CHUNK = 1 << 20;
+
+export interface LineVisitor {
+  /** The line `b[at, end)`, line feed excluded, that stands at `start` in the file. `number` counts from 1. */
+  line(number: number, start: number, b: Uint8Array, at: number, end: number): void;
+  /** A line longer than a chunk: its beginning, and its last byte that is no carriage return. */
+  long(number: number, start: number, length: number, head: Uint8Array, last: number): void;
+}
+
+export interface Scanned {
+  /** Where the file ended. */
+  readonly size: number;
+  /** Where its last, unterminated line begins; `size` when the last line has its line feed. */
+  readonly tail: number;
+  /** Lines visited. */
+  readonly lines: number;
+}
+
+const CR = 0x0d;
+const LF = 0x0a;
+
+/**
+ * Visits every line that has its line feed, from the offset `from` on; of a file that grows meanwhile, those that end
+ * before the byte `past`. Who scans many files passes one buffer for all.
+ */
+export function scanLines(
+  disk: Disk,
+  fd: number,
+  from: number,
+  headBytes: number,
+  visitor: LineVisitor,
+  chunk: Buffer = Buffer.allocUnsafe(CHUNK),
+  past = Number.POSITIVE_INFINITY,
+): Scanned {
+  let number = 0;
+  let lineStart = from;
+  let offset = from;
+  let held = 0;
+  let long: { readonly head: Buffer; last: number } | undefined;
+  for (;;) {
+    const count = offset < past ? disk.read(fd, chunk, held, Math.min(CHUNK - held, past - offset), offset) : 0;
+    if (count <= 0) break;
+    const filled = held + count;
+    const view = chunk.subarray(0, filled);
+    let at = 0;
+    for (let end = view.indexOf(LF, held); end >= 0; end = view.indexOf(LF, at)) {
+      number++;
+      const length = offset - held + end - lineStart;
+      if (long) visitor.long(number, lineStart, length, long.head, lastByte(view, end, long.last));
+      else visitor.line(number, lineStart, chunk, at, end);
+      long = undefined;
+      lineStart += length + 1;
+      at = end + 1;
+    }
+    offset += count;
+    if (long) long.last = lastByte(view, filled, long.last);
+    else if (at === 0 && filled === CHUNK)
+      long = { head: Buffer.from(view.subarray(0, headBytes)), last: lastByte(view, filled, 0) };
+    if (long) held = 0;
+    else {
+      chunk.copy(chunk, 0, at, filled);
+      held = filled - at;
+    }
+  }
+  return { size: offset, tail: lineStart, lines: number };
+}
+
+/** The last byte of `b[0, end)` that is no carriage return, or the one before it all. */
+function lastByte(b: Uint8Array, end: number, before: number): number {
+  for (let i = end - 1; i >= 0; i--) if (b[i] !== CR) return b[i];
+  return before;
+}

@@ -1,0 +1,73 @@
+/**
+ * Spines of large sessions, kept in our state folder so that opening them again costs little. Derived: a file is named by
+ * the device and inode of what it tells of, and whoever asks holds what it says of itself against that before it is
+ * believed. The ones that were written first go when there are many.
+ */
+
+import { join } from "node:path";
+import type { Nodes } from "../../core/tree/nodes.ts";
+import { type Disk, type FileInfo, removeQuietly, temporaryName } from "../fs/disk.ts";
+import { readSpine, type SpineExtras, writeSpine } from "./index-snapshot.ts";
+
+export interface KeptSpines {
+  /** A session of fewer bytes is not worth one. */
+  readonly leastBytes: number;
+  /** Fills `nodes`, which are empty, with what is kept of a file, if its facts hold; null when nothing is or they do not. */
+  recall(info: FileInfo, nodes: Nodes, holds: (facts: unknown) => boolean): SpineExtras | null;
+  /** Keeps what is known of a file. Failures are nobody's trouble. */
+  keep(info: FileInfo, nodes: Nodes, extras: SpineExtras): void;
+}
+
+/** A smaller session has none: its lines are read in a few milliseconds. */
+const LEAST_BYTES = 4 << 20;
+const MOST_FILES = 64;
+
+export function keptSpines(disk: Disk, stateFolder: string, leastBytes = LEAST_BYTES): KeptSpines {
+  const folder = join(stateFolder, "spines");
+  const fileOf = ({ device, inode }: FileInfo): string => join(folder, `${device}-${inode}.spine`);
+
+  return {
+    leastBytes,
+
+    recall(info, nodes, holds) {
+      let file: number;
+      try {
+        file = disk.openRead(fileOf(info));
+      } catch {
+        return null;
+      }
+      try {
+        return readSpine(disk, file, nodes, 0, holds);
+      } finally {
+        disk.close(file);
+      }
+    },
+
+    keep(info, nodes, extras) {
+      const path = fileOf(info);
+      const temporary = temporaryName(path);
+      try {
+        disk.makeFolder(folder);
+        const file = disk.create(temporary);
+        try {
+          writeSpine(disk, file, nodes, extras);
+        } finally {
+          disk.close(file);
+        }
+        disk.rename(temporary, path);
+        dropOldest();
+      } catch {
+        removeQuietly(disk, temporary);
+      }
+    },
+  };
+
+  function dropOldest(): void {
+    const files = disk.names(folder).map((name) => join(folder, name));
+    if (files.length <= MOST_FILES) return;
+    const byAge = files
+      .map((file) => ({ file, modified: disk.info(file).modified }))
+      .sort((a, b) => a.modified - b.modified);
+    for (const { file } of byAge.slice(0, files.length - MOST_FILES)) removeQuietly(disk, file);
+  }
+}

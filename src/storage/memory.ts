@@ -1,0 +1,138 @@
+/** Sessions in memory only: `--no-session`, and the backend that unit tests use. */
+
+import { Failure } from "../core/failure.ts";
+import type { Damage } from "../core/format/damage.ts";
+import type { SessionHeader } from "../core/format/entry.ts";
+import { HeadReader } from "../core/format/head.ts";
+import { bytesOf, concat, members } from "../core/json/json.ts";
+import { type Beginning, bytesOfContent, type Change, type Log, type Store } from "../core/ports/store.ts";
+import { Nodes } from "../core/tree/nodes.ts";
+
+const LF = bytesOf("\n");
+
+class MemoryLog implements Log {
+  readonly store = "memory";
+  readonly file = null;
+  readonly header: SessionHeader;
+  readonly headerLine: Uint8Array;
+  readonly version = 3;
+  readonly nodes = new Nodes();
+  readonly damage: readonly Damage[] = [];
+  readonly readOnly = null;
+  readonly lockedBy = null;
+  readonly persisted = false;
+  readonly stamp = null;
+  private readonly lines: Uint8Array[] = [];
+  private readonly heads = new HeadReader(this.nodes);
+  private closed = false;
+
+  constructor(beginning: Beginning) {
+    this.header = beginning.header;
+    this.headerLine = beginning.headerLine;
+  }
+
+  get durableCount(): number {
+    return this.nodes.count;
+  }
+
+  length(position: number): number {
+    return this.lines[position].length;
+  }
+
+  read(position: number): Uint8Array {
+    this.demandOpen();
+    return this.lines[position];
+  }
+
+  *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    for (let i = 0; i < positions.length; i++) yield this.read(positions[i]);
+  }
+
+  *copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    for (let i = 0; i < positions.length; i++) yield concat([this.read(positions[i]), LF]);
+  }
+
+  private demandOpen(): void {
+    if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
+  }
+
+  append(lines: readonly Uint8Array[]): void {
+    this.demandOpen();
+    for (const line of lines) {
+      addHead(this.heads, this.nodes, line);
+      this.lines.push(line);
+    }
+  }
+
+  async commit(): Promise<void> {}
+
+  rollBack(): void {}
+
+  readonly mayHideEntries = false;
+
+  refresh(): Change {
+    return { kind: "none" };
+  }
+
+  reopen(): Log {
+    return this;
+  }
+
+  attachment(): null {
+    return null;
+  }
+
+  readonly mendable = [];
+
+  repair(): null {
+    return null;
+  }
+
+  takeLock(): boolean {
+    return false;
+  }
+
+  unlock(): void {}
+
+  close(): void {
+    this.closed = true;
+  }
+}
+
+/** Adds the node of a line of ours. */
+export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array): number {
+  if (!heads.read(line, 0, line.length)) {
+    const fault = heads.parse(line, 0, line.length, () => {
+      throw new TypeError("an entry of ours has an id");
+    });
+    if (fault !== null) throw new TypeError(`an entry of ours is well formed: ${fault}`);
+  }
+  return nodes.add(heads);
+}
+
+export function memoryStore(): Store {
+  return {
+    name: "memory",
+    create: (beginning) => new MemoryLog(beginning),
+    async publish(beginning, content) {
+      const log = new MemoryLog(beginning);
+      log.append(wholeLines(concat([...bytesOfContent(content)])));
+      return log;
+    },
+    open(file) {
+      throw new Failure("session_not_found", `Sessions in memory have no file: ${file}`, { sessionPath: file });
+    },
+  };
+}
+
+/** The lines of bytes that end with a line feed. */
+export function wholeLines(bytes: Uint8Array): Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  let start = 0;
+  for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+    const line = bytes.subarray(start, end);
+    if (members(line)) lines.push(line);
+    start = end + 1;
+  }
+  return lines;
+}

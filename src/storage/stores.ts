@@ -1,0 +1,439 @@
+/** The backends by name, and which of them opens a given path. */
+
+import { basename, dirname, isAbsolute, join, relative, sep } from "node:path";
+import { Failure } from "../core/failure.ts";
+import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
+import { memberOf, members, parse, skipSpace } from "../core/json/json.ts";
+import type { Env } from "../core/ports/env.ts";
+import type { Beginning, Log, Store } from "../core/ports/store.ts";
+import type { LeafMemory } from "../core/session/session.ts";
+import type { Stores } from "../core/session/workspace.ts";
+import { makeCatalog } from "./catalog/catalog.ts";
+import { changeTime } from "./catalog/containers.ts";
+import { moment } from "./catalog/summary.ts";
+import { type Confines, realPathOf } from "./fs/confined-disk.ts";
+import { type Disk, exists, storageFailure } from "./fs/disk.ts";
+import { storedBytes, writeOutput } from "./fs/output-file.ts";
+import {
+  absolute,
+  archiveFolder,
+  fileFor,
+  fileName,
+  folderFor,
+  isSessionName,
+  type Places,
+  sessionFolders,
+} from "./fs/paths.ts";
+import { sideIndexes } from "./jsonl/index-cache.ts";
+import { type Durability, type JsonlOptions, jsonlStore } from "./jsonl/log.ts";
+import type { Keeping } from "./lifecycle/exclusive.ts";
+import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
+import type { Locks } from "./locks/locks.ts";
+import { leafMemory } from "./log/leaf-store.ts";
+import { keptSpines } from "./log/snapshot-cache.ts";
+import { memoryStore } from "./memory.ts";
+import { standsAt } from "./v2/migration-site.ts";
+import { makeMigrations } from "./v2/migrations.ts";
+import { CONTAINER, headerFile, isContainerName } from "./v2/places.ts";
+import { containerOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
+import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
+import { segmentedStore } from "./v2/store.ts";
+
+export interface StoreOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly places: Places;
+  readonly durability: Durability;
+  readonly locks: Locks;
+  /** Working directory of this process, which relative paths of a host refer to. */
+  readonly cwd: string;
+  /** Backend of new sessions. */
+  readonly kind: "jsonl" | "v2" | "memory";
+  readonly readOnly?: boolean;
+  /** See Keeping; where it is missing, what is deleted goes to our own trash. */
+  readonly desktopTrash?: Keeping["desktopTrash"];
+  /**
+   * Throws path_outside_root for a path that a host may not name. That no link leads elsewhere when the path is used is a
+   * matter of the disk (see confinedDisk).
+   */
+  readonly demandAllowed?: (path: string) => void;
+  /** Whether others may write in our state folder, so that nothing is to be opened there but through the disk. */
+  readonly sharedState?: boolean;
+}
+
+export function makeStores(options: StoreOptions): Stores {
+  const { disk, env, places, cwd } = options;
+  const files: JsonlOptions = {
+    disk,
+    env,
+    locks: options.locks,
+    cwd,
+    quarantine: join(places.state, "quarantine"),
+    durability: options.durability,
+    fileFor: (header) => fileFor(places, header),
+    readOnly: options.readOnly,
+    sideIndexes: sideIndexes({ disk, env, stateFolder: places.state }),
+  };
+  const jsonl = jsonlStore(files);
+  const v2 = segmentedStore({
+    disk,
+    env,
+    locks: options.locks,
+    quarantine: join(places.state, "quarantine"),
+    durability: options.durability,
+    containerFor: (header) => join(folderFor(places, header.cwd ?? ""), `${header.id}.v2`),
+    readOnly: options.readOnly,
+    spines: keptSpines(disk, places.state),
+  });
+  const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
+  const fileBeside = (file: string, header: SessionHeader): string | undefined => {
+    const name = options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header);
+    try {
+      return allowed(join(dirname(file), name));
+    } catch {
+      // A server that is confined opens files in folders that it may not write to.
+      return undefined;
+    }
+  };
+  const allowed = (file: string): string => {
+    const path = nameable(absolute(file, cwd));
+    options.demandAllowed?.(path);
+    return path;
+  };
+  /** A session file, or a database as the session file that it would be. */
+  const openSource = (file: string, readOnly?: boolean): Log =>
+    isDatabase(disk, file)
+      ? jsonlStore({ ...files, disk: withBytes(disk, file, linesOf(disk, file)), sideIndexes: undefined }).open(
+          file,
+          true,
+        )
+      : jsonl.open(file, readOnly);
+  const openLog = (file: string, readOnly?: boolean): Log => {
+    try {
+      return openActive(disk, at, file, readOnly);
+    } catch (error) {
+      throw toldOfDatabase(disk, file, error);
+    }
+  };
+  const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
+  const isDurable = options.durability === "sync";
+  const leaves: LeafMemory = leafMemory(disk, places.state, isDurable);
+  return {
+    names: Object.keys(byName),
+    forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
+    leaves,
+    open: (file, readOnly) => openLog(allowed(file), readOnly),
+    absolute: allowed,
+    exists: (file) => exists(disk, file),
+    holds(path) {
+      const file = allowed(path);
+      // A repair that was cut off left a container under another name.
+      return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
+    },
+    isSame: (a, b) => a === b || sameFile(disk, a, b),
+    find: (id) => findById(disk, sessionFolders(places, disk), id),
+    prepareFolder(file) {
+      try {
+        disk.makeFolder(dirname(file));
+      } catch {
+        // The first append meets the same obstacle and tells of it.
+      }
+    },
+    writeOutput: (file, pieces, taken, attachmentsOf) =>
+      writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
+    bytesOf: (log) => storedBytes(disk, log),
+    latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
+    beside: (file, header) => (isOutside(disk, places, options.kind, file) ? fileBeside(file, header) : undefined),
+    made(key, of) {
+      if ("cwd" in of) return madeWith(disk, folderFor(places, of.cwd), key);
+      return isOutside(disk, places, options.kind, of.beside) ? madeWith(disk, dirname(of.beside), key) : undefined;
+    },
+    lifeCycle: makeLifeCycle({
+      disk,
+      env,
+      places,
+      leaves,
+      desktopTrash: options.desktopTrash,
+      readOnly: options.readOnly === true,
+      cwd,
+      open: (file) => openLog(allowed(file)),
+      absolute: (path) => absolute(path, cwd),
+      allowed,
+      find: (id, folders) => findById(disk, folders, id),
+      named: (id, folders) => filesOf(disk, folders, id).exact,
+      idIn: (file) => readId(disk, file),
+    }),
+    migrations: makeMigrations(
+      {
+        disk,
+        env,
+        locks: options.locks,
+        openFile: openSource,
+        openContainer: (container, readOnly) => v2.open(container, readOnly),
+        fileFor: (header, folder) => join(folder, fileName(header)),
+        leaves,
+      },
+      allowed,
+      options.readOnly === true,
+    ),
+    catalog: makeCatalog({
+      disk,
+      env,
+      places,
+      leaves,
+      openLog: (file) => openLog(file, true),
+      indexAhead: true,
+      isDurable,
+      // SQLite opens its files by their paths.
+      ...(options.sharedState ? { sqlite: () => undefined } : {}),
+    }),
+  };
+}
+
+/** Opens what is the session now: one that was migrated or rolled back is named by many who do not know that. */
+function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
+  if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
+  if (isContainerName(file) || !exists(disk, file)) {
+    const moved = nowAt(disk, file);
+    if (moved !== file) return at(moved).open(moved, readOnly);
+  }
+  const log = at(file).open(file, readOnly);
+  // Between the commit marker of a migration and the freezing of the file both stand there.
+  let container: string | null;
+  try {
+    container = isContainerName(file) ? null : containerOf(disk, file, log.header.id);
+  } catch (error) {
+    log.close();
+    throw error;
+  }
+  if (container === null) return log;
+  log.close();
+  return at(container).open(container, readOnly);
+}
+
+/** What opening a file failed with; of a database it is said how it becomes a session that can be opened. */
+function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
+  if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) return error;
+  return new Failure(
+    "not_a_session",
+    `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`,
+    error.details,
+  );
+}
+
+/** Where the session is now that is named by a path. Throws storage failures. */
+function nowAt(disk: Disk, file: string): string {
+  try {
+    return standsAt(disk, file);
+  } catch (error) {
+    throw storageFailure(error, "looking for the session");
+  }
+}
+
+/** Opens the frozen copy of a session file, which rolling back must find as it is: for reading only. */
+function openFrozen(disk: Disk, store: Store, file: string): Log {
+  const log = store.open(file, true);
+  const source = frozenFrom(file) as string;
+  const now = exists(disk, source) ? source : containerOf(disk, source, log.header.id);
+  const [where, out] =
+    now === null
+      ? ["the session is not beside it any more", `Rename it to ${basename(source)} to go on with it`]
+      : [`the session is ${now}`, "Open that one"];
+  const sentence = `This is a session file as it was when it was migrated; ${where}. ${out}; here nothing is written.`;
+  return Object.assign(log, { readOnly: new Failure("read_only", sentence, { sessionPath: now ?? source }) });
+}
+
+/** A store for new sessions that goes by the name of the file where one is given. */
+function byPath(store: Store, at: (file: string) => Store): Store {
+  const storeOf = ({ file }: Beginning): Store => (file === undefined ? store : at(file));
+  return {
+    ...store,
+    create: (beginning) => storeOf(beginning).create(beginning),
+    publish: (beginning, content) => storeOf(beginning).publish(beginning, content),
+  };
+}
+
+/** Whether a name in a folder is that of a session. Throws errno errors. */
+export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
+  return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
+}
+
+/** Returns the folders that a server with confined paths may touch. */
+export function confinesOf(places: Places, allowed: readonly string[]): Confines {
+  const sessions = [places.flat, places.root].filter((folder) => folder !== undefined);
+  return { given: [...sessions, archiveFolder(places), ...allowed], own: [places.state] };
+}
+
+/**
+ * Whether what comes of a session lies beside it, as both Pis have it: it lies neither below the session folders nor in
+ * our state folder (archive, trash), and nobody named one folder for all.
+ */
+function isOutside(disk: Disk, { flat, root, state }: Places, kind: StoreOptions["kind"], file: string): boolean {
+  if (kind === "memory" || flat !== undefined) return false;
+  const folder = knownPath(disk, dirname(file));
+  return [root as string, state].every((above) => {
+    const below = relative(knownPath(disk, above), folder);
+    return below === ".." || below.startsWith(`..${sep}`) || isAbsolute(below);
+  });
+}
+
+/** Returns the real path as far as a disk shows it: one that is confined shows nothing above its folders. */
+function knownPath(disk: Disk, path: string): string {
+  try {
+    return realPathOf(disk, path);
+  } catch {
+    return path;
+  }
+}
+
+/** The path, if a file can have it. Throws storage_failed. */
+function nameable(path: string): string {
+  if (!path.includes("\0")) return path;
+  const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
+  throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
+}
+
+function sameFile(disk: Disk, a: string, b: string): boolean {
+  try {
+    const first = disk.info(a);
+    const second = disk.info(b);
+    return first.device === second.device && first.inode === second.inode;
+  } catch {
+    return false;
+  }
+}
+
+/** The file of the session with an id, or with the only id that begins so. Throws session_not_found, ambiguous_id. */
+function findById(disk: Disk, folders: Iterable<string>, id: string): string {
+  if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
+  const { exact, prefixed } = filesOf(disk, folders, id);
+  let found = exact.length > 0 ? exact : prefixed;
+  // While a migration or a rollback is under way, or was cut off, a session has a file and a container.
+  if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
+  if (found.length === 0)
+    throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
+      sessionId: id,
+    });
+  // A move that was cut off leaves two names of one session.
+  if (!found.every((file) => sameFile(disk, file, found[0])))
+    throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
+  return found[0];
+}
+
+/** The session files with an id, and those with one that begins so. */
+function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: string[]; prefixed: string[] } {
+  const exact: string[] = [];
+  const prefixed: string[] = [];
+  for (const folder of folders)
+    for (const name of disk.names(folder)) {
+      if (!isSessionIn(disk, folder, name)) continue;
+      const file = join(folder, name);
+      // A file of ours or of the TypeScript Pi bears its id; of any other only the header tells.
+      const [, named = ""] = /^\d{4}-\d\d-\d\dT[^_]*_(.+)\.jsonl$/.exec(name) ?? [];
+      const found =
+        named === id
+          ? id
+          : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named)
+            ? readId(disk, file)
+            : named;
+      if (found === id) exact.push(file);
+      else if (found?.startsWith(id)) prefixed.push(file);
+    }
+  return { exact, prefixed };
+}
+
+/** How much of a file is read to find its header; headers are a few hundred bytes. */
+const HEADER_BYTES = 1 << 16;
+
+/** What the header of a session file says, or undefined when the file is no session. */
+export function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeader, unknown>> | undefined {
+  let fd: number;
+  try {
+    fd = disk.openRead(isContainerName(file) ? headerFile(file) : file);
+  } catch {
+    return undefined;
+  }
+  try {
+    if (disk.infoOf(fd).kind !== "file") return undefined;
+    const bytes = new Uint8Array(HEADER_BYTES);
+    const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    // A byte order mark and blank lines may stand before it.
+    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
+    const end = bytes.indexOf(0x0a, start);
+    const line = bytes.subarray(start, end >= 0 && end < count ? end : count);
+    const found = members(line);
+    const type = found && memberOf(found, "type");
+    if (!type || parse(line, type.start, type.end) !== "session") return undefined;
+    return parse(line) as Partial<Record<keyof SessionHeader, unknown>>;
+  } catch {
+    return undefined;
+  } finally {
+    disk.close(fd);
+  }
+}
+
+function readId(disk: Disk, file: string): string | undefined {
+  const id = readHeader(disk, file)?.id;
+  return typeof id === "string" ? id : undefined;
+}
+
+/** How many of the youngest files are looked at for the one that a repeated request made before. */
+const YOUNGEST = 200;
+
+/** The session file of a folder whose header has an idempotency key. File names begin with the time of their making. */
+function madeWith(disk: Disk, folder: string, key: string): string | undefined {
+  if (!exists(disk, folder)) return undefined;
+  const names = disk.names(folder).sort().reverse();
+  // Names of containers begin with the id, which is in the order of time, too.
+  const youngest = [
+    ...names.filter(isSessionName).slice(0, YOUNGEST),
+    ...names.filter(isContainerName).slice(0, YOUNGEST),
+  ].filter((name) => isSessionIn(disk, folder, name));
+  return youngest.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
+}
+
+/** Returns the working directory's session that was changed last, or undefined. */
+function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
+  // Folder names collide, so only the header tells whose session it is.
+  return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd);
+}
+
+/**
+ * Returns the session of a folder that was changed last, among those whose header fits, or undefined. Of two that were
+ * changed within one tick of the file system's clock, it is the one that was begun later.
+ */
+export function latestIn(
+  disk: Disk,
+  folder: string,
+  fits: (header: Partial<Record<keyof SessionHeader, unknown>>) => boolean,
+): string | undefined {
+  if (!exists(disk, folder)) return undefined;
+  const candidates: { file: string; changed: number }[] = [];
+  for (const name of disk.names(folder)) {
+    if (!isSessionName(name) && !isContainerName(name)) continue;
+    const file = join(folder, name);
+    const changed = changeTime(disk, file);
+    if (changed !== undefined) candidates.push({ file, changed });
+  }
+  candidates.sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
+  let latest: { file: string; changed: number; begun: number } | undefined;
+  for (const { file, changed } of candidates) {
+    // Headers are read of the youngest alone: a folder may hold thousands.
+    if (latest !== undefined && changed < latest.changed) break;
+    if (isContainerName(file) && !isActiveQuietly(disk, file)) continue;
+    const header = readHeader(disk, file);
+    if (header === undefined || !fits(header)) continue;
+    const begun = moment(header.timestamp) ?? Number.NEGATIVE_INFINITY;
+    if (latest === undefined || begun > latest.begun) latest = { file, changed, begun };
+  }
+  return latest?.file;
+}
+
+function isActiveQuietly(disk: Disk, container: string): boolean {
+  try {
+    return isActive(disk, container);
+  } catch {
+    // It went away between the listing and the look, or may not be read.
+    return false;
+  }
+}

@@ -1,0 +1,24 @@
+/** The real clock, ids and hash. This is the only file that imports uuid; tests pass an Env that repeats itself. */
+
+import { createHash, randomFillSync } from "node:crypto";
+import { v7 as uuidv7 } from "uuid";
+import type { Env } from "../core/ports/env.ts";
+import { unpackId } from "../core/tree/nodes.ts";
+
+/** Random bytes are drawn many at a time: the call costs more than the bytes. */
+const drawn = Buffer.alloc(4096);
+let used = drawn.length;
+
+export const realEnv: Env = {
+  now: () => Date.now(),
+  sessionId: () => uuidv7(),
+  entryId() {
+    if (used === drawn.length) {
+      randomFillSync(drawn);
+      used = 0;
+    }
+    used += 4;
+    return unpackId(drawn.readUInt32BE(used - 4));
+  },
+  sha256: (bytes) => createHash("sha256").update(bytes).digest("hex"),
+};

@@ -1,0 +1,368 @@
+/** Writes a container from its first frame on, in a folder that no session has yet. */
+
+import { isUtf8 } from "node:buffer";
+import { join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { SessionHeader } from "../../core/format/entry.ts";
+import { HeadReader } from "../../core/format/head.ts";
+import { bytesOf, concat, isJson } from "../../core/json/json.ts";
+import { type Env, timestamp } from "../../core/ports/env.ts";
+import { Nodes, unpackId } from "../../core/tree/nodes.ts";
+import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
+import type { Durability } from "../jsonl/log.ts";
+import { CHUNK } from "../log/lines.ts";
+import {
+  CHECKPOINT_SCHEMA,
+  encodeCheckpoint,
+  encodeManifest,
+  type Manifest,
+  type Reason,
+  type SourceFormat,
+  snapshotRef,
+} from "./documents.ts";
+import {
+  chained,
+  crc32c,
+  crcText,
+  encodeHead,
+  encodeRow,
+  FRAME_BYTES,
+  frameBytes,
+  payloadOf,
+  sha256,
+  writeFrame,
+} from "./frame.ts";
+import { Tally } from "./manifest.ts";
+import {
+  BLOBS,
+  checkpointFile,
+  EMPTY_TAIL,
+  FOLDERS,
+  headerFile,
+  indexFile,
+  manifestFile,
+  Places,
+  segmentFile,
+  spineFile,
+  type Tail,
+} from "./places.ts";
+import { encodeBlock } from "./snapshot.ts";
+
+export interface BuilderOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly durability: Durability;
+  /** Bytes beyond which a segment is not written. */
+  readonly segmentBytes: number;
+}
+
+/** A frame of ours as it will stand, and the end of the store behind it. */
+export interface NextFrame {
+  readonly bytes: Uint8Array;
+  readonly row: string;
+  /** It begins a segment. */
+  readonly isNew: boolean;
+  readonly place: Parameters<Places["set"]>[1];
+  readonly tail: Tail;
+}
+
+/**
+ * The frame of an entry behind a tail, written into what `room` gives for its length. Throws invalid_entry when it is too
+ * large for a segment.
+ */
+export function nextFrame(
+  tail: Tail,
+  nodes: Nodes,
+  position: number,
+  payload: Uint8Array,
+  now: string,
+  segmentBytes: number,
+  room: (length: number) => Buffer = Buffer.allocUnsafe,
+): NextFrame {
+  const parent = nodes.parent(position);
+  const entry = {
+    entryId: nodes.id(position),
+    parentEntryId: parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null),
+    entryType: nodes.type(position),
+  };
+  const entrySeq = tail.entrySeq + 1;
+  let at = { segmentSeq: tail.segmentSeq, frameSeq: tail.frameSeq + 1, entrySeq };
+  const payloadSha256 = sha256(payload);
+  let head = encodeHead(at, entry, now, payloadSha256, payload.length);
+  let length = frameBytes(head, payload);
+  const isNew = tail.segmentSeq === 0 || (tail.segmentSize > 0 && tail.segmentSize + length > segmentBytes);
+  if (isNew) {
+    at = { segmentSeq: tail.segmentSeq + 1, frameSeq: 1, entrySeq };
+    head = encodeHead(at, entry, now, payloadSha256, payload.length);
+    length = frameBytes(head, payload);
+  }
+  const limit = Math.min(segmentBytes, FRAME_BYTES);
+  if (length > limit)
+    throw new Failure(
+      "invalid_entry",
+      `The entry ${entry.entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
+      { entryId: entry.entryId, bytes: length, limit },
+    );
+  const bytes = room(length);
+  const payloadStart = writeFrame(bytes, head, payload);
+  const crc = crc32c(bytes);
+  const crcDigits = crcText(crc);
+  const start = isNew ? 0 : tail.segmentSize;
+  return {
+    bytes,
+    isNew,
+    row: encodeRow({
+      entrySeq,
+      segmentSeq: at.segmentSeq,
+      frameSeq: at.frameSeq,
+      entryId: entry.entryId,
+      byteOffset: start,
+      byteLength: bytes.length,
+      crc32c: crcDigits,
+    }),
+    place: {
+      segmentSeq: at.segmentSeq,
+      start,
+      length: bytes.length,
+      payloadStart,
+      payloadLength: payload.length,
+      crc,
+    },
+    tail: {
+      entrySeq,
+      segmentSeq: at.segmentSeq,
+      frameSeq: at.frameSeq,
+      segmentSize: start + bytes.length,
+      chainHash: chained(tail.chainHash, payloadSha256),
+      lastCrc: crcDigits,
+      bytesTotal: tail.bytesTotal + bytes.length,
+      segmentCount: tail.segmentCount + (isNew ? 1 : 0),
+    },
+  };
+}
+
+/** What stands for an entry whose bytes are no JSON but whose head is legible, as reading it answers (guarantee 1). */
+function standInFor(line: Uint8Array): Uint8Array | null {
+  const heads = new HeadReader(new Nodes());
+  if (!heads.read(line, 0, line.length)) return null;
+  const nodes = new Nodes();
+  const { packedParent, parentId } = heads;
+  const position = nodes.add(heads);
+  return bytesOf(
+    JSON.stringify({
+      type: nodes.type(position),
+      id: nodes.id(position),
+      parentId: packedParent >= 0 ? unpackId(packedParent) : parentId,
+      timestamp: new Date(0).toISOString(),
+      damaged: true,
+    }),
+  );
+}
+
+export class Builder {
+  readonly nodes = new Nodes();
+  readonly places = new Places();
+  tail: Tail = EMPTY_TAIL;
+  indexEnd = 0;
+  lastRow = { length: 0, crc: 0 };
+  /** What its manifest says, once it is written. */
+  manifest: Manifest | undefined;
+  /** The last block of the spine, once it is written. */
+  spineEnd = 0;
+  private readonly options: BuilderOptions;
+  /** Where it builds. */
+  readonly folder: string;
+  private readonly heads = new HeadReader(this.nodes);
+  private segment = -1;
+  private index = -1;
+  /** Frames that are not written yet stand at its beginning. */
+  private frames = Buffer.allocUnsafe(CHUNK);
+  private framesLength = 0;
+  private now = "";
+  private rows: string[] = [];
+  /** Files that are written but not on the medium. */
+  private unsynced: number[] = [];
+
+  constructor(options: BuilderOptions, folder: string) {
+    this.options = options;
+    this.folder = folder;
+  }
+
+  /** Makes the folders and the header. */
+  begin(headerLine: Uint8Array): void {
+    this.makeFolders();
+    const fd = this.options.disk.create(headerFile(this.folder));
+    this.unsynced.push(fd);
+    writeAll(this.options.disk, fd, concat([headerLine, bytesOf("\n")]));
+    this.index = this.options.disk.create(indexFile(this.folder));
+  }
+
+  /** The same with the header file of another container, which keeps its identity. */
+  beginWith(header: string): void {
+    this.makeFolders();
+    this.options.disk.link(header, headerFile(this.folder));
+    this.index = this.options.disk.create(indexFile(this.folder));
+  }
+
+  private makeFolders(): void {
+    for (const name of FOLDERS) this.options.disk.makeFolder(join(this.folder, name));
+  }
+
+  /**
+   * Adds one entry by its line, without line feed; `checked`: it is known to be JSON. Of a line that is damaged behind its head the head is kept. Throws
+   * corrupt when there is no entry in it, invalid_entry when it is too large.
+   */
+  add(line: Uint8Array, checked = false): number {
+    let payload = payloadOf(line);
+    if (!checked && (!isUtf8(payload) || !isJson(payload))) {
+      const standIn = standInFor(payload);
+      if (!standIn) throw new Failure("corrupt", "A line of the session is no entry. repair_session takes it out.");
+      payload = standIn;
+    }
+    const { nodes, heads } = this;
+    if (!heads.read(payload, 0, payload.length)) {
+      const fault = heads.parse(payload, 0, payload.length, () => "");
+      if (fault !== null || (heads.packedId < 0 && heads.id === ""))
+        throw new Failure(
+          "corrupt",
+          `A line of the session is ${fault ?? "without an id"}. repair_session takes it out.`,
+        );
+    }
+    const { aliases } = nodes;
+    const position = nodes.add(heads);
+    if (nodes.aliases > aliases) {
+      const id = nodes.id(position);
+      throw new Failure("corrupt", `The id ${id.slice(0, id.lastIndexOf("~"))} stands twice. repair_session mends it.`);
+    }
+    // Frames that are written together are made at one time; the clock costs as much as a checksum.
+    if (this.framesLength === 0) this.now = timestamp(this.options.env);
+    const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
+    if (frame.isNew) {
+      this.rotate(frame.place.segmentSeq);
+      this.frames.set(frame.bytes);
+    }
+    this.places.set(position, frame.place);
+    this.tail = frame.tail;
+    this.framesLength += frame.bytes.length;
+    this.rows.push(frame.row);
+    return position;
+  }
+
+  /** Where the next frame goes: behind those that wait, which give way when it does not fit. */
+  private readonly room = (length: number): Buffer => {
+    if (this.framesLength + length > this.frames.length) this.flush();
+    if (length > this.frames.length) this.frames = Buffer.allocUnsafe(length);
+    return this.frames.subarray(this.framesLength, this.framesLength + length);
+  };
+
+  private rotate(segmentSeq: number): void {
+    this.flush();
+    this.segment = this.options.disk.create(segmentFile(this.folder, segmentSeq));
+    this.unsynced.push(this.segment);
+  }
+
+  private flush(): void {
+    const { disk } = this.options;
+    if (this.framesLength > 0) writeAll(disk, this.segment, this.frames.subarray(0, this.framesLength));
+    if (this.rows.length > 0) {
+      const last = bytesOf(this.rows[this.rows.length - 1]);
+      const bytes = bytesOf(this.rows.join(""));
+      writeAll(disk, this.index, bytes);
+      this.indexEnd += bytes.length;
+      this.lastRow = { length: last.length, crc: crc32c(last) };
+    }
+    this.rows = [];
+    this.framesLength = 0;
+  }
+
+  /** Whether a whole segment waits for {@link settle}. */
+  get isBehind(): boolean {
+    return this.unsynced.length > 2;
+  }
+
+  /** Brings what was written so far onto the medium. */
+  async settle(): Promise<void> {
+    const { disk, durability } = this.options;
+    this.flush();
+    for (const fd of [...this.unsynced, this.index]) if (durability === "sync") await disk.sync(fd);
+    this.closeSettled();
+  }
+
+  /** The same, holding everything else up. */
+  settleNow(): void {
+    const { disk, durability } = this.options;
+    this.flush();
+    for (const fd of [...this.unsynced, this.index]) if (durability === "sync") disk.syncNow(fd);
+    this.closeSettled();
+  }
+
+  private closeSettled(): void {
+    for (const fd of this.unsynced) if (fd !== this.segment) closeQuietly(this.options.disk, fd);
+    this.unsynced = this.segment >= 0 ? [this.segment] : [];
+  }
+
+  /** Writes the manifest and, with a reason, a first checkpoint and the spine. `settle` again after it. */
+  finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: Reason): Manifest {
+    this.flush();
+    const { env } = this.options;
+    const at = timestamp(env);
+    const tally = new Tally(this.nodes);
+    this.manifest = tally.manifest(this.tail, { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at });
+    this.write(manifestFile(this.folder), bytesOf(encodeManifest(this.manifest)));
+    if (reason === undefined || this.nodes.count === 0) return this.manifest;
+    const checkpoint = {
+      schema: CHECKPOINT_SCHEMA as typeof CHECKPOINT_SCHEMA,
+      checkpointSeq: 1,
+      at,
+      headEntrySeq: this.tail.entrySeq,
+      headEntryId: this.manifest.head.entryId,
+      snapshotRef: snapshotRef(1),
+      compactedBeforeEntrySeq: 0,
+      chainHash: this.tail.chainHash,
+      reason,
+    };
+    this.write(checkpointFile(this.folder, 1), bytesOf(encodeCheckpoint(checkpoint)));
+    if (this.nodes.missingParent.size === 0) {
+      const { tail, indexEnd, lastRow } = this;
+      const reach = { count: this.nodes.count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
+      const block = encodeBlock(this.nodes, this.places, 0, reach);
+      this.write(spineFile(this.folder), block);
+      this.spineEnd = block.length;
+    }
+    return this.manifest;
+  }
+
+  private write(path: string, bytes: Uint8Array): void {
+    const fd = this.options.disk.create(path);
+    this.unsynced.push(fd);
+    writeAll(this.options.disk, fd, bytes);
+  }
+
+  /** Brings the names of all files onto the medium. */
+  async syncFolders(): Promise<void> {
+    if (this.options.durability !== "sync") return;
+    const { disk } = this.options;
+    for (const folder of this.folders()) await disk.syncFolder(folder);
+  }
+
+  /** The same, holding everything else up. */
+  syncFoldersNow(): void {
+    if (this.options.durability !== "sync") return;
+    for (const folder of this.folders()) this.options.disk.syncFolderNow(folder);
+  }
+
+  /** All of them, the attachments' too where there are any; the container's own last. */
+  private folders(): string[] {
+    const shared = this.options.disk.names(this.folder).filter((name) => name === BLOBS);
+    return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
+  }
+
+  /** Gives up what it holds open. */
+  close(): void {
+    const fds = new Set([...this.unsynced, this.segment, this.index].filter((fd) => fd >= 0));
+    for (const fd of fds) closeQuietly(this.options.disk, fd);
+    this.unsynced = [];
+    this.segment = -1;
+    this.index = -1;
+  }
+}

@@ -1,0 +1,467 @@
+/**
+ * Segment frames and index rows of Session Store V2 (session-store-v2 reference, sections 3.1 to 3.3): one JSON object
+ * a line, members in the order in which they are written here, read in any. The payload is the entry's own text.
+ */
+
+import { isUtf8 } from "node:buffer";
+import { hash } from "node:crypto";
+import { bytesOf, type Member, members, parse, skipSpace, textOf, valueEnd } from "../../core/json/json.ts";
+
+export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
+export const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
+
+/** A segment is not written beyond this, and a frame, line feed included, must fit into one. */
+export const SEGMENT_BYTES = 64 << 20;
+/** No line that is longer is read or written, whatever a segment may hold. */
+export const FRAME_BYTES = 100 << 20;
+/** How much of a frame is read to learn of its entry; what has more before its payload is read whole. */
+export const FRAME_HEAD_BYTES = 2048;
+
+/** The chain before the first frame. */
+export const GENESIS = "0".repeat(64);
+/** The last CRC of a store without frames. */
+export const NO_CRC = "00000000";
+
+export interface Frame {
+  readonly segmentSeq: number;
+  readonly frameSeq: number;
+  readonly entrySeq: number;
+  readonly entryId: string;
+  readonly parentEntryId: string | null;
+  readonly entryType: string;
+  /** When the frame was made; the entry's own time stands in its payload. */
+  readonly timestamp: string;
+  readonly payloadSha256: string;
+  readonly payloadBytes: number;
+  /** Where the payload stands in the line. */
+  readonly payloadStart: number;
+  readonly payloadEnd: number;
+}
+
+export interface Row {
+  readonly entrySeq: number;
+  readonly entryId: string;
+  readonly segmentSeq: number;
+  readonly frameSeq: number;
+  readonly byteOffset: number;
+  /** Line feed included. */
+  readonly byteLength: number;
+  readonly crc32c: string;
+}
+
+// --- checksums ---------------------------------------------------------------------------------------------------
+
+const POLYNOMIAL = 0x82f63b78;
+/** Eight tables of 256 for eight bytes at a time. */
+const TABLES = crcTables();
+
+function crcTables(): Uint32Array {
+  const tables = new Uint32Array(8 * 256);
+  for (let n = 0; n < 256; n++) {
+    let crc = n;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ POLYNOMIAL : crc >>> 1;
+    tables[n] = crc;
+  }
+  for (let n = 0; n < 256; n++)
+    for (let k = 1; k < 8; k++) {
+      const before = tables[(k - 1) * 256 + n];
+      tables[k * 256 + n] = (before >>> 8) ^ tables[before & 0xff];
+    }
+  return tables;
+}
+
+/** CRC-32C (Castagnoli) of `b[start, end)`. */
+export function crc32c(b: Uint8Array, start = 0, end = b.length): number {
+  const t = TABLES;
+  let crc = -1;
+  let i = start;
+  for (; i + 8 <= end; i += 8) {
+    const low = crc ^ (b[i] | (b[i + 1] << 8) | (b[i + 2] << 16) | (b[i + 3] << 24));
+    crc =
+      t[1792 + (low & 0xff)] ^
+      t[1536 + ((low >>> 8) & 0xff)] ^
+      t[1280 + ((low >>> 16) & 0xff)] ^
+      t[1024 + (low >>> 24)] ^
+      t[768 + b[i + 4]] ^
+      t[512 + b[i + 5]] ^
+      t[256 + b[i + 6]] ^
+      t[b[i + 7]];
+  }
+  for (; i < end; i++) crc = (crc >>> 8) ^ t[(crc ^ b[i]) & 0xff];
+  return ~crc >>> 0;
+}
+
+const DIGITS = Array.from({ length: 256 }, (_, n) => n.toString(16).toUpperCase().padStart(2, "0"));
+
+/** Eight upper-case hex digits. */
+export function crcText(crc: number): string {
+  return DIGITS[crc >>> 24] + DIGITS[(crc >>> 16) & 0xff] + DIGITS[(crc >>> 8) & 0xff] + DIGITS[crc & 0xff];
+}
+
+/** Lower-case hex. */
+export function sha256(bytes: Uint8Array | string): string {
+  return hash("sha256", bytes);
+}
+
+/** The chain after one more payload: the hash of the two hashes' digits. */
+export function chained(before: string, payloadSha256: string): string {
+  return sha256(before + payloadSha256);
+}
+
+// --- writing -----------------------------------------------------------------------------------------------------
+
+/** What a frame says of its entry. */
+export interface EntryFacts {
+  readonly entryId: string;
+  readonly parentEntryId: string | null;
+  readonly entryType: string;
+}
+
+export interface Coordinates {
+  readonly segmentSeq: number;
+  readonly frameSeq: number;
+  readonly entrySeq: number;
+}
+
+/** The text of a frame before its payload. */
+export function encodeHead(
+  at: Coordinates,
+  entry: EntryFacts,
+  timestamp: string,
+  payloadSha256: string,
+  payloadBytes: number,
+): string {
+  const parent = entry.parentEntryId === null ? "" : `,"parentEntryId":${JSON.stringify(entry.parentEntryId)}`;
+  return (
+    `{"schema":"${FRAME_SCHEMA}","segmentSeq":${at.segmentSeq},"frameSeq":${at.frameSeq},"entrySeq":${at.entrySeq},` +
+    `"entryId":${JSON.stringify(entry.entryId)}${parent},"entryType":${JSON.stringify(entry.entryType)},` +
+    `"timestamp":"${timestamp}","payloadSha256":"${payloadSha256}","payloadBytes":${payloadBytes},"payload":`
+  );
+}
+
+/** Bytes of a frame, line feed included. */
+export function frameBytes(head: string, payload: Uint8Array): number {
+  return Buffer.byteLength(head) + payload.length + 2;
+}
+
+/**
+ * Writes a frame, with its line feed, into all of `bytes`; answers where its payload begins. The payload is one JSON
+ * value without white space around it and without line feeds.
+ */
+export function writeFrame(bytes: Buffer, head: string, payload: Uint8Array): number {
+  const payloadStart = bytes.length - payload.length - 2;
+  if (payloadStart === head.length) bytes.write(head, 0, "latin1");
+  else bytes.write(head, 0, "utf8");
+  bytes.set(payload, payloadStart);
+  bytes[bytes.length - 2] = 0x7d;
+  bytes[bytes.length - 1] = 0x0a;
+  return payloadStart;
+}
+
+/** The line of a row, with its line feed. */
+export function encodeRow(row: Row): string {
+  return (
+    `{"schema":"${ROW_SCHEMA}","entrySeq":${row.entrySeq},"entryId":${JSON.stringify(row.entryId)},` +
+    `"segmentSeq":${row.segmentSeq},"frameSeq":${row.frameSeq},"byteOffset":${row.byteOffset},` +
+    `"byteLength":${row.byteLength},"crc32c":"${row.crc32c}","state":"active"}\n`
+  );
+}
+
+// --- reading -----------------------------------------------------------------------------------------------------
+
+/** A line that is no frame or row, or one that breaks the rules; the message says which. */
+export class Malformed extends Error {}
+
+const FRAME_MEMBERS = new Set([
+  "schema",
+  "segmentSeq",
+  "frameSeq",
+  "entrySeq",
+  "entryId",
+  "parentEntryId",
+  "entryType",
+  "timestamp",
+  "payloadSha256",
+  "payloadBytes",
+  "payload",
+]);
+const ROW_MEMBERS = [
+  "schema",
+  "entrySeq",
+  "entryId",
+  "segmentSeq",
+  "frameSeq",
+  "byteOffset",
+  "byteLength",
+  "crc32c",
+  "state",
+];
+const SHA256 = /^[0-9a-f]{64}$/;
+const CRC = /^[0-9A-F]{8}$/;
+
+/**
+ * The frame that is `b[start, end)`, line feed excluded. Its payload is held against its length and, unless told not
+ * to, its hash; whether it is JSON can be left to who knows the hash to be that of JSON. Throws {@link Malformed}.
+ */
+export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash = true, checkJson = true): Frame {
+  const frame = decodeUsual(b, start, end, checkJson) ?? decodeAny(b, start, end);
+  if (frame.payloadEnd - frame.payloadStart !== frame.payloadBytes)
+    throw new Malformed(`the payload has ${frame.payloadEnd - frame.payloadStart} bytes, not ${frame.payloadBytes}`);
+  if (checkHash && sha256(b.subarray(frame.payloadStart, frame.payloadEnd)) !== frame.payloadSha256)
+    throw new Malformed("the payload does not have its hash");
+  return frame;
+}
+
+/** A frame in the usual order, all of which is at hand; only its payload's end is looked at. */
+function decodeUsual(b: Uint8Array, start: number, end: number, checkJson: boolean): Frame | null {
+  const head = decodeHead(b, start, end);
+  if (!head || b[end - 1] !== 0x7d || head.payloadEnd !== end - 1) return null;
+  // A payload that is more than one value would be read differently by others.
+  return !checkJson || valueEnd(b, head.payloadStart, end - 1) === end - 1 ? head : null;
+}
+
+const MARKS = [
+  `{"schema":"${FRAME_SCHEMA}","segmentSeq":`,
+  ',"frameSeq":',
+  ',"entrySeq":',
+  ',"entryId":',
+  ',"parentEntryId":',
+  ',"entryType":',
+  ',"timestamp":',
+  ',"payloadSha256":',
+  ',"payloadBytes":',
+  ',"payload":',
+].map((text) => bytesOf(text));
+
+/** Reads forward through one frame. */
+class Cursor {
+  at: number;
+  readonly b: Buffer;
+  readonly end: number;
+
+  constructor(b: Uint8Array, at: number, end: number) {
+    this.b = Buffer.isBuffer(b) ? b : Buffer.from(b.buffer, b.byteOffset, b.length);
+    this.at = at;
+    this.end = end;
+  }
+
+  skip(mark: Uint8Array): boolean {
+    if (this.at + mark.length > this.end) return false;
+    for (let i = 0; i < mark.length; i++) if (this.b[this.at + i] !== mark[i]) return false;
+    this.at += mark.length;
+    return true;
+  }
+
+  /** A whole number, or -1. */
+  number(): number {
+    let value = 0;
+    const from = this.at;
+    for (; this.at < this.end; this.at++) {
+      const digit = this.b[this.at] - 0x30;
+      if (digit < 0 || digit > 9) break;
+      value = value * 10 + digit;
+    }
+    const digits = this.at - from;
+    if (digits === 0 || digits > 15 || (digits > 1 && this.b[from] === 0x30)) return -1;
+    return value;
+  }
+
+  /** A string without escapes, or null. */
+  plain(): string | null {
+    if (this.b[this.at] !== 0x22) return null;
+    const from = this.at + 1;
+    let i = from;
+    let high = 0;
+    while (i < this.end && this.b[i] !== 0x22) {
+      if (this.b[i] === 0x5c || this.b[i] < 0x20) return null;
+      high |= this.b[i++];
+    }
+    if (i >= this.end) return null;
+    this.at = i + 1;
+    if (high < 0x80) return this.b.toString("latin1", from, i);
+    try {
+      return textOf(this.b, from, i);
+    } catch {
+      return null;
+    }
+  }
+}
+
+/**
+ * The frame whose line begins at `start`, of which what stands before `end` is at hand, when its members stand in the
+ * usual order and the head is whole; else null. The payload's end is where its length says.
+ */
+export function decodeHead(b: Uint8Array, start: number, end: number): Frame | null {
+  const cursor = new Cursor(b, start, end);
+  if (!cursor.skip(MARKS[0])) return null;
+  const segmentSeq = cursor.number();
+  if (segmentSeq < 1 || !cursor.skip(MARKS[1])) return null;
+  const frameSeq = cursor.number();
+  if (frameSeq < 1 || !cursor.skip(MARKS[2])) return null;
+  const entrySeq = cursor.number();
+  if (entrySeq < 1 || !cursor.skip(MARKS[3])) return null;
+  const entryId = cursor.plain();
+  if (!entryId) return null;
+  const parentEntryId = cursor.skip(MARKS[4]) ? cursor.plain() : null;
+  if (!cursor.skip(MARKS[5])) return null;
+  const entryType = cursor.plain();
+  if (!entryType || !cursor.skip(MARKS[6])) return null;
+  const timestamp = cursor.plain();
+  if (timestamp === null || !isTime(timestamp) || !cursor.skip(MARKS[7])) return null;
+  const payloadSha256 = cursor.plain();
+  if (payloadSha256 === null || !SHA256.test(payloadSha256) || !cursor.skip(MARKS[8])) return null;
+  const payloadBytes = cursor.number();
+  if (payloadBytes < 1 || !cursor.skip(MARKS[9])) return null;
+  return {
+    segmentSeq,
+    frameSeq,
+    entrySeq,
+    entryId,
+    parentEntryId,
+    entryType,
+    timestamp,
+    payloadSha256,
+    payloadBytes,
+    payloadStart: cursor.at,
+    payloadEnd: cursor.at + payloadBytes,
+  };
+}
+
+function decodeAny(b: Uint8Array, start: number, end: number): Frame {
+  if (!isUtf8(b.subarray(start, end))) throw new Malformed("the line is not UTF-8");
+  const found = members(b, start, end);
+  if (!found) throw new Malformed("the line is not a JSON object");
+  const named = new Map<string, Member>();
+  for (const member of found) {
+    if (!FRAME_MEMBERS.has(member.name)) throw new Malformed(`a frame has no member ${member.name}`);
+    if (named.has(member.name)) throw new Malformed(`the member ${member.name} stands twice`);
+    named.set(member.name, member);
+  }
+  const value = (name: string): unknown => {
+    const member = named.get(name);
+    if (!member) throw new Malformed(`the member ${name} is missing`);
+    return parse(b, member.start, member.end);
+  };
+  try {
+    if (value("schema") !== FRAME_SCHEMA) throw new Malformed(`the schema is not ${FRAME_SCHEMA}`);
+    const parent = named.has("parentEntryId") ? value("parentEntryId") : null;
+    if (parent !== null && (typeof parent !== "string" || parent === ""))
+      throw new Malformed("parentEntryId is not an id");
+    const payload = named.get("payload");
+    if (!payload) throw new Malformed("the member payload is missing");
+    const payloadSha256 = text(value("payloadSha256"), "payloadSha256");
+    if (!SHA256.test(payloadSha256)) throw new Malformed("payloadSha256 is not a hash");
+    const timestamp = text(value("timestamp"), "timestamp");
+    if (!isTime(timestamp)) throw new Malformed("timestamp is not a time");
+    return {
+      segmentSeq: count(value("segmentSeq"), "segmentSeq"),
+      frameSeq: count(value("frameSeq"), "frameSeq"),
+      entrySeq: count(value("entrySeq"), "entrySeq"),
+      entryId: text(value("entryId"), "entryId"),
+      parentEntryId: parent,
+      entryType: text(value("entryType"), "entryType"),
+      timestamp,
+      payloadSha256,
+      payloadBytes: count(value("payloadBytes"), "payloadBytes"),
+      payloadStart: payload.start,
+      payloadEnd: payload.end,
+    };
+  } catch (error) {
+    // Not UTF-8.
+    if (error instanceof TypeError || error instanceof SyntaxError) throw new Malformed("the line is not UTF-8");
+    throw error;
+  }
+}
+
+/** The row that is `b[start, end)`, line feed excluded. Throws {@link Malformed}. */
+export function decodeRow(b: Uint8Array, start = 0, end = b.length): Row {
+  return decodeUsualRow(b, start, end) ?? decodeAnyRow(b, start, end);
+}
+
+const ROW_MARKS = [
+  `{"schema":"${ROW_SCHEMA}","entrySeq":`,
+  ',"entryId":',
+  ',"segmentSeq":',
+  ',"frameSeq":',
+  ',"byteOffset":',
+  ',"byteLength":',
+  ',"crc32c":',
+  ',"state":"active"}',
+].map((text) => bytesOf(text));
+
+/** A row in the usual order. */
+function decodeUsualRow(b: Uint8Array, start: number, end: number): Row | null {
+  const cursor = new Cursor(b, start, end);
+  if (!cursor.skip(ROW_MARKS[0])) return null;
+  const entrySeq = cursor.number();
+  if (entrySeq < 1 || !cursor.skip(ROW_MARKS[1])) return null;
+  const entryId = cursor.plain();
+  if (!entryId || !cursor.skip(ROW_MARKS[2])) return null;
+  const segmentSeq = cursor.number();
+  if (segmentSeq < 1 || !cursor.skip(ROW_MARKS[3])) return null;
+  const frameSeq = cursor.number();
+  if (frameSeq < 1 || !cursor.skip(ROW_MARKS[4])) return null;
+  const byteOffset = cursor.number();
+  if (byteOffset < 0 || !cursor.skip(ROW_MARKS[5])) return null;
+  const byteLength = cursor.number();
+  if (byteLength < 1 || !cursor.skip(ROW_MARKS[6])) return null;
+  const crc = cursor.plain();
+  if (crc === null || !CRC.test(crc) || !cursor.skip(ROW_MARKS[7]) || cursor.at !== end) return null;
+  return { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c: crc };
+}
+
+function decodeAnyRow(b: Uint8Array, start: number, end: number): Row {
+  let value: unknown;
+  try {
+    value = parse(b, start, end);
+  } catch {
+    throw new Malformed("the line is not JSON");
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new Malformed("the line is not a JSON object");
+  const row = value as Record<string, unknown>;
+  for (const name of Object.keys(row))
+    if (!ROW_MEMBERS.includes(name)) throw new Malformed(`a row has no member ${name}`);
+  if (row.schema !== ROW_SCHEMA) throw new Malformed(`the schema is not ${ROW_SCHEMA}`);
+  if (row.state !== "active") throw new Malformed("the state is not active");
+  const crc = text(row.crc32c, "crc32c");
+  if (!CRC.test(crc)) throw new Malformed("crc32c is not a checksum");
+  return {
+    entrySeq: count(row.entrySeq, "entrySeq"),
+    entryId: text(row.entryId, "entryId"),
+    segmentSeq: count(row.segmentSeq, "segmentSeq"),
+    frameSeq: count(row.frameSeq, "frameSeq"),
+    byteOffset: count(row.byteOffset, "byteOffset", 0),
+    byteLength: count(row.byteLength, "byteLength"),
+    crc32c: crc,
+  };
+}
+
+function text(value: unknown, name: string): string {
+  if (typeof value !== "string" || value === "") throw new Malformed(`${name} is not a text`);
+  return value;
+}
+
+function count(value: unknown, name: string, least = 1): number {
+  if (!Number.isSafeInteger(value) || (value as number) < least) throw new Malformed(`${name} is not a number`);
+  return value as number;
+}
+
+/** RFC 3339, of which an offset is part. */
+const TIME = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
+
+function isTime(text: string): boolean {
+  return TIME.test(text);
+}
+
+/** An entry's line without the white space around it, which is no part of a JSON value. */
+export function payloadOf(line: Uint8Array): Uint8Array {
+  const start = skipSpace(line, 0, line.length);
+  let end = line.length;
+  while (end > start && isSpace(line[end - 1])) end--;
+  return line.subarray(start, end);
+}
+
+function isSpace(c: number): boolean {
+  return c === 0x20 || c === 0x09 || c === 0x0d || c === 0x0a;
+}

@@ -1,0 +1,85 @@
+/**
+ * The migration ledger of a container (session-store-v2 reference, section 3.6): one event a line, only ever appended
+ * to. What a torn write left at its end was never acknowledged and gives way to the next event; anything else that is
+ * no event makes the ledger refuse.
+ */
+
+import { dirname } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import { closeQuietly, type Disk, isMissing, isNoFile, readWhole, writeAll } from "../fs/disk.ts";
+import { encodeEvent, type MigrationEvent, parseEvent } from "./documents.ts";
+import { Malformed } from "./frame.ts";
+
+export interface Ledger {
+  readonly events: readonly MigrationEvent[];
+  /** Bytes that whole events take. */
+  readonly size: number;
+  /** Bytes behind them that a torn write left. */
+  readonly torn: number;
+}
+
+/** All events, oldest first; none when there is no file. Throws corrupt, naming the line. */
+export function readLedger(disk: Disk, file: string): Ledger {
+  let bytes: Uint8Array;
+  try {
+    bytes = readWhole(disk, file);
+  } catch (error) {
+    if (isMissing(error) || isNoFile(error)) return { events: [], size: 0, torn: 0 };
+    throw error;
+  }
+  const events: MigrationEvent[] = [];
+  let start = 0;
+  for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+    const line = bytes.subarray(start, end);
+    if (line.length > 0) events.push(eventOf(line, events.length + 1, file));
+    start = end + 1;
+  }
+  return { events, size: start, torn: bytes.length - start };
+}
+
+function eventOf(line: Uint8Array, number: number, file: string): MigrationEvent {
+  try {
+    return parseEvent(line);
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    throw new Failure(
+      "corrupt",
+      `The migration ledger is damaged in line ${number}: ${error.message}. Move ${file} away to go on without it.`,
+      { line: number },
+      { cause: error },
+    );
+  }
+}
+
+/**
+ * Appends an event and waits until it is on the medium. The whole ledger is read before, and one that is damaged is left
+ * as it is. Throws corrupt, and errno errors.
+ */
+export async function appendEvent(disk: Disk, file: string, event: MigrationEvent): Promise<void> {
+  if (appendEventNow(disk, file, event)) await disk.syncFolder(dirname(file));
+}
+
+/** The same at once; answers whether the file is new, so that its folder must be made durable by the caller. */
+export function appendEventNow(disk: Disk, file: string, event: MigrationEvent): boolean {
+  const { size, torn } = readLedger(disk, file);
+  const line = bytesOf(encodeEvent(event));
+  let isNew = false;
+  let fd: number;
+  try {
+    fd = disk.openAppend(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    disk.makeFolder(dirname(file));
+    fd = disk.create(file);
+    isNew = true;
+  }
+  try {
+    if (torn > 0) disk.truncate(fd, size);
+    writeAll(disk, fd, line);
+    disk.syncNow(fd);
+  } finally {
+    closeQuietly(disk, fd);
+  }
+  return isNew;
+}

@@ -1,0 +1,197 @@
+/** Where the parts of a session lie that is, was or will be in Store V2, and which of them is the session. */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf, parse, skipSpace } from "../../core/json/json.ts";
+import type { Site, Status } from "../../core/ports/migrations.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  isMissing,
+  removeQuietly,
+  storageFailure,
+  temporaryName,
+  writeAll,
+} from "../fs/disk.ts";
+import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
+import { Malformed } from "./frame.ts";
+import { readLedger } from "./ledger.ts";
+import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "./places.ts";
+import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./pointer.ts";
+import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
+
+/** The parts of the session at a path, which may name its file or its container. Throws session_not_found. */
+export function siteOf(disk: Disk, path: string): Site {
+  try {
+    return findSite(disk, path);
+  } catch (error) {
+    throw storageFailure(error, "looking for the session");
+  }
+}
+
+function findSite(disk: Disk, path: string): Site {
+  const folder = dirname(path);
+  if (isContainerName(path)) {
+    const pointer = pointerAt(disk, pointerFile(path));
+    return siteIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
+  }
+  // A file and its frozen copy are one session.
+  const source = frozenFrom(path) ?? path;
+  for (const file of [source, snapshotOf(source)]) {
+    const id = headerAt(disk, file)?.id;
+    if (typeof id === "string") return siteIn(folder, id, basename(source));
+  }
+  const container = containerFor(disk, source);
+  if (container !== null) return siteIn(folder, basename(container, CONTAINER), basename(source));
+  throw new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
+    sessionPath: path,
+  });
+}
+
+/** How much of a file is read to find its header; headers are a few hundred bytes. */
+const HEADER_BYTES = 1 << 16;
+
+/** The header of a session file, or that of a database; undefined when there is none. Throws what `idIn` throws. */
+export function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+  try {
+    if (disk.infoOf(fd).kind !== "file") return undefined;
+    const bytes = Buffer.alloc(HEADER_BYTES);
+    const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    if (beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
+    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
+    const end = bytes.indexOf(0x0a, start);
+    const header = parse(bytes, start, end < 0 ? count : end) as {
+      type?: unknown;
+      id?: unknown;
+      version?: unknown;
+    } | null;
+    return header?.type === "session" ? header : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
+    throw error;
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+export function siteIn(folder: string, sessionId: string, source: string | null): Site {
+  const container = join(folder, `${sessionId}${CONTAINER}`);
+  return {
+    sessionId,
+    container,
+    staging: `${container}.staging`,
+    pointer: pointerFile(container),
+    source: source === null ? null : join(folder, source),
+  };
+}
+
+/** Where the session is now that had this path before it was migrated or rolled back; else the path itself. */
+export function standsAt(disk: Disk, path: string): string {
+  if (isContainerName(path)) return fileInPlaceOf(disk, path) ?? path;
+  const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
+  if (found === undefined) return containerFor(disk, path) ?? path;
+  return containerOf(disk, path, typeof found.id === "string" ? found.id : undefined) ?? path;
+}
+
+export function pointerAt(disk: Disk, file: string): Pointer | null {
+  try {
+    return readPointer(disk, file);
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    throw new Failure(
+      "corrupt",
+      `The pointer file ${basename(file)} is damaged: ${error.message}. Put a copy of it back, or move it away: then the session file is the session where it is there, and else the container is.`,
+      {},
+      { cause: error },
+    );
+  }
+}
+
+/** Where a session stands between the two formats. Changes nothing. */
+export function status(disk: Disk, path: string): Status {
+  try {
+    return statusOf(disk, path);
+  } catch (error) {
+    throw storageFailure(error, "looking at the migration");
+  }
+}
+
+function statusOf(disk: Disk, path: string): Status {
+  const site = siteOf(disk, path);
+  const pointer = pointerAt(disk, site.pointer);
+  const ledger = [site.container, site.staging].map(ledgerFile).find((file) => exists(disk, file));
+  const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
+  const told = {
+    site,
+    phase: pointer?.phase ?? null,
+    snapshotId: pointer?.snapshotId ?? null,
+    correlationId: pointer?.correlationId ?? events.at(-1)?.correlationId ?? null,
+    reason: pointer?.reason ?? null,
+    snapshotPath: site.source !== null && exists(disk, snapshotOf(site.source)) ? snapshotOf(site.source) : null,
+    events,
+  };
+  if (pointer === null && isUnpointed(disk, site.container))
+    return { ...told, active: "native_v2", state: "CLEAN", interrupted: false };
+  if (pointer === null) {
+    const interrupted = exists(disk, site.container) || (events.length > 0 && events.at(-1)?.phase !== "failed");
+    const active = site.source !== null && isDatabase(disk, site.source) ? "sqlite_v1" : "jsonl_v3";
+    return { ...told, active, state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
+  }
+  if (pointer.active !== "native_v2") {
+    const interrupted = exists(disk, site.container);
+    return {
+      ...told,
+      events: interrupted ? events : ledgerAside(disk, site),
+      active: pointer.active,
+      state: "ROLLED_BACK",
+      interrupted,
+    };
+  }
+  if (pointer.phase !== "completed") return { ...told, active: "native_v2", state: "FAILED", interrupted: true };
+  const untouched = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash === pointer.manifestHash;
+  const state = pointer.source !== null && untouched ? "MIGRATED" : "CLEAN";
+  return { ...told, active: "native_v2", state, interrupted: false };
+}
+
+/** The ledger of the container that was rolled back last. */
+function ledgerAside(disk: Disk, site: Site): readonly MigrationEvent[] {
+  let last: string | undefined;
+  for (let n = 1; exists(disk, asideName(site, n)); n++) last = asideName(site, n);
+  return last === undefined ? [] : readLedger(disk, ledgerFile(last)).events;
+}
+
+export function asideName({ container }: Site, n: number): string {
+  return `${container}.rolled-back${n === 1 ? "" : `.${n}`}`;
+}
+
+export function versionIn(disk: Disk, file: string): number {
+  const version = headerAt(disk, file)?.version;
+  return typeof version === "number" ? version : 1;
+}
+
+/** Publishes a pointer in one step, durably. */
+export async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
+  const temporary = temporaryName(file);
+  const fd = disk.create(temporary);
+  try {
+    try {
+      writeAll(disk, fd, bytesOf(encodePointer(pointer)));
+      await disk.sync(fd);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+    disk.rename(temporary, file);
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    throw error;
+  }
+  await disk.syncFolder(dirname(file));
+}

@@ -1,0 +1,296 @@
+/** Which of the two is the session, a file or a container: the pointer file beside the container says it (INV-007). */
+
+import { createHash } from "node:crypto";
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import { piecesOf } from "../fs/chunked-io.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  isAbsent,
+  isErrno,
+  isMissing,
+  publishNew,
+  storageFailure,
+  writeAll,
+} from "../fs/disk.ts";
+import { backupName } from "../fs/quarantine.ts";
+import type { Durability } from "../jsonl/log.ts";
+import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
+import { Malformed } from "./frame.ts";
+import { readLedger } from "./ledger.ts";
+import { CONTAINER, FOLDERS, headerFile, ledgerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
+
+/** What the name of a session file ends with once a container has taken its place. */
+const FROZEN = ".migrated";
+
+/** The name of a session file once a container has taken its place. */
+export function snapshotOf(source: string): string {
+  return `${source}${FROZEN}`;
+}
+
+/** The session file that a path is the frozen copy of; null for any other path. */
+export function frozenFrom(path: string): string | null {
+  return path.endsWith(FROZEN) && basename(path).length > FROZEN.length ? path.slice(0, -FROZEN.length) : null;
+}
+
+/** Whether the container at a path is a session. */
+export function isActive(disk: Disk, container: string): boolean {
+  const pointer = pointerOf(disk, container);
+  return pointer === null || pointer === "damaged" ? isUnpointed(disk, container) : pointer.active === "native_v2";
+}
+
+/** Returns the pointer of a container; null without one. */
+export function pointerOf(disk: Disk, container: string): Pointer | "damaged" | null {
+  try {
+    return readPointer(disk, pointerFile(container));
+  } catch (error) {
+    if (error instanceof Malformed) return "damaged";
+    throw error;
+  }
+}
+
+/** What a container was made from, as its own documents tell it. */
+export interface Origin {
+  /** Null where no manifest tells it. */
+  readonly manifestHash: string | null;
+  /** Of the migration that made it. */
+  readonly correlationId: string;
+  /** Name of the session file or database that was migrated; null for a session that began in V2. */
+  readonly source: string | null;
+  readonly isDatabase: boolean;
+}
+
+/**
+ * Returns what a container whose pointer is missing or damaged was made from, or, as a text, why it is no session. One
+ * that began in V2 is a session, for no session file was ever in its place. One whose ledger tells of a migration that
+ * came to its end is, unless the file that was migrated is there again: from then on nothing but a rollback, of which the
+ * ledger tells as well, makes something else the session. One without a manifest is, unless a session file of its id lies
+ * beside it. The death of a process between the two leaves such a container, and so does a copy without the pointer.
+ */
+export function originOf(disk: Disk, container: string): Origin | string {
+  const pointer = basename(pointerFile(container));
+  const lost = `its pointer file ${pointer} is missing or damaged`;
+  const copyIt = `Copy ${pointer} from where the container came from`;
+  if (!exists(disk, headerFile(container))) return "it has neither header nor pointer file";
+  const manifest = readManifest(disk, manifestFile(container));
+  const sessionId = basename(container, CONTAINER);
+  if (manifest !== null && manifest.sessionId !== sessionId)
+    return `${lost}, and it is that of the session ${manifest.sessionId}. Give it the name ${manifest.sessionId}${CONTAINER}`;
+  const manifestHash = manifest?.integrity.manifestHash ?? null;
+  if (manifest?.sourceFormat === "native_v2")
+    return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+  const last = lastMigration(disk, container);
+  if (manifest === null && last === undefined) {
+    if (!hasSessionFile(disk, dirname(container), sessionId))
+      return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+    return `${lost}, and a session file of its id lies beside it. Open that file. Where it is not the newer one: ${copyIt.toLowerCase()}`;
+  }
+  if (last?.phase !== "completed" || last.outcome !== "ok")
+    return `${lost}, and its ledger tells of no migration that came to its end. Open the session file that it was made from. Where that is lost: ${copyIt.toLowerCase()}`;
+  const { correlationId, sourcePath, sourceFormat } = last;
+  const source = basename(sourcePath);
+  if (exists(disk, join(dirname(container), source)))
+    return `${lost}, and ${source}, which it was migrated from, is there again. Open that file; or move it away to go on with the container`;
+  return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
+}
+
+/** Bytes at the start of a session file within which its header names the id. */
+const HEADER_LOOK = 4096;
+
+function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
+  const named = `"${id}"`;
+  return disk.names(folder).some((name) => {
+    if (!name.endsWith(".jsonl")) return false;
+    if (name.includes(id)) return true;
+    let fd: number;
+    try {
+      fd = disk.openRead(join(folder, name));
+    } catch {
+      // Whatever it is, it cannot be read as a session.
+      return false;
+    }
+    try {
+      if (disk.infoOf(fd).kind !== "file") return false;
+      const start = Buffer.alloc(HEADER_LOOK);
+      return start.subarray(0, disk.read(fd, start, 0, start.length, 0)).includes(named);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+  });
+}
+
+/** Returns the last event of a migration or a rollback in a ledger; undefined where it has none, or is damaged. */
+function lastMigration(disk: Disk, container: string): MigrationEvent | undefined {
+  try {
+    const { events } = readLedger(disk, ledgerFile(container));
+    // What a repair adds has the same format on both sides.
+    return events.findLast(({ sourceFormat, targetFormat }) => sourceFormat !== targetFormat);
+  } catch (error) {
+    if (error instanceof Failure) return undefined;
+    throw error;
+  }
+}
+
+/** Whether a container without a pointer is a session. */
+export function isUnpointed(disk: Disk, container: string): boolean {
+  return typeof originOf(disk, container) !== "string";
+}
+
+/** Returns the pointer that a container without a sound one is to have; null where it is no session or nothing tells it. */
+export function missingPointer(disk: Disk, container: string): Pointer | null {
+  const origin = originOf(disk, container);
+  if (typeof origin === "string" || origin.manifestHash === null) return null;
+  const { manifestHash, correlationId, source, isDatabase } = origin;
+  const snapshotId = source === null ? null : hashOf(disk, join(dirname(container), snapshotOf(source)));
+  const pointer = { ...newPointer(manifestHash, basename(container, CONTAINER)), correlationId, source, snapshotId };
+  return isDatabase ? { ...pointer, sourceFormat: "sqlite_v1" } : pointer;
+}
+
+/** Returns the SHA-256 of a file; null where there is none. */
+function hashOf(disk: Disk, file: string): string | null {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+  try {
+    const sum = createHash("sha256");
+    for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) sum.update(piece);
+    return sum.digest("hex");
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+/** The container that is in the place of a session file, which is that of this session; null when none is. */
+export function containerOf(disk: Disk, file: string, sessionId: string | undefined): string | null {
+  if (sessionId === undefined || !isUuid(sessionId)) return null;
+  const container = join(dirname(file), `${sessionId}${CONTAINER}`);
+  try {
+    const pointer = pointerOf(disk, container);
+    if (pointer === null || pointer === "damaged") {
+      const origin = originOf(disk, container);
+      return typeof origin !== "string" && origin.source === basename(file) ? container : null;
+    }
+    return pointer.active === "native_v2" && pointer.source === basename(file) ? container : null;
+  } catch (error) {
+    throw storageFailure(error, "opening the session");
+  }
+}
+
+/**
+ * The container that is in the place of a session file that is not there, nor its frozen copy; null when none is. The
+ * name of the file tells the id, or one of the pointers beside it names the file.
+ */
+export function containerFor(disk: Disk, file: string): string | null {
+  const [, named] = /_([0-9a-f-]{36})\.jsonl$/i.exec(basename(file)) ?? [];
+  const found = containerOf(disk, file, named);
+  if (found !== null) return found;
+  let names: string[];
+  try {
+    names = disk.names(dirname(file));
+  } catch (error) {
+    if (!isErrno(error)) throw error;
+    return null;
+  }
+  for (const name of names) {
+    if (!name.endsWith(POINTER)) continue;
+    const container = containerOf(disk, file, name.slice(0, -POINTER.length));
+    if (container !== null) return container;
+  }
+  return null;
+}
+
+/** The session file, or the database, that took the place of a container; null when the container is the session, or nothing is. */
+export function fileInPlaceOf(disk: Disk, container: string): string | null {
+  try {
+    const pointer = readPointer(disk, pointerFile(container));
+    if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return null;
+    return join(dirname(container), pointer.source);
+  } catch (error) {
+    if (error instanceof Malformed) return null;
+    throw storageFailure(error, "opening the session");
+  }
+}
+
+/** The pointer of a session that begins in V2. */
+export function newPointer(manifestHash: string, sessionId: string): Pointer {
+  return {
+    active: "native_v2",
+    manifestHash,
+    snapshotId: null,
+    correlationId: `new-${sessionId}`,
+    reason: null,
+    phase: "completed",
+    source: null,
+  };
+}
+
+/** Makes a container the session: from the moment its pointer has its name. Throws EEXIST. */
+export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
+  const fd = publishNew(disk, pointerFile(container), (fd) => {
+    writeAll(disk, fd, bytesOf(encodePointer(pointer)));
+    if (durability === "sync") disk.syncNow(fd);
+  });
+  closeQuietly(disk, fd);
+}
+
+/** A part of a container that its next writer makes. */
+export interface MissingPart {
+  readonly name: string;
+  readonly isDamaged: boolean;
+}
+
+/** Returns what a container lacks beside its documents: folders that a copy left out because they were empty, its pointer. */
+export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
+  const names = new Set(disk.names(folder));
+  const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
+  const pointer = pointerOf(disk, container);
+  if (pointer !== null && pointer !== "damaged") return missing;
+  const origin = originOf(disk, container);
+  if (typeof origin !== "string" && origin.manifestHash !== null)
+    missing.push({ name: basename(pointerFile(container)), isDamaged: pointer === "damaged" });
+  return missing;
+}
+
+/** Makes what a container lacks; only its writer may. Returns what was made, of which a pointer is not durable yet. */
+export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): MissingPart[] {
+  const missing = missingParts(disk, container, folder);
+  for (const { name, isDamaged } of missing)
+    if (name.endsWith("/")) disk.makeFolder(join(folder, name));
+    else {
+      const pointer = missingPointer(disk, container);
+      if (!pointer) continue;
+      const path = pointerFile(container);
+      if (isDamaged) disk.rename(path, backupName(disk, path, "damaged"));
+      publishPointer(disk, container, pointer, durability);
+    }
+  return missing;
+}
+
+/** The folder of a container: under its name, or, after a repair that was cut off, under that of its backup. */
+export function folderOf(disk: Disk, file: string): string {
+  if (exists(disk, file)) return file;
+  let found = file;
+  for (let n = 1; ; n++) {
+    const backup = `${file}.damaged.bak${n === 1 ? "" : `.${n}`}`;
+    if (!exists(disk, backup)) return found;
+    found = backup;
+  }
+}
+
+/** Removes the pointer of a session that began in V2 and whose container is gone: it tells of nothing any more. */
+export function dropStray(disk: Disk, container: string): void {
+  if (!isAbsent(disk, folderOf(disk, container))) return;
+  try {
+    const pointer = readPointer(disk, pointerFile(container));
+    if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(pointerFile(container));
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+  }
+}

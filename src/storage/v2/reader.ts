@@ -1,0 +1,1601 @@
+/**
+ * What a container says: its entries, found through the spine, the index and what stands in the segments behind that;
+ * its damage, read past and reported; the bytes of its entries. Nothing here writes: what a crash left is put in order
+ * in memory, and on the disk with the first write.
+ */
+
+import { isUtf8 } from "node:buffer";
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import {
+  type Batch,
+  CURRENT_VERSION,
+  headerIn,
+  headerOf,
+  patchMembers,
+  type SessionHeader,
+} from "../../core/format/entry.ts";
+import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import { bytesOf, concat, parse } from "../../core/json/json.ts";
+import { BodyReader } from "../../core/json/validate.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Change } from "../../core/ports/store.ts";
+import { Column, Nodes, unpackId } from "../../core/tree/nodes.ts";
+import {
+  closeQuietly,
+  type Disk,
+  type FileInfo,
+  isCutOff,
+  isMissing,
+  isNoFile,
+  openFile,
+  readAll,
+  readWhole,
+  storageFailure,
+} from "../fs/disk.ts";
+import { clockOf, isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
+import { attachmentFolder, notASession } from "../jsonl/reader.ts";
+import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
+import type { KeptSpines } from "../log/snapshot-cache.ts";
+import { isUuid, readManifest } from "./documents.ts";
+import {
+  chained,
+  crc32c,
+  crcText,
+  decodeFrame,
+  decodeHead,
+  decodeRow,
+  encodeRow,
+  FRAME_BYTES,
+  FRAME_HEAD_BYTES,
+  type Frame,
+  Malformed,
+  type Row,
+  sha256,
+} from "./frame.ts";
+import { lastCheckpoint } from "./last-checkpoint.ts";
+import {
+  CONTAINER,
+  EMPTY_TAIL,
+  headerFile,
+  indexFile,
+  manifestFile,
+  numberOf,
+  type PlaceColumns,
+  Places,
+  segmentFile,
+  segmentFolder,
+  spineFile,
+  type Tail,
+} from "./places.ts";
+import { type Found, gluedFrames, isOf, LEAST_FRAME, Salvage } from "./salvage.ts";
+import { type Block, loadBlocks, type Reach, readBlocks } from "./snapshot.ts";
+
+const LF = bytesOf("\n");
+const PAYLOAD = bytesOf(',"payload":');
+const UNBOUND = "its frame tells of another entry than its payload";
+/** Frames at the end whose bytes are checked at opening, unless they are longer than this. */
+const CHECKED_TAIL = 64;
+const CHECKED_TAIL_LINE = 1 << 20;
+/** A header is a few hundred bytes. */
+const HEADER_BYTES = 1 << 20;
+/** Segments that are kept open for reading. */
+const OPEN_SEGMENTS = 16;
+/** Frames up to this length are read together with those behind them when their heads are read. */
+const SHORT_FRAME = 8 << 10;
+const WINDOW = 256 << 10;
+
+/** What lines are read into. No line outlives the call for it, and no scan begins within another. */
+let scratch: Buffer | undefined;
+
+function scratchBuffer(): Buffer {
+  scratch ??= Buffer.allocUnsafe(CHUNK);
+  return scratch;
+}
+
+export interface ReaderOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly readOnly?: boolean;
+  /** What is known of large containers from before. */
+  readonly spines?: KeptSpines;
+}
+
+/** What is kept of a container in the state folder, beside the columns. */
+interface Kept extends Reach {
+  /** Of the session. */
+  readonly id: string;
+  /** How far the container's own spine was good, and how many entries it held. */
+  readonly spineEnd: number;
+  readonly spineCount: number;
+}
+
+export interface Segment {
+  readonly seq: number;
+  readonly size: number;
+  readonly info: FileInfo;
+}
+
+/** Something to be put in order by the first write. */
+export interface Remains {
+  /** Where frames end and what is no frame begins: cut off, and kept aside unless it is ours alone. */
+  readonly segmentSeq: number;
+  readonly start: number;
+  readonly ours: boolean;
+  /** Whether a segment holds from this byte on what it held when that was judged. */
+  readonly isAsJudged: (segment: Segment, start: number) => boolean;
+}
+
+/** The part of a container that needs no other judgement: what its index names, up to a place. */
+interface Base {
+  readonly count: number;
+  readonly aliases: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  readonly lastRow: { readonly length: number; readonly crc: number };
+  /** Of the bytes of its last frame as they are, sound or not; null when they cannot be read, or are very many. */
+  readonly lastFrame: number | null;
+}
+
+/** What the index names behind the part of it that fits the segments. */
+interface Rest {
+  readonly rows: readonly Row[];
+  /** Every row of it could be read. */
+  readonly isIntact: boolean;
+  /** The highest number of an entry that any row names. */
+  readonly promised: number;
+}
+
+/** The last row that was taken, and what was known before. */
+interface LastTaken {
+  readonly row: Row;
+  readonly nodeCount: number;
+  readonly aliases: number;
+  readonly damageCount: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  /** Reads the row before it. */
+  readonly lastRow: () => { readonly length: number; readonly crc: number };
+}
+
+/** What came of taking in the index. */
+interface Taken {
+  /** Why the row after the last one that was taken was not. */
+  readonly fault: string | null;
+  readonly rest: Rest;
+  /** Bytes of the index. */
+  readonly size: number;
+  /** No row names an entry again that was taken in before it. */
+  readonly known: boolean;
+  readonly before: LastTaken | null;
+}
+
+/** The state in which an entry found the store, for entries that may have to be given up together. */
+interface Before {
+  readonly position: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  readonly rows: number;
+}
+
+/** What a folder holds; nothing where there is none, as copies leave empty ones out. */
+function orNone<T>(list: () => T[]): T[] {
+  try {
+    return list();
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw error;
+  }
+}
+
+export abstract class SegmentedReader {
+  readonly file: string;
+  /** Where the container lies; not at `file` after a repair that was cut off. */
+  protected folder: string;
+  header!: SessionHeader;
+  headerLine!: Uint8Array;
+  /** Why nothing may be written to a container whose header is damaged. */
+  private headerFault: Failure | null = null;
+  readonly version = CURRENT_VERSION;
+  readonly nodes = new Nodes();
+  readonly damage: Damage[] = [];
+  readOnly: Failure | null = null;
+  readonly mayHideEntries = false;
+
+  protected readonly disk: Disk;
+  protected readonly env: Env;
+  protected readonly heads = new HeadReader(this.nodes);
+  private readonly bodies = new BodyReader();
+  protected readonly places = new Places();
+  protected readonly checked = new Column(new Uint8Array(16));
+  /** Lines that are in no segment as they are here: given an id of their own, or waiting for the first append. */
+  protected readonly overrides = new Map<number, Uint8Array>();
+  /** What is answered for entries whose bytes are damaged; the bytes themselves are copied as they are. */
+  protected readonly standIns = new Map<number, Uint8Array>();
+  protected tail: Tail = EMPTY_TAIL;
+  /** The rows of the last entries, which the index does not hold yet. */
+  protected rows: string[] = [];
+  /** Bytes of the index that hold rows of entries we know. */
+  protected indexEnd = 0;
+  /** The last row before `indexEnd`: its bytes and checksum. */
+  protected lastRow = { length: 0, crc: 0 };
+  /** What stands in the index behind `indexEnd` is wrong, or there is no index; the reason. */
+  protected indexFault: string | null = null;
+  /** The index as it was last seen; anything else is somebody else's doing. */
+  protected seen: FileInfo | undefined;
+  /** The file whose device and inode stand for the container. */
+  protected key: FileInfo | undefined;
+  protected remains: Remains | null = null;
+  /** Null while what comes after the index is mixed with what came to be indexed since. */
+  private base: Base | null = null;
+  /** What was told of the part after the base. */
+  private judgements: Damage[] = [];
+  /** That part is why nothing may be written. */
+  private refusedByJudgement = false;
+  /** Entries that were found behind the index at opening. */
+  protected replayed = 0;
+  /** How far the spine file is good, and how many entries it holds. */
+  protected spineEnd = 0;
+  protected spineCount = 0;
+  /** What is known comes from a spine and from no row. */
+  private isRecalled = false;
+  private readonly spines: KeptSpines | undefined;
+  /** How many entries are kept in the state folder. */
+  private keptCount = 0;
+  protected closed = false;
+  private readonly segmentFds = new Map<number, number>();
+  /** The stamps of the segments that were read. */
+  private readonly watched = new Map<number, Watched>();
+  private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
+  private befores: Before[] = [];
+  /** Segments in which a frame was found elsewhere than it was said to be. */
+  private readonly moved = new Set<number>();
+  /** What was found in segments that were gone through for such frames. */
+  private readonly searched = new Map<number, { info: FileInfo; starts: ReadonlyMap<number, number> }>();
+  private judgedSegments: Remains["isAsJudged"] = () => false;
+
+  constructor(options: ReaderOptions, file: string, folder = file) {
+    this.disk = options.disk;
+    this.env = options.env;
+    this.spines = options.spines;
+    this.file = file;
+    this.folder = folder;
+    if (options.readOnly) this.readOnly = new Failure("read_only");
+  }
+
+  // --- opening -------------------------------------------------------------------------------------------------
+
+  /**
+   * Reads the container. While somebody is writing to it, what the index does not hold yet is that one's business.
+   * Throws not_a_session, or an errno error.
+   */
+  protected readContainer(isLive: (key: FileInfo) => boolean): void {
+    this.demandPlain();
+    this.readHeader();
+    const live = isLive(this.key as FileInfo);
+    // Before the sizes of the segments: a row that comes meanwhile names a frame that is not in them.
+    const seen = this.infoOrNull(indexFile(this.folder)) ?? undefined;
+    const segments = this.segments();
+    this.loadSpine(segments);
+    this.judge(segments, live, seen);
+    for (const position of this.nodes.cutCycles())
+      this.report("cycle", position, "parents form a cycle; it is cut here", true);
+    for (const [position, parentId] of this.nodes.missingParent)
+      this.report("missing_parent", position, `the parent ${parentId} is not in the session; the path ends here`, true);
+    for (let p = Math.max(0, this.nodes.count - CHECKED_TAIL); p < this.nodes.count; p++)
+      if (this.places.lengths.values[p] <= CHECKED_TAIL_LINE) this.read(p);
+  }
+
+  /** Takes in what comes after the known part. While another process is the writer, only what it has indexed. */
+  private judge(segments: readonly Segment[], live: boolean, seen: FileInfo | undefined): void {
+    const known = this.damage.length;
+    // What is judged here does not depend on it.
+    if (this.readOnly === this.headerFault) this.readOnly = null;
+    const { readOnly } = this;
+    const rest = this.readIndex(segments, live);
+    this.seen = seen;
+    this.noteBase();
+    // Of a wrong index, the entries that later rows name are there all the same.
+    if (live && this.indexFault !== null) this.replay(segments, rest, rest.promised);
+    if (!live) {
+      this.replay(segments, rest);
+      this.dropIncompleteBatch();
+      this.holdAgainstMarks();
+    }
+    this.judgements = this.damage.slice(known);
+    this.refusedByJudgement = readOnly === null && this.readOnly !== null;
+    this.readOnly ??= this.headerFault;
+    this.befores = [];
+    this.window = null;
+  }
+
+  /** Takes note of what needs no other judgement, if all that is known is named by the index. */
+  protected noteBase(): void {
+    const { nodes, tail, indexEnd, lastRow } = this;
+    const { count, aliases } = nodes;
+    this.base =
+      this.rows.length > 0 ? null : { count, aliases, tail, indexEnd, lastRow, lastFrame: this.frameCrc(count - 1) };
+  }
+
+  /** The checksum of the bytes of a frame as they are. */
+  private frameCrc(position: number): number | null {
+    const { lengths, segments, starts } = this.places;
+    if (position < 0 || lengths.values[position] > CHECKED_TAIL_LINE) return null;
+    const frame = Buffer.allocUnsafe(lengths.values[position]);
+    try {
+      readAll(this.disk, this.segmentFd(segments.values[position]), frame, starts.values[position]);
+      return crc32c(frame);
+    } catch {
+      return null;
+    }
+  }
+
+  /**
+   * Judges anew, as the only writer, what comes after the base: whoever wrote it may have gone on since. "replaced" when
+   * an entry is not there any more, or is another one.
+   */
+  protected judgeAgain(): Change {
+    const { base, nodes, places } = this;
+    if (!base || !this.isThere(base)) return { kind: "replaced" };
+    const { count } = nodes;
+    const crcs = places.crcs.values.slice(base.count, count);
+    const restore = this.image(base.count);
+    try {
+      this.forgetFrom(base.count);
+      nodes.aliases = base.aliases;
+      Object.assign(this, { tail: base.tail, indexEnd: base.indexEnd, lastRow: base.lastRow });
+      Object.assign(this, { rows: [], remains: null, replayed: 0, indexFault: null });
+      if (this.refusedByJudgement) this.readOnly = null;
+      for (const judgement of this.judgements) {
+        const index = this.damage.indexOf(judgement);
+        if (index >= 0) this.damage.splice(index, 1);
+      }
+      const before = this.infoOrNull(indexFile(this.folder)) ?? undefined;
+      this.judge(this.segments(), false, before);
+    } catch (error) {
+      restore();
+      throw error;
+    }
+    if (nodes.count < count || crcs.some((crc, i) => crc !== places.crcs.values[base.count + i])) {
+      // Until another log takes its place, this one knows what it knew.
+      restore();
+      return { kind: "replaced" };
+    }
+    return nodes.count === count ? { kind: "none" } : { kind: "grown", first: count };
+  }
+
+  /** Returns what makes everything that is known from a position on what it is now. */
+  private image(from: number): () => void {
+    const { nodes, places, tail, indexEnd, lastRow, remains, replayed, indexFault, seen, base, judgements } = this;
+    const { readOnly, refusedByJudgement } = this;
+    const { aliases } = nodes;
+    const heads = Array.from({ length: nodes.count - from }, (_, i) => nodes.headOf(from + i));
+    const before = new Places();
+    for (const i of heads.keys()) before.copy(places, from + i, i);
+    const rows = [...this.rows];
+    const damage = [...this.damage];
+    const maps = [this.overrides, this.standIns].map((lines) => ({ lines, entries: [...lines] }));
+    return () => {
+      this.forgetFrom(from);
+      for (const [i, head] of heads.entries()) places.copy(before, i, nodes.add(head));
+      nodes.aliases = aliases;
+      this.checked.values.fill(0);
+      for (const { lines, entries } of maps) for (const [position, line] of entries) lines.set(position, line);
+      this.damage.splice(0, this.damage.length, ...damage);
+      Object.assign(this, { tail, indexEnd, lastRow, remains, replayed, indexFault, seen, base, judgements, rows });
+      Object.assign(this, { readOnly, refusedByJudgement });
+    };
+  }
+
+  /**
+   * Whether nothing may be written for what was found by a look that others may have disturbed: the container is another
+   * now, or somebody writes to it.
+   */
+  protected isDoubtful(isLive: boolean): boolean {
+    if (!this.refusedByJudgement) return false;
+    try {
+      const index = this.infoOrNull(indexFile(this.folder));
+      const isSame = index && this.seen ? isSameStamp(index, this.seen) : !index && !this.seen;
+      return isLive || !isSame || this.segments().some((segment) => !this.judgedSegments(segment, 0));
+    } catch {
+      return true;
+    }
+  }
+
+  /** Whether the last row and the last frame of a known part lie where they were. */
+  private isThere({ count, indexEnd, lastRow, lastFrame, tail }: Base): boolean {
+    const { disk } = this;
+    try {
+      if (!this.hasItsHeader()) return false;
+      if (count === 0) return true;
+      if (lastRow.length > 0) {
+        const fd = disk.openRead(indexFile(this.folder));
+        try {
+          const row = Buffer.allocUnsafe(lastRow.length);
+          readAll(disk, fd, row, indexEnd - lastRow.length);
+          if (crc32c(row) !== lastRow.crc) return false;
+        } finally {
+          closeQuietly(disk, fd);
+        }
+      }
+      // The name may lead to another file now than the one that is open.
+      this.forgetSegment(tail.segmentSeq);
+      const size = disk.info(segmentFile(this.folder, tail.segmentSeq)).size;
+      return size >= tail.segmentSize && (lastFrame === null || this.frameCrc(count - 1) === lastFrame);
+    } catch (error) {
+      if (isMissing(error) || isCutOff(error)) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Returns whether the header is the one that was read. A file that is removed leaves its number to the next one, and
+   * another program may write it anew in place, so that its bytes say it where its times moved.
+   */
+  protected hasItsHeader(folder = this.folder): boolean {
+    const { disk, key } = this;
+    const path = headerFile(folder);
+    const now = this.infoOrNull(path);
+    if (!now || !key || !isSameFile(now, key) || now.kind !== key.kind || now.size !== key.size) return false;
+    if (now.changed === key.changed && now.modified === key.modified) return true;
+    if (now.kind === "file" && this.hasHeader) {
+      const line = readWhole(disk, path).subarray(0, this.headerLine.length);
+      if (Buffer.compare(line, this.headerLine) !== 0) return false;
+    }
+    this.key = now;
+    return true;
+  }
+
+  /** Throws not_a_session where what entries are in leads elsewhere. The rest is as good as none where it is a link. */
+  private demandPlain(): void {
+    if (!this.disk.list) return;
+    const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
+    const needed = new Set([headerFile(this.folder), index, segments].map((path) => basename(path)));
+    for (const folder of [this.folder, segments, index])
+      for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
+        if (kind === "link" && (folder !== this.folder || needed.has(name)))
+          throw notASession(this.file, `${name} in it is a link`);
+  }
+
+  /** Whether the header is that of the file. */
+  protected get hasHeader(): boolean {
+    return this.headerFault === null;
+  }
+
+  private readHeader(): void {
+    const fd = this.disk.openRead(headerFile(this.folder));
+    try {
+      const info = this.disk.infoOf(fd);
+      this.key = info;
+      if (info.kind !== "file" || info.size > HEADER_BYTES) {
+        this.makeHeader(info);
+        return;
+      }
+      const bytes = Buffer.alloc(info.size);
+      readAll(this.disk, fd, bytes, 0);
+      const end = bytes.indexOf(0x0a);
+      const line = bytes.subarray(0, end < 0 ? bytes.length : end);
+      const header = headerIn(line);
+      if (header === null) {
+        this.makeHeader(info);
+        return;
+      }
+      this.header = headerOf(header);
+      this.headerLine = line;
+    } finally {
+      closeQuietly(this.disk, fd);
+    }
+  }
+
+  /** Puts a header in place of one that is damaged: the session can be read, and repaired or cloned to be written. */
+  private makeHeader({ size, modified }: FileInfo): void {
+    const id = basename(this.file, CONTAINER);
+    if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
+    this.header = {
+      type: "session",
+      version: CURRENT_VERSION,
+      id,
+      timestamp: new Date(modified).toISOString(),
+      cwd: "",
+    };
+    this.headerLine = bytesOf(JSON.stringify(this.header));
+    this.headerFault = new Failure(
+      "corrupt",
+      "The session's header is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
+    );
+    this.tell("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
+  }
+
+  /** Returns the segments that are there, in order. What is open under the name of another file is closed. */
+  protected segments(): Segment[] {
+    const folder = segmentFolder(this.folder);
+    const found: Segment[] = [];
+    for (const name of orNone(() => this.disk.names(folder))) {
+      const seq = numberOf(name, "seg");
+      if (seq === 0) continue;
+      const info = this.disk.info(join(folder, name));
+      if (info.kind !== "file") continue;
+      const open = this.segmentFds.has(seq) && this.watched.get(seq)?.seen;
+      // Whoever cuts the rest of a dead writer removes a segment that held nothing else, and makes it anew.
+      if (open && !isSameFile(open, info)) this.forgetSegment(seq);
+      found.push({ seq, size: info.size, info });
+    }
+    return found.sort((a, b) => a.seq - b.seq);
+  }
+
+  /** Takes in what a spine tells, if it fits the index and the segments. */
+  private loadSpine(segments: readonly Segment[]): void {
+    let index: number;
+    try {
+      index = openFile(this.disk, indexFile(this.folder));
+    } catch (error) {
+      if (isMissing(error) || isNoFile(error)) return;
+      throw error;
+    }
+    try {
+      const { size } = this.disk.infoOf(index);
+      const fits = (reach: Reach): boolean => this.fits(reach, index, size, segments);
+      if (!this.recallSpine(fits)) this.readSpine(fits);
+    } finally {
+      closeQuietly(this.disk, index);
+    }
+  }
+
+  /** Takes in what was kept of the container when it was left. */
+  private recallSpine(fits: (reach: Reach) => boolean): boolean {
+    const isOurs = ({ id, ...reach }: Kept): boolean => id === this.header.id && fits(reach);
+    const kept = this.spines?.recall(this.key as FileInfo, this.nodes, (facts) => isOurs(facts as Kept));
+    if (!kept) return false;
+    this.places.take(kept.columns as PlaceColumns);
+    const { spineEnd, spineCount, ...reach } = kept.facts as Kept;
+    this.resumeAt(reach, spineEnd, spineCount);
+    this.keptCount = reach.count;
+    return true;
+  }
+
+  /** Keeps what is known of the container for the next opening, if that is no more than its frames say. */
+  protected keepSpine(): void {
+    const { nodes, tail, indexEnd, lastRow, spineEnd, spineCount, key } = this;
+    const { count } = nodes;
+    const plain =
+      this.damage.length === 0 && this.overrides.size === 0 && this.rows.length === 0 && this.indexFault === null;
+    if (!this.spines || !key || !plain || this.readOnly || this.remains || nodes.aliases > 0) return;
+    if (count === this.keptCount || count !== tail.entrySeq || tail.bytesTotal < this.spines.leastBytes) return;
+    const reach = { count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
+    const facts: Kept = { ...reach, id: this.header.id, spineEnd, spineCount };
+    this.spines.keep(key, nodes, { columns: this.places.columns(count), facts });
+    this.keptCount = count;
+  }
+
+  /** Takes in what the container's own spine tells. */
+  private readSpine(fits: (reach: Reach) => boolean): void {
+    let blocks: Block[];
+    let file: Buffer;
+    try {
+      const bytes = readWhole(this.disk, spineFile(this.folder));
+      file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      blocks = readBlocks(file);
+    } catch (error) {
+      if (isMissing(error) || isNoFile(error)) return;
+      throw error;
+    }
+    for (let last = blocks.pop(); last; last = blocks.pop()) {
+      const { details, end } = last;
+      if (!fits(details)) continue;
+      if (!loadBlocks(file, [...blocks, last], this.nodes, this.places)) return;
+      this.resumeAt(details, end, details.count);
+      return;
+    }
+  }
+
+  private resumeAt(reach: Reach, spineEnd: number, spineCount: number): void {
+    this.checked.set(reach.count, 0);
+    this.tail = reach.tail;
+    this.indexEnd = reach.indexEnd;
+    this.lastRow = { length: reach.rowLength, crc: reach.rowCrc };
+    this.spineEnd = spineEnd;
+    this.spineCount = spineCount;
+    this.isRecalled = true;
+  }
+
+  private fits(
+    { tail, indexEnd, rowLength, rowCrc, count }: Reach,
+    index: number,
+    indexSize: number,
+    segments: readonly Segment[],
+  ): boolean {
+    if (indexEnd > indexSize || rowLength > indexEnd || tail.entrySeq !== count) return false;
+    const upTo = segments.filter(({ seq }) => seq <= tail.segmentSeq);
+    let sealed = 0;
+    for (const { seq, size } of upTo) if (seq < tail.segmentSeq) sealed += size;
+    if (upTo.length !== tail.segmentCount || sealed + tail.segmentSize !== tail.bytesTotal) return false;
+    if ((upTo.at(-1)?.size ?? 0) < tail.segmentSize) return false;
+    const row = Buffer.alloc(rowLength);
+    readAll(this.disk, index, row, indexEnd - rowLength);
+    if (crc32c(row) !== rowCrc) return false;
+    try {
+      return decodeRow(row, 0, row.length - 1).entrySeq === count;
+    } catch {
+      return false;
+    }
+  }
+
+  /**
+   * Takes in the rows behind what is known, and the heads of their frames, until one does not fit. Where the bytes after
+   * the last of these frames are not what the index says, the frame itself must be whole, for its head does not tell
+   * where it ends.
+   */
+  private readIndex(segments: readonly Segment[], live: boolean): Rest {
+    let fd: number;
+    try {
+      fd = openFile(this.disk, indexFile(this.folder));
+    } catch (error) {
+      if (!isMissing(error) && !isNoFile(error)) throw error;
+      this.indexFault = isMissing(error) ? "it is missing" : "it is no file";
+      return { rows: [], isIntact: false, promised: 0 };
+    }
+    try {
+      let taken = this.takeRows(fd, segments);
+      const { isRecalled } = this;
+      this.isRecalled = false;
+      if ((taken.fault !== null || this.isMoreThere(segments)) && !this.isLastWhole()) {
+        if (isRecalled && !taken.before) {
+          this.forgetAll();
+          taken = this.takeRows(fd, segments);
+        }
+        if (taken.before && !this.isLastWhole()) taken = this.giveLastBack(taken.before, taken);
+      }
+      const { fault, rest, size } = taken;
+      this.indexFault = fault;
+      if (fault === null && this.indexEnd < size && !live) this.indexFault = "its last row was cut off";
+      return { ...rest, isIntact: rest.isIntact && this.indexFault === fault };
+    } finally {
+      closeQuietly(this.disk, fd);
+    }
+  }
+
+  /** Whether segments hold bytes behind the last frame that is known. */
+  private isMoreThere(segments: readonly Segment[]): boolean {
+    const { segmentSeq, segmentSize } = this.tail;
+    return segments.some(({ seq, size }) => (seq === segmentSeq ? size > segmentSize : seq > segmentSeq && size > 0));
+  }
+
+  /** Whether the last frame that is known is where it is said to be, with every byte. */
+  private isLastWhole(): boolean {
+    const last = this.nodes.count - 1;
+    if (last < 0) return true;
+    const { segments, starts, lengths, crcs } = this.places;
+    const frame = Buffer.allocUnsafe(lengths.values[last]);
+    try {
+      readAll(this.disk, this.segmentFd(segments.values[last]), frame, starts.values[last]);
+    } catch (error) {
+      if (isCutOff(error)) return false;
+      throw error;
+    }
+    return crc32c(frame) === crcs.values[last];
+  }
+
+  /** Forgets what a spine told: the segments are not what they were. */
+  private forgetAll(): void {
+    this.forgetFrom(0);
+    this.nodes.aliases = 0;
+    this.checked.values.fill(0);
+    this.tail = EMPTY_TAIL;
+    this.indexEnd = 0;
+    this.lastRow = { length: 0, crc: 0 };
+    Object.assign(this, { spineEnd: 0, spineCount: 0, keptCount: 0 });
+  }
+
+  /** Makes the last row that was taken the first that was not. */
+  private giveLastBack(before: LastTaken, taken: Taken): Taken {
+    const { row, nodeCount, aliases, damageCount, tail, indexEnd, lastRow } = before;
+    this.forgetFrom(nodeCount);
+    this.damage.length = damageCount;
+    this.nodes.aliases = aliases;
+    while ((this.befores.at(-1)?.position ?? -1) >= nodeCount) this.befores.pop();
+    Object.assign(this, { tail, indexEnd, lastRow: lastRow() });
+    const fault = `of the row at byte ${indexEnd}, its frame is damaged`;
+    return { ...taken, fault, rest: { ...taken.rest, rows: [row, ...taken.rest.rows] } };
+  }
+
+  private takeRows(fd: number, segments: readonly Segment[], past?: number): Taken {
+    const sizes = new Map(segments.map(({ seq, size }) => [seq, size]));
+    const rows: Row[] = [];
+    let fault: string | null = null;
+    let promised = 0;
+    let known = true;
+    let isIntact = true;
+    /** Of the last row that was taken. */
+    let length = 0;
+    let lengthBefore = 0;
+    let before: Omit<LastTaken, "lastRow"> | null = null;
+    const take = (b: Uint8Array, at: number, end: number): void => {
+      let row: Row | undefined;
+      try {
+        row = decodeRow(b, at, end);
+        promised = Math.max(promised, row.entrySeq);
+        if (fault !== null) {
+          rows.push(row);
+          return;
+        }
+        if (row.entrySeq > this.tail.entrySeq) {
+          const { nodes, tail, indexEnd } = this;
+          const { count: nodeCount, aliases } = nodes;
+          const damageCount = this.damage.length;
+          this.takeRow(row, sizes);
+          before = { row, nodeCount, aliases, damageCount, tail, indexEnd };
+        } else if (!this.isKnown(row)) {
+          known = false;
+          throw new Malformed(`entry ${row.entrySeq} has its row before`);
+        }
+        this.indexEnd += end - at + 1;
+        lengthBefore = length;
+        length = end - at + 1;
+      } catch (error) {
+        if (!(error instanceof Malformed)) throw error;
+        fault ??= `of the row at byte ${this.indexEnd}, ${error.message}`;
+        if (row) rows.push(row);
+        else isIntact = false;
+      }
+    };
+    const visitor = {
+      line: (_number: number, _start: number, b: Uint8Array, at: number, end: number) => take(b, at, end),
+      long: () => {
+        fault ??= `a row at byte ${this.indexEnd} is too long`;
+        isIntact = false;
+      },
+    };
+    const lastRowBefore = this.lastRow;
+    const scanned = scanLines(this.disk, fd, this.indexEnd, HEAD_BYTES, visitor, scratchBuffer(), past);
+    const rowBefore = (end: number, length: number): { length: number; crc: number } => {
+      if (length === 0) return lastRowBefore;
+      const row = Buffer.allocUnsafe(length);
+      readAll(this.disk, fd, row, end - length);
+      return { length, crc: crc32c(row) };
+    };
+    this.lastRow = rowBefore(this.indexEnd, length);
+    const last = before as Omit<LastTaken, "lastRow"> | null;
+    return {
+      fault,
+      size: scanned.size,
+      known,
+      rest: { rows, isIntact, promised },
+      before: last && { ...last, lastRow: () => rowBefore(last.indexEnd, lengthBefore) },
+    };
+  }
+
+  /** Whether a row is that of an entry which was taken in before it. */
+  private isKnown(row: Row): boolean {
+    const waiting = this.rows.length;
+    const position = row.entrySeq - 1;
+    const isNext = waiting > 0 && row.entrySeq === this.tail.entrySeq - waiting + 1;
+    if (!isNext || this.places.crcs.values[position] !== Number.parseInt(row.crc32c, 16)) return false;
+    this.rows.shift();
+    return true;
+  }
+
+  private takeRow(row: Row, sizes: ReadonlyMap<number, number>): void {
+    const { tail } = this;
+    if (row.entrySeq !== tail.entrySeq + 1)
+      throw new Malformed(`entry ${tail.entrySeq + 1} was due, not ${row.entrySeq}`);
+    const isNew = row.segmentSeq !== tail.segmentSeq;
+    const due = isNew ? { frameSeq: 1, byteOffset: 0 } : { frameSeq: tail.frameSeq + 1, byteOffset: tail.segmentSize };
+    if (isNew && row.segmentSeq !== tail.segmentSeq + 1)
+      throw new Malformed(`segment ${row.segmentSeq} does not follow ${tail.segmentSeq}`);
+    if (isNew && tail.segmentSeq > 0 && sizes.get(tail.segmentSeq) !== tail.segmentSize)
+      throw new Malformed(`there are more frames in segment ${tail.segmentSeq}`);
+    if (row.frameSeq !== due.frameSeq || row.byteOffset !== due.byteOffset)
+      throw new Malformed(`frame ${due.frameSeq} at byte ${due.byteOffset} was due`);
+    const size = sizes.get(row.segmentSeq) ?? 0;
+    if (row.byteOffset + row.byteLength > size)
+      throw new Malformed(`the frame would end behind the ${size} bytes of segment ${row.segmentSeq}`);
+    this.takeIndexed(row);
+  }
+
+  /** Takes in the frame of a row by its head, or by all of it where the head is not enough. */
+  private takeIndexed(row: Row): void {
+    const crc = Number.parseInt(row.crc32c, 16);
+    const head = this.headAt(row);
+    const usual = decodeHead(head, 0, head.length);
+    if (usual !== null && usual.payloadEnd === row.byteLength - 2) {
+      const enough = head.length >= Math.min(usual.payloadStart + HEAD_BYTES, usual.payloadEnd);
+      const end = Math.min(head.length, usual.payloadEnd);
+      if (enough && this.heads.read(head, usual.payloadStart, end) && isOf(usual, row) && this.isBound(usual)) {
+        this.place(usual, row.byteOffset, row.byteLength, 0, crc);
+        return;
+      }
+    }
+    const bytes = this.bytes(row.segmentSeq, row.byteOffset, row.byteLength);
+    if (crc32c(bytes) !== crc) {
+      // Else bytes came or went, and what follows is not where its row says either.
+      if (bytes.indexOf(0x0a) !== bytes.length - 1) throw new Malformed("its frame is damaged");
+      this.takeDamaged(row, bytes, usual);
+      return;
+    }
+    if (bytes[bytes.length - 1] !== 0x0a) throw new Malformed("its frame does not end with a line feed");
+    const frame = decodeFrame(bytes, 0, bytes.length - 1, false);
+    this.readHead(bytes, frame);
+    if (!isOf(frame, row)) throw new Malformed("its frame says something else");
+    if (!this.isBound(frame)) throw new Malformed(UNBOUND);
+    this.place(frame, row.byteOffset, row.byteLength, 0, crc);
+  }
+
+  /**
+   * A damaged frame keeps its place in the tree where its entry's head or its own is legible and fits the row; reading
+   * the entry tells of the damage.
+   */
+  private takeDamaged(row: Row, bytes: Buffer, usual: Frame | null): void {
+    const mark = bytes.indexOf(PAYLOAD);
+    const payloadStart = usual?.payloadStart ?? mark + PAYLOAD.length;
+    const payloadBytes = row.byteLength - 2 - payloadStart;
+    if ((!usual && mark < 0) || payloadBytes < 1) throw new Malformed("its frame is damaged");
+    const { heads } = this;
+    const fits = (): boolean => {
+      const { id, parentId } = this.headIds();
+      return id === row.entryId && (parentId === null || this.nodes.position(parentId) >= 0);
+    };
+    if (!heads.read(bytes, payloadStart, Math.min(bytes.length, payloadStart + HEAD_BYTES)) || !fits()) {
+      if (!usual) throw new Malformed("its frame is damaged");
+      heads.take({ type: usual.entryType, id: usual.entryId, parentId: usual.parentEntryId }, () => "");
+      if (!fits()) throw new Malformed("its frame is damaged");
+    }
+    const { id, parentId } = this.headIds();
+    const frame: Frame = {
+      ...row,
+      entryId: id,
+      parentEntryId: parentId,
+      entryType: usual?.entryType ?? "",
+      timestamp: usual?.timestamp ?? "",
+      payloadSha256: usual?.payloadSha256 ?? sha256(bytes.subarray(payloadStart, payloadStart + payloadBytes)),
+      payloadStart,
+      payloadEnd: payloadStart + payloadBytes,
+      payloadBytes,
+    };
+    this.place(frame, row.byteOffset, row.byteLength, 0, Number.parseInt(row.crc32c, 16));
+  }
+
+  /** What is at hand of the frame of a row: all of it or its beginning. */
+  private headAt(row: Row): Buffer {
+    const { segmentSeq, byteOffset: start, byteLength: length } = row;
+    const wanted = Math.min(length, FRAME_HEAD_BYTES);
+    const { window } = this;
+    if (window?.segmentSeq === segmentSeq && start >= window.start) {
+      const at = start - window.start;
+      if (at + wanted <= window.bytes.length)
+        return window.bytes.subarray(at, Math.min(at + length, window.bytes.length));
+    }
+    const fd = this.segmentFd(segmentSeq);
+    const bytes = Buffer.allocUnsafe(length <= SHORT_FRAME ? WINDOW : wanted);
+    let filled = 0;
+    while (filled < bytes.length) {
+      const count = this.disk.read(fd, bytes, filled, bytes.length - filled, start + filled);
+      if (count <= 0) break;
+      filled += count;
+    }
+    this.window = { segmentSeq, start, bytes: bytes.subarray(0, filled) };
+    return this.window.bytes.subarray(0, Math.min(length, filled));
+  }
+
+  /** Reads the head of the entry in a frame, all of which is at hand. */
+  private readHead(b: Uint8Array, frame: Frame): void {
+    const { payloadStart, payloadEnd } = frame;
+    if (this.heads.read(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
+    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) throw new Malformed("its payload is not UTF-8");
+    const fault = this.heads.parse(b, payloadStart, payloadEnd, () => frame.entryId);
+    if (fault !== null) throw new Malformed(`its payload is ${fault}`);
+  }
+
+  /** Ids of the head that has just been read. */
+  private headIds(): { id: string; parentId: string | null } {
+    const { heads } = this;
+    return {
+      id: heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id,
+      parentId: heads.packedParent >= 0 ? unpackId(heads.packedParent) : heads.parentId,
+    };
+  }
+
+  /** Whether a frame and the entry in it, whose head has just been read, tell the same. */
+  private isBound(frame: Frame): boolean {
+    const { id, parentId } = this.headIds();
+    return (
+      id === frame.entryId &&
+      parentId === frame.parentEntryId &&
+      this.nodes.typeCode(frame.entryType) === this.heads.type
+    );
+  }
+
+  /** Adds the entry whose head has just been read, and moves the tail behind its frame. */
+  private place(frame: Frame, start: number, length: number, at: number, crc: number): number {
+    const { tail, nodes } = this;
+    const { aliases } = nodes;
+    const before: Before = { position: nodes.count, tail, indexEnd: this.indexEnd, rows: this.rows.length };
+    const position = nodes.add(this.heads);
+    this.places.set(position, {
+      segmentSeq: frame.segmentSeq,
+      start,
+      length,
+      payloadStart: frame.payloadStart - at,
+      payloadLength: frame.payloadBytes,
+      crc,
+    });
+    this.checked.set(position, 0);
+    this.tail = {
+      segmentSeq: frame.segmentSeq,
+      frameSeq: frame.frameSeq,
+      segmentSize: start + length,
+      entrySeq: frame.entrySeq,
+      chainHash: chained(tail.chainHash, frame.payloadSha256),
+      lastCrc: crcText(crc),
+      bytesTotal: tail.bytesTotal + length,
+      segmentCount: tail.segmentCount + (frame.segmentSeq === tail.segmentSeq ? 0 : 1),
+    };
+    if (nodes.isBatch(position)) this.befores.push(before);
+    else this.befores.length = 0;
+    if (nodes.aliases > aliases) {
+      const id = nodes.id(position);
+      this.overrides.set(position, patchMembers(this.payload(position), { id: bytesOf(JSON.stringify(id)) }));
+      this.report("duplicate_id", position, `the id ${frame.entryId} is taken; this entry is called ${id}`, true);
+    }
+    return position;
+  }
+
+  /**
+   * Takes in the frames behind those of the index. Where one is damaged and none that is whole comes after it, it was
+   * being written; else what is whole after it is taken too, and the session can only be read. `limit`: the last entry
+   * to be taken, for a writer is at work behind it.
+   */
+  private replay(segments: readonly Segment[], rest: Rest, limit = Number.POSITIVE_INFINITY): void {
+    const indexed = this.tail.entrySeq;
+    const isAsJudged: Remains["isAsJudged"] = ({ seq, info }) => {
+      const judged = segments.find((segment) => segment.seq === seq);
+      return judged !== undefined && isSameStamp(judged.info, info);
+    };
+    const salvage = new Salvage(rest.rows, rest.isIntact, this.tail, {
+      demandBound: (b, frame) => this.demandBound(b, frame),
+      idIn: (b, first, end) => this.idIn(b, first, end),
+    });
+    /** Why the first frame that was not the one that is due was not taken. */
+    let reason: string | null = null;
+    const from = Math.max(1, this.tail.segmentSeq);
+    for (const { seq, size } of segments) {
+      if (seq < from) continue;
+      const start = seq === this.tail.segmentSeq ? this.tail.segmentSize : 0;
+      if (size <= start) continue;
+      const fd = this.segmentFd(seq);
+      const take = (at: number, b: Uint8Array, first: number, end: number): void => {
+        if (reason === null && this.tail.entrySeq >= limit) return;
+        try {
+          if (reason === null) this.takeReplayed(seq, at, b, first, end, salvage);
+        } catch (error) {
+          if (!(error instanceof Malformed)) throw error;
+          reason = error.message;
+        }
+        if (reason !== null) salvage.line(seq, at, b, first, end, limit);
+      };
+      const scanned = scanLines(this.disk, fd, start, 0, this.wholeLines(seq, salvage, take), scratchBuffer());
+      if (scanned.tail < scanned.size && (reason !== null || this.tail.entrySeq < limit)) {
+        reason ??= "it has no line feed";
+        salvage.bad(seq, scanned.tail, scanned.size, "it has no line feed");
+      }
+    }
+    const { found, bad, strangers } = salvage.settle((entryId) => this.nodes.position(entryId) >= 0);
+    let salvaged = 0;
+    for (const one of found)
+      if (this.takeFound(one)) salvaged++;
+      else if (one.row) salvage.giveUp(one.row);
+    this.replayed = this.tail.entrySeq - indexed;
+    // What else is there is for its writer to judge.
+    if (limit < Number.POSITIVE_INFINITY) return;
+    const lost = salvage.unsettled((entryId) => this.nodes.position(entryId) >= 0);
+    if (salvaged + strangers === 0 && bad.length > 0 && !salvage.hasWholeLines) {
+      const { segmentSeq, start, reason } = bad[0];
+      this.remains = { segmentSeq, start, ours: false, isAsJudged };
+      let length = 0;
+      for (const { start, end } of bad) length += end - start;
+      const why =
+        lost > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
+      this.tell("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
+    } else if (reason !== null) {
+      this.replayed = 0;
+      for (const { segmentSeq, start, end, reason } of bad)
+        this.tell("bad_line", start, end - start, `no frame in segment ${segmentSeq}: ${reason}`, false);
+      if (bad.length === 0 && lost === 0)
+        for (const { segmentSeq, start, length } of found.slice(0, 1))
+          this.tell("bad_line", start, length, `in segment ${segmentSeq}, ${reason}`, true);
+      this.refuseWrites();
+    }
+    if (this.indexFault !== null)
+      this.tell("bad_index", this.indexEnd, 0, `the index is wrong: ${this.indexFault}`, true);
+    if (lost > 0) {
+      this.tell("lost_entries", 0, 0, `${lost} entries that the index names are in no segment`, false);
+      this.refuseWrites();
+    }
+    // A segment without frames is what a crash left of a rotation.
+    const last = segments.at(-1)?.seq ?? 0;
+    if (!this.remains && this.readOnly?.name !== "corrupt" && last > this.tail.segmentSeq)
+      this.remains = { segmentSeq: this.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged };
+    this.judgedSegments = isAsJudged;
+  }
+
+  /** Returns a visitor that passes on every line that may be a frame with all its bytes. */
+  private wholeLines(
+    seq: number,
+    salvage: Salvage | null,
+    take: (at: number, b: Uint8Array, first: number, end: number) => void,
+  ): LineVisitor {
+    return {
+      line: (_number, at, b, first, end) => take(at, b, first, end),
+      long: (_number, at, length) => {
+        // Before a frame that ends with such a line there is what no frame holds.
+        const skipped = Math.max(0, length - FRAME_BYTES);
+        if (skipped > 0) salvage?.bad(seq, at, at + skipped, "it is longer than a frame may be");
+        take(at + skipped, this.bytes(seq, at + skipped, length - skipped + 1), 0, length - skipped);
+      },
+    };
+  }
+
+  /** Takes the frame `b[first, end)`, which lies at `start` before its line feed, if it is the one that is due. */
+  private takeReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
+    const frame = decodeFrame(b, first, end);
+    const { tail } = this;
+    const isNew = seq !== tail.segmentSeq;
+    if (frame.entrySeq !== tail.entrySeq + 1) throw new Malformed(`entry ${tail.entrySeq + 1} was due`);
+    if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
+    if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
+      throw new Malformed("its numbers are not those of its place");
+    this.demandBound(b, frame);
+    const crc = crc32c(b, first, end + 1);
+    if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
+    this.placeReplayed({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+  }
+
+  private placeReplayed(frame: Frame, start: number, length: number, first: number, crc: number): void {
+    const { segmentSeq, frameSeq, entrySeq, entryId } = frame;
+    const position = this.place(frame, start, length, first, crc);
+    this.checked.set(position, 1);
+    this.rows.push(
+      encodeRow({
+        entrySeq,
+        entryId,
+        segmentSeq,
+        frameSeq,
+        byteOffset: start,
+        byteLength: length,
+        crc32c: crcText(crc),
+      }),
+    );
+  }
+
+  /** Takes a frame that was found elsewhere than it was due; false when it does not tell of its entry after all. */
+  private takeFound({ segmentSeq, start, length, row, isDamaged }: Found): boolean {
+    const bytes = this.bytes(segmentSeq, start, length);
+    try {
+      if (isDamaged && row !== null) {
+        const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
+        this.takeDamaged(there, bytes, decodeHead(bytes, 0, length));
+        return true;
+      }
+      const frame = decodeFrame(bytes, 0, length - 1, false);
+      this.demandBound(bytes, frame);
+      this.placeReplayed({ ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
+      return true;
+    } catch (error) {
+      // Another program may have written there since.
+      if (error instanceof Malformed) return false;
+      throw error;
+    }
+  }
+
+  /** Reads the head of the entry in a frame, all of which is at hand; the two must tell the same. */
+  private demandBound(b: Uint8Array, frame: Frame): void {
+    this.readHead(b, frame);
+    if (!this.isBound(frame)) throw new Malformed(UNBOUND);
+  }
+
+  /** Returns the id of the entry that seems to be in a line that is no frame. */
+  private idIn(b: Uint8Array, first: number, end: number): string | null {
+    const mark = Buffer.from(b.buffer, b.byteOffset + first, end - first).indexOf(PAYLOAD);
+    if (mark < 0 || !this.heads.read(b, first + mark + PAYLOAD.length, end)) return null;
+    return this.headIds().id;
+  }
+
+  protected refuseWrites(): void {
+    this.readOnly = new Failure(
+      "corrupt",
+      "Entries of the session are damaged or lost, so it can be read but not written. repair_session rebuilds it from what is whole and keeps the rest beside it; clone copies what is whole.",
+    );
+  }
+
+  /**
+   * Holds what is there against what marks a durable end, the manifest and the last checkpoint. They come after the
+   * entries that they name: where these are not there, acknowledged entries were lost (seed 003, "Recovery").
+   */
+  private holdAgainstMarks(): void {
+    if (this.readOnly?.name === "corrupt") return;
+    const manifest = readManifest(this.disk, manifestFile(this.folder));
+    const checkpoint = lastCheckpoint(this.disk, this.folder);
+    if (manifest !== null)
+      this.holdAgainst("manifest", manifest.head.entrySeq, manifest.head.entryId, manifest.integrity.chainHash);
+    if (checkpoint !== null)
+      this.holdAgainst("last checkpoint", checkpoint.headEntrySeq, checkpoint.headEntryId, checkpoint.chainHash);
+  }
+
+  private holdAgainst(mark: string, entrySeq: number, entryId: string, chainHash: string): void {
+    const missing = entrySeq - this.tail.entrySeq;
+    if (missing > 0) {
+      if (!this.damage.some(({ kind }) => kind === "lost_entries"))
+        this.tell("lost_entries", 0, 0, `${missing} entries that the ${mark} counts are in no segment`, false);
+    } else if (entrySeq > 0 && this.nodes.position(entryId) < 0)
+      this.tell("bad_line", 0, 0, `the ${mark} ends with the entry ${entryId}, which is not there`, false);
+    else if (missing === 0 && chainHash !== this.tail.chainHash)
+      this.tell("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${mark}`, false);
+    else return;
+    this.refuseWrites();
+  }
+
+  /** Several entries that were appended as one are one: a rest of them at the end was never acknowledged. */
+  private dropIncompleteBatch(): void {
+    const last = this.nodes.count - 1;
+    if (last < 0 || !this.nodes.isBatch(last) || this.readOnly?.name === "corrupt") return;
+    const batch = this.batchOf(last);
+    if (!batch || batch.index >= batch.count - 1) return;
+    let first = last;
+    for (let index = batch.index - 1; index >= 0 && first > 0; index--, first--) {
+      const before = this.batchOf(first - 1);
+      if (before?.index !== index || before.count !== batch.count || before.key !== batch.key) break;
+    }
+    const before = this.befores.find(({ position }) => position === first);
+    if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
+    this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
+    this.remains = {
+      segmentSeq: this.places.segments.values[first],
+      start: this.places.starts.values[first],
+      ours: this.remains?.ours ?? true,
+      isAsJudged: this.judgedSegments,
+    };
+    if (before.indexEnd < this.indexEnd) this.indexFault ??= "its last rows are of entries that were never whole";
+    this.tail = before.tail;
+    this.indexEnd = before.indexEnd;
+    this.lastRow = { length: 0, crc: 0 };
+    this.rows.length = before.rows;
+    this.replayed = this.rows.length;
+    this.forgetFrom(first);
+    if (this.base && this.base.count > first) this.noteBase();
+  }
+
+  /** Whether the manifest or last checkpoint names an entry after this one, and so what comes next was acknowledged. */
+  private isMarkedAfter(entrySeq: number): boolean {
+    const manifest = readManifest(this.disk, manifestFile(this.folder));
+    if (manifest !== null && manifest.head.entrySeq > entrySeq) return true;
+    const checkpoint = lastCheckpoint(this.disk, this.folder);
+    return checkpoint !== null && checkpoint.headEntrySeq > entrySeq;
+  }
+
+  private batchOf(position: number): Batch | null {
+    if (!this.nodes.isBatch(position)) return null;
+    const batch = (parse(this.read(position)) as { _batch?: Batch })._batch;
+    const counts = Number.isInteger(batch?.index) && Number.isInteger(batch?.count);
+    return counts && batch?.session === this.header.id && batch.index >= 0 ? batch : null;
+  }
+
+  protected forgetFrom(count: number): void {
+    this.nodes.truncate(count);
+    for (const lines of [this.overrides, this.standIns])
+      for (const position of lines.keys()) if (position >= count) lines.delete(position);
+  }
+
+  // --- other writers -------------------------------------------------------------------------------------------
+
+  refresh(): Change {
+    if (this.closed || !this.key) return { kind: "none" };
+    const first = this.nodes.count;
+    const { seen } = this;
+    const restore = this.image(first);
+    try {
+      const now = this.infoOrNull(indexFile(this.folder));
+      if (!now) {
+        if (!this.infoOrNull(headerFile(this.folder))) return { kind: "gone" };
+        return { kind: seen ? "replaced" : "none" };
+      }
+      if (!seen || !isSameFile(now, seen)) return { kind: "replaced" };
+      if (isSameStamp(now, seen)) return { kind: "none" };
+      if (now.size < this.indexEnd) return { kind: "replaced" };
+      const fd = this.disk.openRead(indexFile(this.folder));
+      try {
+        // What comes from here on is for the next look: its rows name frames that are not in these segments.
+        const before = this.disk.infoOf(fd);
+        const { fault, known } = this.takeRows(fd, this.segments(), before.size);
+        if (fault !== null || !known) {
+          // Until another log takes its place, this one knows what it knew.
+          restore();
+          return { kind: "replaced" };
+        }
+        this.seen = before;
+      } finally {
+        closeQuietly(this.disk, fd);
+      }
+    } catch (error) {
+      restore();
+      throw storageFailure(error, "looking at the session");
+    }
+    this.window = null;
+    this.befores = [];
+    this.noteBase();
+    return this.nodes.count === first ? { kind: "none" } : { kind: "grown", first };
+  }
+
+  protected infoOrNull(path: string): FileInfo | null {
+    try {
+      return this.disk.info(path);
+    } catch (error) {
+      if (isMissing(error)) return null;
+      throw error;
+    }
+  }
+
+  // --- reading -------------------------------------------------------------------------------------------------
+
+  length(position: number): number {
+    return this.overrides.get(position)?.length ?? this.places.payloadLengths.values[position];
+  }
+
+  read(position: number): Uint8Array {
+    this.demandOpen();
+    const override = this.overrides.get(position);
+    if (override) return override;
+    const { segments, starts, lengths } = this.places;
+    const { bytes, isKnown } = this.knownBytes(
+      segments.values[position],
+      starts.values[position],
+      lengths.values[position],
+    );
+    return this.sound(position, bytes, isKnown);
+  }
+
+  *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    this.demandOpen();
+    for (const run of this.runs(positions)) {
+      if (run.override) {
+        yield run.override;
+        continue;
+      }
+      const { bytes, isKnown } = this.knownBytes(run.segmentSeq, run.start, run.length);
+      const isText = isUtf8(bytes);
+      for (let i = run.first; i < run.past; i++) {
+        const at = this.places.starts.values[positions[i]] - run.start;
+        const frame = bytes.subarray(at, at + this.places.lengths.values[positions[i]]);
+        yield this.sound(positions[i], frame, isKnown, isText);
+      }
+    }
+  }
+
+  *copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    this.demandOpen();
+    for (const run of this.runs(positions)) {
+      if (run.override) {
+        yield concat([run.override, LF]);
+        continue;
+      }
+      const { bytes, isKnown } = this.knownBytes(run.segmentSeq, run.start, run.length);
+      const pieces: Uint8Array[] = [];
+      for (let i = run.first; i < run.past; i++) {
+        const position = positions[i];
+        const at = this.places.starts.values[position] - run.start;
+        const frame = bytes.subarray(at, at + this.places.lengths.values[position]);
+        let line = this.payloadIn(frame, 0, position);
+        // What is damaged is copied as it is, if it is a line; what moved is not where it is looked for.
+        const isFrame = frame[frame.length - 1] === 0x0a && line.indexOf(0x0a) < 0;
+        if (isKnown && !isFrame) line = this.sound(position, frame, isKnown);
+        const isOurs = isKnown || this.standIns.has(position) || this.isWhole(position, frame);
+        if (!isOurs || line.indexOf(0x0a) >= 0)
+          throw new Failure(
+            "storage_failed",
+            "Another program is changing the session's files. Nothing was done; ask again.",
+            {},
+            { retryable: true },
+          );
+        pieces.push(line, LF);
+      }
+      yield concat(pieces);
+    }
+  }
+
+  /** Stretches of frames that lie one behind the other, none longer than a chunk unless a single frame is. */
+  private *runs(positions: ArrayLike<number>): Generator<{
+    first: number;
+    past: number;
+    segmentSeq: number;
+    start: number;
+    length: number;
+    override?: Uint8Array;
+  }> {
+    const { segments, starts, lengths } = this.places;
+    for (let first = 0; first < positions.length; ) {
+      const override = this.overrides.get(positions[first]);
+      if (override) {
+        yield { first, past: first + 1, segmentSeq: 0, start: 0, length: 0, override };
+        first++;
+        continue;
+      }
+      let length = lengths.values[positions[first]];
+      let past = first + 1;
+      while (
+        past < positions.length &&
+        length < CHUNK &&
+        !this.overrides.has(positions[past]) &&
+        this.places.follows(positions[past - 1], positions[past])
+      )
+        length += lengths.values[positions[past++]];
+      const { [positions[first]]: start } = starts.values;
+      yield { first, past, segmentSeq: segments.values[positions[first]], start, length };
+      first = past;
+    }
+  }
+
+  attachment(position: number, sha256: string, sizeBytes: number): string | null {
+    try {
+      const bytes = readWhole(this.disk, join(attachmentFolder(this.folder), sha256));
+      if (bytes.length === sizeBytes && this.env.sha256(bytes) === sha256)
+        return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+    } catch {
+      // Told below.
+    }
+    const entryId = this.nodes.id(position);
+    if (!this.damage.some((found) => found.kind === "missing_blob" && found.entryId === entryId))
+      this.report("missing_blob", position, `the attachment ${sha256} is missing or damaged`, false);
+    return null;
+  }
+
+  private payload(position: number): Uint8Array {
+    const { segments, starts, payloadStarts, payloadLengths } = this.places;
+    return this.bytes(
+      segments.values[position],
+      starts.values[position] + payloadStarts.values[position],
+      payloadLengths.values[position],
+    );
+  }
+
+  private payloadIn(frame: Uint8Array, at: number, position: number): Uint8Array {
+    const start = at + this.places.payloadStarts.values[position];
+    return frame.subarray(start, start + this.places.payloadLengths.values[position]);
+  }
+
+  protected demandOpen(): void {
+    if (this.closed) throw new Failure("storage_failed", "The session was closed while it was in use. Open it again.");
+  }
+
+  private bytes(segmentSeq: number, start: number, length: number): Buffer {
+    this.demandOpen();
+    const bytes = Buffer.allocUnsafe(length);
+    try {
+      readAll(this.disk, this.segmentFd(segmentSeq), bytes, start);
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+    return bytes;
+  }
+
+  /**
+   * Bytes of a segment, and whether nothing can have changed them since they became known: what was checked before
+   * need not be checked again then.
+   */
+  private knownBytes(segmentSeq: number, start: number, length: number): { bytes: Buffer; isKnown: boolean } {
+    const since = clockOf(this.disk);
+    const bytes = this.bytes(segmentSeq, start, length);
+    try {
+      const fd = this.segmentFd(segmentSeq);
+      const watched = this.watchedSegment(segmentSeq);
+      const found = watched.since(fd, since);
+      if (found === "renewed") this.checked.values.fill(0);
+      else if (found === "unsure") this.watchAnew(watched, fd);
+      return { bytes, isKnown: found !== "unsure" };
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+  }
+
+  private watchedSegment(segmentSeq: number): Watched {
+    let watched = this.watched.get(segmentSeq);
+    if (!watched) {
+      watched = new Watched(this.disk);
+      this.watched.set(segmentSeq, watched);
+    }
+    return watched;
+  }
+
+  /** Relies on the stamp that a segment has now, from when it can be relied on, if it is another than before. */
+  private watchAnew(watched: Watched, fd: number): void {
+    const now = this.disk.infoOf(fd);
+    if (watched.seen && isSameStamp(now, watched.seen)) return;
+    if (watched.seen) this.checked.values.fill(0);
+    watched.note(now);
+  }
+
+  protected segmentFd(segmentSeq: number): number {
+    const known = this.segmentFds.get(segmentSeq);
+    if (known !== undefined) return known;
+    if (this.segmentFds.size >= OPEN_SEGMENTS) {
+      const [oldest] = this.segmentFds.keys();
+      this.forgetSegment(oldest);
+    }
+    const fd = this.disk.openRead(segmentFile(this.folder, segmentSeq));
+    this.segmentFds.set(segmentSeq, fd);
+    this.watchAnew(this.watchedSegment(segmentSeq), fd);
+    return fd;
+  }
+
+  /** Takes note of the stamp that our own write gave to a segment. */
+  protected noteSegment(segmentSeq: number, info: FileInfo): void {
+    this.watched.get(segmentSeq)?.note(info);
+  }
+
+  protected forgetSegment(segmentSeq: number): void {
+    const fd = this.segmentFds.get(segmentSeq);
+    if (fd !== undefined) closeQuietly(this.disk, fd);
+    this.segmentFds.delete(segmentSeq);
+  }
+
+  protected closeSegments(): void {
+    for (const seq of [...this.segmentFds.keys()]) this.forgetSegment(seq);
+  }
+
+  /** Whether a frame is the one that was written, and its payload the JSON of an entry. */
+  private isWhole(position: number, frame: Uint8Array): boolean {
+    const payload = this.payloadIn(frame, 0, position);
+    if (crc32c(frame) !== this.places.crcs.values[position] || !isUtf8(payload)) return false;
+    return this.bodies.read(payload, 0, payload.length);
+  }
+
+  /**
+   * The payload of a frame that is what was written, else a stand-in. A frame that was checked before is checked again
+   * where its segment may have changed since.
+   */
+  private sound(position: number, frame: Uint8Array, isKnown: boolean, isText = isUtf8(frame)): Uint8Array {
+    const known = this.standIns.get(position);
+    if (known) return known;
+    const payload = this.payloadIn(frame, 0, position);
+    if (isText && isKnown && this.checked.values[position] && payload.indexOf(0x0a) < 0) return payload;
+    if (this.isWhole(position, frame)) {
+      if (isKnown) this.checked.set(position, 1);
+      this.nodes.noteMessage(position, this.bodies.messageStart);
+      return payload;
+    }
+    const elsewhere = this.readElsewhere(position, frame);
+    if (elsewhere) return elsewhere;
+    const standIn = this.standInFor(position);
+    this.report("bad_body", position, "the frame's bytes are not those that were written", false);
+    this.nodes.lose(position);
+    this.standIns.set(position, standIn);
+    // The invariants of the store do not hold any more (INV-005), and only a repair makes them hold again.
+    if (!this.readOnly) this.refuseWrites();
+    return standIn;
+  }
+
+  /**
+   * Returns the payload of a frame that is not where it is said to be: of the first one in its segment that has its
+   * checksum, or of the one that is there, if it agrees with itself, for then the checksum is what is wrong.
+   */
+  private readElsewhere(position: number, frame: Uint8Array): Uint8Array | null {
+    const { segments, starts, lengths } = this.places;
+    const segmentSeq = segments.values[position];
+    const start = this.startsIn(segmentSeq).get(position);
+    if (start !== undefined) {
+      const bytes = this.bytes(segmentSeq, start, lengths.values[position]);
+      if (this.isWhole(position, bytes)) {
+        this.reportMoved(position, start);
+        starts.set(position, start);
+        if (this.base?.count === position + 1) this.base = { ...this.base, lastFrame: this.frameCrc(position) };
+        this.nodes.noteMessage(position, this.bodies.messageStart);
+        return this.payloadIn(bytes, 0, position);
+      }
+    }
+    const payload = this.selfConsistent(position, frame);
+    if (payload === null) return null;
+    this.report("bad_index", position, "the frame is whole, but its checksum in the index is another", true);
+    if (!this.readOnly) this.refuseWrites();
+    this.overrides.set(position, payload);
+    return payload;
+  }
+
+  /** Tells once for each segment that its frames moved. The invariants of the store do not hold (INV-003). */
+  private reportMoved(position: number, start: number): void {
+    const segmentSeq = this.places.segments.values[position];
+    if (!this.moved.has(segmentSeq))
+      this.report("bad_index", position, `the frame is at byte ${start}, not where the index says`, true);
+    this.moved.add(segmentSeq);
+    if (!this.readOnly) this.refuseWrites();
+  }
+
+  /** Returns the payload of a frame that has its own hash and tells of the entry of this position. */
+  private selfConsistent(position: number, bytes: Uint8Array): Uint8Array | null {
+    const { nodes, heads } = this;
+    if (bytes[bytes.length - 1] !== 0x0a) return null;
+    try {
+      const frame = decodeFrame(bytes, 0, bytes.length - 1);
+      this.demandBound(bytes, frame);
+      const parent = nodes.parent(position);
+      const parentId = parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null);
+      const isSame = frame.entryId === nodes.id(position) && frame.parentEntryId === parentId;
+      if (!isSame || heads.type !== nodes.typeCode(nodes.type(position))) return null;
+      return bytes.slice(frame.payloadStart, frame.payloadEnd);
+    } catch (error) {
+      if (error instanceof Malformed) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Returns where frames of entries lie in a segment that are not where they are said to be. A segment is gone through
+   * once for as long as it stays as it is.
+   */
+  private startsIn(segmentSeq: number): ReadonlyMap<number, number> {
+    try {
+      return this.searchSegment(segmentSeq);
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+  }
+
+  private searchSegment(segmentSeq: number): ReadonlyMap<number, number> {
+    const fd = this.segmentFd(segmentSeq);
+    const info = this.disk.infoOf(fd);
+    const known = this.searched.get(segmentSeq);
+    if (known && isSameStamp(known.info, info)) return known.starts;
+    const { segments, starts, lengths, crcs } = this.places;
+    const wanted = new Map<string, number[]>();
+    const keyOf = (crc: number, length: number): string => `${crc} ${length}`;
+    for (let position = this.nodes.count - 1; position >= 0; position--) {
+      if (segments.values[position] !== segmentSeq) continue;
+      const key = keyOf(crcs.values[position], lengths.values[position]);
+      const same = wanted.get(key);
+      if (same) same.push(position);
+      else wanted.set(key, [position]);
+    }
+    const found = new Map<number, number>();
+    const isHit = (start: number, b: Uint8Array, first: number, end: number): boolean => {
+      const position = wanted.get(keyOf(crc32c(b, first, end + 1), end - first + 1))?.pop();
+      if (position !== undefined && starts.values[position] !== start) found.set(position, start);
+      return position !== undefined;
+    };
+    const look = (at: number, b: Uint8Array, first: number, end: number): void => {
+      if (end - first < LEAST_FRAME || isHit(at, b, first, end)) return;
+      for (const glued of gluedFrames(b, first, end)) if (isHit(at + glued - first, b, glued, end)) return;
+    };
+    scanLines(this.disk, fd, 0, 0, this.wholeLines(segmentSeq, null, look), Buffer.allocUnsafe(CHUNK));
+    this.searched.set(segmentSeq, { info, starts: found });
+    return found;
+  }
+
+  private standInFor(position: number): Uint8Array {
+    const { nodes } = this;
+    const parent = nodes.parent(position);
+    return bytesOf(
+      JSON.stringify({
+        type: nodes.type(position),
+        id: nodes.id(position),
+        parentId: parent < 0 ? null : nodes.id(parent),
+        timestamp: new Date(0).toISOString(),
+        damaged: true,
+      }),
+    );
+  }
+
+  // --- damage --------------------------------------------------------------------------------------------------
+
+  protected tell(kind: Damage["kind"], byteOffset: number, length: number, reason: string, salvaged: boolean): void {
+    this.damage.push({ kind, line: 0, byteOffset, length, reason, salvaged });
+  }
+
+  protected report(kind: Damage["kind"], position: number, reason: string, salvaged: boolean): void {
+    this.damage.push({
+      kind,
+      line: 0,
+      byteOffset: this.places.starts.values[position],
+      length: this.places.lengths.values[position],
+      entryId: this.nodes.id(position),
+      reason: `${reason} (segment ${this.places.segments.values[position]})`,
+      salvaged,
+    });
+  }
+}

@@ -1,0 +1,194 @@
+/**
+ * What opening a container learns of its frames, kept in a compact file of ours so that it need not be learned again
+ * from every row and frame. The file is derived: it is believed only as far as it fits the index, and a container
+ * without it opens all the same. It grows by one block with every checkpoint: a fixed head, columns of the entries as
+ * they stand in memory, and what is odd about them as JSON.
+ */
+
+import { crc32 } from "node:zlib";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import type { Nodes, NodesImage } from "../../core/tree/nodes.ts";
+import type { Places, Tail } from "./places.ts";
+
+const MAGIC = bytesOf("PSSpine2");
+/** Magic, bytes of the block, checksum of what follows it, entries, bytes of the JSON text. */
+const FIXED = 24;
+/** Bytes of one entry in all columns; the four-byte columns come first, so that each lies on its boundary. */
+const ENTRY = 4 * 6 + 2 + 1 + 1;
+
+/** How far a spine tells of its container. */
+export interface Reach {
+  /** Entries told of. */
+  readonly count: number;
+  readonly tail: Tail;
+  /** Bytes of the index that hold their rows. */
+  readonly indexEnd: number;
+  /** Bytes and checksum of the last of those rows, by which a block is held against the index. */
+  readonly rowLength: number;
+  readonly rowCrc: number;
+}
+
+interface Details extends Reach {
+  readonly from: number;
+  /** Names of types by their codes. */
+  readonly types: readonly string[];
+  /** Ids that are not eight hex digits, by position. */
+  readonly odd: readonly (readonly [number, string])[];
+  /** Positions of entries whose parents stand behind them. */
+  readonly forward: readonly number[];
+  /** Positions of the first frames of segments. */
+  readonly firsts: readonly number[];
+}
+
+/**
+ * The bytes of a block for the entries from `from` to the reach's count. Every parent is there and no id is taken
+ * twice: of other sessions no spine is kept.
+ */
+export function encodeBlock(nodes: Nodes, places: Places, from: number, reach: Reach): Uint8Array {
+  const { count } = reach;
+  const n = count - from;
+  const { ids, parents, types, roles, flags, rest } = nodes.image();
+  const within = (position: number): boolean => position >= from && position < count;
+  const firsts: number[] = [];
+  for (let p = from; p < count; p++) if (places.starts.values[p] === 0) firsts.push(p);
+  const odd = rest.oddPositions
+    .map((position, i) => [position, rest.oddIds[i]] as const)
+    .filter(([position]) => within(position));
+  const forward = rest.forward.filter(within);
+  const text = bytesOf(JSON.stringify({ ...reach, from, types: rest.types, odd, forward, firsts } satisfies Details));
+  const bytes = Buffer.alloc(FIXED + padded(n * ENTRY + text.length));
+  bytes.set(MAGIC);
+  bytes.writeUInt32LE(bytes.length, 8);
+  bytes.writeUInt32LE(n, 16);
+  bytes.writeUInt32LE(text.length, 20);
+  let at = FIXED;
+  for (const column of [
+    ids,
+    parents,
+    places.lengths,
+    places.payloadStarts,
+    places.payloadLengths,
+    places.crcs,
+    types,
+    roles,
+    flags,
+  ]) {
+    const values = "values" in column && typeof column.values !== "function" ? column.values : column;
+    const slice = (values as Uint32Array).subarray(from, count);
+    bytes.set(new Uint8Array(slice.buffer, slice.byteOffset, slice.byteLength), at);
+    at += slice.byteLength;
+  }
+  bytes.set(text, at);
+  bytes.writeUInt32LE(crc32(bytes.subarray(16)), 12);
+  return bytes;
+}
+
+/** Blocks begin on boundaries of columns. */
+function padded(length: number): number {
+  return (length + 7) & ~7;
+}
+
+/** A block of a spine that is whole. */
+export interface Block {
+  readonly details: Details;
+  /** Where it stands in the file. */
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The blocks of a spine file, up to the first that is torn, damaged or does not continue the one before. */
+export function readBlocks(file: Buffer): Block[] {
+  const blocks: Block[] = [];
+  let count = 0;
+  for (let start = 0; start + FIXED <= file.length; ) {
+    if (MAGIC.some((byte, i) => file[start + i] !== byte)) break;
+    const end = start + file.readUInt32LE(start + 8);
+    if (end > file.length || end < start + FIXED) break;
+    if (crc32(file.subarray(start + 16, end)) !== file.readUInt32LE(start + 12)) break;
+    const n = file.readUInt32LE(start + 16);
+    const text = start + FIXED + n * ENTRY;
+    const textEnd = text + file.readUInt32LE(start + 20);
+    if (textEnd > end) break;
+    let details: Details;
+    try {
+      details = parse(file, text, textEnd) as Details;
+    } catch {
+      break;
+    }
+    if (details.from !== count || details.count !== count + n) break;
+    count += n;
+    blocks.push({ details, start, end });
+    start = end;
+  }
+  return blocks;
+}
+
+/** Takes nodes and places, which are empty, from the blocks of a file. Answers whether the nodes know the same types. */
+export function loadBlocks(file: Buffer, blocks: readonly Block[], nodes: Nodes, places: Places): boolean {
+  const last = blocks[blocks.length - 1].details;
+  const { count } = last;
+  // Room for what comes next, so that the first append need not copy the columns.
+  const room = count + Math.max(1024, count >> 4);
+  const ids = new Uint32Array(room);
+  const parents = new Int32Array(room);
+  const types = new Uint16Array(room);
+  const roles = new Uint8Array(room);
+  const flags = new Uint8Array(room);
+  const lengths = new Uint32Array(room);
+  const payloadStarts = new Uint32Array(room);
+  const payloadLengths = new Uint32Array(room);
+  const crcs = new Uint32Array(room);
+  const columns = [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags];
+  const odd: (readonly [number, string])[] = [];
+  const forward: number[] = [];
+  const firsts: number[] = [];
+  for (const { details, start } of blocks) {
+    const n = details.count - details.from;
+    let at = start + FIXED;
+    for (const column of columns) {
+      const size = n * column.BYTES_PER_ELEMENT;
+      new Uint8Array(column.buffer, details.from * column.BYTES_PER_ELEMENT, size).set(file.subarray(at, at + size));
+      at += size;
+    }
+    odd.push(...details.odd);
+    forward.push(...details.forward);
+    firsts.push(...details.firsts);
+  }
+  const image: NodesImage = {
+    count,
+    ids,
+    parents,
+    types,
+    roles,
+    flags,
+    table: new Uint32Array(0),
+    figures: null,
+    rest: {
+      types: last.types,
+      aliases: 0,
+      losses: 0,
+      tabled: 0,
+      oddPositions: odd.map(([position]) => position),
+      oddIds: odd.map(([, id]) => id),
+      awaited: [],
+      forward,
+      missingParent: [],
+      bridged: [],
+    },
+  };
+  if (!nodes.adopt(image)) return false;
+  const segments = new Uint32Array(room);
+  const starts = new Float64Array(room);
+  let from = 0;
+  for (const [segmentSeq, end] of [...firsts, count].entries()) {
+    segments.fill(segmentSeq, from, end);
+    let at = 0;
+    for (let p = from; p < end; p++) {
+      starts[p] = at;
+      at += lengths[p];
+    }
+    from = end;
+  }
+  places.take({ segments, starts, lengths, payloadStarts, payloadLengths, crcs });
+  return true;
+}

@@ -1,0 +1,266 @@
+/**
+ * Sessions in databases of pi_agent_rust (`sqlite_v1` of seed 003), as far as migrations go: read as the lines of a session
+ * file, and written as a copy that takes more rows, or anew. Nobody's database is ever written in place.
+ *
+ * `pi_session_header(id, json)` has one row, `pi_session_entries(seq, json)` counts from 1, `pi_session_meta(key, value)`
+ * says how many messages there are and the name, and `pi_session_blobs(digest, byte_length, data)`, where there is one, has
+ * the media that entries refer to.
+ */
+
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf, concat, parse } from "../../core/json/json.ts";
+import { closeQuietly, type Disk, type FileInfo, isErrno, isMissing, writeAll } from "../fs/disk.ts";
+import { type Database, findSqlite, type OpenDatabase } from "../sqlite.ts";
+
+const MAGIC = bytesOf("SQLite format 3\0");
+const LF = bytesOf("\n");
+/** Files that hold changes of a database, or say that somebody has it open. */
+const WRITTEN_BESIDE = ["-wal", "-journal"];
+
+/** Where SQLite is looked for; tests have none. */
+export type Sqlite = () => OpenDatabase | undefined;
+
+/** Whether bytes begin as an SQLite database does. */
+export function beginsDatabase(bytes: Uint8Array): boolean {
+  return Buffer.compare(bytes.subarray(0, MAGIC.length), MAGIC) === 0;
+}
+
+/** Whether a file is an SQLite database, by how it begins. Throws errno errors, but for one that is not there. */
+export function isDatabase(disk: Disk, file: string): boolean {
+  let fd: number;
+  try {
+    fd = disk.openRead(file);
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+  try {
+    const bytes = new Uint8Array(MAGIC.length);
+    if (disk.infoOf(fd).kind !== "file") return false;
+    disk.read(fd, bytes, 0, bytes.length, 0);
+    return beginsDatabase(bytes);
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+/** The session id in a database. Throws what {@link linesOf} throws. */
+export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
+  return reading(disk, file, sqlite, (database) => {
+    const rows = database.prepare("SELECT id FROM pi_session_header").all() as { id: unknown }[];
+    if (rows.length !== 1) throw noSession(file, `it has ${rows.length} headers`);
+    return String(rows[0].id);
+  });
+}
+
+/**
+ * The header and the entries of a database as the bytes of a session file, each row's text as it is. Throws
+ * migration_failed where there is no SQLite, where changes lie beside the database, or where the rows are no session.
+ */
+export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
+  return reading(disk, file, sqlite, (database) => {
+    const headers = database.prepare("SELECT id, CAST(json AS BLOB) AS json FROM pi_session_header").all() as Row[];
+    if (headers.length !== 1) throw noSession(file, `it has ${headers.length} headers`);
+    const [{ id, json }] = headers;
+    const header = parse(json) as { id?: unknown; version?: unknown } | null;
+    if (header === null || header.id !== id) throw noSession(file, "its header is of another id than its row");
+    if (header.version !== 3)
+      throw noSession(file, `its header is of version ${JSON.stringify(header.version)}, not 3`);
+    const lines: Uint8Array[] = [json, LF];
+    const rows = database.prepare("SELECT seq, CAST(json AS BLOB) AS json FROM pi_session_entries ORDER BY seq").all();
+    for (const [index, row] of (rows as Row[]).entries()) {
+      if (Number(row.seq) !== index + 1) throw noSession(file, `its row ${index + 1} has the number ${row.seq}`);
+      if (row.json.includes(0x0a)) throw noSession(file, `its row ${row.seq} has a line feed in it`);
+      lines.push(row.json, LF);
+    }
+    return concat(lines);
+  });
+}
+
+interface Row {
+  readonly id: unknown;
+  readonly seq: unknown;
+  readonly json: Uint8Array;
+}
+
+interface Blob {
+  readonly digest: string;
+  readonly data: Uint8Array;
+}
+
+/** Writes the media of a database into a folder, each as a file by its SHA-256, durable but for the names. */
+export function takeBlobs(disk: Disk, file: string, folder: string, sqlite?: Sqlite): void {
+  reading(disk, file, sqlite, (database) => {
+    if (!hasTable(database, "pi_session_blobs")) return;
+    const blobs = database.prepare("SELECT digest, data FROM pi_session_blobs").all() as Blob[];
+    if (blobs.length > 0) disk.makeFolder(folder);
+    for (const { digest, data } of blobs) {
+      const hash = createHash("sha256").update(data).digest("hex");
+      if (digest !== `sha256:${hash}`) throw noSession(file, `its medium ${digest} is not what its digest says`);
+      const fd = disk.create(join(folder, hash));
+      try {
+        writeAll(disk, fd, data);
+        disk.syncNow(fd);
+      } finally {
+        closeQuietly(disk, fd);
+      }
+    }
+  });
+}
+
+/** What a database of a session is to hold. */
+export interface Content {
+  readonly id: string;
+  readonly headerLine: Uint8Array;
+  /** Every entry. */
+  readonly lines: Iterable<Uint8Array>;
+  /** How many of them it has already. */
+  readonly has: number;
+  /** Media by their SHA-256. */
+  readonly blobs: Iterable<readonly [hash: string, data: Uint8Array]>;
+}
+
+/**
+ * Brings a database to this content: one that has a part of it, or an empty file. When it returns, all of it is in the one
+ * file, on the medium. Throws migration_failed.
+ */
+export function writeDatabase(disk: Disk, file: string, content: Content, sqlite: Sqlite = findSqlite): void {
+  const database = (sqlite() ?? missing())(file);
+  try {
+    database.exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE");
+    database.exec(`
+      CREATE TABLE IF NOT EXISTS pi_session_header(id TEXT PRIMARY KEY, json TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS pi_session_entries(seq INTEGER PRIMARY KEY, json TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS pi_session_meta(key TEXT PRIMARY KEY, value TEXT NOT NULL)`);
+    // Bytes go in as they are, so that text that is not well formed stays what it was.
+    database
+      .prepare("INSERT OR IGNORE INTO pi_session_header(id, json) VALUES (?, CAST(? AS TEXT))")
+      .run(content.id, content.headerLine);
+    const insert = database.prepare("INSERT INTO pi_session_entries(seq, json) VALUES (?, CAST(? AS TEXT))");
+    let seq = 0;
+    let messages = 0;
+    let name = "";
+    for (const line of content.lines) {
+      if (++seq > content.has) insert.run(seq, line);
+      const entry = parse(line) as { type?: unknown; name?: unknown };
+      if (entry.type === "message") messages++;
+      if (entry.type === "session_info" && typeof entry.name === "string") name = entry.name;
+    }
+    const meta = database.prepare("INSERT OR REPLACE INTO pi_session_meta(key, value) VALUES (?, ?)");
+    meta.run("message_count", String(messages));
+    meta.run("name", name);
+    for (const [hash, data] of content.blobs) {
+      database.exec(
+        "CREATE TABLE IF NOT EXISTS pi_session_blobs(digest TEXT PRIMARY KEY NOT NULL, byte_length INTEGER NOT NULL, data BLOB NOT NULL)",
+      );
+      database
+        .prepare("INSERT OR IGNORE INTO pi_session_blobs(digest, byte_length, data) VALUES (?, ?, ?)")
+        .run(`sha256:${hash}`, data.length, data);
+    }
+    database.exec("COMMIT");
+  } catch (error) {
+    throw failureOf(error, file);
+  } finally {
+    database.close();
+  }
+  const fd = disk.openAppend(file);
+  try {
+    disk.syncNow(fd);
+  } finally {
+    closeQuietly(disk, fd);
+  }
+}
+
+/** A disk on which a file has other bytes: those of {@link linesOf}, which a reader of session files understands. */
+export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
+  // No descriptor of the system is below 0.
+  const own = -0x5051;
+  const infoOf = (): FileInfo => ({ ...disk.info(file), size: bytes.length });
+  const overridden: Partial<Disk> = {
+    openRead: (path) => (path === file ? own : disk.openRead(path)),
+    info: (path) => (path === file ? infoOf() : disk.info(path)),
+    infoOf: (fd) => (fd === own ? infoOf() : disk.infoOf(fd)),
+    close(fd) {
+      if (fd !== own) disk.close(fd);
+    },
+    read(fd, into, offset, length, position) {
+      if (fd !== own) return disk.read(fd, into, offset, length, position);
+      const piece = bytes.subarray(position, position + length);
+      into.set(piece, offset);
+      return piece.length;
+    },
+  };
+  return new Proxy(disk, {
+    get(target, name) {
+      const value = overridden[name as keyof Disk] ?? target[name as keyof Disk];
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+/** Throws migration_failed when a database is not all that it holds: what lies beside it was not written into it yet. */
+export function demandSettled(disk: Disk, file: string): void {
+  for (const ending of WRITTEN_BESIDE) {
+    let size: number;
+    try {
+      size = disk.info(`${file}${ending}`).size;
+    } catch (error) {
+      if (!isErrno(error) || error.code !== "ENOENT") throw error;
+      continue;
+    }
+    if (size > 0)
+      throw new Failure(
+        "migration_failed",
+        `${file}${ending} holds changes that are not in the database yet: a program has the session open, or died. Close it there, or open it once with pi_agent_rust and close it again; then migrate.`,
+        { sessionPath: file },
+      );
+  }
+}
+
+function reading<T>(disk: Disk, file: string, sqlite: Sqlite = findSqlite, read: (database: Database) => T): T {
+  const open = sqlite() ?? missing();
+  demandSettled(disk, file);
+  const url = pathToFileURL(file);
+  // Nothing is made beside the database, and nobody is kept from it.
+  url.searchParams.set("immutable", "1");
+  let database: Database | undefined;
+  try {
+    database = open(url.href, true);
+    if (!hasTable(database, "pi_session_header") || !hasTable(database, "pi_session_entries"))
+      throw noSession(file, "it has no tables of pi_agent_rust's");
+    const { encoding } = database.prepare("PRAGMA encoding").get() as { encoding: string };
+    if (encoding !== "UTF-8") throw noSession(file, `its texts are ${encoding}`);
+    return read(database);
+  } catch (error) {
+    throw failureOf(error, file);
+  } finally {
+    database?.close();
+  }
+}
+
+function hasTable(database: Database, name: string): boolean {
+  return database.prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?").get(name) !== undefined;
+}
+
+function missing(): never {
+  throw new Failure(
+    "migration_failed",
+    "This session is in an SQLite database, and there is no SQLite to read it with. Run the server with Node 22.13 or later, or install the package @photostructure/sqlite with it.",
+  );
+}
+
+function noSession(file: string, reason: string): Failure {
+  return new Failure("migration_failed", `The database ${file} is no session of pi_agent_rust: ${reason}.`, {
+    sessionPath: file,
+  });
+}
+
+/** What SQLite says of a database, and JSON of a row, is said of the session. */
+function failureOf(error: unknown, file: string): unknown {
+  if (error instanceof Failure || isErrno(error)) return error;
+  const { message } = error as Error;
+  return new Failure("migration_failed", `The database ${file} cannot be read: ${message}.`, {}, { cause: error });
+}

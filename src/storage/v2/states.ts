@@ -1,0 +1,95 @@
+/** The nine states of a V2 store and the moves between them (seed 003, "State machine and invariants"). */
+
+import { Failure } from "../../core/failure.ts";
+
+export const STATES = [
+  "CLEAN",
+  "DIRTY",
+  "SEGMENT_SEALED",
+  "INDEXED",
+  "CHECKPOINTED",
+  "MIGRATION_STAGING",
+  "MIGRATED",
+  "ROLLED_BACK",
+  "FAILED",
+] as const;
+export type State = (typeof STATES)[number];
+
+/** Every move there is. CLEAN has none into it: it is what a store is when it was opened and found in order. */
+export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
+  CLEAN: ["DIRTY", "MIGRATION_STAGING"],
+  DIRTY: ["SEGMENT_SEALED", "FAILED"],
+  SEGMENT_SEALED: ["INDEXED", "FAILED"],
+  INDEXED: ["CHECKPOINTED", "DIRTY", "FAILED"],
+  CHECKPOINTED: ["DIRTY", "MIGRATION_STAGING", "ROLLED_BACK", "FAILED"],
+  MIGRATION_STAGING: ["MIGRATED", "ROLLED_BACK", "FAILED"],
+  MIGRATED: ["DIRTY", "FAILED"],
+  ROLLED_BACK: ["DIRTY", "FAILED"],
+  FAILED: ["DIRTY", "ROLLED_BACK"],
+};
+
+/** A move that was made, as the contract's schema has it. */
+export interface Transition {
+  readonly fromState: State;
+  readonly toState: State;
+  readonly reason: string;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+export function isLegal(from: State, to: State): boolean {
+  return TRANSITIONS[from].includes(to);
+}
+
+/** How many of the latest moves are remembered. */
+const REMEMBERED = 32;
+
+/** Where one store stands. A move that is not in the table is refused and changes nothing. */
+export class StateMachine {
+  private at: State;
+  private readonly now: () => string;
+  private readonly moves: Transition[] = [];
+
+  /** `now` answers the time as ISO 8601. */
+  constructor(now: () => string, from: State = "CLEAN") {
+    this.now = now;
+    this.at = from;
+  }
+
+  get state(): State {
+    return this.at;
+  }
+
+  /** The latest moves, oldest first. */
+  get history(): readonly Transition[] {
+    return this.moves;
+  }
+
+  /** Throws storage_failed, which no repetition mends, when there is no such move. */
+  to(state: State, reason: string): void {
+    const from = this.at;
+    if (!isLegal(from, state))
+      throw new Failure(
+        "storage_failed",
+        `The store is ${from}, from where nothing leads to ${state}. Nothing was changed; open the session again.`,
+        { fromState: from, toState: state },
+        { retryable: false },
+      );
+    this.at = state;
+    this.moves.push({ fromState: from, toState: state, reason, at: this.now() });
+    if (this.moves.length > REMEMBERED) this.moves.shift();
+  }
+
+  /** Moves through several states. Throws before the first move when one of them cannot be made. */
+  through(states: readonly State[], reason: string): void {
+    const way = [this.at, ...states];
+    if (states.some((state, i) => !isLegal(way[i], state)))
+      throw new Failure(
+        "storage_failed",
+        `The store is ${this.at}, from where nothing leads through ${states.join(", ")}. Nothing was changed.`,
+        { fromState: this.at, toState: states[states.length - 1] },
+        { retryable: false },
+      );
+    for (const state of states) this.to(state, reason);
+  }
+}

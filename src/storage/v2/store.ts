@@ -1,0 +1,168 @@
+/** Sessions as Session Store V2 containers (seed 003; session-store-v2 reference, section 0). */
+
+import { dirname } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { concat, members } from "../../core/json/json.ts";
+import { bytesOfContent, type Store } from "../../core/ports/store.ts";
+import { type Disk, exists, removeQuietly, storageFailure } from "../fs/disk.ts";
+import { sweepStrays } from "../fs/temporary-files.ts";
+import { notASession } from "../jsonl/reader.ts";
+import { Builder } from "./builder.ts";
+import { isUuid, type Pointer } from "./documents.ts";
+import { SEGMENT_BYTES } from "./frame.ts";
+import { demandFree, openLog, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
+import { CONTAINER, isContainerName, pointerFile } from "./places.ts";
+import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
+import { removeTree, stagingName } from "./staging.ts";
+import type { SegmentedOptions } from "./writer.ts";
+
+export type StoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
+  Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
+
+const CHECKPOINT_EVERY = { entries: 2048, bytes: 16 << 20 };
+
+export function segmentedStore(given: StoreOptions): Store {
+  const options: SegmentedOptions = {
+    ...given,
+    segmentBytes: given.segmentBytes ?? SEGMENT_BYTES,
+    checkpointEvery: given.checkpointEvery ?? CHECKPOINT_EVERY,
+  };
+  const { disk, env } = options;
+  const writers: Writers = new Map();
+  const prepare = (file: string, id: string): void => {
+    if (!isUuid(id))
+      throw new Failure(
+        "invalid_id",
+        "The id of a V2 session is a UUID. Leave sessionId out to get one, or use jsonl.",
+        {
+          sessionId: id,
+        },
+      );
+    if (!isContainerName(file))
+      throw new Failure(
+        "invalid_id",
+        `A V2 session lies in a folder whose name ends with ${CONTAINER}, not at ${file}.`,
+        {
+          sessionPath: file,
+        },
+      );
+    sweepStrays(disk, dirname(file), env.now());
+  };
+  return {
+    name: "v2",
+    create(beginning) {
+      const file = beginning.file ?? options.containerFor(beginning.header);
+      prepare(file, beginning.header.id);
+      return new SegmentedLog(options, writers, file).begin(beginning);
+    },
+    async publish(beginning, content) {
+      const file = beginning.file ?? options.containerFor(beginning.header);
+      prepare(file, beginning.header.id);
+      const builder = new Builder(options, stagingName(file));
+      let renamed = false;
+      try {
+        demandFree(disk, file);
+        disk.makeFolder(dirname(file));
+        builder.begin(beginning.headerLine);
+        if (beginning.attachmentsOf !== undefined) shareAttachments(disk, beginning.attachmentsOf, builder.folder);
+        for (const line of linesOf(bytesOfContent(content))) {
+          builder.add(line);
+          if (builder.isBehind) await builder.settle();
+        }
+        const manifest = builder.finish(beginning.header, "native_v2", "periodic");
+        await builder.settle();
+        builder.close();
+        await builder.syncFolders();
+        demandFree(disk, file);
+        disk.rename(builder.folder, file);
+        renamed = true;
+        publishPointer(
+          disk,
+          file,
+          newPointer(manifest.integrity.manifestHash, beginning.header.id),
+          options.durability,
+        );
+        if (options.durability === "sync") await disk.syncFolder(dirname(file));
+        return openContainer(options, writers, file);
+      } catch (error) {
+        builder.close();
+        if (renamed) removeQuietly(disk, pointerFile(file));
+        removeTree(disk, renamed ? file : builder.folder);
+        throw storageFailure(error, "writing the new session");
+      }
+    },
+    open: (file, readOnly) => openContainer(readOnly ? { ...options, readOnly } : options, writers, file),
+  };
+}
+
+/** The lines of bytes that come in pieces cut anywhere, without their line feeds; the last one may lack its own. */
+function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
+  let held: Uint8Array[] = [];
+  for (const piece of content) {
+    let start = 0;
+    for (let end = piece.indexOf(0x0a); end >= 0; end = piece.indexOf(0x0a, start)) {
+      const line = concat([...held, piece.subarray(start, end)]);
+      held = [];
+      if (line.length > 0) yield line;
+      start = end + 1;
+    }
+    // A copy: whoever gave the piece may use its memory again.
+    if (start < piece.length) held.push(Uint8Array.from(piece.subarray(start)));
+  }
+  const last = concat([...held, new Uint8Array(0)]);
+  if (last.length > 0 && members(last)) yield last;
+}
+
+function openContainer(options: SegmentedOptions, writers: Writers, file: string): SegmentedLog {
+  const { disk } = options;
+  let found: Pointer | "damaged" | null;
+  try {
+    found = pointerOf(disk, file);
+  } catch (error) {
+    throw storageFailure(error, "opening the session");
+  }
+  const pointer = found === "damaged" ? null : found;
+  if (pointer === null) demandSession(disk, file);
+  if (pointer !== null && pointer.active !== "native_v2")
+    throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
+  const log = openLog(options, writers, file, folderOf(disk, file));
+  if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
+  return log;
+}
+
+/** Throws unless the container at a path, which has no pointer that can be read, is a session. */
+function demandSession(disk: Disk, file: string): void {
+  let origin: Origin | string;
+  try {
+    origin = originOf(disk, file);
+    if (typeof origin !== "string") return;
+    if (!exists(disk, file))
+      throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
+        sessionPath: file,
+      });
+  } catch (error) {
+    throw storageFailure(error, "opening the session");
+  }
+  throw notASession(file, origin);
+}
+
+/** Why a session cannot be written whose migration or rollback was cut off, and what leads out. */
+function unsettled({ phase, source }: Pointer): Failure {
+  const [what, out] =
+    phase === "rollback"
+      ? ["A rollback of this session was cut off", "brings it to its end"]
+      : phase === "failed"
+        ? [
+            "What this session is to be rolled back to is not there",
+            `takes ${source}.migrated where that was put back, and else writes the session file from the container`,
+          ]
+        : [
+            "A migration of this session was cut off before it was verified",
+            "makes the session file the session again",
+          ];
+  return new Failure(
+    "migration_failed",
+    `${what}, so it can be read but not written. rollback_migration (pi-session-server rollback) ${out}${phase === "failed" ? "" : "; migrate_session (pi-session-server migrate --apply) does that and migrates anew"}.`,
+    { state: "FAILED", phase },
+  );
+}

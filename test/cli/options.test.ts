@@ -1,0 +1,87 @@
+/** The command line: what it sets, what it accepts for the sake of Pi's clients, what it refuses. */
+
+import { describe, expect, test } from "vitest";
+import { helpText, parseArguments, UsageError } from "../../src/cli/options.ts";
+
+test("nothing given means a new session on disk, durable, everything detected, all events", () => {
+  expect(parseArguments([])).toMatchObject({
+    action: "serve",
+    continueLatest: false,
+    inMemory: false,
+    store: "jsonl",
+    durability: "sync",
+    framing: "auto",
+    dialect: "auto",
+    events: "all",
+    readOnly: false,
+    maxMessageBytes: 64 << 20,
+    asPi: false,
+  });
+  expect(parseArguments([]).session).toBeUndefined();
+});
+
+test.each<[string[], object]>([
+  [["--session", "a.jsonl"], { session: "a.jsonl" }],
+  [["--session=a=b.jsonl"], { session: "a=b.jsonl" }],
+  [["--session", "--odd"], { session: "--odd" }],
+  [["-c"], { continueLatest: true }],
+  [["--continue"], { continueLatest: true }],
+  [["--fork", "x"], { fork: "x" }],
+  [["-n", "name", "--session-id", "id"], { name: "name", sessionId: "id" }],
+  [["--no-session"], { inMemory: true }],
+  [["--durability=os"], { durability: "os" }],
+  [["--framing", "headers", "--dialect", "jsonrpc"], { framing: "headers", dialect: "jsonrpc" }],
+  [["--events", "none"], { events: [] }],
+  [["--events="], { events: [] }],
+  [["--events", "session_start, session_tree"], { events: ["session_start", "session_tree"] }],
+  [["--max-message-bytes", "1000"], { maxMessageBytes: 1000 }],
+  [["--provider", "p", "--model", "m", "--thinking", "high"], { provider: "p", model: "m", thinking: "high" }],
+  [["--stdio"], { action: "serve" }],
+  [["--version"], { action: "version" }],
+  [["--help", "--version"], { action: "help" }],
+])("%j", (args, settings) => {
+  expect(parseArguments(args)).toMatchObject(settings);
+});
+
+describe("--mode rpc", () => {
+  test.each([[["--mode", "rpc"]], [["--mode=rpc"]]])("is Pi's dialect in lines without events: %j", (args) => {
+    expect(parseArguments(args)).toMatchObject({ asPi: true, framing: "lines", dialect: "pi", events: [] });
+    expect(parseArguments([...args, "--events", "all"]).events).toBe("all");
+  });
+
+  test("ignores what it does not know", () => {
+    expect(parseArguments(["--no-such", "--mode", "rpc", "-x", "--session", "a"])).toMatchObject({ session: "a" });
+  });
+});
+
+test("Pi's options that mean nothing are accepted, with their values", () => {
+  const args = ["--offline", "--no-themes", "-ne", "-ns", "-np", "-nc", "--approve", "--no-approve"];
+  expect(parseArguments([...args, "--system-prompt", "--session", "--api-key", "k", "--name", "n"])).toMatchObject({
+    name: "n",
+  });
+  expect(parseArguments(["--system-prompt", "--session"]).session).toBeUndefined();
+});
+
+test.each([
+  [["--no-such"], "--no-such"],
+  [["file.jsonl"], "file.jsonl"],
+  [["--session"], "--session"],
+  [["--framing", "words"], "words"],
+  [["--dialect", "xml"], "xml"],
+  [["--durability", "maybe"], "maybe"],
+  [["--store", "paper"], "paper"],
+  [["--mode", "json"], "json"],
+  [["--max-message-bytes", "0"], "--max-message-bytes"],
+  [["--max-message-bytes", "1e3"], "--max-message-bytes"],
+  [["--max-message-bytes", "-5"], "--max-message-bytes"],
+])("a wrong command line is told with what is wrong: %j", (args, named) => {
+  expect(() => parseArguments(args)).toThrow(UsageError);
+  expect(() => parseArguments(args)).toThrow(named);
+});
+
+test("the help names every option that is acted on", () => {
+  const text = helpText();
+  for (const option of ["--session", "--continue, -c", "--events", "--mode", "--read-only", "--version, -v"])
+    expect(text).toContain(option);
+  for (const line of text.split("\n")) expect(line.length).toBeLessThanOrEqual(120);
+});

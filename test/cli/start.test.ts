@@ -1,0 +1,126 @@
+/** The code that is kept of the program makes it start sooner, and never makes it another program. */
+
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync, readFileSync, watch, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { commandNames } from "../../src/handlers/shared/find.ts";
+import { PROGRAM } from "../support/build.ts";
+import { user } from "../support/drafts.ts";
+import { forSeeds } from "../support/random.ts";
+import { spawnServer, temporaryPlace } from "../support/server.ts";
+
+const REQUEST = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "list_open_sessions", params: {} })}\n`;
+
+/** Runs the program with one input; answers what it wrote. */
+function run(cache: string, input: string): string {
+  const { variables, cwd } = temporaryPlace();
+  const env = { ...variables, XDG_CACHE_HOME: cache };
+  const { stdout } = spawnSync(process.execPath, [PROGRAM, "--no-session", "--events", "none"], {
+    input,
+    env,
+    cwd,
+    encoding: "utf8",
+  });
+  return stdout;
+}
+
+function start(cache: string, more: Record<string, string> = {}): string {
+  const { variables, cwd } = temporaryPlace();
+  const { stdout, stderr, status } = spawnSync(process.execPath, [PROGRAM, "--no-session", "--events", "none"], {
+    input: REQUEST,
+    env: { ...variables, XDG_CACHE_HOME: cache, ...more },
+    cwd,
+    encoding: "utf8",
+  });
+  expect([stderr, status]).toEqual(["", 0]);
+  const { result } = JSON.parse(stdout);
+  expect(result.sessions).toHaveLength(1);
+  return Object.keys(result.sessions[0]).join();
+}
+
+const kept = (cache: string): string[] => {
+  const folder = join(cache, "pi-session-server");
+  return existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : [];
+};
+
+test("code is kept by the first run, used by the next, and not trusted when it is spoiled", () => {
+  const cache = join(temporaryPlace().home, "cache");
+  const told = start(cache);
+  expect(kept(cache)).toHaveLength(1);
+  const [file] = kept(cache);
+  const whole = readFileSync(file);
+  expect(start(cache)).toBe(told);
+  expect(readFileSync(file).equals(whole)).toBe(true);
+  forSeeds(3, (random) => {
+    const spoiled = Buffer.from(whole);
+    if (random.chance(0.3)) writeFileSync(file, spoiled.subarray(0, random.int(whole.length)));
+    else {
+      spoiled[random.int(whole.length)] ^= 1 << random.int(8);
+      writeFileSync(file, spoiled);
+    }
+    expect(start(cache)).toBe(told);
+  });
+  // What was spoiled was made anew.
+  expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
+  expect(kept(cache)).toHaveLength(1);
+});
+
+test("what is loaded when it is needed is loaded with kept code, too", async () => {
+  const place = temporaryPlace();
+  const variables = { ...place.variables, XDG_CACHE_HOME: join(place.home, "cache") };
+  for (const run of ["first", "second"]) {
+    const server = spawnServer(["--no-session", "--events", "none"], "lines", { ...place, variables });
+    await server.result("initialize", { capabilities: { hooks: [{ name: "session_before_fork" }] } });
+    const { leafId } = await server.result("append", { entries: [user("one")] });
+    server.send({ jsonrpc: "2.0", id: "f", method: "fork", params: { entryId: leafId } });
+    expect(await server.next(), run).toMatchObject({ method: "session_before_fork" });
+    await server.finish();
+    expect(server.stderr, run).toBe("");
+  }
+});
+
+test("nothing is kept where it is not wanted or cannot be", () => {
+  const cache = join(temporaryPlace().home, "cache");
+  const told = start(cache, { NODE_DISABLE_COMPILE_CACHE: "1" });
+  expect(kept(cache)).toEqual([]);
+  writeFileSync(cache, "no folder");
+  expect(start(cache)).toBe(told);
+});
+
+test("code that only later requests needed is added by a server that goes on", async () => {
+  const { variables, cwd, home } = temporaryPlace();
+  const cache = join(home, "cache");
+  run(cache, "");
+  const [file] = kept(cache);
+  const { length } = readFileSync(file);
+  const changed = new Promise<void>((resolve) => {
+    const watcher = watch(dirname(file), (_event, name) => {
+      if (name !== basename(file)) return;
+      watcher.close();
+      resolve();
+    });
+  });
+  const server = spawn(process.execPath, [PROGRAM, "--no-session", "--events", "none"], {
+    env: { ...variables, XDG_CACHE_HOME: cache },
+    cwd,
+    stdio: ["pipe", "ignore", "inherit"],
+  });
+  server.stdin.write(REQUEST);
+  await changed;
+  server.stdin.end();
+  await once(server, "close");
+  expect(readFileSync(file).length).toBeGreaterThan(length);
+  expect(kept(cache)).toEqual([file]);
+});
+
+test("each command is there, whichever is asked for first", () => {
+  const cache = join(temporaryPlace().home, "cache");
+  const requests = commandNames.map((method, id) => ({ jsonrpc: "2.0", id, method, params: { "no such member": 1 } }));
+  for (const ordered of [requests, requests.toReversed()]) {
+    const replies = run(cache, ordered.map((request) => `${JSON.stringify(request)}\n`).join(""));
+    const refused = replies.split("\n", ordered.length).map((line) => JSON.parse(line).error?.data?.name);
+    expect(refused).toEqual(ordered.map(() => "invalid_params"));
+  }
+});

@@ -1,0 +1,296 @@
+/** browse from keys to files, on a screen that is none; and how a real one is taken and given back. */
+
+import { EventEmitter } from "node:events";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ReadStream, WriteStream } from "node:tty";
+import { describe, expect, test } from "vitest";
+import { type Key, keysIn } from "../../../src/cli/terminal/keys.ts";
+import { type Screen, takeScreen } from "../../../src/cli/terminal/screen.ts";
+import { folderName } from "../../../src/storage/fs/paths.ts";
+import { letRest } from "../../support/cases.ts";
+import { assistantText, fileText, headerText, TIME, userText } from "../../support/lines.ts";
+import { type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { type Run, runHere } from "../../support/verbs.ts";
+
+/** A screen whose keys a test presses when it shows what the test waits for. */
+class Glass implements Screen {
+  rows = 12;
+  columns = 80;
+  isOpen = true;
+  private lines: readonly string[] = [];
+  private ears: Parameters<Screen["listen"]>[0] | undefined;
+  private waiting: { holds(): boolean; go(): void } | undefined;
+
+  listen(ears: Parameters<Screen["listen"]>[0]): void {
+    this.ears = ears;
+  }
+
+  draw(lines: readonly string[]): void {
+    this.lines = lines;
+    if (this.waiting?.holds()) this.waiting.go();
+  }
+
+  close(): void {
+    this.isOpen = false;
+  }
+
+  get text(): string {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+    return this.lines.map((line) => line.replace(/\u001b\[\d+m/g, "").trimEnd()).join("\n");
+  }
+
+  /** Waits until the screen shows something. */
+  async shows(what: RegExp | string): Promise<string> {
+    const holds = (): boolean => (typeof what === "string" ? this.text.includes(what) : what.test(this.text));
+    if (!holds())
+      await new Promise<void>((resolve) => {
+        this.waiting = { holds, go: resolve };
+      });
+    this.waiting = undefined;
+    return this.text;
+  }
+
+  /** What a terminal sends. */
+  send(text: string): void {
+    for (const key of keysIn(text).keys) this.press(key);
+  }
+
+  press(key: Key): void {
+    this.ears?.key(key);
+  }
+
+  resize(rows: number, columns: number): void {
+    Object.assign(this, { rows, columns });
+    this.ears?.resized();
+  }
+
+  goAway(): void {
+    this.ears?.gone();
+  }
+}
+
+const ESCAPE: Key = { name: "escape" };
+
+function stored(place: Place, id: string, text: string, more: string[] = []): string {
+  const folder = join(place.home, ".pi/agent/sessions", folderName("/home/me/project"));
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, `${TIME.replace(/[:.]/g, "-")}_${id}.jsonl`);
+  writeFileSync(file, fileText(headerText({ id }), userText("a", null, text), ...more));
+  letRest(file);
+  return file;
+}
+
+function browsing(place: Place, ...args: string[]): { glass: Glass; done: Promise<Run> } {
+  const glass = new Glass();
+  const done = runHere(place, ["browse", ...args], { terminal: { takeScreen: () => glass, errorColumns: 80 } });
+  return { glass, done };
+}
+
+const BRANCHES = [assistantText("b", "a", "an answer"), assistantText("c", "a", "a better answer")];
+
+describe("browse", () => {
+  test("prints the path of the session that Enter picks", async () => {
+    const place = temporaryPlace();
+    stored(place, "one", "about apples");
+    const file = stored(place, "two", "about pears");
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 2");
+    glass.send("/pears");
+    await glass.shows("1 of 1");
+    expect(glass.isOpen).toBe(true);
+    glass.send("\r");
+    const { stdout, status } = await done;
+    expect([stdout, status, glass.isOpen]).toEqual([`${file}\n`, 0, false]);
+  });
+
+  test.each(["q", "\u0003"])("%j prints nothing and ends with 1", async (key) => {
+    const place = temporaryPlace();
+    stored(place, "one", "x");
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 1");
+    glass.send(key);
+    const { stdout, status } = await done;
+    expect([stdout, status, glass.isOpen]).toEqual(["", 1, false]);
+  });
+
+  test("keys behind the one that ends it do nothing", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question");
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 1");
+    glass.send("q\u0004y\t\r");
+    expect((await done).stdout).toBe("");
+    expect(existsSync(file)).toBe(true);
+  });
+
+  test("a terminal that goes away ends it", async () => {
+    const { glass, done } = browsing(temporaryPlace());
+    await glass.shows("There are no sessions.");
+    glass.goAway();
+    expect([(await done).status, glass.isOpen]).toEqual([1, false]);
+  });
+
+  test("deletes after y, and what is deleted can be restored", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "unwanted");
+    const kept = stored(place, "two", "wanted");
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 2");
+    glass.send("/unwanted");
+    await glass.shows("1 of 1");
+    glass.send("\u0004");
+    await glass.shows('Delete "unwanted"? y/n');
+    glass.send("n");
+    expect(existsSync(file)).toBe(true);
+    glass.send("\u0004y");
+    await glass.shows("It is in the trash");
+    expect([existsSync(file), existsSync(kept)]).toEqual([false, true]);
+    glass.press(ESCAPE);
+    await glass.shows("1 of 1\n");
+    glass.send("q");
+    await done;
+    expect((await runHere(place, ["restore", "one"])).status).toBe(0);
+    expect(existsSync(file)).toBe(true);
+  });
+
+  test("moves the leaf, and it stays moved", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question", BRANCHES);
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 1");
+    glass.send("\t");
+    expect(await glass.shows("3 of 3")).toContain("> * c  └─ assistant: a better answer");
+    glass.send("\u001b[A\r");
+    expect(await glass.shows("The conversation goes on from here.")).toContain("> * b  ├─ assistant: an answer");
+    glass.press(ESCAPE);
+    await glass.shows("DIRECTORY");
+    glass.resize(6, 40);
+    expect(glass.text.split("\n")).toHaveLength(6);
+    glass.send("\r");
+    expect((await done).stdout).toBe(`${file}\n`);
+    const server = serveHere(["--session", file, "--events", "none"], { place });
+    expect((await server.result("get_state")).leafId).toBe("b");
+  });
+
+  test("says when a move is not kept, or a session cannot be deleted, because another program has it", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question", BRANCHES);
+    const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
+    await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 1");
+    glass.send("\u0004y");
+    await glass.shows(/process/);
+    glass.send("\t");
+    await glass.shows("4 of 4");
+    glass.send("g\r");
+    await glass.shows("The move is not kept");
+    glass.send("q");
+    await done;
+    expect(existsSync(file)).toBe(true);
+  });
+
+  test("--json tells the path as JSON", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "x");
+    const { glass, done } = browsing(place, "--json");
+    await glass.shows("1 of 1");
+    glass.send("\r");
+    expect(JSON.parse((await done).stdout)).toEqual({ sessionPath: file });
+  });
+});
+
+class Teletype extends EventEmitter {
+  raw = false;
+  written = "";
+  destroyed = false;
+  rows = 10;
+  columns = 30;
+  setRawMode(raw: boolean): void {
+    this.raw = raw;
+  }
+  write(text: string): void {
+    this.written += text;
+  }
+  resume(): void {}
+  pause(): void {}
+}
+
+describe("a terminal", () => {
+  function taken(): { tty: Teletype; screen: Screen; keys: Key[]; gone: number[] } {
+    const tty = new Teletype();
+    const screen = takeScreen(tty as unknown as ReadStream, tty as unknown as WriteStream);
+    const keys: Key[] = [];
+    const gone: number[] = [];
+    screen.listen({ key: (key) => keys.push(key), resized: () => {}, gone: () => gone.push(1) });
+    return { tty, screen, keys, gone };
+  }
+
+  test("is given back as it was, once, and nothing is left listening", () => {
+    const before = ["exit", "SIGTERM", "SIGINT", "SIGHUP", "SIGCONT", "SIGWINCH"].map((name) =>
+      process.listenerCount(name),
+    );
+    const { tty, screen } = taken();
+    expect(tty.raw).toBe(true);
+    screen.draw(["one", "two"]);
+    screen.close();
+    screen.close();
+    screen.draw(["late"]);
+    expect(tty.raw).toBe(false);
+    const count = (text: string): number => tty.written.split(text).length - 1;
+    // The alternate screen, the cursor and the wrapping of lines.
+    for (const mode of ["?1049", "?25", "?7"])
+      expect([count(`\u001b[${mode}h`), count(`\u001b[${mode}l`)]).toEqual([1, 1]);
+    expect(tty.written).not.toContain("late");
+    const after = ["exit", "SIGTERM", "SIGINT", "SIGHUP", "SIGCONT", "SIGWINCH"].map((name) =>
+      process.listenerCount(name),
+    );
+    expect(after).toEqual(before);
+    expect(tty.listenerCount("data")).toBe(0);
+  });
+
+  test("that hangs up, or a signal, is told", () => {
+    for (const go of [
+      ({ tty }: { tty: Teletype }) => tty.emit("end"),
+      ({ tty }: { tty: Teletype }) => tty.emit("error", new Error("EIO")),
+      () => process.emit("SIGTERM"),
+    ]) {
+      const all = taken();
+      go(all);
+      expect(all.gone.length).toBeGreaterThan(0);
+      all.screen.close();
+    }
+  });
+
+  test("after a stop it is taken again", () => {
+    const { tty, screen } = taken();
+    tty.raw = false;
+    process.emit("SIGCONT");
+    expect(tty.raw).toBe(true);
+    screen.close();
+  });
+
+  test("that became another size is asked anew where it does not tell by itself", () => {
+    const tty = new Teletype();
+    let rows = 10;
+    const screen = takeScreen(tty as unknown as ReadStream, tty as unknown as WriteStream, () => ({
+      rows,
+      columns: 0,
+    }));
+    const seen: number[] = [];
+    screen.listen({ key: () => {}, resized: () => seen.push(screen.rows, screen.columns), gone: () => {} });
+    rows = 7;
+    expect(screen.rows).toBe(10);
+    process.emit("SIGWINCH");
+    expect(seen).toEqual([7, 80]);
+    screen.close();
+  });
+
+  test("sends keys whole however they are cut", () => {
+    const { tty, screen, keys } = taken();
+    for (const byte of Buffer.from("\u001b[A日q")) tty.emit("data", Buffer.from([byte]));
+    expect(keys).toEqual([{ name: "up" }, { text: "日" }, { text: "q" }]);
+    screen.close();
+  });
+});

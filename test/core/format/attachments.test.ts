@@ -1,0 +1,82 @@
+/** References to media beside the session: resolved where a message is sent, reported where they cannot be. */
+
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { withAttachments } from "../../../src/core/format/attachments.ts";
+import { bytesOf, parse, textOf } from "../../../src/core/json/json.ts";
+import { serveHere, temporaryPlace } from "../../support/server.ts";
+
+const media = Buffer.from("some bytes of a picture!");
+const sha256 = createHash("sha256").update(media).digest("hex");
+
+function reference(hash = sha256, encoding = "base64"): object {
+  return { $piBlob: `sha256:${hash}`, sizeBytes: media.length, encoding };
+}
+
+function message(data: unknown): string {
+  return `{"role":"user", "content":[{"type":"text","text":"1.0 $piBlob"},{"type":"image","data":${JSON.stringify(data)},"mimeType":"image/png"}],"n":1.0}`;
+}
+
+test("a message without references is the same bytes", () => {
+  const bytes = bytesOf(message("AAAA"));
+  expect(withAttachments(bytes, () => "never")).toBe(bytes);
+});
+
+test("a reference becomes the text, and every other byte stays", () => {
+  const text = textOf(withAttachments(bytesOf(message(reference())), () => "QUJD=="));
+  expect(text).toBe(message("QUJD=="));
+  const bare = textOf(withAttachments(bytesOf(message(reference(sha256, "base64NoPad"))), () => "QUJD=="));
+  expect(bare).toBe(message("QUJD"));
+});
+
+test("a reference that cannot be resolved stays", () => {
+  for (const data of [reference(), reference("../../etc/passwd"), { $piBlob: 5 }, {}])
+    expect(textOf(withAttachments(bytesOf(message(data)), () => null))).toBe(message(data));
+});
+
+/** A session file with one picture beside it. */
+function sessionWithMedia(place: { home: string; cwd: string }, content: Buffer | null): string {
+  const file = join(place.home, "media.jsonl");
+  const entry = `{"type":"message","id":"a1b2c3d4","parentId":null,"timestamp":"2026-01-01T00:00:00.000Z","message":${message(reference())}}`;
+  const header = `{"type":"session","version":3,"id":"media","timestamp":"2026-01-01T00:00:00.000Z","cwd":${JSON.stringify(place.cwd)}}`;
+  writeFileSync(file, `${header}\n${entry}\n`);
+  if (content) {
+    mkdirSync(`${file}.blobs`);
+    writeFileSync(join(`${file}.blobs`, sha256), content);
+  }
+  return file;
+}
+
+test("get_messages and forks have the media, get_entries what is stored", async () => {
+  const place = temporaryPlace();
+  const server = serveHere(["--session", sessionWithMedia(place, media)], { place, env: { sha256: hash } });
+  const data = async (): Promise<unknown> => (await server.result("get_messages")).messages[0].content[1].data;
+  expect(await data()).toBe(media.toString("base64"));
+  expect((await server.result("get_entries")).entries[0].message.content[1].data).toEqual(reference());
+  const before = await server.result("get_state");
+  const { sessionFile } = await server.result("clone");
+  expect(sessionFile).not.toBe(before.sessionFile);
+  expect(existsSync(join(`${sessionFile}.blobs`, sha256))).toBe(true);
+  expect(await data()).toBe(media.toString("base64"));
+});
+
+test.each([
+  ["missing", null],
+  ["damaged", Buffer.from("other bytes of the length")],
+])("%s media is damage", async (_how, content) => {
+  const place = temporaryPlace();
+  const server = serveHere(["--session", sessionWithMedia(place, content)], { place, env: { sha256: hash } });
+  expect((await server.result("get_messages")).messages[0].content[1].data).toEqual(reference());
+  expect((await server.result("get_state")).diagnostics).toMatchObject([{ kind: "missing_blob", entryId: "a1b2c3d4" }]);
+  expect(server.events.at(-1)).toMatchObject({ method: "session_damage" });
+});
+
+function hash(bytes: Uint8Array): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
+
+test("the text is JSON again", () => {
+  expect(parse(withAttachments(bytesOf(message(reference())), () => "QQ=="))).toMatchObject({ role: "user" });
+});

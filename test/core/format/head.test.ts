@@ -1,0 +1,131 @@
+/** The quick reading of a line's head never says anything else than the thorough one. */
+
+import { describe, expect, test } from "vitest";
+import { HEAD_BYTES, HeadReader } from "../../../src/core/format/head.ts";
+import { bytesOf } from "../../../src/core/json/json.ts";
+import { type Head, Nodes } from "../../../src/core/tree/nodes.ts";
+import { entryText, id, TIME } from "../../support/lines.ts";
+import { forSeeds } from "../../support/random.ts";
+
+function quick(line: string): Head | null {
+  const heads = new HeadReader(new Nodes());
+  const bytes = bytesOf(line);
+  return heads.read(bytes, 0, Math.min(bytes.length, HEAD_BYTES)) ? pick(heads) : null;
+}
+
+function thorough(line: string): Head | string {
+  const heads = new HeadReader(new Nodes());
+  const bytes = bytesOf(line);
+  return heads.parse(bytes, 0, bytes.length, () => "made") ?? pick(heads);
+}
+
+function pick({ packedId, id, packedParent, parentId, type, role, flags }: Head): Head {
+  return { packedId, id, packedParent, parentId, type, role, flags };
+}
+
+describe("the usual line", () => {
+  test.each([
+    [entryText("message", id(1), null, { message: { role: "user", content: "a" } })],
+    [entryText("message", id(2), id(1), { message: { role: "bashExecution", command: "ls" } })],
+    [entryText("compaction", id(2), id(1), { summary: "s" })],
+    [entryText("custom", id(2), id(1), { customType: "pi-session-server.leaf" })],
+    [entryText("custom", id(2), id(1), { customType: "pi-session-server.leaf.not" })],
+    [entryText("label", id(2), id(1), { _batch: { session: "s", key: 'a"}\\', index: 0, count: 2 }, targetId: id(1) })],
+    [
+      entryText("message", id(2), id(1), {
+        _batch: { session: "s", index: 0, count: 1 },
+        message: { role: "assistant" },
+      }),
+    ],
+  ])("is read quickly: %s", (line) => {
+    expect(quick(line)).not.toBeNull();
+    expect(quick(line)).toEqual(thorough(line));
+  });
+});
+
+test("however long the members before it are, the role and the marker are read right", () => {
+  for (let length = HEAD_BYTES - 220; length < HEAD_BYTES + 20; length++) {
+    const _batch = { session: "s".repeat(length), index: 0, count: 1 };
+    for (const line of [
+      entryText("message", id(2), id(1), { _batch, message: { role: "assistant", content: [] } }),
+      entryText("message", id(2), id(1), { _batch, message: { role: "bashExecution", command: "" } }),
+      entryText("custom", id(2), id(1), { _batch, customType: "pi-session-server.leaf" }),
+    ]) {
+      const head = quick(line);
+      if (head) expect(head, `${length}`).toEqual(thorough(line));
+    }
+  }
+});
+
+test("odd lines are left to the thorough reading, or read as it does", () => {
+  let left = 0;
+  forSeeds(3000, (random) => {
+    const base = random.pick([
+      entryText("message", id(3), random.chance(0.5) ? id(2) : null, { message: { role: "user", content: "a" } }),
+      entryText("custom", id(3), id(2), { customType: "pi-session-server.leaf", data: { leafId: null } }),
+      entryText("label", id(3), null, { _batch: { session: "s", index: 0, count: 1 }, targetId: id(1) }),
+      entryText("message", id(3), null, { message: { role: "toolResult", toolCallId: "x" } }),
+    ]);
+    let line = base;
+    for (let n = random.int(3); n >= 0; n--) {
+      const [from, to] = random.pick([
+        ['"type":', '"type": '],
+        ['"role":"user"', '"role":"us\\u0065r"'],
+        ['"role":"user"', '"role":"visitor"'],
+        ['"role":"user"', '"role":null'],
+        ['"role":"user",', ""],
+        [`"id":"${id(3)}"`, '"id":"e5f6g7h8"'],
+        [`"id":"${id(3)}"`, '"id":7'],
+        [`"id":"${id(3)}",`, ""],
+        [`"id":"${id(3)}"`, `"id":"\\u0061${id(3).slice(1)}"`],
+        [`"id":"${id(3)}"`, `"id":"${id(3).toUpperCase()}"`],
+        ['"parentId":null', '"parentId":""'],
+        ['"parentId":null,', ""],
+        [`"parentId":"${id(2)}"`, '"parentId":"x"'],
+        [`,"timestamp":"${TIME}"`, ""],
+        [`"timestamp":"${TIME}"`, '"timestamp":1769271746831'],
+        [`"timestamp":"${TIME}"`, '"timestamp":"\\u0032026"'],
+        ['"message":{', '"before":1,"message":{'],
+        ['"type":"message"', '"type":"m\\u0065ssage"'],
+        ['"type":"message"', '"type":"messages"'],
+        ['"type":"label"', '"type":"custom_message"'],
+      ]);
+      line = line.replace(from, to);
+    }
+    const head = quick(line);
+    if (!head) left++;
+    else expect(head, line).toEqual(thorough(line));
+  });
+  expect(left).toBeGreaterThan(300);
+});
+
+describe("the thorough reading", () => {
+  test("finds members in any order, the last of equal names", () => {
+    const line = `{"message":{"role":"user"},"parentId":"x","id":"first","timestamp":"t","id":"${id(1)}","type":"message"}`;
+    const head = thorough(line) as Head;
+    expect([head.packedId, head.parentId, head.role]).toEqual([0xa0000001, "x", 1]);
+  });
+
+  test.each([
+    ["1", "not a JSON object"],
+    ["[]", "not a JSON object"],
+    ["null", "not a JSON object"],
+    ['{"type":"message"', "not a JSON object"],
+    ["{}", "no type"],
+    ['{"type":5}', "no type"],
+    ['{"type":""}', "no type"],
+  ])("says what is wrong with %s", (line, fault) => {
+    expect(thorough(line)).toBe(fault);
+  });
+
+  test.each([
+    ['{"type":"custom","id":7,"parentId":8}', "7", "8"],
+    ['{"type":"custom","id":"","parentId":""}', "made", null],
+    ['{"type":"custom","id":{},"parentId":null}', "made", null],
+    ['{"type":"custom"}', "made", null],
+    ['{"type":"custom","id":"__proto__","parentId":"constructor"}', "__proto__", "constructor"],
+  ])("knows the ids of %s", (line, id, parentId) => {
+    const head = thorough(line) as Head;
+    expect([head.id, head.parentId]).toEqual([id, parentId]);
+  });
+});

@@ -1,0 +1,415 @@
+/** The byte scanner agrees with JSON.parse on what is JSON and where things stand. */
+
+import { describe, expect, test } from "vitest";
+import {
+  bytesOf,
+  concat,
+  elements,
+  isJson,
+  knownValueEnd,
+  type Member,
+  memberOf,
+  members,
+  oneLine,
+  parse,
+  parseAbridged,
+  sameBytes,
+  stringAt,
+  stringEnd,
+  textOf,
+  valueAt,
+  valueEnd,
+} from "../../../src/core/json/json.ts";
+import { forSeeds, type Random } from "../../support/random.ts";
+
+const SPACE = ["", "", "", " ", "\n", "\t", "\r", " \n "];
+const STRINGS = [
+  '""',
+  '"a"',
+  '"\\u0041\\n"',
+  '"\\\\"',
+  '"\\""',
+  '"é漢😀"',
+  '"\u2028"',
+  '"\\ud800"',
+  '"}],:"',
+  '"__proto__"',
+];
+const NUMBERS = ["0", "-0", "1.0", "1e400", "-1.5E-7", "9007199254740993", "0.1", "1e+2"];
+
+/** A JSON text with white space, escapes and odd numbers in it, and its value. */
+interface Sample {
+  readonly text: string;
+  readonly value: unknown;
+}
+
+/** The value of one string, number or word: no object, whose names JSON.parse may misread (see "parse"). */
+function sample(text: string): Sample {
+  return { text, value: JSON.parse(text) };
+}
+
+function randomSample(random: Random, depth = 0): Sample {
+  const space = () => random.pick(SPACE);
+  const kind = random.int(depth > 4 ? 4 : 7);
+  if (kind === 0) return sample(random.pick(STRINGS));
+  if (kind === 1) return sample(random.pick(NUMBERS));
+  if (kind < 4) return sample(random.pick(["true", "false", "null"]));
+  const values: unknown[] = [];
+  const object = {};
+  const parts = Array.from({ length: random.int(4) }, () => {
+    const before = space();
+    const inside = randomSample(random, depth + 1);
+    const text = `${before}${inside.text}${space()}`;
+    values.push(inside.value);
+    if (kind === 4) return text;
+    const lead = space();
+    const name = random.pick(STRINGS);
+    const member = { value: inside.value, enumerable: true, writable: true, configurable: true };
+    Object.defineProperty(object, JSON.parse(name) as string, member);
+    return `${lead}${name}${space()}:${text}`;
+  });
+  const inside = parts.length === 0 ? space() : parts.join(",");
+  return kind === 4 ? { text: `[${inside}]`, value: values } : { text: `{${inside}}`, value: object };
+}
+
+function randomText(random: Random, depth = 0): string {
+  return randomSample(random, depth).text;
+}
+
+/** A text with a byte changed, taken out, put in or moved, ASCII only so that it stays UTF-8. */
+function mutated(random: Random, text: string): string {
+  const characters = [...text];
+  const at = random.int(characters.length + 1);
+  const other = random.pick([...'{}[]",:\\ \n0123456789.-+eEtfnu/', "\u0000", "\u001f", "\u007f", "tru", "null"]);
+  const kind = random.int(4);
+  if (kind === 0) characters.splice(at, 1);
+  else if (kind === 1) characters.splice(at, 0, other);
+  else if (kind === 2) characters.splice(at, 1, other);
+  else characters.splice(at, random.int(3), characters[random.int(characters.length)] ?? "");
+  return characters.join("");
+}
+
+function accepts(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe("what is JSON", () => {
+  test("valid texts, as JSON.parse has it", () => {
+    forSeeds(2000, (random) => {
+      const text = `${random.pick(SPACE)}${randomText(random)}${random.pick(SPACE)}`;
+      JSON.parse(text);
+      expect(isJson(bytesOf(text)), JSON.stringify(text)).toBe(true);
+    });
+  });
+
+  test("mutated texts, as JSON.parse has it", () => {
+    let refused = 0;
+    forSeeds(3000, (random) => {
+      let text = randomText(random);
+      for (let n = 1 + random.int(3); n > 0; n--) text = mutated(random, text);
+      if (!accepts(text)) refused++;
+      expect(isJson(bytesOf(text)), JSON.stringify(text)).toBe(accepts(text));
+    });
+    expect(refused).toBeGreaterThan(500);
+  });
+
+  test.each([
+    ["01"],
+    ["-"],
+    ["1."],
+    [".5"],
+    ["1e"],
+    ["+1"],
+    ["tru"],
+    ["nulll"],
+    ["[1,]"],
+    ["[,1]"],
+    ['{"a":1,}'],
+    ['{"a"}'],
+    ["{a:1}"],
+    ['{"a":1"b":2}'],
+    ['"\\x"'],
+    ['"\\u12g4"'],
+    ['"\\u12'],
+    ['"a\nb"'],
+    ['"a\tb"'],
+    ['"'],
+    ["["],
+    ["{"],
+    ["]"],
+    ["[}"],
+    ["{]"],
+    [""],
+    [" "],
+    ["1 2"],
+    ["\ufeff1"],
+    ["'a'"],
+    ["NaN"],
+  ])("%j is not", (text) => {
+    expect(accepts(text)).toBe(false);
+    expect(isJson(bytesOf(text))).toBe(false);
+  });
+
+  test("in what is known to be JSON values end where a look at all of it says", () => {
+    const long = (random: Random) =>
+      `"${Array.from({ length: random.int(300) }, () => random.pick(["a", "b", "é", "[", "}", '\\"', "\\\\", "\\u0022"])).join("")}"`;
+    forSeeds(1500, (random) => {
+      const text = `${random.pick(SPACE)}{${long(random)}:${randomText(random)},"b":[${long(random)},${randomText(random)}]}`;
+      const bytes = bytesOf(text);
+      const ranges = members(bytes);
+      expect(ranges).toHaveLength(2);
+      expect(members(bytes, 0, bytes.length, knownValueEnd)).toEqual(ranges);
+      const list = (ranges as Member[])[1];
+      expect(elements(bytes, list.start, list.end, knownValueEnd)).toEqual(elements(bytes, list.start, list.end));
+    });
+    const endless = bytesOf(`"${"a".repeat(200)}\\"`);
+    for (const end of [1, 3, 100, endless.length]) {
+      expect(knownValueEnd(endless, 0, end), `${end}`).toBe(-1);
+      expect(knownValueEnd(endless.subarray(0, end), 0, end), `${end}`).toBe(-1);
+    }
+  });
+
+  test("only the given range counts", () => {
+    const bytes = bytesOf('x{"a":[1]}y');
+    expect(isJson(bytes, 1, 10)).toBe(true);
+    expect(isJson(bytes, 1, 9)).toBe(false);
+    expect(isJson(bytes, 0, 10)).toBe(false);
+    expect(valueEnd(bytes, 6, bytes.length)).toBe(9);
+    expect(stringEnd(bytes, 2, 4)).toBe(-1);
+  });
+});
+
+describe("members and elements", () => {
+  test("give what the text says, the last of equal names", () => {
+    forSeeds(1500, (random) => {
+      const { text, value } = randomSample(random);
+      const bytes = bytesOf(text);
+      const found = members(bytes);
+      const list = elements(bytes);
+      expect(list !== null).toBe(Array.isArray(value));
+      expect(found !== null).toBe(typeof value === "object" && value !== null && !Array.isArray(value));
+      if (list) expect(list.map(({ start, end }) => parse(bytes, start, end))).toEqual(value);
+      if (!found) return;
+      for (const { name, nameStart, start, end } of found) {
+        expect(stringAt(bytes, nameStart, bytes.length)).toBe(name);
+        expect(() => parse(bytes, start, end)).not.toThrow();
+      }
+      expect(new Set(found.map(({ name }) => name))).toEqual(new Set(Object.keys(value as object)));
+      for (const name of Object.keys(value as object)) {
+        const { start, end } = memberOf(found, name) ?? { start: 0, end: 0 };
+        expect(parse(bytes, start, end)).toEqual(Object.getOwnPropertyDescriptor(value as object, name)?.value);
+      }
+    });
+  });
+
+  test("duplicates and their order are kept", () => {
+    const bytes = bytesOf('{"b":1, "a":2 ,"b":[3],"\\u0062":4}');
+    expect(members(bytes)?.map(({ name, start, end }) => [name, textOf(bytes, start, end)])).toEqual([
+      ["b", "1"],
+      ["a", "2"],
+      ["b", "[3]"],
+      ["b", "4"],
+    ]);
+  });
+
+  test("of anything else there are none", () => {
+    for (const text of [
+      "1",
+      "null",
+      '"a"',
+      "[1]",
+      "{",
+      '{"a":1}x',
+      '{"a":}',
+      '{"a":1,}',
+      '{"a" 1}',
+      '{"a":1;"b":2}',
+      "",
+    ])
+      expect(members(bytesOf(text)), text).toBeNull();
+    for (const text of ["1", "null", "{}", "[", "[1", "[1]x", "[1,]", "[1;2]", ""])
+      expect(elements(bytesOf(text)), text).toBeNull();
+    expect(members(bytesOf(" {} "))).toEqual([]);
+    expect(elements(bytesOf(" [ ] "))).toEqual([]);
+  });
+
+  test("a path of names and indexes leads to a value", () => {
+    const bytes = bytesOf('{"a":[{"b":1,"b":2},"x"],"c":null,"__proto__":5}');
+    const whole = { start: 0, end: bytes.length };
+    const at = (...path: (string | number)[]) => {
+      const range = valueAt(bytes, whole, path);
+      return range && textOf(bytes, range.start, range.end);
+    };
+    expect(at()).toBe(textOf(bytes));
+    expect(at("a", 0, "b")).toBe("2");
+    expect(at("a", 1)).toBe('"x"');
+    expect(at("c")).toBe("null");
+    expect(at("__proto__")).toBe("5");
+    for (const path of [["d"], ["a", 2], ["a", "b"], ["c", 0], [0], ["constructor"], ["a", 0, "b", "c"]])
+      expect(at(...path), path.join(".")).toBeUndefined();
+  });
+
+  test("on a path the last member of a name counts, however that is written, and where it leads nowhere, too", () => {
+    const at = (text: string, ...path: (string | number)[]) => {
+      const bytes = bytesOf(text);
+      const range = valueAt(bytes, { start: 0, end: bytes.length }, path);
+      return range && textOf(bytes, range.start, range.end);
+    };
+    expect(at('{"a":{"b":1},"\\u0061":{"b":2}}', "a", "b")).toBe("2");
+    expect(at('{"a":{"b":1},"a":[1]}', "a", "b")).toBeUndefined();
+    expect(at('{"é":1,"ab":2,"":3}', "é")).toBe("1");
+    expect(at('{"é":1,"ab":2,"":3}', "")).toBe("3");
+    expect(at('{"é":1,"ab":2,"":3}', "a")).toBeUndefined();
+    expect(at(' { "a" : [ 1 , [ ] , { "b" : " " } ] } ', "a", 2, "b")).toBe('" "');
+    for (const text of ['{"a":1', '{"a":1}}', '{"a":1,}', '{"a" 1}', '{"a":1,"b"}', '{"a":1;"b":2}', "{"])
+      expect(at(text, "a"), text).toBeUndefined();
+  });
+});
+
+describe("parse", () => {
+  test("gives the values that the text says, names with escapes included, whatever was parsed before", () => {
+    forSeeds(1500, (random) => {
+      const { text, value } = randomSample(random);
+      expect(parse(bytesOf(text)), JSON.stringify(text)).toEqual(value);
+    });
+  });
+
+  // Each first text makes V8 (13.6 of Node 24, and that of 26) expect a name with a backslash where the second has one
+  // that is as long and is written with the same characters: JSON.parse takes it for the expected one.
+  test.each([
+    ['{"x":1,"\\\\":2}', '{"x":1,"\\"":2}', ["x", '"']],
+    ['{"x":1,"\\\\":2}', '{"x":1,"\\u0041":2}', ["x", "A"]],
+    ['{"y":1,"ab\\\\":2}', '{"y":1,"ab\\n":2}', ["y", "ab\n"]],
+    ['{"\\\\u00":2}', '{"\\u0074ype":2}', ["type"]],
+    ['{"z":1,"\\\\n":2}', '[[{"z":1,"\\nx":2}]]', ["z", "\nx"]],
+    ['{"m":1,"\\\\":{}}', '{"a":{"m":1,"\\t":{"m":1,"\\r":[]}}}', ["m", "\t", "m", "\r"]],
+    ['{"d":1,"\\\\":2}', '{"d":1,"\\"":2,"d":3,"__proto__":4,"\\"":5}', ["d", '"', "__proto__"]],
+    ['[{"e":1,"\\\\":2},{"e":1,"\\b":2}]', '{"e":1,"\\\\":2}', ["e", "\\"]],
+  ])("after %j the names of %j are its own", (before, text, names) => {
+    const seen: string[] = [];
+    const look = (value: unknown): void => {
+      if (typeof value !== "object" || value === null) return;
+      if (!Array.isArray(value)) for (const name of Object.keys(value)) if (name !== "a") seen.push(name);
+      for (const inside of Object.values(value)) look(inside);
+    };
+    parse(bytesOf(before));
+    look(parse(bytesOf(text)));
+    expect(seen).toEqual(names);
+  });
+
+  test("has of equal names the last, where the first was, and no name means anything", () => {
+    parse(bytesOf('{"d":1,"\\\\":2}'));
+    const value = parse(bytesOf('{"d":1,"\\"":2,"d":3,"__proto__":4,"\\"":5}')) as object;
+    expect(Object.entries(value)).toEqual([
+      ["d", 3],
+      ['"', 5],
+      ["__proto__", 4],
+    ]);
+    expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
+  });
+
+  test("refuses what JSON.parse refuses, and takes what is deep", () => {
+    for (const text of ["", "{", '{"a":}', '"\\', "[1,]"])
+      expect(() => parse(bytesOf(text)), text).toThrow(SyntaxError);
+    parse(bytesOf('{"deep":1,"\\\\":2}'));
+    const depth = 100_000;
+    const text = `${"[".repeat(depth)}{"deep":1,"\\"":2}${"]".repeat(depth)}`;
+    let value = parse(bytesOf(text));
+    for (let level = 0; level < depth; level++) [value] = value as unknown[];
+    expect(Object.keys(value as object)).toEqual(["deep", '"']);
+  });
+});
+
+describe("depth", () => {
+  const DEEP = 200_000;
+  const arrays = bytesOf("[".repeat(DEEP) + "]".repeat(DEEP));
+  const objects = bytesOf(`${'{"a":'.repeat(DEEP)}1${"}".repeat(DEEP)}`);
+
+  test("200,000 levels are read without a stack", () => {
+    expect(isJson(arrays)).toBe(true);
+    expect(isJson(objects)).toBe(true);
+    expect(isJson(arrays, 0, arrays.length - 1)).toBe(false);
+    expect(isJson(objects, 0, objects.length - 1)).toBe(false);
+    expect(members(objects)).toHaveLength(1);
+    expect(elements(arrays)).toHaveLength(1);
+  });
+
+  test("levels of both kinds must close in their order", () => {
+    const mixed = '[{"a":'.repeat(1000);
+    expect(isJson(bytesOf(`${mixed}1${"}]".repeat(1000)}`))).toBe(true);
+    expect(isJson(bytesOf(`${mixed}1${"}]".repeat(999)}]}`))).toBe(false);
+  });
+});
+
+describe("texts", () => {
+  test("oneLine changes line breaks between tokens only, and nothing of the value", () => {
+    forSeeds(300, (random) => {
+      const text = randomText(random);
+      const line = textOf(oneLine(bytesOf(text)));
+      expect(line).not.toMatch(/[\r\n]/);
+      expect(parse(bytesOf(line))).toEqual(parse(bytesOf(text)));
+      expect(line.replace(/[ \t]/g, "")).toBe(text.replace(/\s/g, (c) => (c === "\u2028" ? c : "")));
+    });
+  });
+
+  test("oneLine leaves the given bytes alone", () => {
+    const given = bytesOf("[1,\n2]");
+    expect(textOf(oneLine(given))).toBe("[1, 2]");
+    expect(textOf(given)).toBe("[1,\n2]");
+    const flat = bytesOf("[1]");
+    expect(oneLine(flat)).toBe(flat);
+  });
+
+  test("bytes that are not UTF-8 have no text", () => {
+    expect(() => textOf(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(TypeError);
+    expect(() => textOf(Uint8Array.of(0x22, 0xc3), 0, 2)).toThrow(TypeError);
+    // A surrogate as bytes, and a text longer than it need be.
+    expect(() => textOf(Uint8Array.of(0xed, 0xa0, 0x80))).toThrow(TypeError);
+    expect(() => textOf(Uint8Array.of(0xc0, 0xaf))).toThrow(TypeError);
+  });
+
+  test("a byte order mark is a character like others", () => {
+    expect(textOf(bytesOf("\ufeffa"))).toBe("\ufeffa");
+  });
+
+  test("sameBytes and concat", () => {
+    expect(sameBytes(bytesOf("ab"), bytesOf("ab"))).toBe(true);
+    expect(sameBytes(bytesOf("ab"), bytesOf("ac"))).toBe(false);
+    expect(sameBytes(bytesOf("ab"), bytesOf("abc"))).toBe(false);
+    expect(textOf(concat([bytesOf("a"), bytesOf(""), bytesOf("bc")]))).toBe("abc");
+    expect(concat([])).toHaveLength(0);
+  });
+});
+
+describe("a look at what is large", () => {
+  /** Whether a value is the other one with long strings cut. */
+  function isCut(cut: unknown, whole: unknown, longest: number): boolean {
+    if (typeof whole === "string" && typeof cut === "string") {
+      if (bytesOf(JSON.stringify(whole)).length <= longest) return cut === whole;
+      return whole.startsWith(cut) && JSON.stringify(cut).length > longest / 8;
+    }
+    if (typeof whole !== "object" || whole === null) return Object.is(cut, whole);
+    const names = Object.keys(whole);
+    return (
+      Object.keys(cut as object).join() === names.join() &&
+      names.every((name) => isCut((cut as never)[name], whole[name as never], longest))
+    );
+  }
+
+  test("gives the value with the beginnings of its long strings", () => {
+    forSeeds(300, (random) => {
+      const longest = 64 + random.int(64);
+      const long = (): string =>
+        Array.from({ length: random.int(300) }, () =>
+          random.pick(["a", '"', "\\", "\n", "é", "漢", "😀", "\u0001"]),
+        ).join("");
+      const value = { a: long(), b: [long(), 1, null, { c: long() }], d: long(), e: "short" };
+      expect(isCut(parseAbridged(bytesOf(JSON.stringify(value)), longest), value, longest)).toBe(true);
+    });
+  });
+});

@@ -1,0 +1,202 @@
+/** What we did not have to change is written, forked and migrated exactly as it was read. */
+
+import { describe, expect, test } from "vitest";
+import { draftOf, draftOfText, entryLine, patchMembers } from "../../../src/core/format/entry.ts";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { fileText, headerText, id, linesOf, TIME, userText } from "../../support/lines.ts";
+import { forSeeds } from "../../support/random.ts";
+import { diskWith, FILE, openOn, sessionOf, textsOf, workspaceOn } from "../../support/sessions.ts";
+
+/** Texts of members that a reader would write differently. */
+const ODD = [
+  '"n":1.0',
+  '"n":1e400',
+  '"n":9007199254740993',
+  '"n":-0',
+  '"n":0.10000000000000000001',
+  '"n":1,"n":2,"n":1',
+  '"\\u0041":"\\u0042\\/"',
+  '"u":"\u2028\u2029\u0085\u007f"',
+  '"s":"\\ud800"',
+  '"space" : [ 1 ,\t2 ]',
+  '"":{"":null}',
+  '"__proto__":{"x":1},"constructor":[]',
+  '"nested":{"type":"message","id":"x","parentId":"y"}',
+];
+
+const MESSAGES = ODD.map((odd, n) => `{"role":"user",${odd},"content":"text ${n}"}`);
+
+/** Entries whose base members stand in every order among odd ones; every third is of an unknown type. */
+function oddLines(withIds: boolean): string[] {
+  return ODD.map((odd, n) => {
+    const parentId = n === 0 ? "null" : `"${id(n - 1)}"`;
+    const base = [`"type":"${n % 3 === 0 ? "unheard_of" : "message"}"`, `"timestamp":"${TIME}"`];
+    if (withIds) base.push(`"id":"${id(n)}"`, `"parentId":${parentId}`);
+    for (let turns = n % 4; turns > 0; turns--) base.push(base.shift() as string);
+    return `{${[...base, `"message":${MESSAGES[n]}`, odd].join(",")}}`;
+  });
+}
+
+const LINES = oddLines(true);
+
+async function append(session: ReturnType<typeof openOn>): Promise<void> {
+  session.append([{ type: "message", rest: bytesOf(',"message":{"role":"user","content":"new"}') }]);
+  await session.commit();
+}
+
+describe("lines that are there", () => {
+  test("are as they were after an append, in memory and in the file", async () => {
+    const content = fileText(headerText(), ...LINES);
+    const disk = diskWith(content);
+    const session = openOn(disk);
+    await append(session);
+    expect(textsOf(session.log).slice(0, -1)).toEqual(LINES);
+    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+  });
+
+  test("are as they were in a fork", async () => {
+    const disk = diskWith(fileText(headerText(), ...LINES));
+    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), LINES.length - 1);
+    expect(linesOf(disk.content(fork.file as string) as Uint8Array).slice(1)).toEqual(LINES);
+    const inMemory = await workspaceOn(disk, "memory").fork(openOn(disk), LINES.length - 1);
+    expect(textsOf(inMemory.log)).toEqual(LINES);
+  });
+
+  test("are as they were in a fork that links past labels, but for the links", async () => {
+    const labelled = LINES.flatMap((line, n) => [
+      n === 0 ? line : line.replace(`"parentId":"${id(n - 1)}"`, `"parentId":"${id(100 + n - 1)}"`),
+      `{"type":"label","id":"${id(100 + n)}","parentId":"${id(n)}","timestamp":"${TIME}","targetId":"nowhere"}`,
+    ]);
+    const source = await sessionOf(labelled);
+    const fork = await workspaceOn(diskWith(""), "memory").fork(source, source.tree.leaf);
+    expect(textsOf(fork.log)).toEqual(LINES);
+  });
+
+  test("are as they were when a version 2 file is published as version 3", async () => {
+    const hook = `{"type":"message","id":"${id(50)}","parentId":null,"message":{"role":"hookMessage","n":1.0,"content":"x"}}`;
+    const disk = diskWith(fileText(headerText({ version: 2 }), ...LINES, hook));
+    await append(openOn(disk));
+    const lines = linesOf(disk.content(FILE) as Uint8Array);
+    expect(lines.slice(1, -1)).toEqual([...LINES, hook.replace("hookMessage", "custom")]);
+    expect(lines[0]).toBe(headerText());
+  });
+
+  test("are as they were, but for ids, when a version 1 file is published as version 3", async () => {
+    const nameless = oddLines(false);
+    const disk = diskWith(fileText(headerText({ version: undefined }), ...nameless));
+    await append(openOn(disk));
+    const lines = linesOf(disk.content(FILE) as Uint8Array).slice(1, -1);
+    const given = /,"id":"[0-9a-f]{8}","parentId":(null|"[0-9a-f]{8}")/;
+    expect(lines.map((line) => line.replace(given, ""))).toEqual(nameless);
+    expect(lines.every((line) => given.test(line))).toBe(true);
+  });
+
+  test("are as they were when the header loses its leaf", async () => {
+    const disk = diskWith(fileText(headerText({ leafId: id(2), x: 1.5 }), ...LINES));
+    await append(openOn(disk));
+    expect(linesOf(disk.content(FILE) as Uint8Array).slice(0, -1)).toEqual([headerText({ x: 1.5 }), ...LINES]);
+  });
+
+  test("are given as messages as they stand in their entries", async () => {
+    const session = await sessionOf(LINES);
+    const texts = [...session.messageTexts(session.context().items)].map((text) => textOf(text));
+    expect(texts).toEqual(MESSAGES.filter((_, n) => n % 3 !== 0));
+  });
+});
+
+describe("drafts", () => {
+  const written = (text: string) => {
+    const bytes = bytesOf(text);
+    const draft = draftOfText(bytes, { start: 0, end: bytes.length });
+    return textOf(entryLine({ ...draft, id: id(1), parentId: null, timestamp: TIME }));
+  };
+  const base = (type: string) => `{"type":"${type}","id":"${id(1)}","parentId":null,"timestamp":"${TIME}"`;
+
+  test.each(ODD.map((odd) => [odd]))("keep %s as it was sent", (odd) => {
+    expect(written(`{"type":"custom","customType":"x",${odd}}`)).toBe(`${base("custom")},"customType":"x",${odd}}`);
+    expect(written(`{${odd},"type":"custom"}`)).toBe(`${base("custom")},${odd}}`);
+  });
+
+  test("begin with the base members, wherever those stood and however they were written", () => {
+    expect(written('{"a":1,"timestamp":"t","b":2,"id":"x","parentId":"y","c":3,"type":"custom"}')).toBe(
+      `${base("custom")},"a":1,"b":2,"c":3}`,
+    );
+    expect(written('{"\\u0069d":"x","t\\u0079pe":"custom","d":4}')).toBe(`${base("custom")},"d":4}`);
+  });
+
+  test("never carry a batch of their own", () => {
+    expect(written('{"type":"custom","_batch":{"session":"s","index":0,"count":9},"a":1}')).toBe(
+      `${base("custom")},"a":1}`,
+    );
+  });
+
+  test("with nothing but base members are entries", () => {
+    expect(written('{"type":"custom"}')).toBe(`${base("custom")}}`);
+    expect(written(' { "type" : "custom" } ')).toBe(`${base("custom")}}`);
+  });
+
+  test("that were sent on many lines become one, with the same members", () => {
+    const pretty = JSON.stringify({ type: "custom", data: { list: [1, 2], text: "a\nb" } }, null, 2);
+    for (const text of [pretty, pretty.replaceAll("\n", "\r\n")]) {
+      const line = written(text);
+      expect(line).not.toMatch(/[\r\n]/);
+      expect(JSON.parse(line)).toMatchObject({ data: { list: [1, 2], text: "a\nb" } });
+    }
+  });
+
+  test("know what the host gave", () => {
+    const bytes = bytesOf('x{"type":"custom","id":"mine","parentId":null,"timestamp":"t"}y');
+    const draft = draftOfText(bytes, { start: 1, end: bytes.length - 1 });
+    expect([draft.type, draft.id, draft.parentId, draft.timestamp]).toEqual(["custom", "mine", null, "t"]);
+    const bare = draftOfText(bytesOf('{"type":"custom"}'), { start: 0, end: 17 });
+    expect([bare.id, bare.parentId, bare.timestamp, bare.rest.length]).toEqual([undefined, undefined, undefined, 0]);
+  });
+
+  test("are objects", () => {
+    for (const text of ["[]", "1", "null", '"x"', "{", ""])
+      expect(() => draftOfText(bytesOf(text), { start: 0, end: text.length }), text).toThrow(TypeError);
+  });
+
+  test("come back from the file as they were sent", async () => {
+    const disk = diskWith(fileText(headerText()));
+    const session = openOn(disk);
+    for (const odd of ODD) {
+      const bytes = bytesOf(`{"type":"custom","customType":"x",${odd}}`);
+      session.append([draftOfText(bytes, { start: 0, end: bytes.length })]);
+    }
+    await session.commit();
+    for (const [n, line] of textsOf(openOn(disk).log).entries())
+      expect(line.endsWith(`,"customType":"x",${ODD[n]}}`)).toBe(true);
+  });
+
+  test("of ours leave out what is undefined and keep texts as texts", () => {
+    const draft = draftOf("custom", { a: undefined, b: null, c: "é", d: bytesOf('{"n":1.0,\n"m":2}'), e: false });
+    expect(typeof draft.rest === "string" ? draft.rest : textOf(draft.rest)).toBe(
+      ',"b":null,"c":"é","d":{"n":1.0, "m":2},"e":false',
+    );
+    expect(draftOf("custom", {}).rest).toHaveLength(0);
+  });
+});
+
+describe("patching", () => {
+  test("changes the named values and nothing else", () => {
+    forSeeds(200, (random) => {
+      const parts = Array.from({ length: 1 + random.int(6) }, () =>
+        random.pick(['"a":1', '"a" : "x,}"', '"b":{"a":2}', '"c":[{"a":3}]', '"\\u0061":5', '"d": null ']),
+      );
+      const line = `${random.pick(["", " "])}{${parts.join(random.pick([",", " , "]))}}`;
+      const patched = textOf(patchMembers(bytesOf(line), { a: bytesOf('"new"'), z: bytesOf("0") }));
+      const wanted = line.replaceAll(/("a" ?: ?|"\\u0061":)(1|"x,\}"|5)/g, '$1"new"');
+      expect(patched).toBe(wanted);
+    });
+  });
+
+  test("of what is no object changes nothing", () => {
+    expect(textOf(patchMembers(bytesOf("[1]"), { a: bytesOf("2") }))).toBe("[1]");
+    const line = userText(id(0), null);
+    expect(textOf(patchMembers(bytesOf(line), {}))).toBe(line);
+    expect(textOf(patchMembers(bytesOf(line), { toString: bytesOf("1"), __proto__: bytesOf("2") } as never))).toBe(
+      line,
+    );
+  });
+});

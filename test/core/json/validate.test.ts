@@ -1,0 +1,170 @@
+/** Whole lines are told as JSON.parse tells them, by the thorough reading and by the first look alike. */
+
+import { describe, expect, test } from "vitest";
+import { type FirstLook, firstLook, LOOKED_AT } from "../../../src/core/json/fast-path.ts";
+import { bytesOf } from "../../../src/core/json/json.ts";
+import { BodyReader } from "../../../src/core/json/validate.ts";
+import { forSeeds, type Random } from "../../support/random.ts";
+
+const TELLING = ["type", "id", "parentId", "message", "customType", "_batch"];
+
+const plain = (random: Random): string =>
+  random.pick(["", "a", "text", "é漢😀", "\u2028", "}],:"]).repeat(random.pick([1, 1, 2, 5, 17, 40]));
+const escaped = (random: Random): string =>
+  random.pick(["\\n", '\\"', "\\\\", "\\/", "\\u0041", "\\uD83D", "\\ud83d\\ude00"]);
+const string = (random: Random): string => {
+  const pieces = Array.from({ length: random.int(4) }, () => (random.chance(0.3) ? escaped(random) : plain(random)));
+  return `"${pieces.join("")}"`;
+};
+const space = (random: Random): string => (random.chance(0.005) ? random.pick([" ", "\t", "\r", "  "]) : "");
+
+function value(random: Random, depth: number): string {
+  const kind = random.int(depth > 4 ? 4 : 7);
+  if (kind < 2) return string(random);
+  if (kind === 2) return random.pick(["true", "false", "null"]);
+  if (kind === 3) return random.pick(["0", "-0", "1.0", "1e400", "-1.5E-7", "9007199254740993", "0.1", "1e+2", "12"]);
+  if (kind > 4) return object(random, depth + 1, ["role", "content", "a", "b"]);
+  return `[${Array.from({ length: random.int(4) }, () => space(random) + value(random, depth + 1)).join(",")}]`;
+}
+
+function object(random: Random, depth: number, names: readonly string[]): string {
+  const members = Array.from({ length: random.int(5) }, () => {
+    const name = random.chance(0.05) ? string(random) : `"${random.pick(names)}"`;
+    return `${space(random)}${name}${space(random)}:${space(random)}${value(random, depth)}${space(random)}`;
+  });
+  return `{${members.join(",")}}`;
+}
+
+const line = (random: Random): string => object(random, 0, [...TELLING, "timestamp", "data"]);
+
+function mutated(random: Random, text: string): string {
+  const at = random.int(text.length + 1);
+  const other = random.pick([
+    ...'{}[]",:\\ 0123456789.-+eEtfnu/',
+    "\u0000",
+    "\u001f",
+    "\u007f",
+    "tru",
+    "null",
+    "\\u12",
+  ]);
+  const cut = text.slice(0, at) + (random.chance(0.5) ? other : "") + text.slice(at + random.int(2));
+  // Half of a surrogate pair has no bytes.
+  return Buffer.from(cut).toString();
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Reads a line somewhere among others. */
+function look({ bytes, read }: FirstLook, text: string, at: number): number {
+  const b = bytesOf(text);
+  bytes.set(bytesOf('{"a":["before\n'), Math.max(0, at - 14));
+  bytes.set(b, at);
+  bytes.set(bytesOf('\n"]}, "behind'), at + b.length);
+  return read(at, at + b.length);
+}
+
+const first = firstLook() as FirstLook;
+
+describe("lines of every kind", () => {
+  const cases = (property: (text: string, random: Random) => void): void =>
+    forSeeds(4000, (random) => {
+      const whole = line(random);
+      property(whole, random);
+      property(mutated(random, whole), random);
+    });
+
+  test("are JSON where JSON.parse says so", () => {
+    const bodies = new BodyReader();
+    cases((text, random) => {
+      const b = bytesOf(`${"x".repeat(random.int(20))}`);
+      const all = bytesOf(`${"x".repeat(b.length)}${text}\n{"next":1}`);
+      expect(bodies.read(all, b.length, b.length + bytesOf(text).length), text).toBe(isJson(text));
+    });
+  });
+
+  test("pass the first look only if a thorough reading finds the same", () => {
+    const bodies = new BodyReader();
+    let passed = 0;
+    cases((text, random) => {
+      const found = look(first, text, 14 + random.int(40));
+      if (found < 0) return;
+      passed++;
+      const b = bytesOf(text);
+      expect(bodies.read(b, 0, b.length), text).toBe(true);
+      expect(bodies.isAmbiguous, text).toBe(false);
+      expect(bodies.messageStart, text).toBe(found);
+    });
+    expect(passed).toBeGreaterThan(1000);
+  });
+
+  test("pass the first look as JSON.stringify writes them, unless something stands twice", () => {
+    forSeeds(1000, (random) => {
+      let isUsual = true;
+      const entry = JSON.parse(line(random), (name, inside) => {
+        isUsual &&= JSON.stringify(name) === `"${name}"`;
+        return inside;
+      });
+      const text = JSON.stringify(entry);
+      if (isUsual) expect(look(first, text, 20), text).toBeGreaterThanOrEqual(0);
+    });
+  });
+
+  test("tell their message and whether their head stands twice", () => {
+    const bodies = new BodyReader();
+    cases((text) => {
+      const b = bytesOf(text);
+      if (!bodies.read(b, 0, b.length) || !text.startsWith("{")) return;
+      const { messageStart, isAmbiguous } = bodies;
+      if (messageStart > 0) {
+        expect(text.endsWith("}"), text).toBe(true);
+        const message = Buffer.from(b).toString("utf8", messageStart, b.length - 1);
+        expect(JSON.parse(message), text).toEqual(JSON.parse(text).message);
+      }
+      if (!text.includes("\\") && !text.includes(" "))
+        for (const name of TELLING)
+          if (text.split(`"${name}":`).length === 2) expect(text.indexOf(`"${name}":`)).toBeGreaterThan(0);
+          else if (new RegExp(`^{"${name}":[0-9]+,"${name}":`).test(text)) expect(isAmbiguous, text).toBe(true);
+    });
+  });
+});
+
+test.each([
+  ['{"type":"message","message":{"role":"user"}}', 28, false],
+  ['{"type":"message","message":{"role":"user"},"more":1}', 0, false],
+  ['{"type":"message","message":"text"}', 28, false],
+  ['{"message":{"role":"user","role":"assistant"}}', 11, true],
+  ['{"message":{"content":{"role":1},"role":"user"}}', 11, false],
+  ['{"message":[{"role":1},{"role":1,"role":2}]}', 11, false],
+  ['{"id":"a","id":"b"}', 0, true],
+  ['{"id":"a","\\u0069d":"b"}', 0, true],
+  ['{"ids":"a","id":"b"}', 0, false],
+  ['{"_batch":{},"data":{"_batch":1,"_batch":2}}', 0, false],
+])("%s", (text, messageStart, isAmbiguous) => {
+  const bodies = new BodyReader();
+  const b = bytesOf(text);
+  expect(bodies.read(b, 0, b.length)).toBe(true);
+  expect(bodies).toMatchObject({ messageStart, isAmbiguous });
+  expect(look(first, text, 100)).toBe(isAmbiguous ? -1 : messageStart);
+});
+
+test("the first look goes as deep as it is long, and no further than its memory", () => {
+  const half = LOOKED_AT / 2;
+  first.bytes.fill(0x5b, 0, half).fill(0x5d, half, LOOKED_AT);
+  expect(first.read(0, LOOKED_AT)).toBe(0);
+  first.bytes.fill(0x5b);
+  expect(first.read(0, LOOKED_AT)).toBe(-1);
+  first.bytes.fill(0x61).set([0x22]);
+  expect(first.read(0, LOOKED_AT)).toBe(-1);
+  first.bytes.set([0x5c], LOOKED_AT - 1);
+  expect(first.read(0, LOOKED_AT)).toBe(-1);
+  first.bytes.fill(0x31);
+  expect(first.read(0, LOOKED_AT)).toBe(0);
+});

@@ -1,0 +1,203 @@
+/** Where new sessions come to lie, and which session is the latest: as both Pis have it, on both stores. */
+
+import { mkdirSync, readdirSync, utimesSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { beforeEach, describe, expect, test } from "vitest";
+import { folderName } from "../../../src/storage/fs/paths.ts";
+import { assistant, user } from "../../support/drafts.ts";
+import { rootOf } from "../../support/lifecycle.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+
+const STORES = ["jsonl", "v2"] as const;
+const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac120001";
+
+let place: Place;
+
+beforeEach(() => {
+  place = temporaryPlace();
+});
+
+function serving(args: string[]): HereServer {
+  return serveHere(["--events", "none", ...args], { place });
+}
+
+/** Makes a session of two turns there; the ids of its entries are a, b, c and d. */
+async function make(file: string, cwd = place.cwd): Promise<string> {
+  mkdirSync(dirname(file), { recursive: true });
+  const there = serveHere(["--events", "none", "--session", file, "--session-id", ID], { place: { ...place, cwd } });
+  await there.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
+  await there.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+  await there.finish();
+  return file;
+}
+
+/** What makes a new session of the current one. */
+const WAYS: readonly (readonly [method: string, params: object])[] = [
+  ["fork", { entryId: "c" }],
+  ["fork", { entryId: "a" }],
+  ["clone", {}],
+  ["new_session", {}],
+];
+
+/** Where each of them puts the new session, which exists. */
+async function foldersOf(server: HereServer, file: string, ways = WAYS): Promise<string[]> {
+  const folders: string[] = [];
+  for (const [method, params] of ways) {
+    await server.result("switch_session", { sessionPath: file });
+    const { sessionFile, sessionId } = await server.result(method, params);
+    if (method === "new_session") await server.result("append", { entries: [user("x")] });
+    expect(readdirSync(dirname(sessionFile)), method).toContain(basename(sessionFile));
+    expect(sessionFile, method).toContain(sessionId);
+    folders.push(dirname(sessionFile));
+  }
+  return folders;
+}
+
+describe.each(STORES)("on %s, what comes of a session", (store) => {
+  const ending = store === "v2" ? "v2" : "jsonl";
+  const outside = (): string => join(place.home, "elsewhere", `${ID}.${ending}`);
+  const standard = (): string => join(rootOf(place), folderName(place.cwd));
+
+  test("outside the session folders lies beside it, in a file or container as new sessions are", async () => {
+    const file = await make(outside());
+    const server = serving(["--store", store, "--session", file]);
+    expect(new Set(await foldersOf(server, file))).toEqual(new Set([dirname(file)]));
+    // One that comes of one of those does too.
+    await server.result("append", { entries: [user("5", { id: "e" })] });
+    const { sessionFile } = await server.result("clone");
+    expect([dirname(sessionFile), sessionFile.endsWith(`.${ending}`)]).toEqual([dirname(file), true]);
+    const other = serving(["--store", store === "v2" ? "jsonl" : "v2", "--session", file]);
+    const cloned = await other.result("clone");
+    expect([dirname(cloned.sessionFile), cloned.sessionFile.endsWith(`.${ending}`)]).toEqual([dirname(file), false]);
+  });
+
+  test("in the session folders lies in that of its working directory, of an archived one too", async () => {
+    const file = await make(join(rootOf(place), "odd", `${ID}.${ending}`));
+    const server = serving(["--store", store]);
+    expect(new Set(await foldersOf(server, file))).toEqual(new Set([standard()]));
+    await server.result("new_session");
+    const { movedTo } = await server.result("archive_session", { sessionPath: file });
+    expect(movedTo.startsWith(place.state)).toBe(true);
+    expect(new Set(await foldersOf(server, movedTo))).toEqual(new Set([standard()]));
+  });
+
+  test("lies in the flat folder that was named", async () => {
+    const file = await make(outside());
+    const flat = join(place.home, "flat");
+    const server = serving(["--store", store, "--session-dir", flat, "--session", file]);
+    expect(new Set(await foldersOf(server, file))).toEqual(new Set([flat]));
+  });
+
+  test("lies where another directory's sessions do when that is named", async () => {
+    const file = await make(outside());
+    const server = serving(["--store", store, "--session", file]);
+    const { sessionFile } = await server.result("new_session", { cwd: "/home/me/other" });
+    expect(dirname(sessionFile)).toBe(join(rootOf(place), folderName("/home/me/other")));
+  });
+
+  test("lies where a confined server may write", async () => {
+    const file = await make(outside());
+    const folder = dirname(file);
+    const confined = serving(["--store", store, "--confine", "--allow-path", folder, "--session", file]);
+    expect(new Set(await foldersOf(confined, file))).toEqual(new Set([folder]));
+    const link = join(rootOf(place), "link", basename(file));
+    mkdirSync(dirname(link), { recursive: true });
+    const within = serving(["--store", store, "--confine", "--session", await make(link)]);
+    expect(new Set(await foldersOf(within, link))).toEqual(new Set([standard()]));
+  });
+
+  test("is made once however often it is asked for with one key", async () => {
+    const file = await make(outside());
+    const params = { entryId: "c", idempotencyKey: "once" };
+    const server = serving(["--store", store, "--session", file]);
+    const { sessionId } = await server.result("fork", params);
+    expect((await server.result("fork", params)).sessionId).toBe(sessionId);
+    await server.finish();
+    const again = serving(["--store", store, "--session", file]);
+    expect((await again.result("fork", params)).sessionId).toBe(sessionId);
+    expect(await again.result("get_state")).toMatchObject({ sessionId, leafId: "b" });
+  });
+
+  test("at the start of the server lies where the server's sessions do", async () => {
+    const file = await make(outside());
+    const server = serving(["--store", store, "--fork", file]);
+    expect(dirname((await server.result("get_state")).sessionFile)).toBe(standard());
+  });
+});
+
+describe.each(STORES)("on %s, --continue opens", (store) => {
+  async function continued(): Promise<Json> {
+    const server = serving(["--store", store, "--continue"]);
+    const state = await server.result("get_state");
+    await server.finish();
+    return state;
+  }
+
+  test("a fork that was just made at an earlier message, the old session being left where it was moved to", async () => {
+    const server = serving(["--store", store]);
+    await server.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
+    await server.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+    // A position that the file does not tell is written into it when the session is left.
+    await server.result("branch", { entryId: "b" });
+    const { sessionId } = await server.result("fork", { entryId: "c" });
+    await server.finish();
+    expect(await continued()).toMatchObject({ sessionId, leafId: "b" });
+  });
+
+  test("a fork of one session, another being the current one that is left", async () => {
+    const server = serving(["--store", store]);
+    await server.result("append", { entries: [user("1", { id: "a" })] });
+    const { sessionId: source } = await server.result("get_state");
+    await server.result("new_session");
+    await server.result("append", { entries: [user("x", { id: "x" }), assistant("y", { id: "y" })] });
+    await server.result("branch", { entryId: "x" });
+    await server.result("open_session", { sessionId: source });
+    const { sessionId } = await server.result("clone", { sessionId: source });
+    await server.finish();
+    expect(await continued()).toMatchObject({ sessionId, leafId: "a" });
+  });
+
+  test("the session that was changed last, not the one in which something was said last", async () => {
+    const server = serving(["--store", store]);
+    const said = (timestamp: string): Json => ({ ...user("x"), timestamp });
+    await server.result("append", { entries: [said("2030-01-01T00:00:00.000Z")] });
+    const { sessionId: first, sessionFile } = await server.result("get_state");
+    await server.result("new_session");
+    await server.result("append", { entries: [said("2020-01-01T00:00:00.000Z")] });
+    const { sessionId: second } = await server.result("get_state");
+    await server.finish();
+    const listing = serving(["--store", store]);
+    const { sessions } = await listing.result("list_sessions", { cwd: place.cwd });
+    expect(sessions.map((one: Json) => one.sessionId)).toEqual([first, second]);
+    expect((await continued()).sessionId).toBe(second);
+    await listing.result("switch_session", { sessionPath: sessionFile });
+    await listing.result("set_label", { entryId: (await listing.result("get_state")).leafId, label: "changed" });
+    await listing.finish();
+    later(sessionFile);
+    expect((await continued()).sessionId).toBe(first);
+  });
+
+  /** Moves the times of a session's files on, past the tick of the file system's clock. */
+  function later(file: string): void {
+    const time = new Date(Date.now() + 1000);
+    const files =
+      store === "v2" ? readdirSync(join(file, "segments")).map((name) => join(file, "segments", name)) : [file];
+    for (const one of files) utimesSync(one, time, time);
+  }
+
+  test("no session for having been opened and closed", async () => {
+    const server = serving(["--store", store]);
+    const files: string[] = [];
+    for (const text of ["1", "2"]) {
+      await server.result("append", { entries: [user(text)] });
+      files.push((await server.result("get_state")).sessionFile);
+      await server.result("new_session");
+    }
+    await server.finish();
+    later(files[1]);
+    const look = serving(["--store", store, "--session", files[0]]);
+    await look.result("get_messages");
+    await look.finish();
+    expect((await continued()).sessionFile).toBe(files[1]);
+  });
+});

@@ -1,0 +1,366 @@
+/**
+ * A commit that fails is undone as one: what waited for it fails, what was asked meanwhile is answered from the
+ * durable state, memory equals the file, and the next change just works (architecture, "A failed commit").
+ */
+
+import { describe, expect, test } from "vitest";
+import type { Disk } from "../../src/storage/fs/disk.ts";
+import { type Fault, FaultDisk, faultPoints } from "../support/disk.ts";
+import { assistant, user } from "../support/drafts.ts";
+import { HereLives } from "../support/proof.ts";
+import { FOLDER, idsIn, pipelineWithFault, runWithFault } from "../support/proof-faults.ts";
+import { type Json, kinds, type Wire } from "../support/server.ts";
+
+function eio(code = "EIO"): Error {
+  return Object.assign(new Error("the medium fails"), { code });
+}
+
+/** A disk whose next sync fails, at once or when the test says so, or which is full in the middle of a write. */
+class SyncFailingDisk extends FaultDisk {
+  private room: "enough" | "half" | "none" = "enough";
+  private failure: { wait: Promise<void>; errno: string } | undefined;
+  private release = (): void => {};
+
+  override sync = async (fd: number): Promise<void> => {
+    const { failure } = this;
+    if (!failure) return this.syncNow(fd);
+    this.failure = undefined;
+    await failure.wait;
+    throw eio(failure.errno);
+  };
+
+  override write(fd: number, bytes: Uint8Array): number {
+    if (this.room === "enough") return super.write(fd, bytes);
+    this.room = this.room === "half" ? "none" : "enough";
+    if (this.room === "enough") throw eio("ENOSPC");
+    return super.write(fd, bytes.subarray(0, bytes.length >> 1));
+  }
+
+  /** The next write takes half of its bytes and finds no room for the rest. */
+  cutNextWrite(): void {
+    this.room = "half";
+  }
+
+  failNextSync(errno = "EIO"): void {
+    this.failure = { wait: Promise.resolve(), errno };
+  }
+
+  /** Answers what makes the next sync, which waits for it, fail. */
+  holdNextSync(): () => void {
+    const wait = new Promise<void>((resolve) => {
+      this.release = resolve;
+    });
+    this.failure = { wait, errno: "EIO" };
+    return () => this.release();
+  }
+}
+
+async function started(disk: FaultDisk, args: string[] = []): Promise<{ lives: HereLives; wire: Wire }> {
+  const lives = new HereLives({ disk: disk as Disk });
+  return { lives, wire: await lives.start(["--session-dir", FOLDER, ...args]) };
+}
+
+async function fileOf(wire: Wire): Promise<string> {
+  return (await wire.result("get_state")).sessionFile;
+}
+
+function request(id: number, method: string, params: Json = {}): Json {
+  return { jsonrpc: "2.0", id, method, params };
+}
+
+test("what tells of sessions without being a read sees the durable state, too", async () => {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk);
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const { sessionId, ...before } = await wire.result("get_state");
+  disk.failNextSync();
+  wire.send(
+    request(101, "append", { entries: [user("lost", { id: "lost" })] }),
+    request(102, "initialize", { capabilities: { events: [] } }),
+    request(103, "list_open_sessions"),
+    request(104, "open_session", { sessionId }),
+  );
+  const replies = await wire.take(4);
+  const [lost, introduced, listed, opened] = replies;
+  expect(lost.error.data.name).toBe("storage_failed");
+  expect(introduced.result.state).toEqual({ sessionId, ...before });
+  expect(listed.result.sessions.map(({ leafId }: Json) => leafId)).toEqual(["one"]);
+  expect(opened.result.leafId).toBe("one");
+  await lives.kill();
+});
+
+describe.each([
+  ["fork", { entryId: "two", position: "at" }],
+  ["clone", {}],
+  ["new_session", {}],
+])("%s", (method, params) => {
+  test.each(["fail", "short"] as const)("that fails at any operation (%s) leaves no session behind", async (kind) => {
+    const prepared = async (disk: FaultDisk) => {
+      const { lives, wire } = await started(disk);
+      await wire.result("append", { entries: [user("one", { id: "one" }), user("two", { id: "two" })] });
+      // So that it has something to write when it is left.
+      await wire.result("branch", { entryId: "one" });
+      return { lives, wire, file: await fileOf(wire) };
+    };
+    const whole = new FaultDisk();
+    const unharmed = await prepared(whole);
+    whole.record();
+    await unharmed.wire.result(method, params);
+    const points = faultPoints(kind, whole);
+    expect(points.length).toBeGreaterThan(0);
+    await unharmed.lives.kill();
+    for (const at of points) {
+      const disk = new FaultDisk();
+      const { lives, wire, file } = await prepared(disk);
+      disk.set({ kind, at, errno: "EIO" });
+      const { error } = await wire.request(method, params);
+      const operations = disk.operations.join(" ");
+      expect(disk.struck, operations).toBe(true);
+      const removal = disk.operations[at - 1] === "remove";
+      disk.set(undefined);
+      if (error) {
+        expect(error.data.name, operations).toBe("storage_failed");
+        if (!removal)
+          expect(
+            disk.paths().filter((path) => path.startsWith(FOLDER)),
+            operations,
+          ).toEqual([file]);
+        expect(await wire.result("get_state"), operations).toMatchObject({ sessionFile: file, leafId: "one" });
+        const { sessionId } = await wire.result(method, params);
+        expect((await wire.result("get_state")).sessionId, operations).toBe(sessionId);
+      }
+      await lives.kill();
+    }
+  });
+});
+
+test("mutations that waited fail, reads behind them see the durable state, replies stay in order", async () => {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk);
+  const { entryIds } = await wire.result("append", { entries: [user("one"), assistant("two"), user("three")] });
+  const file = await fileOf(wire);
+  await wire.result("set_label", { entryId: entryIds[0], label: "kept" });
+  await wire.result("set_session_name", { name: "kept" });
+  const before = await wire.result("get_state");
+  const bytes = disk.content(file);
+  wire.events.splice(0);
+  disk.failNextSync();
+  wire.send(
+    request(101, "get_state"),
+    request(102, "append", { entries: [user("lost")], idempotencyKey: "k" }),
+    request(103, "get_state"),
+    request(104, "get_messages"),
+    request(105, "set_session_name", { name: "lost" }),
+    request(106, "set_label", { entryId: entryIds[1], label: "lost" }),
+    request(107, "set_label", { entryId: entryIds[1], label: 5 }),
+    request(108, "get_tree"),
+    request(109, "branch", { entryId: entryIds[0] }),
+    request(110, "append", { entries: [user("lost, too")], expectedLeafId: "never" }),
+    request(111, "get_entry", { entryId: "nowhere" }),
+    request(112, "get_entries"),
+    request(113, "get_path"),
+    request(114, "get_state"),
+  );
+  const replies = await wire.take(14);
+  expect(kinds(replies)).toEqual(replies.map((_, index) => `#${101 + index}`));
+  const [first, ...rest] = replies;
+  expect(first.result).toEqual(before);
+  const failed = [102, 105, 106, 109, 110];
+  for (const { id, error } of rest.filter(({ id }) => failed.includes(id))) {
+    expect(error.code, `${id}`).toBe(-32803);
+    expect(error.data).toMatchObject({ name: "storage_failed", retryable: true });
+  }
+  const byId = new Map(replies.map((reply) => [reply.id, reply]));
+  expect(byId.get(107)?.error.data.name, "what is wrong with a request itself").toBe("invalid_params");
+  expect(byId.get(111)?.error.data.name).toBe("entry_not_found");
+  for (const id of [103, 114]) expect(byId.get(id)?.result, `${id}`).toEqual(before);
+  expect(byId.get(104)?.result.messages.map(({ content }: Json) => content[0]?.text ?? content)).toEqual([
+    "one",
+    "two",
+    "three",
+  ]);
+  expect(byId.get(108)?.result.nodes.map(({ label }: Json) => label)).toEqual([
+    "kept",
+    undefined,
+    undefined,
+    undefined,
+    undefined,
+  ]);
+  expect(byId.get(112)?.result.entries).toHaveLength(5);
+  expect(byId.get(113)?.result.entries).toHaveLength(5);
+  expect(disk.content(file)).toEqual(bytes);
+  // The same request again is no repeat: the first one left nothing.
+  const { entryIds: again, leafId } = await wire.result("append", { entries: [user("again")], idempotencyKey: "k" });
+  expect(idsIn(disk, file)).toEqual([...idsIn(new Still(bytes), file), ...again]);
+  expect(wire.events.splice(0).map(({ method }) => method)).toEqual([]);
+  await lives.kill();
+  const next = await lives.start(["--session", file]);
+  expect(await next.result("get_state")).toMatchObject({ leafId, entryCount: 6, sessionName: "kept" });
+});
+
+/** A disk on which every file has the same content. */
+class Still extends FaultDisk {
+  private readonly bytes: Uint8Array;
+  constructor(bytes: Uint8Array | undefined) {
+    super();
+    this.bytes = bytes as Uint8Array;
+  }
+  override content(): Uint8Array {
+    return this.bytes;
+  }
+}
+
+test("requests that came in while the commit was under way are undone with it", async () => {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk);
+  const { leafId } = await wire.result("append", { entries: [user("one")] });
+  const file = await fileOf(wire);
+  const bytes = disk.content(file);
+  wire.events.splice(0);
+  const fail = disk.holdNextSync();
+  wire.send(request(101, "append", { entries: [user("a")] }));
+  // The answer to a read of the state before proves nothing here; the written bytes do.
+  while (disk.content(file) === bytes) await new Promise(setImmediate);
+  wire.send(request(102, "append", { entries: [user("b")] }), request(103, "get_entries"));
+  await new Promise(setImmediate);
+  await new Promise(setImmediate);
+  fail();
+  const [a, b, read] = await wire.take(3);
+  expect([a.id, b.id, read.id]).toEqual([101, 102, 103]);
+  expect([a.error.data.name, b.error.data.name]).toEqual(["storage_failed", "storage_failed"]);
+  expect(read.result).toMatchObject({ leafId, entries: [{ id: leafId }] });
+  expect(disk.content(file)).toEqual(bytes);
+  const after = await wire.result("append", { entries: [user("c")] });
+  expect(idsIn(disk, file)).toEqual([leafId, after.leafId]);
+  await lives.end();
+});
+
+test("a full disk says so, and the same request works when there is room", async () => {
+  const disk = new SyncFailingDisk();
+  const { wire } = await started(disk);
+  await wire.result("append", { entries: [user("one")] });
+  disk.failNextSync("ENOSPC");
+  const { data } = await wire.failure("append", { entries: [user("two")] });
+  expect(data).toMatchObject({ name: "storage_full", retryable: true });
+  await wire.result("append", { entries: [user("two")] });
+  expect((await wire.result("get_messages")).messages.map(({ content }: Json) => content)).toEqual(["one", "two"]);
+});
+
+test("a batch of requests is answered whole, each by its own", async () => {
+  const disk = new SyncFailingDisk();
+  const { wire } = await started(disk);
+  const { leafId } = await wire.result("append", { entries: [user("one")] });
+  disk.failNextSync();
+  wire.send([request(101, "append", { entries: [user("two")] }), request(102, "get_state"), { id: 5 }]);
+  let batch = await wire.next();
+  while (!Array.isArray(batch)) batch = await wire.next();
+  const byId = new Map(batch.map((reply: Json) => [reply.id, reply])) as Map<unknown, Json>;
+  expect(byId.get(101)?.error.data.name).toBe("storage_failed");
+  expect(byId.get(102)?.result).toMatchObject({ leafId, entryCount: 1 });
+  expect(batch).toHaveLength(3);
+});
+
+describe("the first append", () => {
+  test("that fails leaves the session as new as it was, with what set it up", async () => {
+    const disk = new SyncFailingDisk();
+    const { lives, wire } = await started(disk, ["--provider", "openai", "--model", "m", "--thinking", "high"]);
+    await wire.result("set_session_name", { name: "early" });
+    const before = await wire.result("get_state");
+    expect(before).toMatchObject({ persisted: false, entryCount: 3, sessionName: "early" });
+    disk.failNextSync();
+    wire.send(
+      request(101, "append", { entries: [user("one")] }),
+      request(102, "get_state"),
+      request(103, "append", { entries: [user("two")] }),
+    );
+    const first = await wire.reply(101);
+    const state = await wire.reply(102);
+    const second = await wire.reply(103);
+    expect([first.error.data.name, second.error.data.name]).toEqual(["storage_failed", "storage_failed"]);
+    expect(state.result).toEqual(before);
+    expect(disk.paths().filter((path) => path.startsWith(FOLDER))).toEqual([]);
+    const { leafId } = await wire.result("append", { entries: [user("again")] });
+    expect(await wire.result("get_state")).toMatchObject({ persisted: true, entryCount: 4, leafId });
+    const { entries } = await wire.result("get_path");
+    expect(entries.map(({ type }: Json) => type)).toEqual([
+      "model_change",
+      "thinking_level_change",
+      "session_info",
+      "message",
+    ]);
+    const file = await fileOf(wire);
+    expect(idsIn(disk, file)).toEqual(entries.map(({ id }: Json) => id));
+    await lives.kill();
+    const next = await lives.start(["--session", file]);
+    expect(await next.result("get_state")).toMatchObject({
+      model: { provider: "openai", id: "m" },
+      thinkingLevel: "high",
+      sessionName: "early",
+      leafId,
+    });
+  });
+});
+
+describe("a position", () => {
+  test("whose record fails stays where it was", async () => {
+    const disk = new SyncFailingDisk();
+    const { lives, wire } = await started(disk);
+    const { entryIds, leafId } = await wire.result("append", { entries: [user("one"), user("two")] });
+    const file = await fileOf(wire);
+    wire.events.splice(0);
+    disk.failNextSync();
+    wire.send(request(101, "branch", { entryId: entryIds[0] }), request(102, "get_state"));
+    const [branch, state] = await wire.take(2);
+    expect(branch.error.data).toMatchObject({ name: "storage_failed", retryable: true });
+    expect(state.result.leafId).toBe(leafId);
+    await lives.kill();
+    const next = await lives.start(["--session", file]);
+    expect((await next.result("get_state")).leafId).toBe(leafId);
+    expect((await next.result("branch", { entryId: entryIds[0] })).leafId).toBe(entryIds[0]);
+    await lives.kill();
+    const last = await lives.start(["--session", file]);
+    expect((await last.result("get_state")).leafId).toBe(entryIds[0]);
+  });
+
+  test.each(["sync", "os"])("that was answered survives an append that fails and a kill (%s)", async (durability) => {
+    const disk = new SyncFailingDisk();
+    const { lives, wire } = await started(disk, ["--durability", durability]);
+    const { entryIds } = await wire.result("append", { entries: [user("one"), user("two")] });
+    const file = await fileOf(wire);
+    await wire.result("branch", { entryId: entryIds[0] });
+    if (durability === "sync") disk.failNextSync();
+    else {
+      disk.cutNextWrite();
+    }
+    const { data } = await wire.failure("append", { entries: [user("lost")] });
+    expect(data.name).toBe(durability === "sync" ? "storage_failed" : "storage_full");
+    expect((await wire.result("get_state")).leafId).toBe(entryIds[0]);
+    await lives.kill();
+    const next = await lives.start(["--session", file]);
+    expect((await next.result("get_state")).leafId).toBe(entryIds[0]);
+  });
+});
+
+/** Some of the operations; soak has each of them fail, in every way. */
+describe.each([
+  ["jsonl", 7],
+  ["v2", 23],
+] as const)("whichever operation fails, --store %s", (store, step) => {
+  /** Faults of different kinds in turn; soak takes each of them at each operation. */
+  function faultAt(at: number): Fault {
+    if (at % 3 === 0) return { kind: "short", at, errno: "ENOSPC" };
+    return { kind: "fail", at, errno: at % 3 === 1 ? "EIO" : "ENOSPC" };
+  }
+
+  test("memory equals the file, nothing answered is lost, and it works the next time", async () => {
+    const operations = await runWithFault(undefined, store);
+    expect(operations).toBeGreaterThan(100);
+    for (let at = 1; at <= operations; at += step) await runWithFault(faultAt(at), store);
+  });
+
+  test("the same holds for requests that do not wait for each other", async () => {
+    const operations = await pipelineWithFault(undefined, store);
+    expect(operations).toBeGreaterThan(30);
+    for (let at = 1; at <= operations; at += step) await pipelineWithFault(faultAt(at), store);
+  });
+});

@@ -1,0 +1,383 @@
+/** Idempotency: a request that is sent again, after a lost reply, a torn write or a restart, is done once. */
+
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import type { Disk } from "../../src/storage/fs/disk.ts";
+import { FaultDisk, isEvery } from "../support/disk.ts";
+import { assistant, user } from "../support/drafts.ts";
+import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, sessionFiles } from "../support/proof.ts";
+import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
+import type { Json, Wire } from "../support/server.ts";
+
+/** A session with a user message, an answer and another user message, on the real disk. */
+async function begunOn(store: StoreName): Promise<{ lives: HereLives; wire: Wire; file: string; ids: string[] }> {
+  const lives = new StoreLives(store);
+  const wire = await lives.start([]);
+  const { entryIds } = await wire.result("append", { entries: [user("one"), assistant("two"), user("three")] });
+  const { sessionFile } = await wire.result("get_state");
+  return { lives, wire, file: sessionFile, ids: entryIds };
+}
+
+/** Servers that keep new sessions in one store. */
+class StoreLives extends HereLives {
+  private readonly store: StoreName;
+
+  constructor(store: StoreName, options: HereLivesOptions = {}) {
+    super(options);
+    this.store = store;
+  }
+
+  override start(args: string[] = []): Promise<Wire> {
+    return super.start(["--store", this.store, ...args]);
+  }
+}
+
+function eventNames(wire: Wire): string[] {
+  return wire.events.splice(0).map(({ method }) => method);
+}
+
+describe("a torn batch", () => {
+  const FOLDER = "/sessions";
+
+  test("is not there wherever it is cut, and a retry writes it whole, once", async () => {
+    const first = new FaultDisk();
+    const firstLives = new HereLives({ disk: first });
+    let wire = await firstLives.start(["--session-dir", FOLDER]);
+    await wire.result("append", { entries: [user("before")] });
+    const { sessionFile: file, leafId } = await wire.result("get_state");
+    const start = (first.content(file) as Uint8Array).length;
+    const params = { entries: [user("a"), assistant("b", { id: "own-b" }), user("c")], idempotencyKey: "k" };
+    const whole = await wire.result("append", params);
+    await firstLives.end();
+    const bytes = first.content(file) as Uint8Array;
+    // Every seventh byte and those around the ends of lines; every byte of a torn tail is cut in store/jsonl/lines.
+    const isNearEnd = (cut: number) => bytes.subarray(Math.max(start, cut - 2), cut + 2).includes(0x0a);
+    for (let cut = start; cut < bytes.length; cut++) {
+      if (!isEvery() && (cut - start) % 7 > 0 && !isNearEnd(cut)) continue;
+      // What is kept aside of one cut is not in the way of the next.
+      const disk = new FaultDisk();
+      const lives = new HereLives({ disk, place: firstLives.place });
+      disk.put(file, bytes.subarray(0, cut));
+      wire = await lives.start(["--session", file]);
+      const before = await wire.result("get_entries");
+      const complete = cut === bytes.length - 1;
+      expect(before.entries.length, `entries at ${cut}`).toBe(complete ? 4 : 1);
+      expect(before.leafId).toBe(complete ? whole.leafId : leafId);
+      const again = await wire.result("append", params);
+      if (complete) expect(again).toEqual(whole);
+      const { entries } = await wire.result("get_entries");
+      expect(entries.map(({ id }: Json) => id)).toEqual([leafId, ...again.entryIds]);
+      expect(entries.map(({ message }: Json) => message.content[0]?.text ?? message.content)).toEqual([
+        "before",
+        "a",
+        "b",
+        "c",
+      ]);
+      await lives.kill();
+      if (!complete) expect(plainLines(disk.content(file) as Uint8Array)).toHaveLength(5);
+      if (!complete && cut % 16 > 0) continue;
+      wire = await lives.start(["--session", file]);
+      expect(await wire.result("append", params), `a second retry at ${cut}`).toEqual(again);
+      expect((await wire.result("get_entries")).entries).toEqual(entries);
+      await lives.kill();
+    }
+  });
+
+  test("that another program continued keeps its entries, and the retry does not claim them", async () => {
+    const disk = new FaultDisk();
+    const lives = new HereLives({ disk });
+    let wire = await lives.start(["--session-dir", FOLDER]);
+    await wire.result("append", { entries: [user("before")] });
+    const { sessionFile: file } = await wire.result("get_state");
+    const params = { entries: [user("a"), user("b"), user("c")], idempotencyKey: "k" };
+    const { entryIds } = await wire.result("append", params);
+    await lives.kill();
+    const lines = Buffer.from(disk.content(file) as Uint8Array)
+      .toString("utf8")
+      .split("\n")
+      .slice(0, 3);
+    const foreign = { type: "message", id: "f0000001", parentId: entryIds[0], timestamp: "2026-01-24T17:00:00.000Z" };
+    lines.push(JSON.stringify({ ...foreign, message: { role: "user", content: "foreign" } }), "");
+    disk.put(file, Buffer.from(lines.join("\n")));
+    wire = await lives.start(["--session", file]);
+    const again = await wire.result("append", params);
+    expect(again.entryIds).toHaveLength(3);
+    expect(again.entryIds).not.toContain(entryIds[0]);
+    const { entries } = await wire.result("get_path");
+    expect(entries.map(({ message }: Json) => message.content)).toEqual(["before", "a", "foreign", "a", "b", "c"]);
+    await lives.kill();
+    wire = await lives.start(["--session", file]);
+    expect(await wire.result("append", params)).toEqual(again);
+  });
+});
+
+describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
+  const begun = () => begunOn(store);
+
+  describe("a lost reply", () => {
+    /** Lets the content reach the file and never says that it is durable. */
+    class SilentDisk extends FaultDisk {
+      silent = false;
+      reached: Promise<void> = Promise.resolve();
+      private tell = (): void => {};
+
+      override sync = async (fd: number): Promise<void> => {
+        if (!this.silent) return this.syncNow(fd);
+        this.tell();
+        await new Promise<never>(() => {});
+      };
+
+      silence(): void {
+        this.silent = true;
+        this.reached = new Promise((resolve) => {
+          this.tell = resolve;
+        });
+      }
+    }
+
+    test.each([
+      ["append", { entries: [user("a"), user("b")] }],
+      ["append", { entries: [user("a")] }],
+      ["set_label", { entryId: "first", label: "x" }],
+      ["branch", { entryId: "first", summary: { summary: "left" }, label: "y" }],
+    ])("of %s %j is answered after the restart, and nothing is written twice", async (method, params: Json) => {
+      const disk = new SilentDisk();
+      const lives = new StoreLives(store, { disk: disk as Disk });
+      let wire = await lives.start(["--session-dir", "/sessions"]);
+      await wire.result("append", { entries: [user("before", { id: "first" })] });
+      const { sessionFile: file } = await wire.result("get_state");
+      disk.silence();
+      wire.send({ jsonrpc: "2.0", id: "lost", method, params: { ...params, idempotencyKey: "k" } });
+      await disk.reached;
+      await lives.kill();
+      disk.silent = false;
+      const bytes = Buffer.from(bytesOfSession(disk, file));
+      wire = await lives.start(["--session", file]);
+      const { entries } = await wire.result("get_entries");
+      const result = await wire.result(method, { ...params, idempotencyKey: "k" });
+      expect(Buffer.from(bytesOfSession(disk, file)).equals(bytes)).toBe(true);
+      expect(result.leafId ?? result.entryId).toBe(entries.at(-1).id);
+      if (method === "append") expect(result.entryIds).toEqual(entries.slice(1).map(({ id }: Json) => id));
+      else if (method === "branch") expect(result.summaryEntryId).toBe(entries[1].id);
+    });
+  });
+
+  describe("every command that writes answers a repeated key as at first", () => {
+    const commands: [string, (ids: string[]) => Json][] = [
+      ["append", () => ({ entries: [user("x")] })],
+      ["append", ([first]) => ({ entries: [{ type: "label", targetId: first, label: "x" }, user("y")] })],
+      ["set_label", ([first]) => ({ entryId: first, label: "x" })],
+      ["set_label", ([first]) => ({ entryId: first, label: null })],
+      ["set_session_name", () => ({ name: "of\ntwo lines" })],
+      ["compact_append", ([, , third]) => ({ summary: "s", firstKeptEntryId: third, tokensBefore: 7 })],
+      ["compact_append", () => ({ summary: "s", firstKeptEntryId: null, tokensBefore: 7 })],
+      ["set_model", () => ({ provider: "openai", modelId: "m" })],
+      ["set_thinking_level", () => ({ level: "high" })],
+      ["edit_context", ([first]) => ({ targetId: first, replacement: null })],
+      ["branch", ([first]) => ({ entryId: first, summary: { summary: "left" } })],
+      ["branch", ([first]) => ({ entryId: first, label: "here" })],
+      ["branch", ([, , third]) => ({ entryId: third, position: "before", label: "here" })],
+      ["branch", ([first]) => ({ entryId: first, position: "before", summary: { summary: "s" }, label: "here" })],
+      ["branch", () => ({ entryId: null, summary: { summary: "s" } })],
+    ];
+
+    test.each(commands)("%s", async (method, paramsOf) => {
+      const { lives, wire, file, ids } = await begun();
+      const params = { ...paramsOf(ids), idempotencyKey: "k" };
+      eventNames(wire);
+      const first = await wire.result(method, params);
+      await wire.result("append", { entries: [user("later")] });
+      const { leafId } = await wire.result("get_state");
+      expect(eventNames(wire)).toContain("session_append");
+      const { bytes } = imprint(file);
+      expect(await wire.result(method, params), "in the same process").toEqual(first);
+      for (const how of ["end", "kill"] as const) {
+        await lives[how]();
+        const next = await lives.start(["--session", file]);
+        expect(await next.result(method, params), `after ${how}`).toEqual(first);
+        expect(await next.result(method, { ...params, expectedLeafId: first?.leafId ?? null })).toEqual(first);
+        expect((await next.result("get_state")).leafId, "a repeat does nothing").toBe(leafId);
+        expect(eventNames(next)).toEqual(["session_start"]);
+      }
+      expect(imprint(file).bytes).toEqual(bytes);
+    });
+
+    test("also before the session is on disk", async () => {
+      const lives = new StoreLives(store);
+      const wire = await lives.start([]);
+      const params = { provider: "openai", modelId: "m", idempotencyKey: "k" };
+      expect(await wire.result("set_model", params)).toEqual(await wire.result("set_model", params));
+      expect(await wire.result("get_state")).toMatchObject({ entryCount: 1, persisted: false });
+    });
+
+    test("when both requests are in one write, and when they are in one batch", async () => {
+      const { wire } = await begun();
+      const request = (id: number, key: string): Json => ({
+        jsonrpc: "2.0",
+        id,
+        method: "append",
+        params: { entries: [user("x")], idempotencyKey: key },
+      });
+      wire.send(request(101, "k"), request(102, "k"), [request(103, "b"), request(104, "b")]);
+      const [first, second] = [await wire.reply(101), await wire.reply(102)];
+      expect(second.result).toEqual(first.result);
+      let batch = await wire.next();
+      while (!Array.isArray(batch)) batch = await wire.next();
+      expect(batch[1].result).toEqual(batch[0].result);
+      expect((await wire.result("get_state")).entryCount).toBe(5);
+    });
+  });
+
+  describe("a key", () => {
+    test("that another command has used is refused, and nothing is written", async () => {
+      const { lives, wire, file, ids } = await begun();
+      await wire.result("append", { entries: [user("x")], idempotencyKey: "a" });
+      await wire.result("set_label", { entryId: ids[0], label: "x", idempotencyKey: "b" });
+      const { bytes } = imprint(file);
+      const attempts: [string, Json][] = [
+        ["set_label", { entryId: ids[0], label: "y", idempotencyKey: "a" }],
+        ["set_model", { provider: "p", modelId: "m", idempotencyKey: "b" }],
+        ["branch", { entryId: ids[0], summary: { summary: "s" }, idempotencyKey: "a" }],
+        ["append", { entries: [user("y"), user("z")], idempotencyKey: "a" }],
+        ["append", { entries: [user("y")], idempotencyKey: "b" }],
+      ];
+      // In the process that knows the first result, an append is told by its key alone.
+      const [here, there] = [attempts.filter(([method]) => method !== "append"), attempts];
+      for (const [method, params] of here) {
+        const { data } = await wire.failure(method, params);
+        expect(data).toMatchObject({ name: "invalid_params", issues: [{ path: "idempotencyKey" }] });
+      }
+      await lives.kill();
+      const next = await lives.start(["--session", file]);
+      for (const [method, params] of there)
+        expect((await next.failure(method, params)).data.name, `${method} after the restart`).toBe("invalid_params");
+      expect(imprint(file).bytes).toEqual(bytes);
+    });
+
+    test("belongs to its session: another session and a fork know nothing of it", async () => {
+      const { lives, wire, file } = await begun();
+      const params = { entries: [user("x")], idempotencyKey: "k" };
+      const { entryIds } = await wire.result("append", params);
+      await wire.result("clone");
+      const inClone = await wire.result("append", params);
+      expect(inClone.entryIds).not.toEqual(entryIds);
+      await wire.result("new_session");
+      expect((await wire.result("append", params)).leafId).not.toBe(inClone.leafId);
+      await lives.kill();
+      const next = await lives.start(["--session", file]);
+      expect((await next.result("append", params)).entryIds).toEqual(entryIds);
+    });
+
+    test("is known after 9,990 more entries and a restart", async () => {
+      const { lives, wire, file } = await begun();
+      const params = { entries: [user("x")], idempotencyKey: "k" };
+      const first = await wire.result("append", params);
+      await wire.result("append", {
+        entries: Array.from({ length: 9990 }, () => ({ type: "custom", customType: "n" })),
+      });
+      await lives.kill();
+      const next = await lives.start(["--session", file]);
+      expect(await next.result("append", params)).toEqual(first);
+    });
+  });
+
+  describe("a session that was asked for twice is made once", () => {
+    const makers: [string, (ids: string[]) => Json][] = [
+      ["fork", ([, , third]) => ({ entryId: third })],
+      ["fork", ([first]) => ({ entryId: first })],
+      ["fork", ([, second]) => ({ entryId: second, position: "at" })],
+      ["clone", () => ({})],
+    ];
+
+    test.each(makers)("%s", async (method, paramsOf) => {
+      const { lives, wire, file, ids } = await begun();
+      const params = { ...paramsOf(ids), idempotencyKey: "k" };
+      const first = await wire.result(method, params);
+      const files = sessionFiles(lives.place.home);
+      expect(files).toHaveLength(2);
+      expect(readPlainly(first.sessionFile)[0].idempotencyKey).toBe("k");
+      expect(await wire.result(method, params), "while it is current").toEqual(first);
+      await wire.result("switch_session", { sessionPath: file });
+      expect(await wire.result(method, params), "from the source").toEqual(first);
+      expect((await wire.result("get_state")).sessionId, "it is current again").toBe(first.sessionId);
+      for (const start of [file, first.sessionFile]) {
+        await lives.kill();
+        const next = await lives.start(["--session", start]);
+        expect(await next.result(method, params), `restarted in ${start}`).toEqual(first);
+        expect(await next.result(method, { ...params, expectedLeafId: "gone" })).toEqual(first);
+        expect((await next.result("get_state")).sessionId).toBe(first.sessionId);
+      }
+      expect(sessionFiles(lives.place.home)).toEqual(files);
+      for (const path of files) readPlainly(path);
+    });
+
+    test("and again when it is gone", async () => {
+      const { lives, wire, file } = await begun();
+      const first = await wire.result("clone", { idempotencyKey: "k" });
+      await lives.end();
+      rmSync(first.sessionFile, { recursive: true });
+      const next = await lives.start(["--session", file]);
+      const second = await next.result("clone", { idempotencyKey: "k" });
+      expect(second.sessionId).not.toBe(first.sessionId);
+      expect(readPlainly(second.sessionFile)).toHaveLength(4);
+    });
+
+    test("new_session, from its first entry on", async () => {
+      const { lives, wire, file } = await begun();
+      const params = { name: "new", idempotencyKey: "k" };
+      const first = await wire.result("new_session", params);
+      expect(await wire.result("new_session", params)).toEqual(first);
+      await wire.result("append", { entries: [user("x")] });
+      await wire.result("switch_session", { sessionPath: file });
+      expect(await wire.result("new_session", params)).toEqual(first);
+      await lives.kill();
+      const next = await lives.start(["--session", file]);
+      expect(await next.result("new_session", params)).toEqual(first);
+      expect(await next.result("get_state")).toMatchObject({
+        sessionId: first.sessionId,
+        entryCount: 2,
+        persisted: true,
+      });
+      expect(sessionFiles(lives.place.home)).toHaveLength(2);
+    });
+
+    test("new_session that never had an entry is nowhere, so it is made anew", async () => {
+      const { lives, wire, file } = await begun();
+      const first = await wire.result("new_session", { idempotencyKey: "k" });
+      await lives.kill();
+      const next = await lives.start(["--session", file]);
+      const second = await next.result("new_session", { idempotencyKey: "k" });
+      expect(second.sessionId).not.toBe(first.sessionId);
+      await next.result("append", { entries: [user("x")] });
+      expect(sessionFiles(lives.place.home)).toEqual([file, second.sessionFile].sort());
+    });
+
+    test("in a flat folder, and found among other people's files", async () => {
+      const lives = new StoreLives(store);
+      const folder = join(lives.place.home, "flat");
+      const wire = await lives.start(["--session-dir", folder]);
+      await wire.result("append", { entries: [user("one")] });
+      const first = await wire.result("clone", { idempotencyKey: "k" });
+      for (let n = 0; n < 20; n++) await wire.result("clone");
+      await lives.kill();
+      const next = await lives.start(["--session-dir", folder]);
+      await next.result("append", { entries: [user("elsewhere")] });
+      expect(await next.result("clone", { idempotencyKey: "k" })).toEqual(first);
+    });
+
+    test("when both requests are in one write", async () => {
+      const { lives, wire, ids } = await begun();
+      const params = { entryId: ids[2], idempotencyKey: "k" };
+      wire.send(
+        { jsonrpc: "2.0", id: 101, method: "fork", params },
+        { jsonrpc: "2.0", id: 102, method: "fork", params },
+        { jsonrpc: "2.0", id: 103, method: "get_state" },
+      );
+      const [first, second, state] = [await wire.reply(101), await wire.reply(102), await wire.reply(103)];
+      expect(second.result).toEqual(first.result);
+      expect(state.result.sessionId).toBe(first.result.sessionId);
+      expect(sessionFiles(lives.place.home)).toHaveLength(2);
+    });
+  });
+});

@@ -1,0 +1,171 @@
+/** Every JSON object of the documents that describe the format is read without damage and can be appended. */
+
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { draftOfText, ENTRY_ID } from "../../src/core/format/entry.ts";
+import { draft, entryTypes } from "../../src/core/format/schemas.ts";
+import { bytesOf, memberOf, members, textOf } from "../../src/core/json/json.ts";
+import { fileText, headerText, linesOf, TIME } from "../support/lines.ts";
+import { diskWith, FILE, messagesAt, openOn } from "../support/sessions.ts";
+
+const FOLDER = fileURLToPath(new URL("../../../shared/seeds", import.meta.url));
+/** What the documents write where they leave an id or a time out. */
+const LEFT_OUT = "...";
+
+interface Found {
+  readonly text: string;
+  readonly value: Record<string, unknown>;
+}
+
+/** The outermost spans of balanced braces that are JSON objects, on one line or on many. */
+function objectsIn(text: string): Found[] {
+  const found: Found[] = [];
+  for (let at = text.indexOf("{"); at >= 0; at = text.indexOf("{", at)) {
+    const span = spanAt(text, at);
+    const value = span === undefined ? undefined : objectOf(span);
+    if (span !== undefined && value) found.push({ text: span, value });
+    at += value && span ? span.length : 1;
+  }
+  return found;
+}
+
+function spanAt(text: string, start: number): string | undefined {
+  let depth = 0;
+  let quoted = false;
+  for (let at = start; at < text.length; at++) {
+    const c = text[at];
+    if (quoted) {
+      if (c === "\\") at++;
+      else if (c === '"') quoted = false;
+    } else if (c === '"') quoted = true;
+    else if (c === "{") depth++;
+    else if (c === "}" && --depth === 0) return text.slice(start, at + 1);
+  }
+  return undefined;
+}
+
+function objectOf(text: string): Record<string, unknown> | undefined {
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch {
+    return undefined;
+  }
+}
+
+const OBJECTS = existsSync(FOLDER)
+  ? readdirSync(FOLDER)
+      .filter((name) => name.endsWith(".txt"))
+      .sort()
+      .flatMap((name) => objectsIn(readFileSync(join(FOLDER, name), "utf8")).map((found) => ({ name, ...found })))
+  : [];
+const ENTRIES = OBJECTS.filter(({ value }) => typeof value.type === "string" && value.type !== "session");
+const HEADERS = OBJECTS.filter(({ value }) => value.type === "session");
+
+/** The object's text on one line, with an id and a time where the document leaves them out. */
+function lineOf({ text, value }: Found): string {
+  const line = text.replace(/\r?\n/g, " ");
+  return value.id === LEFT_OUT ? line.replace(`"id":"${LEFT_OUT}"`, '"id":"01eff007"') : line;
+}
+
+/** Entries that the object refers to, and that must be there for it to stand in a whole session. */
+function stubsOf({ value }: Found): string[] {
+  const named = new Set<string>();
+  // The parent comes last, for what the object continues is where the conversation stands.
+  for (const name of ["targetId", "firstKeptEntryId", "fromId", "parentId"])
+    if (typeof value[name] === "string" && value[name] !== value.id) {
+      named.delete(value[name]);
+      named.add(value[name]);
+    }
+  if (value.id === LEFT_OUT && value.parentId === LEFT_OUT) named.add(LEFT_OUT);
+  let parentId: string | null = null;
+  return [...named].map((id) => {
+    const line = JSON.stringify({
+      type: "message",
+      id,
+      parentId,
+      timestamp: TIME,
+      message: { role: "user", content: id },
+    });
+    parentId = id;
+    return line;
+  });
+}
+
+describe.skipIf(OBJECTS.length === 0)("the documents", () => {
+  test("hold entries of every type of the format, and headers", () => {
+    const types = new Set(ENTRIES.map(({ value }) => value.type));
+    for (const type of ["message", "model_change", "thinking_level_change", "compaction", "branch_summary"])
+      expect(types).toContain(type);
+    for (const type of ["custom", "custom_message", "label", "session_info"]) expect(types).toContain(type);
+    expect(HEADERS.length).toBeGreaterThanOrEqual(3);
+    expect(ENTRIES.some(({ text }) => text.includes("\n"))).toBe(true);
+  });
+
+  test.each(ENTRIES.map((entry) => [entry.name, lineOf(entry), entry] as const))("%s: %s is read", (_, line, entry) => {
+    const disk = diskWith(fileText(headerText(), ...stubsOf(entry), line));
+    const session = openOn(disk);
+    if (entry.value.id === undefined) {
+      // A command or a part of a message: as a line of a session it lacks an id and nothing else.
+      expect(session.diagnostics).toEqual([expect.objectContaining({ kind: "missing_id", salvaged: true })]);
+      return;
+    }
+    expect(session.diagnostics).toEqual([]);
+    expect(textOf(session.line(session.log.nodes.count - 1))).toBe(line);
+    expect(session.leafId).toBe(JSON.parse(line).id);
+    expect(() => messagesAt(session)).not.toThrow();
+    expect(session.messageCount()).toBe(messagesAt(session).length);
+  });
+
+  test.each(ENTRIES.map((entry) => [entry.name, lineOf(entry), entry] as const))(
+    "%s: %s is appended",
+    async (_, line, entry) => {
+      expect(draft.safeParse(entry.value).error).toBeUndefined();
+      const disk = diskWith(fileText(headerText(), ...stubsOf(entry)));
+      const session = openOn(disk);
+      const bytes = bytesOf(line);
+      const sent = draftOfText(bytes, { start: 0, end: bytes.length });
+      if (sent.id !== undefined) expect(sent.id).toMatch(ENTRY_ID);
+      const { ids } = session.append([sent]);
+      await session.commit();
+      const written = linesOf(disk.content(FILE) as Uint8Array).at(-1) as string;
+      expect(written).toBe(textOf(session.line(session.position(ids[0]))));
+      const read = members(bytesOf(written)) ?? [];
+      for (const { name, start, end } of members(bytes) ?? []) {
+        const member = memberOf(read, name);
+        expect(member && textOf(bytesOf(written), member.start, member.end), name).toBe(textOf(bytes, start, end));
+      }
+      expect(openOn(disk).diagnostics).toEqual([]);
+    },
+  );
+
+  test.each(HEADERS.map((header) => [header.name, lineOf(header)] as const))("%s: %s begins a session", (_, line) => {
+    const session = openOn(diskWith(fileText(line)));
+    expect(session.diagnostics).toEqual([]);
+    expect(session.log.nodes.count).toBe(0);
+    const { parentSession, branchedFrom } = JSON.parse(line);
+    expect(session.parentSession).toBe(parentSession ?? branchedFrom ?? null);
+  });
+
+  test("what has no type is no entry, and is read past", () => {
+    for (const { text, value } of OBJECTS) {
+      if (value.type !== undefined) continue;
+      const session = openOn(diskWith(fileText(headerText(), text.replace(/\r?\n/g, " "))));
+      expect(session.diagnostics).toEqual([expect.objectContaining({ kind: "bad_line" })]);
+      expect(draft.safeParse(value).success).toBe(false);
+    }
+  });
+
+  test("a header is not appended", () => {
+    for (const { value } of HEADERS) expect(draft.safeParse(value).success).toBe(false);
+  });
+
+  test("entries of every type that they name are checked by a schema of their own", () => {
+    for (const { value } of ENTRIES)
+      if (Object.hasOwn(entryTypes, value.type as string)) {
+        const schema = entryTypes[value.type as keyof typeof entryTypes];
+        expect(schema.safeParse(value).error, JSON.stringify(value)).toBeUndefined();
+      }
+  });
+});

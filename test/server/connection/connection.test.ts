@@ -1,0 +1,251 @@
+/** One host at the other end: which dialect it speaks, what it is told first, and what happens when it stops reading. */
+
+import type { PassThrough } from "node:stream";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import get_state from "../../../src/handlers/get_state.ts";
+import { jsonrpc } from "../../../src/server/connection/jsonrpc.ts";
+import { user } from "../../support/drafts.ts";
+import { gatedDisk } from "../../support/gated_disk.ts";
+import { type Framing, frame, type Json, kinds, serveHere } from "../../support/server.ts";
+
+const RPC = (id: number, method = "get_state"): Json => ({ jsonrpc: "2.0", id, method });
+const PI = (id: number, type = "get_state"): Json => ({ id, type });
+
+describe.each<Framing>(["lines", "headers"])("the dialect, in %s", (framing) => {
+  test.each<[string, Json, string]>([
+    ["a request", RPC(1), "jsonrpc"],
+    ["a request without version", { id: 1, method: "get_state" }, "jsonrpc"],
+    ["a version alone", { jsonrpc: "2.0", id: 1 }, "jsonrpc"],
+    ["a request with a type", { ...RPC(1), type: "get_state" }, "jsonrpc"],
+    ["a method with a type", { id: 1, method: "x", type: "get_state" }, "jsonrpc"],
+    ["a batch", [RPC(1)], "jsonrpc"],
+    ["a batch that only begins badly", [1, RPC(1)], "jsonrpc"],
+    ["a notification", { jsonrpc: "2.0", method: "get_state" }, "jsonrpc"],
+    ["a command", PI(1), "pi"],
+    ["a command without id", { type: "get_state" }, "pi"],
+    ["a command that is unknown", PI(1, "prompt"), "pi"],
+  ])("is that of the first message: %s", async (_what, first, dialect) => {
+    const server = serveHere(["--no-session", "--events", "session_append"], { framing });
+    server.send(first, dialect === "pi" ? PI(2, "get_state") : RPC(2, "get_state"));
+    const reply = await server.reply(2);
+    expect("jsonrpc" in reply ? "jsonrpc" : reply.type === "response" && "pi").toBe(dialect);
+  });
+
+  test.each<[string, unknown[]]>([
+    ["no JSON", ["not json", '{"type":"get_state"']],
+    ["a number", ["5", "null", "true", '"get_state"']],
+    ["an object without a word", ["{}", '{"id":1}', '{"type":5}', '{"type":null,"id":3}']],
+    ["an array", ["[]", "[1,2,3]", "[[]]", '[{"type":"get_state"}]']],
+  ])("is not decided by %s, which gets an error of JSON-RPC", async (_what, payloads) => {
+    const server = serveHere(["--no-session"], { framing });
+    server.send(...payloads);
+    for (const reply of await server.take(payloads.length))
+      for (const error of [reply].flat())
+        expect(error).toMatchObject({ jsonrpc: "2.0", error: { code: expect.any(Number) } });
+    server.send(PI(9));
+    expect(kinds(await server.take(2))).toEqual(["session_start", "#9"]);
+  });
+
+  test("once decided stays", async () => {
+    const server = serveHere(["--no-session", "--events", "none"], { framing });
+    server.send(RPC(1), PI(2), "not json", RPC(3));
+    expect(await server.take(4)).toMatchObject([
+      { id: 1, result: {} },
+      { id: 2, error: { code: -32600 } },
+      { id: null, error: { code: -32700 } },
+      { id: 3, result: {} },
+    ]);
+    const other = serveHere(["--no-session", "--events", "none"], { framing });
+    other.send(PI(1), RPC(2), "not json", PI(3));
+    expect(await other.take(4)).toMatchObject([
+      { id: 1, success: true },
+      { id: 2, type: "response", success: false },
+      { type: "response", command: "parse", success: false },
+      { id: 3, success: true },
+    ]);
+  });
+});
+
+describe("names written with escapes", () => {
+  // V8 of Node 24 and 26 takes such a name for one with a backslash that an object like it had in its place before.
+  test.each([
+    [
+      "jsonrpc",
+      String.raw`{"x-method":1,"\\u006d":1,"jsonrpc":"2.0","id":1}`,
+      String.raw`{"x-method":1,"\u006dethod":"get_state","jsonrpc":"2.0","id":2}`,
+      { result: { leafId: null } },
+    ],
+    [
+      "pi",
+      String.raw`{"x-type":1,"\\u00":1,"id":1}`,
+      String.raw`{"x-type":1,"\u0074ype":"get_state","id":2}`,
+      { command: "get_state", success: true },
+    ],
+    [
+      "pi",
+      String.raw`{"x-params":1,"\\u00":1,"type":"get_state","id":1}`,
+      String.raw`{"x-params":1,"\u006eame":"A name","type":"set_session_name","id":2}`,
+      { command: "set_session_name", success: true },
+    ],
+  ])("are what they say, in the dialect %s, after %s", async (dialect, before, payload, reply) => {
+    const server = serveHere(["--no-session", "--events", "none", "--dialect", dialect]);
+    server.send(before, payload);
+    expect((await server.take(2)).at(-1)).toMatchObject({ id: 2, ...reply });
+  });
+});
+
+describe("session_start", () => {
+  test("goes out at once when framing and dialect are given", async () => {
+    for (const [framing, dialect] of [
+      ["lines", "pi"],
+      ["lines", "jsonrpc"],
+      ["headers", "jsonrpc"],
+    ] as const) {
+      const server = serveHere(["--no-session", "--framing", framing, "--dialect", dialect], { framing });
+      expect(kinds([await server.next()])).toEqual(["session_start"]);
+      server.send(dialect === "pi" ? PI(1) : RPC(1));
+      expect(kinds([await server.next()])).toEqual(["#1"]);
+    }
+  });
+
+  test("comes before the first reply, an error too", async () => {
+    for (const first of [RPC(1), RPC(1, "nope"), [RPC(1)], [{ ...RPC(1, "nope") }], PI(1), PI(1, "nope")]) {
+      const server = serveHere(["--no-session"]);
+      server.send(first);
+      const replies = await server.take(2);
+      expect(replies[0].seq ?? replies[0].params.seq).toBe(1);
+      expect(kinds(replies), JSON.stringify(first)).toEqual(["session_start", Array.isArray(first) ? "[#1]" : "#1"]);
+    }
+  });
+
+  test("comes after the reply to initialize, which nothing precedes", async () => {
+    for (const first of [RPC(1, "initialize"), [RPC(1, "initialize")], PI(1, "initialize")]) {
+      const server = serveHere(["--no-session"]);
+      server.send(first);
+      expect(kinds(await server.take(2))).toEqual([Array.isArray(first) ? "[#1]" : "#1", "session_start"]);
+    }
+  });
+
+  test("tells of the session as it was before the first command", async () => {
+    const server = serveHere([]);
+    server.send({ ...RPC(1, "append"), params: { entries: [user("x")] } });
+    const [start, , append] = await server.take(3);
+    expect(start.params).toMatchObject({ reason: "startup", leafId: null, seq: 1 });
+    expect(append.params.sessionId).toBe(start.params.sessionId);
+    const other = serveHere([]);
+    other.send(RPC(1, "new_session"));
+    const [first, reply, shutdown, second] = await other.take(4);
+    expect([first.params.reason, shutdown.params.reason, second.params.reason]).toEqual(["startup", "new", "new"]);
+    expect(first.params.sessionId).toBe(shutdown.params.sessionId);
+    expect(second.params.sessionId).toBe(reply.result.sessionId);
+    expect(second.params.sessionId).not.toBe(first.params.sessionId);
+  });
+});
+
+describe("a reader that stalls", () => {
+  test("is not sent more than a few megabytes, and no more is taken from it", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    await server.result("append", { entries: [user("x".repeat(1 << 20))] });
+    server.stall();
+    const count = 400;
+    const requests: string[] = [];
+    for (let i = 0; i < count; i++) requests.push(frame("lines", RPC(1000 + i, "get_entries")));
+    // Each in a chunk of its own, so that what is not taken stays in the stream.
+    for (const request of requests) server.write(request);
+    await vi.waitFor(() => expect((server.input as PassThrough).isPaused()).toBe(true));
+    expect(server.output.readableLength + (server.output as Json).writableLength).toBeLessThan(12 << 20);
+    server.resume();
+    const replies = await server.take(count);
+    expect(replies.map(({ id }) => id)).toEqual(Array.from({ length: count }, (_, i) => 1000 + i));
+    expect((await server.result("get_state")).entryCount).toBe(1);
+  });
+
+  test("is not sent more either of what waited for the disk", async () => {
+    const { disk, waits } = gatedDisk();
+    const server = serveHere(["--events", "none"], { disk });
+    server.stall();
+    const count = 100;
+    const entries = [user("x".repeat(1 << 20), { id: "big" })];
+    server.send(
+      { ...RPC(1, "append"), params: { entries } },
+      ...Array.from({ length: count }, (_, i) => RPC(2 + i, "get_entries")),
+    );
+    (await waits()).pass();
+    await vi.waitFor(() => expect(server.output.readableLength).toBeGreaterThan(0));
+    expect((server.output as PassThrough).writableLength).toBeLessThan(12 << 20);
+    server.resume();
+    expect((await server.take(count + 1)).map(({ id }) => id)).toEqual(
+      Array.from({ length: count + 1 }, (_, i) => 1 + i),
+    );
+  });
+
+  test("gets everything in order although the input is over", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    await server.result("append", { entries: [user("x".repeat(1 << 20))] });
+    server.stall();
+    const ids = Array.from({ length: 50 }, (_, i) => 1000 + i);
+    server.send(...ids.map((id) => RPC(id, "get_entries")));
+    server.end();
+    server.resume();
+    expect((await server.rest()).map(({ id }) => id)).toEqual(ids);
+    expect(await server.done).toBe(0);
+  });
+});
+
+describe("a bug of ours", () => {
+  afterEach(() => void vi.restoreAllMocks());
+
+  test("in a command is told by a reference, its stack goes to stderr, and serving goes on", async () => {
+    const stderr = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    vi.spyOn(get_state, "run").mockImplementationOnce(() => {
+      throw new TypeError("secret detail");
+    });
+    const server = serveHere(["--no-session"]);
+    const error = await server.failure("get_state");
+    expect(error).toEqual({
+      code: -32603,
+      message: expect.stringContaining(error.data.reference),
+      data: { name: "internal_error", retryable: false, reference: expect.stringMatching(/\w/) },
+    });
+    expect(JSON.stringify(error)).not.toContain("secret");
+    expect(stderr.mock.calls.flat().join("")).toMatch(
+      new RegExp(`${error.data.reference}: TypeError: secret detail\\n +at`),
+    );
+    expect((await server.result("get_state")).entryCount).toBe(0);
+  });
+
+  test("in the shape of Pi's reply is told the same way", async () => {
+    vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    vi.spyOn(get_state as Required<typeof get_state>, "pi").mockImplementationOnce(() => {
+      throw new TypeError("secret detail");
+    });
+    const server = serveHere(["--no-session", "--events", "none"]);
+    server.send(PI(1), PI(2));
+    expect(await server.take(2)).toMatchObject([
+      { id: 1, success: false, code: "internal_error", data: { reference: expect.stringMatching(/\w/) } },
+      { id: 2, success: true },
+    ]);
+  });
+
+  test("in reading a message is told the same way", async () => {
+    vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    vi.spyOn(jsonrpc, "decode").mockImplementationOnce(() => {
+      throw new TypeError("secret detail");
+    });
+    const server = serveHere(["--no-session", "--events", "none"]);
+    server.send(RPC(1), RPC(2));
+    expect(await server.take(2)).toMatchObject([
+      { id: null, error: { code: -32603, data: { name: "internal_error", reference: expect.stringMatching(/\w/) } } },
+      { id: 2, result: {} },
+    ]);
+  });
+});
+
+test("after it was stopped nothing more is taken", async () => {
+  const server = serveHere(["--events", "none"]);
+  await server.result("append", { entries: [user("x")] });
+  server.stop();
+  server.send({ ...RPC(1, "append"), params: { entries: [user("y")] } });
+  expect(await server.done).toBe(0);
+  expect(await server.rest()).toEqual([]);
+});

@@ -1,0 +1,198 @@
+/** Asking the host before acting: consent, veto, silence, nonsense and death, in both dialects. */
+
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { assistant, user } from "../../support/drafts.ts";
+import { Random } from "../../support/random.ts";
+import { type HereServer, type Json, serveHere, spawnServer } from "../../support/server.ts";
+
+const ALL = ["session_before_switch", "session_before_fork", "session_before_tree", "session_before_compact"];
+
+/** A host that registered for hooks and has three messages in its session. */
+async function hostWith(hooks: Json[], args: string[] = []): Promise<{ server: HereServer; ids: string[] }> {
+  const server = serveHere(["--events", "none", ...args]);
+  await server.result("initialize", {
+    capabilities: { hooks: hooks.map((hook) => (typeof hook === "string" ? { name: hook } : hook)) },
+  });
+  const { entryIds } = await server.result("append", { entries: [user("one"), assistant("two"), user("three")] });
+  return { server, ids: entryIds };
+}
+
+function ask(server: HereServer, id: string, method: string, params?: object): void {
+  server.send({ jsonrpc: "2.0", id, method, params });
+}
+
+async function question(server: HereServer): Promise<Json> {
+  const message = await server.next();
+  expect(message).toMatchObject({ jsonrpc: "2.0", method: expect.stringMatching(/^session_before_/) });
+  return message;
+}
+
+function answer(server: HereServer, id: Json, result: Json): void {
+  server.send({ jsonrpc: "2.0", id, result });
+}
+
+describe("a veto", () => {
+  test.each([
+    ["fork", (ids: string[]) => ({ entryId: ids[2] }), "session_before_fork"],
+    ["clone", () => ({}), "session_before_fork"],
+    ["new_session", () => ({}), "session_before_switch"],
+    ["branch", (ids: string[]) => ({ entryId: ids[0], label: "x" }), "session_before_tree"],
+    ["compact", () => ({}), "session_before_compact"],
+  ])("of %s leaves everything as it is", async (method, params, hook) => {
+    const { server, ids } = await hostWith(ALL);
+    const before = await server.result("get_state");
+    const bytes = readFileSync(before.sessionFile);
+    ask(server, "x", method, params(ids));
+    const asked = await question(server);
+    expect(asked.method).toBe(hook);
+    answer(server, asked.id, { cancel: true });
+    expect(await server.reply("x")).toMatchObject({ result: { cancelled: true, reason: "hook" } });
+    expect(await server.result("get_state")).toEqual(before);
+    expect(readFileSync(before.sessionFile).equals(bytes)).toBe(true);
+  });
+
+  test("is not remembered for the request's key", async () => {
+    const { server, ids } = await hostWith(["session_before_fork"]);
+    for (const cancel of [true, false]) {
+      ask(server, `${cancel}`, "fork", { entryId: ids[2], idempotencyKey: "k" });
+      answer(server, (await question(server)).id, { cancel });
+      expect((await server.reply(`${cancel}`)).result.cancelled).toBe(cancel);
+    }
+  });
+});
+
+test("later commands wait, reads that name the question see the state before", async () => {
+  const { server, ids } = await hostWith(["session_before_tree"]);
+  ask(server, "branch", "branch", { entryId: ids[0] });
+  const { id } = await question(server);
+  ask(server, "later", "get_state");
+  ask(server, "during", "get_state", { _meta: { hook: id } });
+  expect(await server.next()).toMatchObject({ id: "during", result: { leafId: ids[2] } });
+  answer(server, id, {});
+  expect(await server.next()).toMatchObject({ id: "branch", result: { cancelled: false, leafId: ids[0] } });
+  expect(await server.next()).toMatchObject({ id: "later", result: { leafId: ids[0] } });
+});
+
+test("the tree hook may bring a summary and a label", async () => {
+  const { server, ids } = await hostWith(["session_before_tree"]);
+  ask(server, "b", "branch", { entryId: ids[0] });
+  const { id, params } = await question(server);
+  expect(params.preparation).toMatchObject({ targetId: ids[0], oldLeafId: ids[2], commonAncestorId: ids[0] });
+  expect(params.preparation.entriesToSummarize.map((entry: Json) => entry.id)).toEqual([ids[1], ids[2]]);
+  answer(server, id, { summary: { summary: "left it", details: { n: 1 } }, label: "here" });
+  const { summaryEntryId } = (await server.reply("b")).result;
+  const { entry, label } = await server.result("get_entry", { entryId: summaryEntryId });
+  expect(entry).toMatchObject({ type: "branch_summary", fromId: ids[2], summary: "left it", details: { n: 1 } });
+  expect(label).toBe("here");
+});
+
+test("compact appends what the host's model wrote", async () => {
+  const { server, ids } = await hostWith(["session_before_compact"]);
+  ask(server, "c", "compact", { customInstructions: "short" });
+  const { id, params } = await question(server);
+  expect(params).toMatchObject({ customInstructions: "short", preparation: { tokensBefore: expect.any(Number) } });
+  expect(params.branchEntries.map((entry: Json) => entry.id)).toEqual(ids);
+  const compaction = { summary: "all of it", firstKeptEntryId: ids[2], tokensBefore: 10 };
+  answer(server, id, { compaction });
+  expect((await server.reply("c")).result).toMatchObject({ cancelled: false, ...compaction });
+  expect((await server.result("get_messages")).messages[0]).toMatchObject({ role: "compactionSummary" });
+});
+
+test("without the hook, compact says what to use", async () => {
+  const { server } = await hostWith([]);
+  expect((await server.failure("compact")).data.name).toBe("unsupported_command");
+});
+
+describe("no consent", () => {
+  test.each([
+    [
+      "an error",
+      (server: HereServer, id: Json) => server.send({ jsonrpc: "2.0", id, error: { code: 1, message: "" } }),
+    ],
+    ["a number", (server: HereServer, id: Json) => answer(server, id, 5)],
+    ["a list", (server: HereServer, id: Json) => answer(server, id, [])],
+  ])("is %s", async (_what, respond) => {
+    const { server } = await hostWith(["session_before_switch"]);
+    ask(server, "n", "new_session");
+    respond(server, (await question(server)).id);
+    expect((await server.reply("n")).result).toMatchObject({ cancelled: true, reason: "hook_failed" });
+  });
+
+  test("is silence, unless the host said otherwise", async () => {
+    for (const [onTimeout, cancelled] of [
+      ["cancel", true],
+      ["continue", false],
+    ] as const) {
+      const { server } = await hostWith([{ name: "session_before_switch", onTimeout }], ["--hook-timeout", "20"]);
+      ask(server, "n", "new_session");
+      const { id } = await question(server);
+      expect((await server.reply("n")).result).toMatchObject({
+        cancelled,
+        ...(cancelled ? { reason: "hook_timeout" } : {}),
+      });
+      // The host is told that nobody waits any more, and its late answer is nothing.
+      expect(server.events.filter(({ method }) => method === "$/cancelRequest")).toEqual([
+        expect.objectContaining({ params: { id } }),
+      ]);
+      answer(server, id, { cancel: true });
+      expect((await server.result("get_state")).entryCount).toBe(cancelled ? 3 : 0);
+    }
+  });
+
+  test("is the end of the host's input", async () => {
+    const { server } = await hostWith(["session_before_switch"]);
+    ask(server, "n", "new_session");
+    await question(server);
+    const { messages, status } = await server.finish();
+    expect(messages.at(-1)).toMatchObject({ id: "n", result: { cancelled: true, reason: "host_gone" } });
+    expect(status).toBe(0);
+  });
+});
+
+test("a command that waits for consent can be cancelled", async () => {
+  const { server, ids } = await hostWith(["session_before_fork"]);
+  ask(server, "f", "fork", { entryId: ids[2] });
+  await question(server);
+  server.send({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: "f" } });
+  expect(await server.reply("f")).toMatchObject({ error: { code: -32800 } });
+  expect((await server.result("get_state")).leafId).toBe(ids[2]);
+});
+
+test("in Pi's dialect the question is a line of its own kind", async () => {
+  const server = spawnServer(["--mode", "rpc"]);
+  await server.command("initialize", { capabilities: { hooks: [{ name: "session_before_fork" }] } });
+  const { data } = await server.command("append", { entries: [user("one")] });
+  server.send({ id: "f", type: "fork", entryId: data.entryIds[0] });
+  const asked = await server.next();
+  expect(asked).toMatchObject({ type: "hook_request", hook: "session_before_fork", entryId: data.entryIds[0] });
+  server.send({ id: "s", type: "get_state", hook: asked.id });
+  expect(await server.next()).toMatchObject({ id: "s", data: { leafId: data.entryIds[0] } });
+  server.send({ type: "hook_response", id: asked.id, cancel: true });
+  expect(await server.next()).toMatchObject({ id: "f", success: true, data: { cancelled: true } });
+  expect((await server.finish()).status).toBe(0);
+});
+
+test("a thousand questions, answered in every way, leave one state that agrees", async () => {
+  const seed = Number(process.env.PI_TEST_SEED ?? 1);
+  const random = new Random(seed);
+  const { server, ids } = await hostWith(["session_before_tree"], ["--hook-timeout", "1"]);
+  let leaf = ids[2];
+  for (let n = 0; n < 1000; n++) {
+    const target = ids[random.int(3)];
+    ask(server, `${n}`, "branch", { entryId: target });
+    if (target !== leaf) {
+      const { id } = await question(server);
+      const how = random.int(5);
+      if (how === 0) answer(server, id, { cancel: true });
+      else if (how === 1) answer(server, id, "nonsense");
+      else if (how === 2) server.send({ jsonrpc: "2.0", id, error: { code: -1, message: "no" } });
+      else if (how === 3) answer(server, id, {});
+      // Otherwise nothing is said, and time decides.
+    }
+    const { cancelled } = (await server.reply(`${n}`)).result;
+    if (!cancelled) leaf = target;
+    if (n % 100 === 0) expect((await server.result("get_state")).leafId, `PI_TEST_SEED=${seed}, ${n}`).toBe(leaf);
+  }
+  expect((await server.result("get_state")).leafId, `PI_TEST_SEED=${seed}`).toBe(leaf);
+});

@@ -1,0 +1,120 @@
+/**
+ * The first append of a session, cut off by the death of its process or a loss of power at every disk operation: the id can
+ * be used again, or the session is there, whole, and is listed, verified, written and deleted as any other.
+ */
+
+import { describe, expect, test } from "vitest";
+import { draftOfValues } from "../../src/core/format/entry.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { FaultDisk, POWER_CUTS } from "../support/disk.ts";
+import { user } from "../support/drafts.ts";
+import { SESSION } from "../support/lines.ts";
+import { type HereServer, type Json, serveHere } from "../support/server.ts";
+import { FOLDER, workspaceOn } from "../support/sessions.ts";
+
+type Kind = "jsonl" | "v2";
+
+/** Creates a session with two entries; the disk may die meanwhile. */
+async function createOn(disk: FaultDisk, kind: Kind): Promise<void> {
+  const session = workspaceOn(disk, kind).create({ id: SESSION });
+  const { message } = user("one") as Json;
+  session.append([draftOfValues("message", { message }), draftOfValues("message", { message })]);
+  await session.commit();
+  session.close();
+}
+
+const serveOn = (disk: FaultDisk, kind: Kind): HereServer =>
+  serveHere(["--events", "none", "--store", kind, "--session-dir", FOLDER], { disk, locks: noLocks });
+
+const listed = async (server: HereServer): Promise<Json[]> => (await server.result("list_sessions")).sessions;
+
+/** Names below the session folder, those of temporary ones without their numbers, with the sizes of files. */
+function remainsOf(disk: FaultDisk): string {
+  const paths = disk.paths().filter((path) => path.startsWith(`${FOLDER}/`));
+  return paths.map((path) => `${path.replace(/\d+-\d+/, "n")} ${disk.content(path)?.length}`).join("\n");
+}
+
+async function expectSensible(disk: FaultDisk, kind: Kind): Promise<"there" | "free"> {
+  const server = serveOn(disk, kind);
+  try {
+    const found = await listed(server);
+    if (found.length > 0) {
+      expect(found).toMatchObject([{ sessionId: SESSION }]);
+      const { sessionPath } = found[0];
+      // Names of session files begin with the time, so there another may have the same id.
+      if (kind === "v2")
+        expect((await server.failure("new_session", { newSessionId: SESSION })).data.name).toBe("already_exists");
+      expect(await server.result("switch_session", { sessionId: SESSION })).toMatchObject({ sessionFile: sessionPath });
+      const { entries } = await server.result("get_entries");
+      expect([0, 2]).toContain(entries.length);
+      await server.result("append", { entries: [user("more")] });
+      expect(await server.result("verify_session")).toMatchObject({ ok: true });
+      await server.result("new_session");
+      await server.result("delete_session", { sessionId: SESSION, permanent: true });
+      expect(await listed(server)).toEqual([]);
+    } else expect((await server.failure("switch_session", { sessionId: SESSION })).data.name).toBe("session_not_found");
+    await server.result("new_session", { newSessionId: SESSION });
+    await server.result("append", { entries: [user("again")] });
+    expect(await listed(server)).toMatchObject([{ sessionId: SESSION, messageCount: 1 }]);
+    expect(await server.result("verify_session")).toMatchObject({ ok: true });
+    return found.length > 0 ? "there" : "free";
+  } finally {
+    await server.finish();
+  }
+}
+
+describe.each(["jsonl", "v2"] as const)("a first append that was cut off, %s", (kind) => {
+  test("leaves the id free or the session whole", async () => {
+    const whole = new FaultDisk();
+    whole.makeFolder(FOLDER);
+    const beginning = whole.after();
+    whole.set(undefined);
+    await createOn(whole, kind);
+    const { length: count } = whole.operations;
+    const seen = new Set<string>();
+    const outcomes = new Set<string>();
+    for (let at = 1; at <= count; at++) {
+      const dying = beginning.after();
+      dying.set({ kind: "die", at });
+      await createOn(dying, kind).catch(() => {});
+      const operation = dying.operations.at(-1);
+      for (const cut of [undefined, ...POWER_CUTS]) {
+        const disk = dying.after(cut);
+        const remains = remainsOf(disk);
+        if (seen.has(remains)) continue;
+        seen.add(remains);
+        try {
+          outcomes.add(await expectSensible(disk, kind));
+        } catch (error) {
+          const context = `dies at operation ${at} of ${count}, ${operation}, ${JSON.stringify(cut)}, leaves\n${remains}`;
+          throw new Error(`${context}\n${(error as Error).message}`, { cause: error });
+        }
+      }
+    }
+    expect([...outcomes].sort()).toEqual(["free", "there"]);
+  });
+});
+
+describe("what dead processes left while they made containers", () => {
+  const MINUTE = 60_000;
+  const staging = (pid: number): string => `${FOLDER}/.${SESSION}.v2.staging.${pid}-1`;
+  // No process has it: pids end at 2^22.
+  const DEAD = (1 << 22) + 1;
+
+  test.each([
+    ["of a dead process, idle for an hour", DEAD, 60, false],
+    ["of a dead process here, which may live in another namespace", DEAD, 1, true],
+    ["of a living process", process.pid, 60, true],
+    ["of a living process that cannot be its maker", process.pid, 25 * 60, false],
+  ])("%s", async (_name, pid, idle, stays) => {
+    const disk = new FaultDisk();
+    // The clock of the workspace begins where that of the tests does.
+    const now = Date.parse("2026-01-24T16:22:26.831Z");
+    disk.clock = () => now - idle * MINUTE;
+    for (const name of ["header.jsonl", "index/offsets.jsonl", "segments/0000000000000001.seg"])
+      disk.put(`${staging(pid)}/${name}`, new Uint8Array(3));
+    disk.clock = undefined;
+    await createOn(disk, "v2");
+    expect(disk.paths().some((path) => path.startsWith(staging(pid)))).toBe(stays);
+  });
+});

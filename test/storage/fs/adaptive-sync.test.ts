@@ -1,0 +1,59 @@
+/** Where the medium is waited for, by a clock of the test. */
+
+import { expect, test } from "vitest";
+import { quickSync } from "../../../src/storage/fs/adaptive-sync.ts";
+
+/** Syncs that take so many milliseconds each; answers the ways they went. */
+async function waysOf(...durations: (number | Error)[]): Promise<string[]> {
+  let clock = 0;
+  let next = 0;
+  const ways: string[] = [];
+  const go = (way: string): void => {
+    ways.push(way);
+    const duration = durations[next++];
+    if (duration instanceof Error) throw duration;
+    clock += duration;
+  };
+  const sync = quickSync({
+    atOnce: () => go("at once"),
+    beside: async () => go("beside"),
+    now: () => clock,
+  });
+  for (const duration of durations) {
+    if (duration instanceof Error) await expect(sync(3)).rejects.toBe(duration);
+    else await sync(3);
+  }
+  return ways;
+}
+
+test("a medium is waited for at once when it was quick the last time", async () => {
+  expect(await waysOf(0.2, 0.2, 0.2)).toEqual(["beside", "at once", "at once"]);
+});
+
+test("a slow medium holds nothing up, and one that becomes slow does so once", async () => {
+  expect(await waysOf(8, 8)).toEqual(["beside", "beside"]);
+  expect(await waysOf(0.1, 30, 30, 0.1, 0.1)).toEqual(["beside", "at once", "beside", "beside", "at once"]);
+});
+
+test("a sync that fails says so either way, and the next one is made beside", async () => {
+  const failure = new Error("EIO");
+  expect(await waysOf(failure, 0.1, failure, 0.1)).toEqual(["beside", "beside", "at once", "beside"]);
+});
+
+test("while one is under way the next goes beside, too", async () => {
+  const ways: string[] = [];
+  const ends: (() => void)[] = [];
+  const sync = quickSync({
+    atOnce: () => ways.push("at once"),
+    beside: () => {
+      ways.push("beside");
+      return new Promise((resolve) => ends.push(resolve));
+    },
+    now: () => 0,
+  });
+  const both = [sync(3), sync(4)];
+  for (const end of ends) end();
+  await Promise.all(both);
+  await sync(3);
+  expect(ways).toEqual(["beside", "beside", "at once"]);
+});

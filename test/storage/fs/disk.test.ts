@@ -1,0 +1,223 @@
+/** The disk: private files whatever the umask, whole files under their names, and errors that say what to do. */
+
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import {
+  type Disk,
+  exists,
+  publishNew,
+  readAll,
+  readWhole,
+  realDisk,
+  storageFailure,
+  takeName,
+  writeAll,
+} from "../../../src/storage/fs/disk.ts";
+import { FaultDisk } from "../../support/disk.ts";
+
+let folder: string;
+let umask: number;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "pi-session-"));
+  umask = process.umask();
+});
+afterEach(() => {
+  process.umask(umask);
+  rmSync(folder, { recursive: true });
+});
+
+function write(disk: Disk, path: string, text: string): void {
+  const fd = disk.create(path);
+  writeAll(disk, fd, bytesOf(text));
+  disk.close(fd);
+}
+
+describe("what is made", () => {
+  test.each([[0o000], [0o022], [0o277], [0o777]])("is private, under umask %o", (mask) => {
+    process.umask(mask);
+    expect(realDisk.makeFolder(join(folder, "a/b"))).toEqual([join(folder, "a"), join(folder, "a/b")]);
+    realDisk.close(realDisk.create(join(folder, "a/b/file")));
+    const modes = ["a", "a/b", "a/b/file"].map((name) => statSync(join(folder, name)).mode & 0o777);
+    expect(modes).toEqual([0o700, 0o700, 0o600]);
+  });
+
+  test("does not change what is there", () => {
+    chmodSync(folder, 0o755);
+    expect(realDisk.makeFolder(folder)).toEqual([]);
+    expect(statSync(folder).mode & 0o777).toBe(0o755);
+  });
+
+  test("is never something that exists", () => {
+    write(realDisk, join(folder, "file"), "mine");
+    expect(() => realDisk.create(join(folder, "file"))).toThrow("EEXIST");
+    expect(() => realDisk.makeFolder(join(folder, "file/below"))).toThrow();
+    expect(readFileSync(join(folder, "file"), "utf8")).toBe("mine");
+  });
+
+  test("takes over another file's mode", () => {
+    writeFileSync(join(folder, "old"), "");
+    chmodSync(join(folder, "old"), 0o640);
+    const fd = realDisk.create(join(folder, "new"));
+    realDisk.copyMode(join(folder, "old"), fd);
+    realDisk.close(fd);
+    expect(statSync(join(folder, "new")).mode & 0o777).toBe(0o640);
+  });
+});
+
+describe("reading and writing", () => {
+  test("goes on after short reads and writes", () => {
+    const disk = new FaultDisk();
+    const fd = disk.create("/file");
+    const short: Disk = Object.assign(Object.create(disk) as FaultDisk, {
+      write: (at: number, bytes: Uint8Array) => disk.write(at, bytes.subarray(0, 3)),
+      read: (at: number, into: Uint8Array, offset: number, length: number, position: number) =>
+        disk.read(at, into, offset, Math.min(length, 2), position),
+    });
+    writeAll(short, fd, bytesOf("0123456789"));
+    const into = new Uint8Array(10);
+    readAll(short, fd, into, 0);
+    expect(textOf(into)).toBe("0123456789");
+    expect(() => readAll(short, fd, new Uint8Array(11), 0)).toThrow();
+    expect(() => writeAll({ ...short, write: () => 0 } as Disk, fd, bytesOf("x"))).toThrow();
+  });
+
+  test("writes at the end, whoever wrote before", () => {
+    write(realDisk, join(folder, "file"), "one");
+    const [a, b] = [realDisk.openAppend(join(folder, "file")), realDisk.openAppend(join(folder, "file"))];
+    writeAll(realDisk, a, bytesOf(" two"));
+    writeAll(realDisk, b, bytesOf(" three"));
+    writeAll(realDisk, a, bytesOf(" four"));
+    realDisk.close(a);
+    realDisk.close(b);
+    expect(textOf(readWhole(realDisk, join(folder, "file")))).toBe("one two three four");
+  });
+});
+
+describe("giving a file its name", () => {
+  for (const [kind, disk, root] of [
+    ["the disk", () => realDisk, () => folder],
+    ["the disk in memory", () => new FaultDisk(), () => ""],
+  ] as const)
+    test(`is done whole, or not when the name is taken, on ${kind}`, () => {
+      const on = disk();
+      const path = `${root()}/file`;
+      on.close(publishNew(on, path, (fd) => writeAll(on, fd, bytesOf("whole"))));
+      expect(textOf(readWhole(on, path))).toBe("whole");
+      expect(() => publishNew(on, path, (fd) => writeAll(on, fd, bytesOf("other")))).toThrow("EEXIST");
+      const fails = () => {
+        throw new Error("half way");
+      };
+      expect(() => publishNew(on, `${path}2`, fails)).toThrow("half way");
+      expect(on.names(root() === "" ? "/" : root())).toEqual(["file"]);
+      expect(textOf(readWhole(on, path))).toBe("whole");
+    });
+
+  test("works where there are no hard links, and takes no name there either", () => {
+    const disk = new FaultDisk();
+    const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
+      link: () => {
+        throw Object.assign(new Error("EPERM"), { code: "EPERM" });
+      },
+    });
+    write(disk, "/temporary", "one");
+    takeName(linkless, "/temporary", "/file");
+    expect(disk.paths()).toEqual(["/file"]);
+    write(disk, "/temporary", "two");
+    expect(() => takeName(linkless, "/temporary", "/file")).toThrow("EEXIST");
+    expect(textOf(disk.content("/file") as Uint8Array)).toBe("one");
+    expect([exists(disk, "/file"), exists(disk, "/nothing")]).toEqual([true, false]);
+  });
+
+  test.each(["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"])(
+    "never takes the name of what somebody else made at the same moment, where links are refused with %s",
+    (code) => {
+      for (const moment of ["info", "create", "rename", "close"] as const) {
+        const disk = new FaultDisk();
+        let others = false;
+        const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
+          link: () => {
+            throw Object.assign(new Error(code), { code });
+          },
+          [moment]: (...args: [never, never]) => {
+            // Another one publishes right before this step, if it can.
+            if (!others && !exists(disk, "/file")) {
+              write(disk, "/file", "theirs");
+              others = true;
+            }
+            return (disk[moment] as (...args: unknown[]) => unknown)(...args);
+          },
+        });
+        write(disk, "/temporary", "ours");
+        let taken = true;
+        try {
+          takeName(linkless, "/temporary", "/file");
+        } catch (error) {
+          taken = false;
+          expect(error).toMatchObject({ code: "EEXIST" });
+        }
+        expect([moment, textOf(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
+        expect(taken).toBe(!others);
+      }
+    },
+  );
+
+  test("leaves the name free when the last step fails where there are no hard links", () => {
+    const disk = new FaultDisk();
+    const refused = (code: string) => () => {
+      throw Object.assign(new Error(code), { code });
+    };
+    const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
+      link: refused("EPERM"),
+      rename: refused("EIO"),
+    });
+    write(disk, "/temporary", "ours");
+    expect(() => takeName(linkless, "/temporary", "/file")).toThrow("EIO");
+    expect(disk.paths()).toEqual(["/temporary"]);
+  });
+});
+
+describe("failures", () => {
+  test.each([
+    ["ENOSPC", "storage_full", true],
+    ["EDQUOT", "storage_full", true],
+    ["EIO", "storage_failed", true],
+    ["EMFILE", "storage_failed", true],
+    ["EROFS", "storage_failed", false],
+    ["EACCES", "storage_failed", false],
+    ["ENAMETOOLONG", "storage_failed", false],
+    ["ELOOP", "storage_failed", false],
+  ])("%s is %s", (errno, name, retryable) => {
+    const cause = Object.assign(new Error(errno), { code: errno });
+    const failure = storageFailure(cause, "testing");
+    expect([failure.name, failure.retryable, failure.details, failure.cause]).toEqual([
+      name,
+      retryable,
+      { errno },
+      cause,
+    ]);
+    expect(storageFailure(failure, "again")).toBe(failure);
+  });
+
+  test("that are no doing of the disk stay what they are", () => {
+    for (const bug of [
+      new TypeError("x is not a function"),
+      Object.assign(new TypeError("no string"), { code: "ERR_INVALID_ARG_TYPE" }),
+      Object.assign(new RangeError("too much"), { code: "ERR_OUT_OF_RANGE" }),
+      Object.assign(new Error("odd"), { code: 5 }),
+      "text",
+      undefined,
+    ]) {
+      let thrown: unknown;
+      try {
+        storageFailure(bug, "testing");
+      } catch (error) {
+        thrown = error;
+      }
+      expect(thrown).toBe(bug);
+    }
+  });
+});

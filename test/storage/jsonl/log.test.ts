@@ -1,0 +1,161 @@
+/** Sessions as JSONL files keep the contract, on the disk and on the disk that the fault tests use. */
+
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { jsonlStore } from "../../../src/storage/jsonl/log.ts";
+import { noLocks } from "../../../src/storage/locks/locks.ts";
+import { FaultDisk } from "../../support/disk.ts";
+import { testEnv } from "../../support/env.ts";
+import { chain, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { type LockTable, locksOf, locksOfOther } from "../../support/locks.ts";
+import { idsOf } from "../../support/sessions.ts";
+import { type Files, type Harness, keepsTheContract } from "../contract.ts";
+
+/** The beginning of an entry. */
+const TORN = '{"type":"message","id":"a00000';
+
+function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => void): Harness {
+  const folder = join(root, "sessions");
+  const table: LockTable = new Map();
+  const process = (client: string, readOnly = false, locks = locksOf(client, table)) =>
+    jsonlStore({
+      disk,
+      env: testEnv(),
+      locks,
+      quarantine: join(root, "quarantine"),
+      cwd: root,
+      durability: "sync",
+      readOnly,
+      fileFor: (header) => join(folder, `${header.id}.jsonl`),
+    });
+  const other: Files["other"] = (options = {}) =>
+    process("the other process", options.readOnly, locksOfOther(table, options));
+  return { store: process("this process"), files: { disk, folder, other, ...more }, close };
+}
+
+keepsTheContract("jsonl", () => {
+  const root = mkdtempSync(join(tmpdir(), "pi-session-"));
+  mkdirSync(join(root, "sessions"));
+  const makeFifo = process.platform === "win32" ? undefined : (path: string) => void execFileSync("mkfifo", [path]);
+  return harnessOn(realDisk, root, { makeFifo }, () => rmSync(root, { recursive: true }));
+});
+
+keepsTheContract("jsonl on a disk in memory", () => {
+  const disk = new FaultDisk();
+  disk.makeFolder("/root/sessions");
+  return harnessOn(disk, "/root", { faults: disk }, () => {});
+});
+
+test.each([
+  ["a writer that died with the lock is cut at once", true, `${fileText(headerText(), ...chain(2), ...chain(1, 2))}`],
+  ["anybody else is closed while it is young", false, `${fileText(headerText(), ...chain(2), TORN, ...chain(1, 2))}`],
+])("a torn write of %s", (_whose, heirOfDead, wanted) => {
+  const disk = new FaultDisk();
+  const env = { ...testEnv(), now: () => 1_800_000_000_000 };
+  disk.clock = env.now;
+  disk.put("/root/sessions/session.jsonl", bytesOf(fileText(headerText(), ...chain(2)) + TORN));
+  const store = jsonlStore({
+    disk,
+    env,
+    locks: { take: () => ({ release() {}, heirOfDead }), holder: () => null },
+    quarantine: "/root/quarantine",
+    cwd: "/root",
+    durability: "sync",
+    fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
+  });
+  const log = store.open("/root/sessions/session.jsonl");
+  log.append(chain(1, 2).map((line) => bytesOf(line)));
+  expect(textOf(disk.content("/root/sessions/session.jsonl") as Uint8Array)).toBe(wanted);
+  const kept = disk.paths().filter((path) => path.startsWith("/root/quarantine"));
+  expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual(heirOfDead ? [TORN] : []);
+});
+
+test("what another program glues to a torn write is found by a log that knew the torn write, wherever it was torn", () => {
+  const batched = (n: number, index: number): string =>
+    chain(1, n)[0].replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${index},"count":2},"message"`);
+  const before = fileText(headerText(), ...chain(2));
+  const torn = fileText(batched(2, 0), batched(3, 1));
+  const path = "/root/sessions/session.jsonl";
+  for (let length = 1; length < torn.length; length++) {
+    const disk = new FaultDisk();
+    const store = jsonlStore({
+      disk,
+      env: testEnv(),
+      locks: noLocks,
+      quarantine: "/root/quarantine",
+      cwd: "/root",
+      durability: "sync",
+      fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
+    });
+    disk.put(path, bytesOf(before + torn.slice(0, length)));
+    const log = store.open(path);
+    const fd = disk.openAppend(path);
+    disk.write(fd, bytesOf(fileText(userText("foreign", id(1)))));
+    disk.close(fd);
+    log.refresh();
+    const fresh = store.open(path);
+    expect(idsOf(fresh), `${length}`).toContain("foreign");
+    expect(idsOf(log), `${length}`).toEqual(idsOf(fresh));
+    log.close();
+    fresh.close();
+  }
+});
+
+test.each(["opened", "looked at"])(
+  "what is read while the rest of a dead writer gives way to as many bytes of another is of one moment (%s)",
+  (when) => {
+    const batched = (n: number, index: number): string =>
+      chain(1, n)[0].replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${index},"count":2},"message"`);
+    const path = "/root/sessions/session.jsonl";
+    const before = fileText(headerText(), ...chain(2));
+    const dead = fileText(batched(2, 0), batched(3, 1));
+    const theirs = fileText(...[batched(2, 0), batched(3, 1)].map((line) => line.replaceAll("a000000", "b000000")));
+    expect(theirs).toHaveLength(dead.length);
+    for (let length = 1; length < dead.length; length += 7) {
+      const disk = new FaultDisk();
+      const store = jsonlStore({
+        disk,
+        env: testEnv(),
+        locks: noLocks,
+        quarantine: "/root/quarantine",
+        cwd: "/root",
+        durability: "sync",
+        fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
+      });
+      disk.put(path, bytesOf(when === "opened" ? before + dead.slice(0, length) : before));
+      const known = when === "opened" ? undefined : store.open(path);
+      const rest = when === "opened" ? "" : dead.slice(0, length);
+      const { read } = disk;
+      let isDone = false;
+      const overwrite = (text: string): void => {
+        const fd = disk.openAppend(path);
+        disk.truncate(fd, Buffer.byteLength(before));
+        disk.write(fd, bytesOf(text));
+        disk.close(fd);
+      };
+      if (rest !== "") overwrite(rest);
+      disk.read = (fd, into, offset, wanted, position) => {
+        const count = read.call(disk, fd, into, offset, wanted, position);
+        // Once some of the rest was read.
+        if (!isDone && position + count > Buffer.byteLength(before) + length - 1) {
+          isDone = true;
+          overwrite(theirs);
+        }
+        return count;
+      };
+      const log = known ?? store.open(path);
+      log.refresh();
+      log.refresh();
+      const fresh = store.open(path);
+      expect(isDone, `${length}`).toBe(true);
+      expect(idsOf(log), `${length}`).toEqual(idsOf(fresh));
+      log.close();
+      fresh.close();
+    }
+  },
+);

@@ -1,0 +1,362 @@
+/** One writer for each file: the lock is the holder's until it lets go or dies. */
+
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Holder } from "../../../src/core/ports/store.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import {
+  type FileKey,
+  fileLocks,
+  isLock,
+  type Lock,
+  type LockOptions,
+  type Locks,
+  makeLocks,
+  sharedLocks,
+} from "../../../src/storage/locks/locks.ts";
+import { isSameProcess, processStart } from "../../../src/storage/locks/processes.ts";
+
+let folder: string;
+/** No file of this machine; its locks are nobody else's business. */
+let file: FileKey;
+const taken: Lock[] = [];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "pi-session-"));
+  file = { device: process.pid, inode: 900_000_000 + Math.floor(performance.now() * 1000) };
+});
+afterEach(() => {
+  for (const lock of taken.splice(0)) lock.release();
+  rmSync(folder, { recursive: true });
+});
+
+const options = (client: string, disk: Disk = realDisk, stateFolder = folder): LockOptions => ({
+  disk,
+  stateFolder,
+  client,
+  now: () => "2026-01-24T16:22:26.831Z",
+});
+
+/** The pid of a process that has ended. */
+function deadPid(): number {
+  return Number(spawnSync(process.execPath, ["-e", "console.log(process.pid)"], { encoding: "utf8" }).stdout);
+}
+
+function held(outcome: Lock | Holder): Lock {
+  if (!isLock(outcome)) throw new Error(`held by ${outcome.client}`);
+  taken.push(outcome);
+  return outcome;
+}
+
+describe.each([
+  ["of this system", makeLocks],
+  ["in files", fileLocks],
+])("locks %s", (_, make) => {
+  test("belong to one, and the other is told to whom", () => {
+    const [one, two] = [make(options("one")), make(options("two"))];
+    const lock = held(one.take(file));
+    const holder = { client: "one", pid: process.pid, since: "2026-01-24T16:22:26.831Z" };
+    expect(two.take(file)).toEqual(holder);
+    expect(two.holder(file)).toEqual(holder);
+    lock.release();
+    expect(two.holder(file)).toBeNull();
+    held(two.take(file));
+    expect(one.take(file)).toMatchObject({ client: "two" });
+  });
+
+  test("of different files do not meet", () => {
+    const locks = make(options("one"));
+    held(locks.take(file));
+    held(locks.take({ ...file, inode: file.inode + 1 }));
+    held(locks.take({ ...file, device: file.device + 1 }));
+  });
+
+  test("leave nothing behind when they are released", () => {
+    held(make(options("one")).take(file)).release();
+    expect(readdirSync(join(folder, "locks"))).toEqual([]);
+  });
+
+  test("keep out a server with another state folder, and tell it who is there", () => {
+    const other = join(folder, "other");
+    const lock = held(make(options("one")).take(file));
+    expect(make(options("two", realDisk, other)).take(file)).toMatchObject({ client: "one", pid: process.pid });
+    expect(make(options("two", realDisk, other)).holder(file)).toMatchObject({ client: "one" });
+    lock.release();
+    held(make(options("two", realDisk, other)).take(file));
+  });
+
+  test("are released once, whatever is done twice", () => {
+    const [one, two] = [make(options("one")), make(options("two"))];
+    const first = held(one.take(file));
+    first.release();
+    const second = held(two.take(file));
+    first.release();
+    expect(one.take(file)).toMatchObject({ client: "two" });
+    second.release();
+    held(one.take(file)).release();
+  });
+});
+
+describe("locks that several logs share", () => {
+  const shared = (): { locks: Locks; isFree: () => boolean } => {
+    const locks = sharedLocks(makeLocks(options("one")));
+    return { locks, isFree: () => makeLocks(options("two")).holder(file) === null };
+  };
+
+  test("are held until the last of them lets go, once each", () => {
+    const { locks, isFree } = shared();
+    const [a, b] = [held(locks.take(file)), held(locks.take(file))];
+    expect(locks.holder(file)).toBeNull();
+    a.release();
+    a.release();
+    expect(isFree()).toBe(false);
+    b.release();
+    expect(isFree()).toBe(true);
+    const c = held(locks.take(file));
+    b.release();
+    expect(isFree()).toBe(false);
+    c.release();
+    expect(isFree()).toBe(true);
+  });
+
+  test("are free again when letting go fails", () => {
+    let taken = 0;
+    const failing: Locks = {
+      take: () => ({
+        release() {
+          taken++;
+          throw new Error("not now");
+        },
+      }),
+      holder: () => null,
+    };
+    const locks = sharedLocks(failing);
+    const [a, b] = [locks.take(file) as Lock, locks.take(file) as Lock];
+    a.release();
+    expect(() => b.release()).toThrow("not now");
+    const c = locks.take(file) as Lock;
+    expect(() => c.release()).toThrow("not now");
+    expect(taken).toBe(2);
+  });
+});
+
+describe.runIf(process.platform === "linux")("the socket of a lock", () => {
+  const socketsOf = (): string[] =>
+    readFileSync("/proc/net/unix", "latin1")
+      .split("\n")
+      .filter((line) => line.includes(`${file.device}:${file.inode}`))
+      .map((line) => line.slice(line.indexOf("@")));
+
+  test("has a name that is as long as can be, for versions of Node fill shorter ones up or not, and no user in it", () => {
+    held(makeLocks(options("one")).take(file));
+    expect(socketsOf()).toEqual([`@pi-session-server/${file.device}:${file.inode}/`.padEnd(108, "/")]);
+  });
+
+  test("closes what strangers connect to it", async () => {
+    held(makeLocks(options("one")).take(file));
+    const stranger = connect(`\0pi-session-server/${file.device}:${file.inode}/`.padEnd(108, "/"));
+    stranger.resume();
+    await once(stranger, "close");
+  });
+
+  test("is not taken by who only looks", () => {
+    let taken: Lock | undefined;
+    const looking: Disk = {
+      ...realDisk,
+      openRead(path) {
+        taken ??= held(makeLocks(options("taker")).take(file));
+        return realDisk.openRead(path);
+      },
+    };
+    expect(makeLocks(options("looker", looking)).holder(file)).toMatchObject({ client: "taker" });
+    expect(taken).toBeDefined();
+  });
+
+  test("is got at every try while another process looks all the time", async () => {
+    const script = join(folder, "look.mjs");
+    const entry = fileURLToPath(new URL("../../../src/storage/", import.meta.url));
+    buildSync({
+      stdin: {
+        contents: `import { makeLocks } from "./locks/locks.ts";
+          import { realDisk } from "./fs/disk.ts";
+          const locks = makeLocks({ disk: realDisk, stateFolder: ${JSON.stringify(folder)}, client: "looker", now: () => "" });
+          process.stdout.write("looking");
+          process.stdin.on("end", () => process.exit()).resume();
+          const look = () => { for (let n = 0; n < 50; n++) locks.holder(${JSON.stringify(file)}); setImmediate(look); };
+          look();`,
+        resolveDir: entry,
+      },
+      bundle: true,
+      platform: "node",
+      format: "esm",
+      outfile: script,
+    });
+    const child = spawn(process.execPath, [script], { stdio: ["pipe", "pipe", "inherit"] });
+    await once(child.stdout, "data");
+    const locks = makeLocks(options("taker"));
+    let refused = 0;
+    for (let n = 0; n < 500; n++) {
+      const lock = locks.take(file);
+      if (isLock(lock)) lock.release();
+      else refused++;
+    }
+    child.stdin.end();
+    await once(child, "exit");
+    expect(refused).toBe(0);
+  });
+
+  test("that is held while no more files can be opened is a failure and nobody's lock", () => {
+    held(makeLocks(options("one")).take(file));
+    const exhausted: Disk = {
+      ...realDisk,
+      openRead() {
+        throw Object.assign(new Error("too many open files"), { code: "EMFILE" });
+      },
+    };
+    const locks = makeLocks(options("two", exhausted));
+    expect(() => locks.take(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
+    expect(() => locks.holder(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
+  });
+
+  test("is found without the kernel's list, too", () => {
+    const blind: Disk = {
+      ...realDisk,
+      openRead(path) {
+        if (path === "/proc/net/unix") throw Object.assign(new Error("hidden"), { code: "ENOENT" });
+        return realDisk.openRead(path);
+      },
+    };
+    const locks = makeLocks(options("two", blind));
+    expect(locks.holder(file)).toBeNull();
+    const lock = held(makeLocks(options("one")).take(file));
+    expect(locks.holder(file)).toMatchObject({ client: "one" });
+    expect(locks.take(file)).toMatchObject({ client: "one" });
+    lock.release();
+    held(locks.take(file));
+  });
+});
+
+describe.runIf(process.platform === "linux")("the note of a holder", () => {
+  const noteIn = (stateFolder: string): string => join(stateFolder, "locks", `${file.device}-${file.inode}.json`);
+
+  test("is not believed when its process is gone or is another one", () => {
+    held(makeLocks(options("one")).take(file));
+    const note = JSON.parse(readText(noteIn(folder)));
+    const other = makeLocks(options("two", realDisk, folder));
+    const dead = { ...note, client: "dead", pid: deadPid() };
+    const reused = { ...note, client: "reused", started: "another boot 1" };
+    for (const wrong of [dead, reused]) {
+      writeFileSync(noteIn(folder), JSON.stringify(wrong));
+      expect(other.take(file)).toMatchObject({ client: "one" });
+      expect(other.holder(file)).toMatchObject({ client: "one" });
+    }
+  });
+
+  test("of the present holder counts, wherever it could be written", () => {
+    held(makeLocks(options("gone")).take(file)).release();
+    const lock = held(makeLocks(options("gone")).take(file));
+    const stale = { ...JSON.parse(readText(noteIn(folder))), pid: deadPid() };
+    lock.release();
+    writeFileSync(noteIn(folder), JSON.stringify(stale));
+    const readOnly: Disk = {
+      ...realDisk,
+      create(path) {
+        if (path.startsWith(folder)) throw Object.assign(new Error("read-only"), { code: "EROFS" });
+        return realDisk.create(path);
+      },
+    };
+    held(makeLocks(options("elsewhere", readOnly)).take(file));
+    expect(makeLocks(options("two")).take(file)).toMatchObject({ client: "elsewhere" });
+  });
+});
+
+describe("a process", () => {
+  const platforms = ["linux", "darwin"].filter((platform) =>
+    platform === "linux" ? existsSync("/proc/self/stat") : existsSync("/bin/ps"),
+  );
+
+  test.each(platforms)("is known by its start, as %s tells it", (platform) => {
+    const started = processStart(realDisk, process.pid, platform) as string;
+    expect(started).not.toBe("");
+    expect(processStart(realDisk, process.pid, platform)).toBe(started);
+    expect(isSameProcess(realDisk, process.pid, started, platform)).toBe(true);
+    expect(isSameProcess(realDisk, process.pid, "", platform)).toBe(true);
+    expect(isSameProcess(realDisk, process.pid, "ps 1000000000", platform)).toBe(false);
+    expect(isSameProcess(realDisk, deadPid(), started, platform)).toBe(false);
+    for (const none of [0, -1, 1.5, "1", null, undefined])
+      expect(isSameProcess(realDisk, none, started, platform)).toBe(false);
+  });
+
+  test.each(platforms)("that has ended and was not collected is gone, as %s tells it", async (platform) => {
+    // The shell's child ends at once, and what the shell becomes never asks for it.
+    const parent = spawn("/bin/sh", ["-c", "true & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
+    const pid = Number(String((await once(parent.stdout, "data"))[0]));
+    try {
+      while (isSameProcess(realDisk, pid, "", platform)) await new Promise((resolve) => setImmediate(resolve));
+    } finally {
+      parent.kill("SIGKILL");
+    }
+  });
+});
+
+describe("the lock of a holder that died", () => {
+  function holding(script: string): Promise<ChildProcess> {
+    const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+    return new Promise((resolve) => child.stdout.once("data", () => resolve(child)));
+  }
+
+  test.runIf(process.platform === "linux")("is free at once on Linux", async () => {
+    const name = `\\0pi-session-server/${file.device}:${file.inode}/`;
+    const child = await holding(
+      `require("node:net").createServer().listen("${name}".padEnd(108, "/"), () => console.log("held"))`,
+    );
+    const locks = makeLocks(options("one"));
+    expect(isLock(locks.take(file))).toBe(false);
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
+    held(locks.take(file));
+  });
+
+  test("in a file is taken over, for its process is gone or is another one", () => {
+    const locks = fileLocks(options("one"));
+    const lock = held(locks.take(file));
+    const path = join(folder, "locks", readdirSync(join(folder, "locks"))[0]);
+    const mine = JSON.parse(readText(path)) as { started: string };
+    lock.release();
+    for (const stale of [{ pid: deadPid() }, ...(mine.started === "" ? [] : [{ started: "another boot 1" }])]) {
+      writeFileSync(path, JSON.stringify({ ...mine, ...stale }));
+      expect(locks.holder(file)).toBeNull();
+      held(locks.take(file)).release();
+    }
+  });
+
+  test("in a file of another host, or one that nobody can read, is held", () => {
+    const locks = fileLocks(options("one"));
+    held(locks.take(file)).release();
+    const path = join(folder, "locks", `${file.device}-${file.inode}.lock`);
+    const other = { client: "far", pid: 1, since: "then", host: "another-host", started: "" };
+    for (const content of [JSON.stringify(other), "", "{", "null", "5", "[]"]) {
+      writeFileSync(path, content);
+      expect(isLock(locks.take(file)), content).toBe(false);
+    }
+    expect(readText(path)).toBe("[]");
+  });
+});
+
+function readText(path: string): string {
+  const fd = realDisk.openRead(path);
+  try {
+    const bytes = Buffer.alloc(4096);
+    return bytes.subarray(0, realDisk.read(fd, bytes, 0, bytes.length, 0)).toString();
+  } finally {
+    realDisk.close(fd);
+  }
+}

@@ -1,0 +1,575 @@
+/** Files as they are found: every odd or damaged line costs at most itself, is reported, and is left as it is. */
+
+import { describe, expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
+import type { Session } from "../../../src/core/session/session.ts";
+import { CHUNK } from "../../../src/storage/log/lines.ts";
+import { isEvery } from "../../support/disk.ts";
+import { BEGINNING } from "../../support/env.ts";
+import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
+import { forSeeds } from "../../support/random.ts";
+import {
+  diskWith,
+  FILE,
+  idsOf,
+  jsonlOn,
+  kindsOf,
+  messagesAt,
+  openOn,
+  QUARANTINE,
+  textsOf,
+} from "../../support/sessions.ts";
+
+/** Opens a file and reads all of it, which must leave it as it was. */
+function read(content: string | Uint8Array): Log {
+  const disk = diskWith(content);
+  const before = disk.info(FILE);
+  const bytes = disk.content(FILE);
+  const log = jsonlOn(disk).open(FILE);
+  textsOf(log);
+  openOn(disk).close();
+  expect(disk.info(FILE)).toEqual(before);
+  expect(disk.content(FILE)).toBe(bytes);
+  expect(disk.paths()).toEqual([FILE]);
+  return log;
+}
+
+function append(session: Session, entryId: string): Promise<void> {
+  session.append([{ type: "message", id: entryId, rest: bytesOf(',"message":{"role":"user","content":"new"}') }]);
+  return session.commit();
+}
+
+const HEADER = headerText();
+const file = (...lines: string[]) => fileText(HEADER, ...lines);
+
+describe("line ends", () => {
+  test("a byte order mark is no part of the header", () => {
+    const log = read(`\ufeff${file(...chain(2))}`);
+    expect([idsOf(log), log.damage]).toEqual([[id(0), id(1)], []]);
+    expect(textOf(log.headerLine)).toBe(HEADER);
+  });
+
+  test("carriage returns are no part of the lines, and what is appended has none", async () => {
+    const content = file(...chain(3)).replaceAll("\n", "\r\n");
+    expect([textsOf(read(content)), read(content).damage]).toEqual([chain(3), []]);
+    const disk = diskWith(content);
+    await append(openOn(disk), id(9));
+    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+    expect(idsOf(read(disk.content(FILE) as Uint8Array))).toEqual([id(0), id(1), id(2), id(9)]);
+    expect(linesOf(disk.content(FILE) as Uint8Array).at(-1)).not.toContain("\r");
+  });
+
+  test("a last line without line feed counts", async () => {
+    const content = file(...chain(3)).slice(0, -1);
+    expect([textsOf(read(content)), read(content).damage]).toEqual([chain(3), []]);
+    const disk = diskWith(content);
+    await append(openOn(disk), id(9));
+    const after = disk.content(FILE) as Uint8Array;
+    expect(linesOf(after).slice(0, 4)).toEqual([HEADER, ...chain(3)]);
+    expect([idsOf(read(after)), read(after).damage]).toEqual([[id(0), id(1), id(2), id(9)], []]);
+  });
+
+  test("a header alone, with or without its line feed, is a session without entries", async () => {
+    for (const content of [HEADER, `${HEADER}\n`, `\ufeff${HEADER}\r\n`, `\n \n${HEADER}\n\n`]) {
+      expect([read(content).nodes.count, read(content).damage], JSON.stringify(content)).toEqual([0, []]);
+      const disk = diskWith(content);
+      await append(openOn(disk), id(9));
+      expect(idsOf(read(disk.content(FILE) as Uint8Array)), JSON.stringify(content)).toEqual([id(9)]);
+    }
+  });
+
+  test("blank lines are nothing, anywhere", () => {
+    const log = read(`\n  \n${HEADER}\n\r\n \t\n${chain(2).join("\n\n\n")}\n\n`);
+    expect([textsOf(log), log.damage]).toEqual([chain(2), []]);
+  });
+
+  test("only line feeds end lines", () => {
+    const texts = ["\u2028", "\u2029", "\u0085", "\\u000a", "\u007f"].map((odd, n) =>
+      userText(id(n), null, "x").replace('"x"', `"a${odd}b"`),
+    );
+    expect(textsOf(read(file(...texts)))).toEqual(texts);
+  });
+
+  test("lines of any length are found, wherever the pieces in which the file is read end", () => {
+    forSeeds(4, (random) => {
+      const lines: string[] = [];
+      let size = HEADER.length + 1;
+      const end = random.pick(["\n", "\r\n"]);
+      while (size < CHUNK * 2.2) {
+        const n = lines.length;
+        const toBoundary = CHUNK - (size % CHUNK);
+        const base = userText(id(n), n === 0 ? null : id(n - 1), "").length + end.length;
+        const wanted = random.pick([
+          200,
+          5000,
+          toBoundary,
+          toBoundary + 1,
+          toBoundary - 1,
+          toBoundary + CHUNK,
+          toBoundary + 2,
+        ]);
+        let line = userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(Math.max(0, wanted - base)));
+        // Some that the quick reading leaves alone.
+        if (random.chance(0.2)) line = line.replace('"type":"message"', '"type":"odd_type"');
+        lines.push(line);
+        size += line.length + end.length;
+      }
+      const log = read([HEADER, ...lines, ""].join(end));
+      expect(idsOf(log)).toEqual(lines.map((_, n) => id(n)));
+      expect(textsOf(log).map((text) => text.length)).toEqual(lines.map((line) => line.length));
+      expect(textsOf(log).every((text, n) => text === lines[n])).toBe(true);
+      expect(log.damage).toEqual([]);
+    });
+  });
+
+  test("a line of 8 MiB is read, of a known type or not", () => {
+    // Eight of the pieces in which a file is read, and more than the 4 MiB from which a line is searched in another way.
+    for (const type of ["message", "unheard_of"]) {
+      const large = userText(id(1), id(0), "x".repeat(8 << 20)).replace("message", type);
+      const log = read(file(userText(id(0), null), large, userText(id(2), id(1))));
+      expect([idsOf(log), log.damage]).toEqual([[id(0), id(1), id(2)], []]);
+      expect(log.read(1).length).toBe(large.length);
+    }
+  });
+});
+
+describe("a torn tail", () => {
+  const whole = chain(3);
+  const last = userText(id(3), id(2), "the last — with \\n and 漢");
+
+  test("cut at every byte costs the last entry and nothing else", () => {
+    const bytes = bytesOf(last);
+    for (let cut = 1; cut < bytes.length; cut++) {
+      const log = read(Buffer.concat([bytesOf(file(...whole)), bytes.subarray(0, cut)]));
+      expect(textsOf(log), `cut at ${cut}`).toEqual(whole);
+      expect(log.damage).toEqual([
+        expect.objectContaining({ kind: "torn_tail", line: 5, byteOffset: file(...whole).length, length: cut }),
+      ]);
+    }
+    expect(textsOf(read(file(...whole) + last))).toEqual([...whole, last]);
+  });
+
+  test("is kept aside and cut off by the first append, three times over", async () => {
+    let content: string | Uint8Array = file(...whole);
+    const acknowledged = idsOf(read(content));
+    for (let round = 0; round < 3; round++) {
+      const torn = userText(id(50 + round), id(2)).slice(0, 40 + round * 20);
+      const disk = diskWith(Buffer.concat([bytesOf(Buffer.from(content as Uint8Array).toString()), bytesOf(torn)]));
+      const session = openOn(disk, FILE, round);
+      expect(session.leafId).toBe(acknowledged.at(-1));
+      await append(session, id(10 + round));
+      acknowledged.push(id(10 + round));
+      content = disk.content(FILE) as Uint8Array;
+      expect([idsOf(read(content)), read(content).damage]).toEqual([acknowledged, []]);
+      const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
+      expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual([torn]);
+      expect(session.diagnostics).toEqual([expect.objectContaining({ kind: "torn_tail", keptAt: kept[0] })]);
+    }
+  });
+
+  test("whose writer may still be at work is closed with a line feed instead", async () => {
+    const torn = last.slice(0, 50);
+    const disk = diskWith("");
+    disk.clock = () => BEGINNING + 3_600_000;
+    disk.put(FILE, bytesOf(file(...whole) + torn));
+    const session = openOn(disk);
+    for (const n of [10, 11, 12]) await append(session, id(n));
+    const after = disk.content(FILE) as Uint8Array;
+    expect(linesOf(after)[4]).toBe(torn);
+    expect(idsOf(read(after))).toEqual([id(0), id(1), id(2), id(10), id(11), id(12)]);
+    expect(kindsOf(read(after))).toEqual(["bad_line"]);
+  });
+
+  test("of zeros, as a power cut leaves it, is one too", async () => {
+    const disk = diskWith(Buffer.concat([bytesOf(file(...whole)), Buffer.alloc(5000)]));
+    const session = openOn(disk);
+    expect([idsOf(session.log), kindsOf(session.log)]).toEqual([[id(0), id(1), id(2)], ["torn_tail"]]);
+    await append(session, id(10));
+    expect(idsOf(read(disk.content(FILE) as Uint8Array))).toEqual([id(0), id(1), id(2), id(10)]);
+  });
+
+  test("that another entry was glued to costs that entry nothing", () => {
+    for (let cut = 1; cut < last.length; cut++) {
+      const log = read(file(...whole, last.slice(0, cut) + userText(id(4), id(2)), userText(id(5), id(4))));
+      expect(idsOf(log).slice(-2), `cut at ${cut}`).toEqual([id(4), id(5)]);
+      expect(textsOf(log).slice(-2)).toEqual([userText(id(4), id(2)), userText(id(5), id(4))]);
+      expect(log.damage.length).toBeGreaterThan(0);
+    }
+  });
+});
+
+describe("lines that are no entries", () => {
+  const strays = [
+    "1",
+    '"x"',
+    "[]",
+    "null",
+    "true",
+    "{}",
+    "-0.5",
+    "hello",
+    "{broken",
+    "\0\0\0\0",
+    '{"type":5}',
+    '{"id":"x"}',
+  ];
+
+  test.each(strays.map((stray) => [stray]))("%j is read past and reported", (stray) => {
+    const log = read(file(...chain(2), stray, ...chain(1, 2)));
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), ["bad_line"]]);
+    expect(log.damage[0]).toMatchObject({
+      line: 4,
+      byteOffset: file(...chain(2)).length,
+      length: stray.length,
+      salvaged: false,
+    });
+  });
+
+  test.each(strays.map((stray) => [stray]))("%j at the end leaves the leaf where it was", (stray) => {
+    const content = file(...chain(4), stray);
+    expect(kindsOf(read(content))).toEqual(["bad_line"]);
+    const session = openOn(diskWith(content));
+    expect([session.leafId, messagesAt(session).length]).toEqual([id(3), 4]);
+  });
+
+  test("stay in the file when something is appended", async () => {
+    const content = file(...chain(2), ...strays);
+    const disk = diskWith(content);
+    await append(openOn(disk), id(9));
+    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+  });
+
+  test("a second header is one", () => {
+    const log = read(file(...chain(2), headerText({ id: "another" }), ...chain(1, 2)));
+    expect([textsOf(log), kindsOf(log), log.header.id]).toEqual([chain(3), ["extra_header"], SESSION]);
+  });
+
+  test("parts of a damaged entry are not taken for entries", () => {
+    const blocks = [
+      { type: "text", text: "a" },
+      { type: "toolCall", id: "call", name: "bash", arguments: { type: "custom", id: "x" } },
+    ];
+    const whole = entryText("message", id(2), id(1), { message: { role: "assistant", content: blocks } });
+    for (const damaged of [whole.slice(0, -3), whole.replace('"role"', '"ro\u0001le"'), whole.slice(12)]) {
+      const log = read(file(...chain(2), damaged.replace("\\u0001", "\u0001"), userText(id(3), id(1))));
+      expect(
+        idsOf(log).filter((entryId) => entryId !== id(2)),
+        damaged,
+      ).toEqual([id(0), id(1), id(3)]);
+      expect(log.damage.length).toBeGreaterThan(0);
+    }
+  });
+
+  test("bytes that are not UTF-8 are one line's damage", () => {
+    const bad = Buffer.from(userText(id(2), id(1), "xyz"));
+    bad[bad.indexOf("xyz") + 1] = 0xff;
+    const log = read(Buffer.concat([bytesOf(file(...chain(2))), bad, bytesOf(`\n${fileText(...chain(1, 3))}`)]));
+    expect(textsOf(log).filter((text) => !JSON.parse(text).damaged)).toEqual([...chain(2), userText(id(3), id(2))]);
+    expect(log.damage).toHaveLength(1);
+  });
+
+  test("a run of zeros before or behind an entry costs the zeros", () => {
+    const zeros = "\0".repeat(100);
+    for (const line of [zeros + userText(id(1), id(0)), userText(id(1), id(0)) + zeros]) {
+      const log = read(file(userText(id(0), null), line, userText(id(2), id(1))));
+      expect(textsOf(log)).toEqual(chain(3));
+      expect(kindsOf(log)).toEqual(["bad_line"]);
+      expect(log.damage[0].length).toBe(100);
+    }
+  });
+});
+
+describe("one flipped bit", () => {
+  /** The one that changes the case of letters, the highest, and another in turn; all of them in soak. */
+  const bitsAt = (at: number) => [0, 1, 2, 3, 4, 5, 6, 7].filter((bit) => isEvery() || [5, 7, at % 8].includes(bit));
+
+  const lines = chain(6);
+  const before = file(...lines.slice(0, 3)).length;
+
+  test("in an entry affects that entry at most", () => {
+    const bytes = bytesOf(file(...lines));
+    const others = lines.filter((_, n) => n !== 3);
+    for (let at = before; at < before + lines[3].length; at++)
+      for (const bit of bitsAt(at)) {
+        const flipped = Uint8Array.from(bytes);
+        flipped[at] ^= 1 << bit;
+        const log = jsonlOn(diskWith(flipped)).open(FILE);
+        const texts = textsOf(log);
+        const missing = others.filter((line) => !texts.includes(line));
+        expect(missing, `byte ${at - before}, bit ${bit}`).toEqual([]);
+        for (const text of texts) JSON.parse(text);
+      }
+  });
+
+  test("in the header leaves every entry reachable", () => {
+    const bytes = bytesOf(file(...lines));
+    for (let at = 0; at < HEADER.length; at++)
+      for (const bit of bitsAt(at)) {
+        const flipped = Uint8Array.from(bytes);
+        flipped[at] ^= 1 << bit;
+        const log = jsonlOn(diskWith(flipped)).open(FILE);
+        // A header that lost its type is an entry of an unknown one.
+        expect([6, 7], `byte ${at}, bit ${bit}`).toContain(log.nodes.count);
+      }
+  });
+});
+
+describe("headers", () => {
+  test("that are damaged are replaced in memory, for reading only", () => {
+    const log = read(fileText(`${HEADER.slice(0, 30)}\0${HEADER.slice(31)}`, ...chain(3)));
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), expect.arrayContaining(["bad_header"])]);
+    expect(log.readOnly).toMatchObject({ name: "read_only" });
+    expect(log.header).toMatchObject({ type: "session", id: expect.stringMatching(/./) });
+    expect(() => log.append([bytesOf(userText(id(9), id(2)))])).toThrow(expect.objectContaining({ name: "read_only" }));
+  });
+
+  test("that are missing are, too, and the first entry is not lost", () => {
+    const log = read(fileText(...chain(3)));
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), ["bad_header"]]);
+  });
+
+  test.each([
+    [99, 99],
+    [4, 4],
+    ["4", 4],
+  ])("of version %j are newer: read, never written", (version, known) => {
+    const log = read(fileText(headerText({ version }), ...chain(3)));
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), ["newer_version"]]);
+    expect(log.readOnly).toMatchObject({ name: "unsupported_version" });
+    expect(log.version).toBe(known);
+    expect(() => log.append([bytesOf(userText(id(9), id(2)))])).toThrow(
+      expect.objectContaining({ name: "unsupported_version" }),
+    );
+  });
+
+  test.each([[-1], [0], [2.5], ["x"], [{}], [true]])(
+    "of version %j, which is none, are read and never written",
+    (version) => {
+      const log = read(fileText(headerText({ version }), ...chain(3)));
+      expect(textsOf(log)).toEqual(chain(3));
+      expect(log.readOnly).not.toBeNull();
+      expect(log.damage).toHaveLength(1);
+    },
+  );
+
+  test("may write the version as a text", async () => {
+    const disk = diskWith(fileText(headerText({ version: "3" }), ...chain(3)));
+    const session = openOn(disk);
+    expect([session.diagnostics, session.log.version]).toEqual([[], 3]);
+    await append(session, id(9));
+    expect(linesOf(disk.content(FILE) as Uint8Array)[0]).toBe(headerText({ version: "3" }));
+    expect(disk.paths()).toEqual([FILE]);
+  });
+});
+
+describe("ids", () => {
+  const odd = (entryId: string, parentId: string | null) =>
+    `{"type":"message","id":${entryId},"parentId":${parentId},"message":{"role":"user","content":"x"}}`;
+
+  test.each([
+    ["a number", "7"],
+    ["__proto__", '"__proto__"'],
+    ["constructor", '"constructor"'],
+    ["10 KB", JSON.stringify("i".repeat(10_000))],
+    ["escapes", '"\\u0061\\n"'],
+    ["not hex", '"e5f6g7h8"'],
+    ["upper case", '"A0000001"'],
+    ["with a tilde", '"a~2"'],
+  ])("that are %s are used as they are", (_, written) => {
+    const log = read(file(odd(written, null), odd('"child"', written), userText(id(3), "child")));
+    expect([log.nodes.parent(1), log.nodes.parent(2), log.damage]).toEqual([0, 1, []]);
+    expect(log.nodes.id(0)).toBe(String(JSON.parse(written)));
+    expect(log.nodes.position(log.nodes.id(0))).toBe(0);
+    expect(({} as Record<string, unknown>).x).toBeUndefined();
+  });
+
+  test.each([
+    ["missing", '{"type":"message","message":{"role":"user","content":"x"}}'],
+    ["empty", odd('""', null)],
+    ["null", odd("null", null)],
+    ["an object", odd("{}", null)],
+  ])("that are %s are made, the same at every opening, and reported", (_, line) => {
+    const content = file(line, ...chain(1));
+    const log = read(content);
+    const [made] = idsOf(log);
+    expect(made).toMatch(/^[0-9a-f]{8}$/);
+    expect(JSON.parse(textOf(log.read(0)))).toMatchObject({ id: made });
+    expect(kindsOf(log)).toEqual(["missing_id"]);
+    expect(idsOf(read(content))).toEqual(idsOf(log));
+  });
+
+  test("that are taken: the same bytes are no second entry, others get a name of their own", () => {
+    const log = read(file(...chain(2), chain(2)[1], userText(id(1), id(0), "other"), userText(id(2), id(1))));
+    expect(idsOf(log)).toEqual([id(0), id(1), `${id(1)}~2`, id(2)]);
+    expect(kindsOf(log)).toEqual(["duplicate_id", "duplicate_id"]);
+    expect(log.nodes.parent(3)).toBe(1);
+    expect(JSON.parse(textOf(log.read(2)))).toMatchObject({ id: `${id(1)}~2`, message: { content: "other" } });
+  });
+
+  test("that were doubled while a parent was waited for lead to the right parents", () => {
+    const waiting = userText(id(1), id(9));
+    const log = read(file(waiting, waiting, userText(id(2), id(1)), userText(id(9), null)));
+    expect(idsOf(log)).toEqual([id(1), id(2), id(9)]);
+    expect([0, 1, 2].map((position) => log.nodes.parent(position))).toEqual([2, 0, -1]);
+  });
+});
+
+describe("parents", () => {
+  test("in a line that is lost are bridged where one chain goes on", () => {
+    const session = openOn(diskWith(file(...chain(2), "}{", ...chain(2, 3))));
+    expect(messagesAt(session)).toHaveLength(4);
+    expect(session.diagnostics.map(({ kind }) => kind).sort()).toEqual(["bad_line", "missing_parent"]);
+  });
+
+  test("that no line is missing for end the path, and it is said", () => {
+    const session = openOn(diskWith(file(...chain(2), ...chain(2, 3))));
+    expect(messagesAt(session)).toHaveLength(2);
+    expect(session.diagnostics).toEqual([expect.objectContaining({ kind: "missing_parent", entryId: id(3) })]);
+  });
+
+  test("are not guessed where there are branches", () => {
+    const branched = [...chain(3), userText(id(5), id(0)), "}{", userText(id(8), id(7)), userText(id(9), id(8))];
+    const session = openOn(diskWith(file(...branched)));
+    expect(messagesAt(session)).toHaveLength(2);
+  });
+
+  test("of a line whose body is damaged are still known", () => {
+    const bad = userText(id(2), id(1)).replace('"say', '"\u0001say');
+    const session = openOn(diskWith(file(...chain(2), bad, ...chain(2, 3))));
+    expect([...session.tree.path()]).toEqual([0, 1, 2, 3, 4]);
+    expect(session.diagnostics).toEqual([expect.objectContaining({ kind: "bad_body", entryId: id(2) })]);
+    expect(() => messagesAt(session)).not.toThrow();
+    expect(session.messageCount()).toBe(messagesAt(session).length);
+  });
+
+  test("in a cycle are cut once, and reported once", () => {
+    for (const length of [1, 2, 5]) {
+      const cycle = Array.from({ length }, (_, n) => userText(id(n), id((n + 1) % length)));
+      const session = openOn(diskWith(file(...cycle, userText(id(20), id(0)))));
+      expect(session.log.damage.filter(({ kind }) => kind === "cycle")).toHaveLength(1);
+      expect(messagesAt(session)).toHaveLength(Math.max(2, length));
+    }
+  });
+
+  test("later in the file are as good as earlier", () => {
+    const session = openOn(diskWith(file(...chain(4).reverse())));
+    expect(session.diagnostics).toEqual([]);
+    expect(messagesAt(session, 0)).toHaveLength(4);
+  });
+});
+
+describe("batches", () => {
+  const batched = (n: number, index: unknown, count: unknown, more: Record<string, unknown> = {}) =>
+    entryText("message", id(n), id(n - 1), {
+      _batch: { session: SESSION, index, count, ...more },
+      message: { role: "user", content: `say ${id(n)}` },
+    });
+
+  test("that are whole are entries like others", () => {
+    const log = read(file(...chain(2), batched(2, 0, 2), batched(3, 1, 2)));
+    expect([log.nodes.count, log.damage]).toEqual([4, []]);
+  });
+
+  test("that are torn at the end never were, and the next append takes their place", async () => {
+    const content = file(...chain(2), batched(2, 0, 3), batched(3, 1, 3)) + batched(4, 2, 3).slice(0, 50);
+    const log = read(content);
+    expect(idsOf(log)).toEqual([id(0), id(1)]);
+    expect(kindsOf(log)).toContain("incomplete_batch");
+    const disk = diskWith(content);
+    const session = openOn(disk);
+    await append(session, id(2));
+    const after = disk.content(FILE) as Uint8Array;
+    expect([idsOf(read(after)), read(after).damage]).toEqual([[id(0), id(1), id(2)], []]);
+    const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
+    expect(kept.map((path) => textOf(disk.content(path) as Uint8Array)).join("")).toBe(
+      content.slice(file(...chain(2)).length),
+    );
+    expect(textOf(session.line(2))).toContain('"new"');
+  });
+
+  test("of another session, as forks have them, are entries like others", () => {
+    const log = read(file(...chain(2), batched(2, 0, 3, { session: "another" })));
+    expect([log.nodes.count, log.damage]).toEqual([3, []]);
+  });
+
+  test.each([
+    ["a negative index", -5, 3],
+    ["a broken index", 0.5, 3],
+    ["an index that is no number", "0", 3],
+    ["a huge index", 1e9, 2e9],
+  ])("with %s cost no entry that is not theirs", (_, index, count) => {
+    const log = read(file(...chain(2), batched(2, index, count)));
+    expect(idsOf(log).slice(0, 2)).toEqual([id(0), id(1)]);
+    expect(log.nodes.count).toBeLessThanOrEqual(3);
+  });
+
+  test("whose beginning is lost cost no entry that is not theirs", () => {
+    const log = read(file(...chain(3), "}{", batched(4, 1, 3).replace(id(3), id(2))));
+    expect(idsOf(log).slice(0, 3)).toEqual([id(0), id(1), id(2)]);
+  });
+});
+
+describe("a member that stands twice in an entry", () => {
+  const twice = (more: string, line = userText(id(1), id(0))): string => `${line.slice(0, -1)},${more}}`;
+  const MANY = chain(100, 3);
+
+  test.each([
+    ["id", twice(`"id":"${id(900)}"`), { id: id(900) }],
+    ["parentId", twice('"parentId":null'), { parentId: null }],
+    ["type", twice('"type":"custom"'), { type: "custom" }],
+    ["role", userText(id(1), id(0)).replace("}}", ',"role":"assistant"}}'), { role: "assistant" }],
+    ["message", twice('"message":{"role":"assistant","content":[]}'), { role: "assistant" }],
+  ])("counts where it stands last, as for every parser: %s", (_name, line, expected) => {
+    for (const after of [[], MANY]) {
+      const content = fileText(headerText(), userText(id(0), null), line, userText(id(2), id(0)), ...after);
+      const session = openOn(diskWith(content));
+      textsOf(session.log);
+      // In the middle of a long file it is met when the entry is read.
+      session.refresh();
+      const { nodes } = session.log;
+      const { type, id: entryId, parentId, message } = JSON.parse(line);
+      const position = nodes.position(entryId);
+      expect({ position, type: nodes.type(1), parent: session.idOrNull(nodes.parent(1)), role: nodes.role(1) }).toEqual(
+        {
+          position: 1,
+          type,
+          parent: parentId,
+          role: type === "message" ? message.role : nodes.role(1),
+        },
+      );
+      expect({ id: entryId, parentId, type, role: message.role }).toMatchObject(expected);
+      expect(textsOf(session.log)[1]).toBe(line);
+      expect(session.diagnostics).toEqual([]);
+    }
+  });
+});
+
+test("a session that is opened for reading only is not repaired, whatever is damaged", () => {
+  for (const content of [fileText("{broken", ...chain(2)), fileText(headerText(), ...chain(2), "}{")]) {
+    const disk = diskWith(content);
+    const log = jsonlOn(disk, { readOnly: true }).open(FILE);
+    expect(() => log.repair()).toThrow(expect.objectContaining({ name: "read_only" }));
+    expect(disk.paths()).toEqual([FILE]);
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(content);
+  }
+});
+
+test("what only keeps the leaf is no parent to name", async () => {
+  const disk = diskWith(fileText(headerText(), ...chain(3)));
+  const session = openOn(disk);
+  session.moveLeaf(0);
+  await session.leave();
+  const again = openOn(disk, FILE, 3);
+  const { nodes } = again.log;
+  const marker = nodes.id(nodes.count - 1);
+  expect(nodes.isMarker(nodes.count - 1)).toBe(true);
+  const draft = {
+    type: "message",
+    id: "new",
+    parentId: marker,
+    rest: bytesOf(',"message":{"role":"user","content":""}'),
+  };
+  expect(() => again.append([draft])).toThrow(expect.objectContaining({ name: "entry_not_found" }));
+  expect([again.leafId, nodes.count]).toEqual([id(0), 4]);
+});

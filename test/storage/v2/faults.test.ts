@@ -1,0 +1,385 @@
+/**
+ * Every disk operation of every change to a container, failing in every way: an acknowledged change is there
+ * afterwards, a refused one is nowhere, and the next change works (reliability cases, guarantee 2, S2, S3; seed 003,
+ * "Failure semantics").
+ */
+
+import { beforeAll, describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
+import { bytesOf } from "../../../src/core/json/json.ts";
+import { Session } from "../../../src/core/session/session.ts";
+import { writeAll } from "../../../src/storage/fs/disk.ts";
+import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
+import { indexFile, segmentFile } from "../../../src/storage/v2/places.ts";
+import { appendMessages, type Scenario, withFaults } from "../../support/change-faults.ts";
+import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
+import { testEnv } from "../../support/env.ts";
+import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
+import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../support/sessions.ts";
+import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../support/v2.ts";
+
+const NEW = id(30);
+const THREE_IDS = [id(0), id(1), id(2)];
+/** Containers with the entries 0 to 2, made once and copied. */
+let three: FaultDisk;
+/** One whose only segment is nearly full. */
+let full: FaultDisk;
+const SMALL = 3000;
+
+beforeAll(async () => {
+  three = await containerWith(chain(3));
+  full = await containerWith(chain(3), { segmentBytes: SMALL });
+});
+
+function more(disk: FaultDisk, path: string, text: string): FaultDisk {
+  const fd = disk.openAppend(path);
+  writeAll(disk, fd, bytesOf(text));
+  disk.close(fd);
+  return disk.after();
+}
+
+/** A new session that has a name already, which waits in memory for the first entry. */
+function fresh(disk: FaultDisk): Session {
+  const log = v2On(disk).create(beginning(headerText(), CONTAINER));
+  const session = new Session(log, testEnv(), leafMemory(disk, STATE, true));
+  session.append([{ type: "session_info", id: id(90), rest: bytesOf(',"name":"waiting"') }]);
+  return session;
+}
+
+const onContainer = (name: string, more: Partial<Scenario> = {}): Scenario => ({
+  name,
+  disk: () => three.after(),
+  open: (disk) => openV2(disk),
+  ids: [NEW],
+  change: (session) => appendMessages(session, NEW),
+  before: THREE_IDS,
+  atLeast: 6,
+  ...more,
+});
+
+const SCENARIOS: Scenario[] = [
+  onContainer("an append"),
+  onContainer("an append of three entries", {
+    ids: [id(30), id(31), id(32)],
+    change: (session) => appendMessages(session, id(30), id(31), id(32)),
+  }),
+  onContainer("an append that begins a segment", {
+    disk: () => full.after(),
+    open: (disk) => openV2(disk, { segmentBytes: SMALL }),
+    // One fits the segment that is there, the others take two more.
+    ids: Array.from({ length: 14 }, (_, n) => id(30 + n)),
+    change: (session) => appendMessages(session, ...Array.from({ length: 14 }, (_, n) => id(30 + n))),
+    atLeast: 10,
+  }),
+  onContainer("an append that comes to a checkpoint", {
+    open: (disk) => openV2(disk, { checkpointEvery: { entries: 1, bytes: 1 << 20 } }),
+    atLeast: 18,
+  }),
+  onContainer("an append behind a torn frame", {
+    disk: () => more(three.after(), segmentFile(CONTAINER, 1), '{"schema":"pi.session_store_v2.segment_fr'),
+    atLeast: 10,
+  }),
+  onContainer("an append behind frames that no row names", {
+    disk: () => {
+      const disk = three.after();
+      cutFile(disk, indexFile(CONTAINER), 1);
+      return disk.after();
+    },
+    // The rows and the event that tells of them.
+    atLeast: 8,
+  }),
+  onContainer("an append behind a torn row", {
+    disk: () => more(three.after(), indexFile(CONTAINER), '{"schema":"pi.sess'),
+    atLeast: 8,
+  }),
+  {
+    ...onContainer("the first append"),
+    disk: () => {
+      const disk = new FaultDisk();
+      disk.put("/elsewhere/x", bytesOf(""));
+      disk.put(`${FOLDER}/x`, bytesOf(""));
+      return disk;
+    },
+    open: fresh,
+    before: [],
+    atLeast: 20,
+  },
+];
+
+function known(session: Session): string[] {
+  return idsOf(session.log).filter((_, position) => session.log.nodes.type(position) === "message");
+}
+
+function isThere(disk: FaultDisk): boolean {
+  return disk.content(`${FOLDER}/${SESSION}.store.json`) !== undefined;
+}
+
+/** The entries of the session as the next process finds them. */
+function found(disk: FaultDisk): string[] {
+  const session = openV2(disk.after());
+  const ids = known(session);
+  session.close();
+  return ids;
+}
+
+const FAULTS: [string, (at: number) => Fault][] = [
+  ["ENOSPC", (at) => ({ kind: "fail", at, errno: "ENOSPC" })],
+  ["a short write", (at) => ({ kind: "short", at, errno: "EIO" })],
+];
+
+describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("%s", (_, scenario) => {
+  describe.each(FAULTS)("with %s", (_name, faultAt) => {
+    test("is done or not done, memory is what the container is, and the next change works", async () => {
+      await withFaults(scenario, faultAt, async ({ disk, session, failure, acknowledged, refused, operation, at }) => {
+        if (failure !== undefined) {
+          expect(failure, at).toBeInstanceOf(Failure);
+          expect(["storage_full", "storage_failed"], at).toContain((failure as Failure).name);
+        }
+        const ids = known(session);
+        for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, at).toContain(entryId);
+        for (const entryId of refused) expect(ids, at).not.toContain(entryId);
+        if (session.log.persisted) expect(found(disk), at).toEqual(ids);
+        // A removal that fails may leave what it was to remove.
+        else if (operation !== "remove") expect(isThere(disk), at).toBe(false);
+        await appendMessages(session, id(50));
+        await appendMessages(session, id(51), id(52));
+        const after = [...ids, id(50), id(51), id(52)];
+        expect(known(session), at).toEqual(after);
+        for (const { disk: remains } of disk.remains()) expect(found(remains), at).toEqual(after);
+        session.close();
+        expect(disk.openCount, at).toBe(0);
+        expect(faultsOf(disk, CONTAINER, true), at).toEqual([]);
+        if (operation === "remove") return;
+        for (const path of disk.paths()) {
+          expect(path, at).not.toMatch(/\.staging|\.bak|\/\.[^/]*\.tmp$/);
+          if (!path.startsWith(`${CONTAINER}/`) && !path.startsWith("/elsewhere") && !path.startsWith(QUARANTINE))
+            expect([`${FOLDER}/x`, `${FOLDER}/${SESSION}.store.json`], at).toContain(path);
+        }
+      });
+    });
+  });
+
+  test("by dying keeps what was acknowledged, and the next process goes on", async () => {
+    const seen = new Set<string>();
+    await withFaults(
+      scenario,
+      (at) => ({ kind: "die", at }),
+      async ({ disk, acknowledged, at }) => {
+        for (const { disk: after, cut } of disk.remains(seen, acknowledged.join())) {
+          const where = `${at}, ${JSON.stringify(cut)}`;
+          if (!isThere(after)) {
+            expect([scenario.before, acknowledged], where).toEqual([[], []]);
+            continue;
+          }
+          let session: Session;
+          try {
+            session = openV2(after, {}, 5);
+          } catch (error) {
+            // A session that was being made, and of which a power cut left the name alone.
+            expect([scenario.before, acknowledged], `${where} ${error}`).toEqual([[], []]);
+            expect(error, where).toBeInstanceOf(Failure);
+            continue;
+          }
+          const ids = known(session);
+          for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
+          const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
+          // All of an append or nothing of it.
+          expect([0, scenario.ids.length], where).toContain(extra.length);
+          await appendMessages(session, id(50));
+          expect(found(after), where).toEqual([...ids, id(50)]);
+          session.close();
+          expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+        }
+      },
+    );
+  });
+});
+
+describe("opening", () => {
+  test.each([
+    ["a whole container", () => three.after()],
+    ["one with a torn frame", () => more(three.after(), segmentFile(CONTAINER, 1), userText(id(9), null).slice(0, 40))],
+  ])("%s with any operation failing is a failure or the session, and leaves nothing open", (_, make) => {
+    for (let at = 1; ; at++) {
+      const disk = make();
+      const before = disk.paths().map((path) => Buffer.from(disk.content(path) as Uint8Array).toString("hex"));
+      disk.set({ kind: "fail", at, errno: "EIO" });
+      try {
+        const log = v2On(disk).open(CONTAINER);
+        try {
+          expect(textsOf(log)).toEqual(chain(3));
+        } finally {
+          log.close();
+        }
+      } catch (error) {
+        expect(error).toMatchObject({ name: "storage_failed" });
+      }
+      const { struck, operations } = disk;
+      disk.set(undefined);
+      expect(disk.openCount, operations.join(" ")).toBe(0);
+      expect(disk.paths().map((path) => Buffer.from(disk.content(path) as Uint8Array).toString("hex"))).toEqual(before);
+      if (!struck) break;
+    }
+  });
+});
+
+describe("a published session", () => {
+  const others = (disk: FaultDisk) => disk.paths().filter((path) => /\/fork\.(v2|store)/.test(path));
+
+  test.each([...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const])(
+    "with %s is there, whole, or leaves nothing, and can be tried again",
+    async (name, faultAt) => {
+      const wanted = beginning(headerText(), `${FOLDER}/fork.v2`);
+      const content = () => chain(9).map((line) => bytesOf(`${line}\n`));
+      const whole = three.after();
+      whole.record();
+      await v2On(whole).publish(wanted, content());
+      const seen = new Set<string>();
+      for (const at of faultPoints(faultAt(1).kind, whole)) {
+        const disk = three.after();
+        const store = v2On(disk);
+        disk.set(faultAt(at));
+        let published = false;
+        try {
+          (await store.publish(wanted, content())).close();
+          published = true;
+        } catch (error) {
+          expect(error).toBeInstanceOf(Failure);
+        }
+        const operations = [...disk.operations];
+        const where = `operation ${at} of ${operations.join(" ")}`;
+        expect(disk.struck, where).toBe(true);
+        if (name === "death") {
+          for (const { disk: after } of disk.remains(seen, String(published))) {
+            expect(found(after)).toEqual(THREE_IDS);
+            if (after.content(`${FOLDER}/fork.store.json`) === undefined) {
+              expect(published, where).toBe(false);
+              continue;
+            }
+            const log = v2On(after).open(`${FOLDER}/fork.v2`);
+            expect([textsOf(log), log.damage], where).toEqual([chain(9), []]);
+            log.close();
+          }
+          continue;
+        }
+        disk.set(undefined);
+        expect(disk.openCount, where).toBe(0);
+        const operation = operations[at - 1];
+        if (!published && operation !== "remove" && operation !== "removeFolder") {
+          expect(others(disk), where).toEqual([]);
+          expect(
+            disk.paths().filter((path) => path.includes(".staging")),
+            where,
+          ).toEqual([]);
+          (await store.publish(wanted, content())).close();
+        }
+        if (published || operation !== "remove") expect(faultsOf(disk, `${FOLDER}/fork.v2`, true), where).toEqual([]);
+      }
+    },
+  );
+});
+
+describe("a repair", () => {
+  /** The container of three with one entry damaged and bytes behind the last. */
+  function damaged(): FaultDisk {
+    const disk = three.after();
+    const path = segmentFile(CONTAINER, 1);
+    const text = Buffer.from(disk.content(path) as Uint8Array).toString("latin1");
+    disk.put(path, Buffer.from(text.replace(`say ${id(1)}`, "say !!!!!!!!"), "latin1"));
+    return more(disk, path, "torn");
+  }
+
+  const backups = (disk: FaultDisk) =>
+    new Set(disk.paths().flatMap((path) => /^.*\.damaged\.bak(\.\d+)?(?=\/)/.exec(path)?.[0] ?? []));
+
+  test.each([...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const])(
+    "with %s is done, or can be done by whoever comes next, and nothing that is legible is lost",
+    async (_, faultAt) => {
+      const whole = damaged();
+      const unharmed = openV2(whole);
+      whole.record();
+      unharmed.repair(false);
+      expect(whole.operations.length).toBeGreaterThan(20);
+      const seen = new Set<string>();
+      for (const at of faultPoints(faultAt(1).kind, whole)) {
+        const disk = damaged();
+        const session = openV2(disk);
+        disk.set(faultAt(at));
+        let failure: unknown;
+        try {
+          session.repair(false);
+        } catch (error) {
+          failure = error;
+          expect(error).toBeInstanceOf(Failure);
+        }
+        const where = `operation ${at} of ${disk.operations.join(" ")}`;
+        expect(disk.struck, where).toBe(true);
+        const died = faultAt(at).kind === "die";
+        disk.set(undefined);
+        if (!died) {
+          session.close();
+          expect(disk.openCount, where).toBe(0);
+        }
+        for (const { disk: after } of died ? disk.remains(seen) : [{ disk: disk.after() }]) {
+          const next = openV2(after);
+          expect(known(next), where).toEqual(THREE_IDS);
+          if (next.log.damage.length > 0) next.repair(false);
+          next.close();
+          const last = openV2(after);
+          expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
+          await appendMessages(last, id(50));
+          last.close();
+          expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+          expect(backups(after).size, where).toBe(1);
+        }
+        if (failure === undefined) expect(backups(disk).size, where).toBe(1);
+      }
+    },
+  );
+
+  test("that was answered outlasts a loss of power, and so does one that is asked for again", async () => {
+    const disk = damaged();
+    const session = openV2(disk);
+    expect(session.repair(false).backupPath).not.toBeNull();
+    session.close();
+    const sound = (after: FaultDisk, where: string): void => {
+      const last = openV2(after);
+      expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
+      last.close();
+      expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+      expect(backups(after).size, where).toBe(1);
+    };
+    const seen = new Set<string>();
+    for (const { disk: after, cut } of disk.remains(seen)) sound(after, JSON.stringify(cut));
+    await repairAgainAfterFaults(damaged, openV2, (failing, operations) => {
+      for (const { disk: after, cut } of failing.remains(seen))
+        sound(after, `${JSON.stringify(cut)} after ${operations}`);
+    });
+  });
+});
+
+test("what an append adds while a commit waits for the medium takes nothing of that commit from it", async () => {
+  const disk = three.after();
+  const log = v2On(disk, { segmentBytes: 1024 }).open(CONTAINER);
+  const long = (n: number): Uint8Array => bytesOf(userText(id(n), id(n - 1), "x".repeat(500)));
+  const { sync } = disk;
+  let next = 20;
+  // Each wait sees another segment begin.
+  disk.sync = async (fd) => {
+    if (next < 26) log.append([long(next++)]);
+    await sync(fd);
+  };
+  log.append([bytesOf(userText(id(17), id(2))), long(18), long(19)]);
+  for (let count = log.nodes.count; count < 12; count = log.nodes.count) {
+    await log.commit();
+    for (const cut of POWER_CUTS) {
+      const after = disk.after(cut);
+      const again = v2On(after).open(CONTAINER);
+      expect(again.nodes.count, JSON.stringify(cut)).toBeGreaterThanOrEqual(count);
+      expect(again.damage.filter(({ kind }) => kind !== "torn_tail" && kind !== "bad_index")).toEqual([]);
+      again.close();
+    }
+  }
+  log.close();
+});

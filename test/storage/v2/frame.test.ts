@@ -1,0 +1,161 @@
+/** Bytes of frames and rows: the vectors of the reference (session-store-v2, section 3.9), and what is refused. */
+
+import { describe, expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import {
+  chained,
+  crc32c,
+  crcText,
+  decodeFrame,
+  decodeHead,
+  decodeRow,
+  encodeRow,
+  type Frame,
+  GENESIS,
+  Malformed,
+  payloadOf,
+} from "../../../src/storage/v2/frame.ts";
+import { forSeedsAsync } from "../../support/random.ts";
+import { encodeFrame, slowCrc } from "../../support/v2.ts";
+
+const FIRST = `{"id":"a1b2c3d4","message":{"content":"Hello","role":"user","timestamp":1706918401000},"timestamp":"2026-02-03T22:52:06.410Z","type":"message"}`;
+const SECOND = `{"id":"b2c3d4e5","name":"café ☃","parentId":"a1b2c3d4","timestamp":"2026-02-03T22:52:07.000Z","type":"session_info"}`;
+
+const first = encodeFrame(
+  { segmentSeq: 1, frameSeq: 1, entrySeq: 1 },
+  { entryId: "a1b2c3d4", parentEntryId: null, entryType: "message" },
+  "2026-02-03T22:52:06.500Z",
+  bytesOf(FIRST),
+);
+const second = encodeFrame(
+  { segmentSeq: 1, frameSeq: 2, entrySeq: 2 },
+  { entryId: "b2c3d4e5", parentEntryId: "a1b2c3d4", entryType: "session_info" },
+  "2026-02-03T22:52:07.100Z",
+  bytesOf(SECOND),
+);
+const lineOf = (bytes: Uint8Array) => textOf(bytes.subarray(0, bytes.length - 1));
+const decoded = (text: string): Frame => decodeFrame(bytesOf(text));
+
+describe("the vectors", () => {
+  test("of CRC-32C hold, at any length and offset", async () => {
+    expect(crcText(crc32c(bytesOf("123456789")))).toBe("E3069283");
+    expect(crcText(crc32c(new Uint8Array(0)))).toBe("00000000");
+    await forSeedsAsync(20, async (random) => {
+      const text = random.hex(random.int(60));
+      const from = random.int(9);
+      expect(crcText(crc32c(bytesOf("x".repeat(from) + text), from))).toBe(slowCrc(text));
+    });
+  });
+
+  test("of two frames hold: lengths, hashes, checksums and chain", () => {
+    expect([bytesOf(FIRST).length, first.payloadSha256]).toEqual([
+      143,
+      "ef235a88101a6bc52c1c15fb7f36a2ee22e4caf70471d18bd16895810afe5082",
+    ]);
+    expect([first.bytes.length, crcText(first.crc)]).toEqual([429, "7861699B"]);
+    const chain = chained(GENESIS, first.payloadSha256);
+    expect(chain).toBe("40cbd30d5fe7b9c7930c80c524d156de4378857bee4c6336aff68efa5e2be339");
+    expect([bytesOf(SECOND).length, second.payloadSha256]).toEqual([
+      119,
+      "b8bd3c3b3fe724f3e96def7fbf6fd1145d83fb87a44f84fc5876d10055c44f5a",
+    ]);
+    expect([second.bytes.length, crcText(second.crc)]).toEqual([437, "5E3EC91E"]);
+    expect(chained(chain, second.payloadSha256)).toBe(
+      "b47c0c937b4af4e97337119f7c2b374a48944aaf45ed1ba364e4cc693c36eb87",
+    );
+  });
+});
+
+describe("a frame", () => {
+  test("is read as it was written, its payload byte for byte", () => {
+    for (const [encoded, payload, parent] of [
+      [first, FIRST, null],
+      [second, SECOND, "a1b2c3d4"],
+    ] as const) {
+      const line = encoded.bytes.subarray(0, encoded.bytes.length - 1);
+      const frame = decodeFrame(line);
+      expect(textOf(line, frame.payloadStart, frame.payloadEnd)).toBe(payload);
+      expect([frame.parentEntryId, frame.payloadStart]).toEqual([parent, encoded.payloadStart]);
+      // The head alone tells the same.
+      expect(decodeHead(line, 0, frame.payloadStart)).toEqual(frame);
+      expect(decodeHead(line, 0, frame.payloadStart - 1)).toBeNull();
+    }
+  });
+
+  test("is read in any order of members, with white space, and with a parent of null", () => {
+    const { payloadSha256, payloadBytes, ...rest } = JSON.parse(lineOf(first.bytes));
+    delete rest.payload;
+    const text = `{ "payload" : ${FIRST} , "parentEntryId":null,"payloadBytes":${payloadBytes},"payloadSha256":"${payloadSha256}",${JSON.stringify(rest).slice(1)}`;
+    const frame = decoded(text);
+    expect(textOf(bytesOf(text), frame.payloadStart, frame.payloadEnd)).toBe(FIRST);
+    expect(frame).toMatchObject({ entryId: "a1b2c3d4", parentEntryId: null, entryType: "message", entrySeq: 1 });
+  });
+
+  test("keeps odd ids and types, and payloads that other programs would write differently", () => {
+    const payload = '{"n":1.0,"n":-0,"big":9007199254740993,"e":1e400,"u":"\\u0041\u2028"}';
+    const { bytes } = encodeFrame(
+      { segmentSeq: 7, frameSeq: 8, entrySeq: 99 },
+      { entryId: 'odd "id" \u{1f600}', parentEntryId: "é", entryType: "unheard\\of" },
+      "2026-02-03T22:52:07.100Z",
+      bytesOf(payload),
+    );
+    const frame = decodeFrame(bytes.subarray(0, bytes.length - 1));
+    expect(textOf(bytes, frame.payloadStart, frame.payloadEnd)).toBe(payload);
+    expect(frame).toMatchObject({ entryId: 'odd "id" \u{1f600}', parentEntryId: "é", entryType: "unheard\\of" });
+  });
+
+  test.each([
+    ["cut off", (line: string) => line.slice(0, -1)],
+    ["with another payload", (line: string) => line.replace("Hello", "Hallo")],
+    ["with a longer payload", (line: string) => line.replace("Hello", "Hello!")],
+    ["with two payloads", (line: string) => line.replace(/\}$/, ',"payload":{}}')],
+    ["with a member we do not know", (line: string) => line.replace('"entryId"', '"extra":1,"entryId"')],
+    ["without a type", (line: string) => line.replace('"entryType":"message",', "")],
+    ["of another schema", (line: string) => line.replace("segment_frame.v1", "segment_frame.v2")],
+    ["with a number of 0", (line: string) => line.replace('"frameSeq":1', '"frameSeq":0')],
+    ["with a number that is text", (line: string) => line.replace('"frameSeq":1', '"frameSeq":"1"')],
+    ["with a hash in capitals", (line: string) => line.replace("ef235a88", "EF235A88")],
+    ["with a time that is none", (line: string) => line.replace("2026-02-03T22:52:06.500Z", "yesterday")],
+    ["with bytes behind the payload", (line: string) => line.replace(/\}$/, " 7}")],
+    ["that is a list", () => "[]"],
+    ["that is nothing", () => ""],
+  ])("%s is refused", (_, change) => {
+    expect(() => decoded(change(lineOf(first.bytes)))).toThrow(Malformed);
+  });
+
+  test("has its payload without the white space around the line", () => {
+    expect(textOf(payloadOf(bytesOf(' \t{"a":1}\r')))).toBe('{"a":1}');
+  });
+});
+
+describe("a row", () => {
+  const row = {
+    entrySeq: 2,
+    entryId: "b2c3d4e5",
+    segmentSeq: 1,
+    frameSeq: 2,
+    byteOffset: 429,
+    byteLength: 437,
+    crc32c: "5E3EC91E",
+  };
+  const line = encodeRow(row).slice(0, -1);
+
+  test("is read as it was written, and in any order", () => {
+    expect(decodeRow(bytesOf(line))).toEqual(row);
+    const reversed = Object.fromEntries(Object.entries(JSON.parse(line)).reverse());
+    expect(decodeRow(bytesOf(JSON.stringify(reversed)))).toEqual(row);
+  });
+
+  test.each([
+    ["cut off", line.slice(0, -1)],
+    ["with a member we do not know", line.replace('"state"', '"more":1,"state"')],
+    ["that is not active", line.replace("active", "gone")],
+    ["with a checksum in small letters", line.replace("5E3EC91E", "5e3ec91e")],
+    ["with an offset below 0", line.replace("429", "-1")],
+    ["without its id", line.replace('"entryId":"b2c3d4e5",', "")],
+    ["of another schema", line.replace("offset_index.v1", "offset_index.v9")],
+    ["that is a number", "1"],
+  ])("%s is refused", (_, text) => {
+    expect(() => decodeRow(bytesOf(text))).toThrow(Malformed);
+  });
+});

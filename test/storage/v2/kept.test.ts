@@ -1,0 +1,102 @@
+/**
+ * What is kept of a container in the state folder saves time and nothing else: opened with it, a session is what the
+ * container says.
+ */
+
+import { expect, test } from "vitest";
+import { bytesOf } from "../../../src/core/json/json.ts";
+import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
+import { indexFile, segmentFile, spineFile } from "../../../src/storage/v2/places.ts";
+import type { FaultDisk } from "../../support/disk.ts";
+import { assistantText, entryText, id, userText } from "../../support/lines.ts";
+import { outcome } from "../../support/outcome.ts";
+import { forSeedsAsync, type Random } from "../../support/random.ts";
+import { STATE } from "../../support/sessions.ts";
+import { CONTAINER, containerWith, cutFile, v2On } from "../../support/v2.ts";
+
+function randomLines(random: Random, from: number, count: number): string[] {
+  return Array.from({ length: count }, (_, i) => {
+    const n = from + i;
+    const parent = n === 0 ? null : id(random.chance(0.8) ? n - 1 : random.int(n));
+    return random.pick([
+      () => userText(id(n), parent),
+      () => assistantText(id(n), parent, "x".repeat(random.int(200))),
+      () => entryText("label", id(n), parent, { targetId: id(random.int(n + 1)), label: "keep" }),
+      () => entryText("compaction", id(n), parent, { summary: "so far", firstKeptEntryId: id(n), tokensBefore: 9 }),
+      () => entryText("thinking_level_change", id(n), parent, { thinkingLevel: "high" }),
+    ])();
+  });
+}
+
+const opened = (disk: FaultDisk, withKept: boolean): unknown =>
+  outcome(() => v2On(disk, withKept ? { spines: keptSpines(disk, STATE, 1) } : {}).open(CONTAINER));
+
+const keptFiles = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.startsWith(`${STATE}/spines/`));
+
+function flip(random: Random, disk: FaultDisk, path: string): void {
+  const bytes = Uint8Array.from(disk.content(path) as Uint8Array);
+  bytes[random.int(bytes.length)] ^= 1 << random.int(8);
+  const fd = disk.openAppend(path);
+  disk.truncate(fd, 0);
+  disk.write(fd, bytes);
+  disk.close(fd);
+}
+
+test("a container is what it says, whatever happened to it or to what is kept of it", async () => {
+  let kept = 0;
+  await forSeedsAsync(40, async (random) => {
+    const count = 1 + random.int(30);
+    const disk = await containerWith(randomLines(random, 0, count), {
+      segmentBytes: 4096,
+      checkpointEvery: { entries: 7, bytes: 1 << 20 },
+    });
+    const before = opened(disk, false);
+    expect(opened(disk, true)).toEqual(before);
+    kept += keptFiles(disk).length;
+    const happened = random.pick([
+      () => "nothing",
+      () => {
+        const log = v2On(disk).open(CONTAINER);
+        log.append(randomLines(random, count, 1 + random.int(9)).map((line) => bytesOf(line)));
+        log.close();
+        return "more entries by a program that keeps nothing";
+      },
+      () => {
+        for (const path of keptFiles(disk)) flip(random, disk, path);
+        return "a bit of what is kept";
+      },
+      () => {
+        flip(random, disk, segmentFile(CONTAINER, 1));
+        return "a bit of the first segment";
+      },
+      () => {
+        cutFile(disk, indexFile(CONTAINER), random.int(count));
+        return "an index that was cut";
+      },
+      () => {
+        disk.remove(spineFile(CONTAINER));
+        return "no spine of its own";
+      },
+    ])();
+    const plain = opened(disk, false);
+    expect(opened(disk, true), happened).toEqual(plain);
+    expect(opened(disk, true), happened).toEqual(plain);
+  });
+  expect(kept).toBeGreaterThan(30);
+});
+
+test("a container that was only opened is not written to", async () => {
+  await forSeedsAsync(2, async (random) => {
+    const disk = await containerWith(randomLines(random, 0, 20));
+    const stored = (): string[] =>
+      disk
+        .paths()
+        .map((path) =>
+          path.startsWith(STATE) ? "" : `${path} ${Buffer.from(disk.content(path) ?? []).toString("hex")}`,
+        );
+    const before = stored().filter((text) => text !== "");
+    opened(disk, true);
+    expect(keptFiles(disk)).toHaveLength(1);
+    expect(stored().filter((text) => text !== "")).toEqual(before);
+  });
+});

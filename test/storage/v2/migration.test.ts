@@ -1,0 +1,721 @@
+/**
+ * A session on its way from a JSONL file to a container and back: what stands where afterwards, what refuses, and what
+ * every disk operation leaves when the machine dies there (seed 003, "Failure semantics", "Migration and rollback").
+ */
+
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
+import { jsonlStore } from "../../../src/storage/jsonl/log.ts";
+import type { Locks } from "../../../src/storage/locks/locks.ts";
+import { noLocks } from "../../../src/storage/locks/locks.ts";
+import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
+import { audit } from "../../../src/storage/v2/audit.ts";
+import { readPointer } from "../../../src/storage/v2/documents.ts";
+import { readLedger } from "../../../src/storage/v2/ledger.ts";
+import { type MigrationOptions, migrate, rollBack } from "../../../src/storage/v2/migration.ts";
+import { plan } from "../../../src/storage/v2/migration-plan.ts";
+import { status } from "../../../src/storage/v2/migration-site.ts";
+import { checkpointFile, ledgerFile, pointerFile, segmentFile } from "../../../src/storage/v2/places.ts";
+import { segmentedStore } from "../../../src/storage/v2/store.ts";
+import { type Fault, FaultDisk, faultPoints } from "../../support/disk.ts";
+import { testEnv } from "../../support/env.ts";
+import {
+  assistantText,
+  chain,
+  entryText,
+  fileText,
+  headerText,
+  id,
+  SESSION,
+  TIME,
+  userText,
+} from "../../support/lines.ts";
+import { type LockTable, locksOf } from "../../support/locks.ts";
+import { forSeedsAsync, type Random } from "../../support/random.ts";
+
+const FOLDER = "/home/me/sessions";
+const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${SESSION}.jsonl`;
+const CONTAINER = `${FOLDER}/${SESSION}.v2`;
+const SNAPSHOT = `${FILE}.migrated`;
+const CORRELATION = "corr-0001";
+
+/** As in a server, no lock is given twice. */
+function optionsOn(disk: FaultDisk, locks: Locks = locksOf("us", new Map()), segmentBytes = 4096): MigrationOptions {
+  const env = testEnv();
+  const common = { disk, env, locks, durability: "sync", quarantine: "/state/quarantine" } as const;
+  const files = jsonlStore({ ...common, cwd: "/", fileFor: () => FILE });
+  const containers = segmentedStore({ ...common, containerFor: () => CONTAINER, segmentBytes });
+  return {
+    disk,
+    env,
+    locks,
+    segmentBytes,
+    openFile: (file, readOnly) => files.open(file, readOnly),
+    openContainer: (container, readOnly) => containers.open(container, readOnly),
+    fileFor: () => FILE,
+  };
+}
+
+function diskWith(content: string | Uint8Array, file = FILE): FaultDisk {
+  const disk = new FaultDisk();
+  disk.put(file, typeof content === "string" ? bytesOf(content) : content);
+  return disk;
+}
+
+/** What is active, by the pointer alone. */
+function activeOn(disk: FaultDisk): "jsonl_v3" | "sqlite_v1" | "native_v2" {
+  return readPointer(disk, pointerFile(CONTAINER))?.active ?? "jsonl_v3";
+}
+
+/** The lines of the session as whoever opens it now reads them; throws when it cannot be opened. */
+function linesOn(disk: FaultDisk): string[] {
+  const options = optionsOn(disk);
+  const log = activeOn(disk) === "native_v2" ? options.openContainer(CONTAINER, true) : options.openFile(FILE, true);
+  try {
+    return linesOf(log);
+  } finally {
+    log.close();
+  }
+}
+
+function linesOf(log: Log): string[] {
+  return Array.from({ length: log.nodes.count }, (_, position) => textOf(log.read(position)));
+}
+
+function stateOn(disk: FaultDisk): string {
+  return status(disk, activeOn(disk) === "native_v2" ? CONTAINER : FILE).state;
+}
+
+async function appendTo(disk: FaultDisk, ...lines: string[]): Promise<void> {
+  const log = optionsOn(disk).openContainer(CONTAINER);
+  log.append(lines.map(bytesOf));
+  await log.commit();
+  log.close();
+}
+
+const FIVE = fileText(headerText(), ...chain(5));
+const FIVE_LINES = chain(5);
+
+/** Entries as other programs write them: unknown types and members, numbers and escapes that parsing would lose. */
+function oddLines(random: Random, count: number): string[] {
+  const numbers = ["1.0", "1e3", "12345678901234567890", "-0", "0.10", "1E-7"];
+  return Array.from({ length: count }, (_, i) => {
+    const parent = i === 0 || random.chance(0.05) ? "null" : `"${id(random.chance(0.7) ? i - 1 : random.int(i))}"`;
+    const type = random.pick(["message", "custom", "usage", "plugin.thing", "label", "compaction_v9"]);
+    const rest = random.pick([
+      `,"message":{"role":"user","content":"caf\\u00e9 ${random.hex(6)} \u2028 \u2603"}`,
+      `,"n":${random.pick(numbers)},"deep":{"z":[${random.pick(numbers)}],"a":null}`,
+      `,"data":"${"x".repeat(random.int(900))}"`,
+      `, "spaced" : [ 1,2 ] ,"dup":1,"dup":2`,
+    ]);
+    return `{"type":"${type}","id":"${id(i)}","parentId":${parent},"timestamp":"${TIME}"${rest}}`;
+  });
+}
+
+describe("migrating", () => {
+  test("the container holds every line, the file is frozen beside it, the pointer and the ledger tell of it", async () => {
+    const disk = diskWith(FIVE);
+    const shown: number[] = [];
+    const done = await migrate(optionsOn(disk), FILE, {
+      correlationId: CORRELATION,
+      progress: (at, of) => shown.push(at / of),
+    });
+    expect(done).toMatchObject({
+      state: "MIGRATED",
+      entryCount: 5,
+      sessionPath: CONTAINER,
+      correlationId: CORRELATION,
+    });
+    expect(done.transitions.map(({ fromState, toState }) => `${fromState} ${toState}`)).toEqual([
+      "CLEAN MIGRATION_STAGING",
+      "MIGRATION_STAGING MIGRATED",
+    ]);
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+    expect(textOf(disk.content(SNAPSHOT) as Uint8Array)).toBe(FIVE);
+    expect(disk.content(FILE)).toBeUndefined();
+    expect(readPointer(disk, pointerFile(CONTAINER))).toMatchObject({
+      active: "native_v2",
+      phase: "completed",
+      correlationId: CORRELATION,
+      snapshotId: done.snapshotId,
+      source: FILE.slice(FOLDER.length + 1),
+    });
+    expect(readLedger(disk, ledgerFile(CONTAINER)).events.map(({ phase, outcome }) => `${phase} ${outcome}`)).toEqual([
+      "planned ok",
+      "staging_copy ok",
+      "integrity_check ok",
+      "cutover_commit ok",
+      "completed ok",
+    ]);
+    expect(await audit(disk, CONTAINER)).toMatchObject({ ok: true, findings: [] });
+    expect(stateOn(disk)).toBe("MIGRATED");
+    expect(shown.at(-1)).toBe(1);
+    expect(shown).toEqual([...shown].sort((a, b) => a - b));
+    expect(disk.openCount).toBe(0);
+  });
+
+  test("it goes on where it was, and is not migrated twice", async () => {
+    const disk = diskWith(FIVE);
+    await migrate(optionsOn(disk), FILE);
+    await appendTo(disk, userText(id(5), id(4)));
+    expect(linesOn(disk)).toEqual([...FIVE_LINES, userText(id(5), id(4))]);
+    expect(await migrate(optionsOn(disk), CONTAINER)).toMatchObject({ state: "CLEAN", entryCount: 6 });
+    expect(stateOn(disk)).toBe("CLEAN");
+  });
+
+  test("a plan reads everything and writes nothing", async () => {
+    const disk = diskWith(FIVE);
+    const before = disk.paths();
+    disk.set(undefined);
+    const planned = await plan(optionsOn(disk), FILE);
+    expect(planned).toMatchObject({ entryCount: 5, bytes: bytesOf(FIVE).length, version: 3, obstacles: [] });
+    expect(planned.site.container).toBe(CONTAINER);
+    expect(disk.paths()).toEqual(before);
+    const writing = ["write", "create", "rename", "link", "truncate", "remove", "makeFolder"];
+    expect(disk.operations.filter((operation) => writing.includes(operation))).toEqual([]);
+  });
+
+  test("a position of the leaf that only we keep goes along, there and back", async () => {
+    const disk = diskWith(FIVE);
+    const leaves = leafMemory(disk, "/state", true);
+    const options = { ...optionsOn(disk), leaves };
+    const recalled = (log: Log): unknown => {
+      const leafId = leaves.recall(log);
+      log.close();
+      return leafId;
+    };
+    const before = options.openFile(FILE, true);
+    await leaves.record(before, id(1));
+    before.close();
+    await migrate(options, FILE);
+    expect(recalled(options.openContainer(CONTAINER, true))).toBe(id(1));
+    await rollBack(options, CONTAINER);
+    expect(recalled(options.openFile(FILE, true))).toBe(id(1));
+  });
+
+  test("a session without entries", async () => {
+    const disk = diskWith(fileText(headerText()));
+    expect(await migrate(optionsOn(disk), FILE)).toMatchObject({ state: "MIGRATED", entryCount: 0 });
+    expect(await audit(disk, CONTAINER)).toMatchObject({ ok: true });
+    expect(await rollBack(optionsOn(disk), CONTAINER)).toMatchObject({ state: "ROLLED_BACK", entryCount: 0 });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(fileText(headerText()));
+  });
+
+  const refused: [string, string, RegExp][] = [
+    ["an id that is no UUID", fileText(headerText({ id: "my-session" }), ...chain(2)), /not a UUID/],
+    [
+      "a duplicate id",
+      fileText(headerText(), ...chain(2), userText(id(0), id(1), "other")),
+      /the id a0000000 is taken/,
+    ],
+    ["a cycle", fileText(headerText(), userText(id(0), id(1)), userText(id(1), id(0))), /cycle/],
+    ["a missing parent", fileText(headerText(), userText(id(0), id(7))), /not in the file/],
+    ["a line that is no entry", fileText(headerText(), ...chain(2), "garbage"), /no|not/],
+    [
+      "a body that is no JSON",
+      fileText(headerText(), ...chain(1), userText(id(1), id(0)).replace('"content"', '"content')),
+      /a0000001|not/,
+    ],
+    [
+      "a line that fits no segment",
+      fileText(headerText(), userText(id(0), null, "x".repeat(4096))),
+      /a segment holds 4096/,
+    ],
+  ];
+  test.each(refused)("%s refuses, named, and the file stays as it is", async (_name, content, named) => {
+    const disk = diskWith(content);
+    await expect(migrate(optionsOn(disk), FILE)).rejects.toMatchObject({
+      name: "migration_failed",
+      message: expect.stringMatching(named),
+    });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(content);
+    expect(activeOn(disk)).toBe("jsonl_v3");
+    expect((await plan(optionsOn(disk), FILE)).obstacles.length).toBeGreaterThan(0);
+    expect(disk.openCount).toBe(0);
+  });
+
+  test("a session that another process writes to is locked", async () => {
+    const disk = diskWith(FIVE);
+    const table: LockTable = new Map();
+    const other = optionsOn(disk, locksOf("the other process", table)).openFile(FILE);
+    other.takeLock();
+    const mine = optionsOn(disk, locksOf("mine", table));
+    await expect(migrate(mine, FILE)).rejects.toMatchObject({ name: "session_locked" });
+    other.close();
+    // Here every log of a process has a lock of its own.
+    await expect(migrate(optionsOn(disk), FILE)).resolves.toMatchObject({ state: "MIGRATED" });
+  });
+
+  test("what another program appends while the container is built gives the migration up", async () => {
+    const disk = diskWith(FIVE);
+    const line = `${userText(id(9), id(4))}\n`;
+    let isDone = false;
+    await expect(
+      migrate(optionsOn(disk), FILE, {
+        progress(at, of) {
+          if (isDone || at < of / 3) return;
+          isDone = true;
+          const fd = disk.openAppend(FILE);
+          disk.write(fd, bytesOf(line));
+          disk.close(fd);
+        },
+      }),
+    ).rejects.toMatchObject({ name: "migration_failed", retryable: true });
+    expect(activeOn(disk)).toBe("jsonl_v3");
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE + line);
+    expect(status(disk, FILE)).toMatchObject({ state: "CLEAN", interrupted: false });
+    expect(status(disk, FILE).events.at(-1)).toMatchObject({ phase: "failed", errorClass: "atomicity_violation" });
+    // The next one takes the new entry along, and the ledger of the first attempt.
+    await expect(migrate(optionsOn(disk), FILE)).resolves.toMatchObject({ entryCount: 6 });
+    expect(readLedger(disk, ledgerFile(CONTAINER)).events.filter(({ phase }) => phase === "planned")).toHaveLength(2);
+  });
+
+  test("a container that is not ours is left alone", async () => {
+    const disk = diskWith(FIVE);
+    disk.put(`${CONTAINER}/manifest.json`, bytesOf("{}"));
+    await expect(migrate(optionsOn(disk), FILE)).rejects.toThrow("no container of ours");
+    expect(textOf(disk.content(`${CONTAINER}/manifest.json`) as Uint8Array)).toBe("{}");
+  });
+});
+
+describe("rolling back", () => {
+  test("with nothing appended the file is the same again, byte for byte", async () => {
+    const disk = diskWith(FIVE.slice(0, -1));
+    const { snapshotId } = await migrate(optionsOn(disk), FILE, { correlationId: CORRELATION });
+    const done = await rollBack(optionsOn(disk), CONTAINER, { reason: "a test", correlationId: "corr-0002" });
+    expect(done).toMatchObject({ state: "ROLLED_BACK", sessionPath: FILE, laterEntries: 0, snapshotId });
+    expect(done.transitions.map(({ toState }) => toState)).toEqual([
+      "DIRTY",
+      "SEGMENT_SEALED",
+      "INDEXED",
+      "CHECKPOINTED",
+      "ROLLED_BACK",
+    ]);
+    // The checkpoint of these moves was made.
+    const checkpoint = disk.content(checkpointFile(`${CONTAINER}.rolled-back`, 2)) as Uint8Array;
+    expect(JSON.parse(textOf(checkpoint))).toMatchObject({ headEntrySeq: 5, reason: "pre_migration" });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE.slice(0, -1));
+    expect(disk.content(SNAPSHOT)).toBeUndefined();
+    expect(readPointer(disk, pointerFile(CONTAINER))).toMatchObject({
+      active: "jsonl_v3",
+      phase: "rollback",
+      reason: "a test",
+      snapshotId,
+      correlationId: "corr-0002",
+    });
+    // The container is kept, with the whole story in its ledger.
+    expect(done.keptAt).toBe(`${CONTAINER}.rolled-back`);
+    expect(readLedger(disk, ledgerFile(`${CONTAINER}.rolled-back`)).events.at(-1)).toMatchObject({
+      phase: "rollback",
+      outcome: "ok",
+      sourceFormat: "native_v2",
+      targetFormat: "jsonl_v3",
+      correlationId: "corr-0002",
+    });
+    expect(status(disk, FILE)).toMatchObject({ state: "ROLLED_BACK", interrupted: false, reason: "a test" });
+    expect(status(disk, FILE).events).toHaveLength(6);
+    expect(disk.openCount).toBe(0);
+  });
+
+  test("what was appended since stands behind the snapshot, line for line", async () => {
+    const disk = diskWith(FIVE.slice(0, -1));
+    await migrate(optionsOn(disk), FILE);
+    const later = [userText(id(5), id(4)), entryText("custom", id(6), id(5), { n: 1 }).replace(":1}", ":1.0}")];
+    await appendTo(disk, ...later);
+    const done = await rollBack(optionsOn(disk), CONTAINER);
+    expect(done).toMatchObject({ laterEntries: 2, entryCount: 7 });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE + fileText(...later));
+    expect(textOf(disk.content(`${FILE}.v3.bak`) as Uint8Array)).toBe(FIVE.slice(0, -1));
+    // There and back again.
+    await migrate(optionsOn(disk), FILE);
+    expect(linesOn(disk)).toEqual([...FIVE_LINES, ...later]);
+    await rollBack(optionsOn(disk), CONTAINER);
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE + fileText(...later));
+    expect(disk.paths().some((path) => path.startsWith(`${CONTAINER}.rolled-back.2/`))).toBe(true);
+  });
+
+  const OLD = fileText(
+    `{"type":"session","id":"${SESSION}","timestamp":"${TIME}","cwd":"/"}`,
+    `{"type":"message","timestamp":"${TIME}","message":{"role":"user","content":"one"}}`,
+    `{"type":"message","timestamp":"${TIME}","message":{"role":"hookMessage","content":"two"}}`,
+  );
+
+  test("a file of version 1 comes back as it was", async () => {
+    const disk = diskWith(OLD);
+    const before = linesOn(disk);
+    await migrate(optionsOn(disk), FILE);
+    expect(linesOn(disk)).toEqual(before);
+    await rollBack(optionsOn(disk), CONTAINER);
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(OLD);
+  });
+
+  test("a file of version 1 that was continued comes back as version 3, the original beside it", async () => {
+    const disk = diskWith(OLD);
+    const before = linesOn(disk);
+    await migrate(optionsOn(disk), FILE);
+    const last = JSON.parse(before[1]).id;
+    const line = userText(id(5), last);
+    await appendTo(disk, line);
+    await rollBack(optionsOn(disk), CONTAINER);
+    const [header, ...lines] = textOf(disk.content(FILE) as Uint8Array)
+      .trimEnd()
+      .split("\n");
+    expect(JSON.parse(header)).toMatchObject({ id: SESSION, version: 3 });
+    expect(lines).toEqual([...before, line]);
+    expect(textOf(disk.content(`${FILE}.v1.bak`) as Uint8Array)).toBe(OLD);
+  });
+
+  test("a session that began in V2 gets a file", async () => {
+    const disk = new FaultDisk();
+    const env = testEnv();
+    const store = segmentedStore({
+      disk,
+      env,
+      locks: noLocks,
+      durability: "sync",
+      quarantine: "/state/quarantine",
+      containerFor: () => CONTAINER,
+    });
+    const log = store.create({ headerLine: bytesOf(headerText()), header: JSON.parse(headerText()) });
+    log.append(FIVE_LINES.map(bytesOf));
+    await log.commit();
+    log.close();
+    expect(await rollBack(optionsOn(disk), CONTAINER)).toMatchObject({ state: "ROLLED_BACK", sessionPath: FILE });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+  });
+
+  test("a session that was not migrated has nothing to go back to", async () => {
+    await expect(rollBack(optionsOn(diskWith(FIVE)), FILE)).rejects.toMatchObject({ name: "migration_failed" });
+  });
+
+  test("another file in the place of the session file is not overwritten", async () => {
+    const disk = diskWith(FIVE);
+    await migrate(optionsOn(disk), FILE);
+    disk.put(FILE, bytesOf("somebody's\n"));
+    await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "already_exists" });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe("somebody's\n");
+    expect(readPointer(disk, pointerFile(CONTAINER))).toMatchObject({ active: "native_v2", phase: "completed" });
+  });
+});
+
+describe("failure semantics of the seed", () => {
+  const migrated = async () => {
+    const disk = diskWith(FIVE);
+    await migrate(optionsOn(disk), FILE, { correlationId: CORRELATION });
+    return disk;
+  };
+
+  /** The pointer as a crash between the commit marker and the end of the cutover leaves it. */
+  const halfway = async (source: "frozen" | "in place") => {
+    const disk = await migrated();
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, phase: "cutover_commit" })));
+    if (source === "in place") disk.rename(SNAPSHOT, FILE);
+    return disk;
+  };
+
+  test("cutover fails before the commit marker: the source remains active", async () => {
+    const disk = diskWith(FIVE);
+    // The rename of the pointer is the second: the first gives the container its name.
+    const renames = (operations: readonly string[]) => operations.filter((operation) => operation === "rename").length;
+    disk.set(undefined);
+    await migrate(optionsOn(disk), FILE);
+    let at = 0;
+    while (renames(disk.operations.slice(0, at)) < 2) at++;
+    const dying = diskWith(FIVE);
+    dying.set({ kind: "die", at });
+    await expect(migrate(optionsOn(dying), FILE)).rejects.toBeDefined();
+    const next = dying.after();
+    expect(activeOn(next)).toBe("jsonl_v3");
+    expect(linesOn(next)).toEqual(FIVE_LINES);
+    expect(status(next, FILE)).toMatchObject({ state: "MIGRATION_STAGING", interrupted: true });
+    await expect(migrate(optionsOn(next), FILE)).resolves.toMatchObject({ state: "MIGRATED" });
+  });
+
+  test.each(["frozen", "in place"] as const)(
+    "cutover fails after the commit marker, the file %s: FAILED, read-only, and rolled back before writes",
+    async (source) => {
+      const disk = await halfway(source);
+      expect(stateOn(disk)).toBe("FAILED");
+      expect(linesOn(disk)).toEqual(FIVE_LINES);
+      await expect(appendTo(disk, userText(id(5), id(4)))).rejects.toMatchObject({ name: "migration_failed" });
+      const done = await rollBack(optionsOn(disk), CONTAINER);
+      expect(done).toMatchObject({ state: "ROLLED_BACK", sessionPath: FILE });
+      expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+      expect(disk.content(SNAPSHOT)).toBeUndefined();
+      expect(stateOn(disk)).toBe("ROLLED_BACK");
+    },
+  );
+
+  test("a commit marker whose migration is asked for again is rolled back, then migrated", async () => {
+    const disk = await halfway("frozen");
+    await expect(migrate(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ state: "MIGRATED", entryCount: 5 });
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+    expect(readLedger(disk, ledgerFile(`${CONTAINER}.rolled-back`)).events.at(-1)).toMatchObject({
+      phase: "rollback",
+      outcome: "ok",
+    });
+  });
+
+  test("a commit marker with failed verification forces the rollback, with what another program wrote", async () => {
+    const disk = diskWith(FIVE);
+    const line = `${userText(id(9), id(4))}\n`;
+    const rename = disk.rename.bind(disk);
+    disk.rename = (from, to) => {
+      // Between the last look at the file and its freezing.
+      if (from === FILE) {
+        const fd = disk.openAppend(FILE);
+        disk.write(fd, bytesOf(line));
+        disk.close(fd);
+      }
+      rename(from, to);
+    };
+    await expect(migrate(optionsOn(disk), FILE)).rejects.toMatchObject({ name: "migration_failed" });
+    expect(activeOn(disk)).toBe("jsonl_v3");
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE + line);
+    expect(stateOn(disk)).toBe("ROLLED_BACK");
+    expect(readPointer(disk, pointerFile(CONTAINER))?.reason).toContain("Another program wrote");
+  });
+
+  test("a store at its checkpoint is rolled back by that one move", async () => {
+    const disk = await migrated();
+    await appendTo(disk, userText(id(5), id(4)));
+    const log = optionsOn(disk).openContainer(CONTAINER);
+    await log.checkpointNow?.();
+    log.close();
+    const { transitions } = await rollBack(optionsOn(disk), CONTAINER);
+    expect(transitions.map(({ fromState, toState }) => `${fromState} ${toState}`)).toEqual([
+      "CHECKPOINTED ROLLED_BACK",
+    ]);
+  });
+
+  test("where nothing is to be migrated there is no migration", async () => {
+    const disk = await migrated();
+    expect(await migrate(optionsOn(disk), CONTAINER)).toMatchObject({ migrationId: null, correlationId: CORRELATION });
+  });
+
+  test.each(["frozen", "in place"] as const)(
+    "a cutover that was cut off, the file %s and gone: FAILED, and an operator must act",
+    async (source) => {
+      const disk = await halfway(source);
+      disk.remove(source === "frozen" ? SNAPSHOT : FILE);
+      expect(linesOn(disk)).toEqual(FIVE_LINES);
+      await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({
+        name: "migration_failed",
+        details: { state: "FAILED" },
+      });
+      expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
+      expect(readLedger(disk, ledgerFile(CONTAINER)).events.at(-1)).toMatchObject({
+        phase: "failed",
+        outcome: "fatal_error",
+        errorClass: "atomicity_violation",
+      });
+      await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
+      // The operator puts it back.
+      disk.put(SNAPSHOT, bytesOf(FIVE));
+      await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ rebuilt: false });
+      expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+    },
+  );
+
+  test("a snapshot that was removed: the container is the session, and the file is written from it", async () => {
+    const disk = await migrated();
+    disk.remove(SNAPSHOT);
+    expect(await audit(disk, CONTAINER)).toMatchObject({ ok: true });
+    expect(stateOn(disk)).toBe("MIGRATED");
+    await appendTo(disk, userText(id(5), id(4)));
+    expect(await rollBack(optionsOn(disk), CONTAINER)).toMatchObject({
+      state: "ROLLED_BACK",
+      rebuilt: true,
+      entryCount: 6,
+    });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE + fileText(userText(id(5), id(4))));
+  });
+
+  test("a snapshot that is not what it was is not gone back to, and nothing changes", async () => {
+    const disk = await migrated();
+    const changed = bytesOf(FIVE.replace("say", "SAY"));
+    disk.put(SNAPSHOT, changed);
+    const pointer = disk.content(pointerFile(CONTAINER));
+    await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({
+      name: "migration_failed",
+      message: expect.stringMatching(/move this file away/),
+    });
+    expect(disk.content(pointerFile(CONTAINER))).toEqual(pointer);
+    await appendTo(disk, userText(id(5), id(4)));
+    // The way that was named.
+    disk.rename(SNAPSHOT, `${FOLDER}/elsewhere`);
+    expect(await rollBack(optionsOn(disk), CONTAINER)).toMatchObject({ rebuilt: true, entryCount: 6 });
+    expect(disk.content(`${FOLDER}/elsewhere`)).toEqual(changed);
+  });
+
+  test("a checkpoint that fails leaves the last one authoritative", async () => {
+    const disk = await migrated();
+    disk.put(`${CONTAINER}/tmp/0000000000000002.json.tmp`, bytesOf('{"schema":"pi.session_st'));
+    expect(await audit(disk, CONTAINER)).toMatchObject({ ok: true, checkpoints: [{ checkpointSeq: 1 }] });
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+  });
+
+  test("damage in the container does not stand in the way of the snapshot when nothing was appended", async () => {
+    const disk = await migrated();
+    const path = segmentFile(CONTAINER, 1);
+    const bytes = Uint8Array.from(disk.content(path) as Uint8Array);
+    bytes[300] ^= 1;
+    disk.put(path, bytes);
+    expect((await audit(disk, CONTAINER)).ok).toBe(false);
+    await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ laterEntries: 0 });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+  });
+});
+
+describe("every disk operation", () => {
+  const TWO = fileText(headerText(), userText(id(0), null), assistantText(id(1), id(0)));
+  const TWO_LINES = [userText(id(0), null), assistantText(id(1), id(0))];
+  const LATER = userText(id(2), id(1));
+
+  interface Way {
+    readonly name: string;
+    readonly begin: () => Promise<FaultDisk>;
+    readonly go: (disk: FaultDisk) => Promise<unknown>;
+    readonly lines: readonly string[];
+    /** What it leads to when it succeeds. */
+    readonly to: "jsonl_v3" | "native_v2";
+  }
+
+  const ways: Way[] = [
+    {
+      name: "migrating",
+      begin: async () => diskWith(TWO),
+      go: (disk) => migrate(optionsOn(disk), FILE),
+      lines: TWO_LINES,
+      to: "native_v2",
+    },
+    {
+      name: "rolling back to the snapshot",
+      begin: async () => {
+        const disk = diskWith(TWO);
+        await migrate(optionsOn(disk), FILE);
+        return disk;
+      },
+      go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+      lines: TWO_LINES,
+      to: "jsonl_v3",
+    },
+    {
+      name: "rolling back with later entries",
+      begin: async () => {
+        const disk = diskWith(TWO);
+        await migrate(optionsOn(disk), FILE);
+        await appendTo(disk, LATER);
+        return disk;
+      },
+      go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+      lines: [...TWO_LINES, LATER],
+      to: "jsonl_v3",
+    },
+  ];
+
+  /** Whatever happened: the session is there whole, one store is active, and going again gets there. */
+  const expectWhole = async (way: Way, disk: FaultDisk, context: string): Promise<void> => {
+    expect(linesOn(disk), context).toEqual(way.lines);
+    expect(["CLEAN", "MIGRATED", "MIGRATION_STAGING", "ROLLED_BACK", "FAILED"], context).toContain(stateOn(disk));
+    if (activeOn(disk) !== way.to || stateOn(disk) === "FAILED" || stateOn(disk) === "MIGRATION_STAGING") {
+      await way.go(disk);
+      expect(activeOn(disk), context).toBe(way.to);
+    } else if (status(disk, activeOn(disk) === "native_v2" ? CONTAINER : FILE).interrupted) await way.go(disk);
+    expect(linesOn(disk), context).toEqual(way.lines);
+    if (way.to === "native_v2") {
+      const found = await audit(disk, CONTAINER);
+      expect(found.findings, context).toEqual([]);
+    } else
+      expect(
+        disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`)),
+        context,
+      ).toEqual([]);
+  };
+
+  const recorded = async (way: Way): Promise<FaultDisk> => {
+    const disk = await way.begin();
+    disk.record();
+    await way.go(disk);
+    return disk;
+  };
+
+  test.each(ways)("$name: the machine dies, and loses what was not synced", { timeout: 60_000 }, async (way) => {
+    const whole = await recorded(way);
+    const count = whole.operations.length;
+    const beginning = await way.begin();
+    expect(count).toBeGreaterThan(60);
+    const seen = new Set<string>();
+    for (const at of faultPoints("die", whole)) {
+      const disk = beginning.after();
+      disk.set({ kind: "die", at });
+      await way.go(disk).catch(() => {});
+      expect(disk.struck).toBe(true);
+      const context = `dies at ${disk.operations.at(-1)} (${at} of ${count})`;
+      for (const { disk: after, cut } of disk.remains(seen))
+        await expectWhole(way, after, `${context}, ${JSON.stringify(cut)}`);
+    }
+  });
+
+  test.each(ways)("$name: one operation fails", { timeout: 60_000 }, async (way) => {
+    const whole = await recorded(way);
+    const beginning = await way.begin();
+    const count = whole.operations.length;
+    for (const kind of ["fail", "short"] as const)
+      for (const at of faultPoints(kind, whole)) {
+        const disk = beginning.after();
+        const fault: Fault = { kind, at, errno: "ENOSPC" };
+        disk.set(fault);
+        let failure: unknown;
+        await way.go(disk).catch((error) => {
+          failure = error;
+        });
+        const context = `${kind} at ${disk.operations.at(at - 1)} (${at} of ${count})`;
+        disk.set(undefined);
+        if (failure !== undefined)
+          expect(failure, context).toMatchObject({
+            name: expect.stringMatching(/^(storage|migration|not_a|session_n)/),
+          });
+        await expectWhole(way, disk, context);
+      }
+  });
+});
+
+describe("round trips", () => {
+  test("random sessions with unknown types and odd numbers: every line as it was", async () => {
+    await forSeedsAsync(6, async (random) => {
+      const lines = oddLines(random, 1 + random.int(40));
+      const content = fileText(headerText({ extra: { n: 1 } }), ...lines);
+      const disk = diskWith(content);
+      await migrate(optionsOn(disk), FILE);
+      expect(linesOn(disk)).toEqual(lines);
+      expect((await audit(disk, CONTAINER)).findings).toEqual([]);
+      await rollBack(optionsOn(disk), CONTAINER);
+      expect(textOf(disk.content(FILE) as Uint8Array)).toBe(content);
+    });
+  });
+
+  const real = fileURLToPath(new URL("../../../../shared/data/real-session-v1.jsonl", import.meta.url));
+  test.skipIf(!existsSync(real))("a real session of version 1: 1, 3, V2, and back", { timeout: 60_000 }, async () => {
+    const content = readFileSync(real);
+    const id = JSON.parse(content.subarray(0, content.indexOf(0x0a)).toString()).id;
+    const file = `${FOLDER}/real.jsonl`;
+    const container = `${FOLDER}/${id}.v2`;
+    const disk = diskWith(content, file);
+    const options = optionsOn(disk, noLocks, 64 << 20);
+    const source = options.openFile(file, true);
+    const lines = linesOf(source);
+    source.close();
+    await migrate(options, file);
+    const log = options.openContainer(container, true);
+    expect(linesOf(log)).toEqual(lines);
+    log.close();
+    expect((await audit(disk, container)).findings).toEqual([]);
+    await rollBack(options, container);
+    expect(Buffer.compare(disk.content(file) as Uint8Array, content)).toBe(0);
+  });
+});

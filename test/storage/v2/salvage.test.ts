@@ -1,0 +1,326 @@
+/**
+ * Frames that are whole somewhere in their segment, wherever its index says that they are: each is found, given back byte
+ * for byte, and survives a repair; what else is there is told as damage, and never taken for an entry.
+ */
+
+import { beforeAll, describe, expect, test } from "vitest";
+import { bytesOf } from "../../../src/core/json/json.ts";
+import type { Disk } from "../../../src/storage/fs/disk.ts";
+import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
+import type { SegmentedLog } from "../../../src/storage/v2/log.ts";
+import { indexFile, segmentFile, spineFile } from "../../../src/storage/v2/places.ts";
+import type { FaultDisk } from "../../support/disk.ts";
+import { chain, entryText, id, userText } from "../../support/lines.ts";
+import { STATE, textsOf } from "../../support/sessions.ts";
+import { CONTAINER, containerWith, encodeFrame, faultsOf, framesOf, type Options, v2On } from "../../support/v2.ts";
+
+const COUNT = 12;
+const SEGMENT = segmentFile(CONTAINER, 1);
+/** Segments of four entries each. */
+const SMALL = { segmentBytes: 2000 };
+let made: FaultDisk;
+let small: FaultDisk;
+
+beforeAll(async () => {
+  made = await containerWith(chain(COUNT));
+  small = await containerWith(chain(COUNT), SMALL);
+});
+
+const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER) as SegmentedLog;
+const contents = (disk: FaultDisk) =>
+  disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
+
+/** Puts other lines, each with its line feed, in the place of those of a file. */
+function relined(disk: FaultDisk, path: string, change: (lines: string[]) => readonly string[]): void {
+  const text = Buffer.from(disk.content(path) as Uint8Array).toString("latin1");
+  disk.put(path, Buffer.from(change(text.split(/(?<=\n)/)).join(""), "latin1"));
+}
+
+/** Returns a frame as a line; `more`: what its head says otherwise than that of the entry at this place. */
+function frame(
+  n: number,
+  payload: string,
+  more: { entrySeq?: number; entryId?: string; parent?: string } = {},
+): string {
+  const at = { segmentSeq: 1, frameSeq: n + 1, entrySeq: more.entrySeq ?? n + 1 };
+  const { parent = n === 0 ? null : id(n - 1) } = more;
+  const facts = { entryId: more.entryId ?? id(n), parentEntryId: parent, entryType: "message" };
+  return encodeFrame(at, facts, "2026-02-03T22:52:06.500Z", bytesOf(payload)).bytes.toString("latin1");
+}
+
+/**
+ * Opens a damaged container: it has these entries, and for each `lost` one at most a stand-in; it says so, writes nothing,
+ * and has the same entries after a repair and another opening.
+ */
+function expectFound(disk: FaultDisk, kept: readonly string[], more: Options = {}): SegmentedLog {
+  const before = contents(disk);
+  const log = open(disk, more);
+  const wholeOf = (texts: readonly string[]) => texts.filter((text) => JSON.parse(text).damaged !== true);
+  expect(wholeOf(textsOf(log))).toEqual(kept);
+  expect(log.damage.length).toBeGreaterThan(0);
+  expect(log.readOnly?.name).toBe("corrupt");
+  expect(contents(disk), "opening wrote").toEqual(before);
+  log.close();
+  const again = open(disk, more);
+  again.repair();
+  again.close();
+  const repaired = open(disk, more);
+  expect([repaired.damage, repaired.readOnly]).toEqual([[], null]);
+  // A repair writes down which parents reading found.
+  const shown = (text: string) => text.replace(/"parentId":("[^"]*"|null)/, '"parentId":');
+  expect(wholeOf(textsOf(repaired)).map(shown)).toEqual(kept.map(shown));
+  repaired.close();
+  expect(faultsOf(disk, CONTAINER)).toEqual([]);
+  return log;
+}
+
+const without = (...lost: number[]) => chain(COUNT).filter((_, n) => !lost.includes(n));
+
+const INDEXES: [string, (disk: FaultDisk) => unknown][] = [
+  ["with everything beside them", () => {}],
+  ["that are known from before", (disk) => open(disk, { spines: keptSpines(disk, STATE, 1) }).close()],
+  ["without the snapshot of the index", (disk) => disk.remove(spineFile(CONTAINER))],
+  ["without the index", (disk) => disk.remove(indexFile(CONTAINER))],
+  [
+    "with an index whose middle is garbage",
+    (disk) => relined(disk, indexFile(CONTAINER), (rows) => [...rows.slice(0, 4), "}{\n", "\0\0\n", ...rows.slice(6)]),
+  ],
+  ["with an index that was cut", (disk) => relined(disk, indexFile(CONTAINER), (rows) => rows.slice(0, 3))],
+];
+
+describe.each(INDEXES)("frames %s", (_, harm) => {
+  test.each<[string, readonly number[], (lines: string[]) => readonly string[]]>([
+    ["before a line of garbage", [], (lines) => [...lines.slice(0, 5), "garbage\n", ...lines.slice(5)]],
+    ["before garbage without a line feed", [], (lines) => [...lines.slice(0, 5), "garbage", ...lines.slice(5)]],
+    [
+      "after one that got longer",
+      [4],
+      (lines) => lines.map((line, n) => (n === 4 ? line.replace("say", "says") : line)),
+    ],
+    ["after one that got shorter", [4], (lines) => lines.map((line, n) => (n === 4 ? line.replace("say", "") : line))],
+    ["after one that is gone", [4], (lines) => lines.filter((_, n) => n !== 4)],
+    ["after the first, which is gone", [0], (lines) => lines.slice(1)],
+    ["after one whose line feed is gone", [4], (lines) => lines.map((line, n) => (n === 4 ? line.slice(0, -1) : line))],
+    [
+      "after several in one line",
+      [1, 2, 3, 4, 5, 6, 7, 8, 9],
+      (lines) => lines.map((line, n) => (n > 0 && n < 10 ? line.replace("\n", " ") : line)),
+    ],
+    ["there twice", [], (lines) => [...lines.slice(0, 7), ...lines.slice(3)]],
+  ])("%s are there", (_what, lost, change) => {
+    const disk = made.after();
+    harm(disk);
+    relined(disk, SEGMENT, change);
+    expectFound(disk, without(...lost), { spines: keptSpines(disk, STATE, 1) });
+  });
+});
+
+test("a frame longer than what is read at a time is found after bytes that are not its own, with or without a line feed", async () => {
+  const long = userText(id(1), id(0), "x".repeat(9 << 17));
+  const all = [...chain(1), long, ...chain(4).slice(2)];
+  const whole = await containerWith(all);
+  for (const garbage of ["garbage\n", "y".repeat(9 << 17)]) {
+    const disk = whole.after();
+    relined(disk, SEGMENT, (lines) => [lines[0], garbage, ...lines.slice(1)]);
+    expectFound(disk, all);
+  }
+});
+
+describe("a segment that is not the last one", () => {
+  test.each([0, 1, 2, 3])("that ends after its frame %i costs its others, and none of the next segment", (kept) => {
+    for (const rest of ["", "{torn"])
+      for (const withSpine of [true, false]) {
+        const disk = small.after();
+        if (!withSpine) disk.remove(spineFile(CONTAINER));
+        const frames = framesOf(disk, CONTAINER)[0].length;
+        relined(disk, SEGMENT, (lines) => [...lines.slice(0, kept), rest]);
+        const gone = Array.from({ length: frames - kept }, (_, n) => kept + n);
+        if (gone.length === 0) continue;
+        const log = expectFound(disk, without(...gone), SMALL);
+        expect(log.damage.find(({ kind }) => kind === "lost_entries")?.reason).toContain(`${gone.length} entries`);
+      }
+  });
+});
+
+describe("frames that changed places under a snapshot of the index that still fits", () => {
+  test("are there, however the entries are read", () => {
+    const disk = made.after();
+    // As many bytes went here as came there.
+    relined(disk, SEGMENT, (lines) =>
+      lines.map((line, n) => (n === 2 ? line.replace("say", "") : n === 8 ? line.replace("say", "saysay") : line)),
+    );
+    const positions = Array.from({ length: COUNT }, (_, n) => n);
+    const log = open(disk.after());
+    const many = [...log.readMany(positions)].map((line) => Buffer.from(line).toString());
+    log.close();
+    const copying = open(disk.after());
+    const copied = Buffer.concat([...copying.copy(positions)])
+      .toString()
+      .split("\n");
+    copying.close();
+    for (const n of [3, 4, 5, 6, 7, 9, 10, 11])
+      expect([many[n], copied[n]]).toEqual([chain(COUNT)[n], chain(COUNT)[n]]);
+    expectFound(disk, without(2, 8));
+  });
+});
+
+describe("what is told as damage", () => {
+  test("is no byte of a frame that is whole", () => {
+    for (const [n, change] of [
+      [0, (line: string) => `${line}garbage\n`],
+      [1, (line: string) => line.replace("say", "says")],
+      [1, (line: string) => line.replace("say", "")],
+      [1, () => ""],
+    ] as const) {
+      const disk = made.after();
+      relined(disk, SEGMENT, (lines) => lines.map((line, at) => (at === 4 ? change(line) : line)));
+      const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
+      const log = open(disk);
+      textsOf(log);
+      const told = log.damage.filter(({ kind }) => kind === "bad_line" || kind === "bad_body" || kind === "torn_tail");
+      for (const { line } of framesOf(made, CONTAINER)[0]) {
+        const start = text.indexOf(line);
+        const isIn = told.some((one) => one.byteOffset < start + line.length && one.byteOffset + one.length > start);
+        expect(start >= 0 && isIn, line).toBe(false);
+      }
+      expect(framesOf(made, CONTAINER)[0].filter(({ line }) => !text.includes(line))).toHaveLength(n);
+      log.close();
+    }
+  });
+});
+
+describe("of two frames with one number", () => {
+  test.each(["first", "last"])(
+    "the one that has the checksum of the index counts, also where it is the %s",
+    (where) => {
+      for (const withSpine of [true, false]) {
+        const disk = made.after();
+        if (!withSpine) disk.remove(spineFile(CONTAINER));
+        const other = frame(5, userText(id(5), id(4), "what nobody said"));
+        relined(disk, SEGMENT, (lines) => {
+          const pair = where === "first" ? [lines[5], other] : [other, lines[5]];
+          return [...lines.slice(0, 5), ...pair, ...lines.slice(6)];
+        });
+        expectFound(disk, chain(COUNT));
+      }
+    },
+  );
+});
+
+describe("a frame of another session", () => {
+  test.each([3, 6, 12, 4000])("with the number %i is no entry of this one", (entrySeq) => {
+    for (const at of [0, 5, 11])
+      for (const withSpine of [true, false]) {
+        const disk = made.after();
+        if (!withSpine) disk.remove(spineFile(CONTAINER));
+        const stranger = frame(entrySeq - 1, userText("feedbeef", id(1), "elsewhere"), {
+          entryId: "feedbeef",
+          parent: id(1),
+        });
+        relined(disk, SEGMENT, (lines) => [...lines.slice(0, at), stranger, ...lines.slice(at)]);
+        const log = open(disk);
+        const texts = textsOf(log);
+        for (const line of chain(COUNT)) expect(texts).toContain(line);
+        if (entrySeq <= COUNT) expect(texts).toHaveLength(COUNT);
+        expect([log.readOnly?.name, log.damage.length > 0]).toEqual(["corrupt", true]);
+        log.close();
+      }
+  });
+
+  test("that is the text of an entry is none, also when what is around it was cut off", async () => {
+    const inner = frame(1, userText(id(1), id(0), "what nobody said")).trimEnd();
+    const lines = [...chain(1), entryText("custom", id(1), id(0), { data: JSON.parse(inner) }), ...chain(3).slice(2)];
+    const disk = await containerWith(lines);
+    relined(disk, SEGMENT, (all) => all.map((line, n) => (n === 1 ? line.replace(/\}{3}\n$/, "}\n") : line)));
+    expectFound(disk, [lines[0], lines[2]]);
+  });
+});
+
+describe("after the last frame", () => {
+  test("a whole one that is nobody's entry, or another's, keeps the session from being cut there", () => {
+    const unbound = frame(12, userText("feedbeef", id(11)), { entryId: id(12) });
+    const early = frame(20, userText(id(20), id(11)));
+    for (const stranger of [unbound, early]) {
+      const disk = made.after();
+      relined(disk, SEGMENT, (lines) => [...lines, stranger]);
+      const before = contents(disk);
+      const log = open(disk);
+      expect([log.readOnly?.name, log.damage.length]).toEqual(["corrupt", 1]);
+      expect(() => log.append([bytesOf(userText(id(50), id(11)))])).toThrow();
+      log.close();
+      expect(contents(disk)).toEqual(before);
+    }
+  });
+});
+
+describe("a row of the index with a wrong digit", () => {
+  test.each(["entrySeq", "entryId", "segmentSeq", "frameSeq", "byteOffset", "byteLength", "crc32c"])(
+    "in %s costs no entry",
+    (name) => {
+      for (const at of [4, COUNT - 1])
+        for (const digit of ["0", "1", "7"]) {
+          const disk = made.after();
+          disk.remove(spineFile(CONTAINER));
+          relined(disk, indexFile(CONTAINER), (rows) =>
+            rows.map((row, n) => (n === at ? row.replace(new RegExp(`("${name}":"?\\w*)\\w`), `$1${digit}`) : row)),
+          );
+          const log = open(disk);
+          expect(textsOf(log), `${name} of row ${at}`).toEqual(chain(COUNT));
+          if (log.readOnly) log.repair();
+          else log.append([bytesOf(userText(id(50), id(11)))]);
+          log.close();
+          const again = open(disk.after());
+          expect(textsOf(again).slice(0, COUNT)).toEqual(chain(COUNT));
+          again.close();
+        }
+    },
+  );
+});
+
+test("two rows of the index that became one cost no entry", () => {
+  const rows = Buffer.from(made.content(indexFile(CONTAINER)) as Uint8Array);
+  for (const row of [4, COUNT - 2]) {
+    let start = 0;
+    for (let n = 0; n < row; n++) start = rows.indexOf(0x0a, start) + 1;
+    const length = rows.indexOf(0x0a, start) + 1 - start;
+    for (let at = start; at < start + length; at += 9)
+      for (const by of [-99, 0, 99]) {
+        const disk = made.after();
+        disk.remove(spineFile(CONTAINER));
+        disk.put(indexFile(CONTAINER), Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
+        const log = open(disk);
+        expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
+        log.close();
+      }
+  }
+});
+
+describe("megabytes of garbage", () => {
+  const SIZE = 1 << 19;
+  const head = frame(3, userText(id(3), id(2))).split('"payload":')[0];
+  test.each<[string, string]>([
+    ["in one line", "x".repeat(SIZE)],
+    ["in lines of nothing", "\n".repeat(SIZE)],
+    ["in short lines", "garbage {}\n".repeat(SIZE / 11)],
+    ["of heads of frames", `${head}"payload":{},`.repeat(SIZE / (head.length + 14))],
+    ["of heads of frames, a line each", `${head}"payload":{}}\n`.repeat(SIZE / (head.length + 15))],
+  ])("%s cost no frame, and are read a few times at most", (_, garbage) => {
+    for (const withSpine of [true, false]) {
+      const disk = made.after();
+      if (!withSpine) disk.remove(spineFile(CONTAINER));
+      relined(disk, SEGMENT, (lines) => [...lines.slice(0, 5), garbage, ...lines.slice(5)]);
+      const { read } = disk;
+      let bytes = 0;
+      disk.read = (...args) => {
+        const count = read.apply(disk, args);
+        bytes += count;
+        return count;
+      };
+      const log = open(disk);
+      expect(textsOf(log)).toEqual(chain(COUNT));
+      expect(log.damage.length).toBeLessThan(10);
+      expect(bytes).toBeLessThan(6 * garbage.length);
+      log.close();
+    }
+  });
+});
