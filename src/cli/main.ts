@@ -5,7 +5,7 @@ import { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { isatty } from "node:tty";
 import { parse } from "../core/json/json.ts";
-import { serve, type World } from "../server/serve.ts";
+import { serve, type World } from "../server/main.ts";
 import type { Settings } from "../server/settings.ts";
 import { type Disk, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";

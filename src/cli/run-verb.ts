@@ -4,7 +4,7 @@
  */
 
 import { Failure } from "../core/failure.ts";
-import type { World } from "../server/serve.ts";
+import type { World } from "../server/main.ts";
 import { parseArguments, UsageError, valueFollows } from "./options.ts";
 import { findVerb, verbs } from "./table.ts";
 import { type Page, pageFor } from "./terminal/page.ts";

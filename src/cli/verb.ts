@@ -1,6 +1,6 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and how its result is printed. */
 
-import type { Service } from "../server/serve.ts";
+import type { Service } from "../server/main.ts";
 import { UsageError } from "./options.ts";
 import type { Page } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";

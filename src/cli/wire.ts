@@ -2,7 +2,7 @@
 
 import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
-import { type Service, serve, type World } from "../server/serve.ts";
+import { type Service, serve, type World } from "../server/main.ts";
 import type { Settings } from "../server/settings.ts";
 import { Refusal, type Result } from "./verb.ts";
 

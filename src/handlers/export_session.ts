@@ -5,8 +5,8 @@ import { pageOf } from "../core/export/page.ts";
 import { type RoleRules, roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
+import type { Stores } from "../core/ports/stores.ts";
 import type { Session } from "../core/session/session.ts";
-import type { Stores } from "../core/session/workspace.ts";
 import { type Context, command } from "./shared/command.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { modelsOf } from "../core/context/models.ts";
+import { modelsOf } from "../core/session/named-models.ts";
 import { command } from "./shared/command.ts";
 import { piModel } from "./shared/pi-shapes.ts";
 

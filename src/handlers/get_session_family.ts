@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Relative } from "../core/search/listing.ts";
+import type { Relative } from "../core/ports/catalog.ts";
 import type { Session } from "../core/session/session.ts";
 import { command } from "./shared/command.ts";
 

@@ -1,7 +1,8 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
-import { cursorAfter, type Listed, type ListProgress, momentOf, momentText } from "../core/search/listing.ts";
+import type { Listed, ListProgress } from "../core/ports/catalog.ts";
+import { cursorAfter, momentOf, momentText } from "../core/search/listing.ts";
 import { type Context, command } from "./shared/command.ts";
 import { take } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";

@@ -17,9 +17,7 @@ import { idOfLine, migrateV1, migrateV2 } from "../core/format/older-versions.ts
 import { bytesOf, parse, parseText, textOf } from "../core/json/json.ts";
 import { Nodes, ROOT } from "../core/tree/nodes.ts";
 import { Tree } from "../core/tree/tree.ts";
-import { readAll } from "../storage/fs/disk.ts";
-import { scanLines } from "../storage/log/lines.ts";
-import { absolutePath, disk, env } from "./here.ts";
+import { absolutePath, disk, env, readAll, scanLines } from "./here.ts";
 import type {
   AgentMessage,
   CompactionEntry,

@@ -4,14 +4,25 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { timestamp } from "../core/ports/env.ts";
-import type { Stores } from "../core/session/workspace.ts";
+import type { Log } from "../core/ports/store.ts";
+import type { Stores } from "../core/ports/stores.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
+import { isContainerName } from "../storage/fs/container-paths.ts";
 import { realDisk } from "../storage/fs/disk.ts";
 import { findPlaces, folderFor, folderName, type Places } from "../storage/fs/paths.ts";
-import { type Locks, makeLocks, sharedLocks } from "../storage/locks/locks.ts";
+import { jsonlStore } from "../storage/jsonl/log.ts";
+import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
 import { makeStores } from "../storage/stores.ts";
 import { realEnv } from "../storage/system-env.ts";
+import { segmentedStore } from "../storage/v2/store.ts";
 import type { Durability } from "./types.ts";
+
+/** The storage that the rest of the library uses. */
+export { readAll } from "../storage/fs/disk.ts";
+export { sessionFolders } from "../storage/fs/paths.ts";
+export { scanLines } from "../storage/log/lines.ts";
+export { memoryStore, wholeLines } from "../storage/memory.ts";
+export { isSessionIn, latestIn, readHeader } from "../storage/stores.ts";
 
 export const disk = containedDisk(realDisk);
 export const env = realEnv;
@@ -64,4 +75,15 @@ export function getDefaultSessionDir(cwd: string, agentDir?: string): string {
   const folder = defaultFolder(cwd, agentDir);
   disk.makeFolder(folder);
   return folder;
+}
+
+/** Opens what only reads: no lock is asked for. */
+export function readingStores(): (file: string) => Log {
+  const common = { disk, env, locks: noLocks, durability: "os", readOnly: true, quarantine: "" } as const;
+  const makesNone = (): never => {
+    throw new TypeError("a store for reading makes no files");
+  };
+  const jsonl = jsonlStore({ ...common, cwd: process.cwd(), fileFor: makesNone });
+  const v2 = segmentedStore({ ...common, containerFor: makesNone });
+  return (file) => (isContainerName(file) ? v2 : jsonl).open(file);
 }

@@ -4,13 +4,17 @@ import { join } from "node:path";
 import type { Entry } from "../core/format/entry.ts";
 import { parse } from "../core/json/json.ts";
 import type { Log } from "../core/ports/store.ts";
-import { sessionFolders } from "../storage/fs/paths.ts";
-import { jsonlStore } from "../storage/jsonl/log.ts";
-import { noLocks } from "../storage/locks/locks.ts";
-import { isSessionIn, latestIn, readHeader } from "../storage/stores.ts";
-import { isContainerName } from "../storage/v2/places.ts";
-import { segmentedStore } from "../storage/v2/store.ts";
-import { absolutePath, defaultFolder, disk, env, sessionsRoot } from "./here.ts";
+import {
+  absolutePath,
+  defaultFolder,
+  disk,
+  isSessionIn,
+  latestIn,
+  readHeader,
+  readingStores,
+  sessionFolders,
+  sessionsRoot,
+} from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 
 /** After how many sessions those so far are handed out. */
@@ -121,17 +125,6 @@ async function readSessions(
 
 function byActivity(sessions: SessionInfo[]): SessionInfo[] {
   return sessions.sort((a, b) => b.modified.getTime() - a.modified.getTime());
-}
-
-/** Opens what only reads: no lock is asked for. */
-function readingStores(): (file: string) => Log {
-  const common = { disk, env, locks: noLocks, durability: "os", readOnly: true, quarantine: "" } as const;
-  const makesNone = (): never => {
-    throw new TypeError("a store for reading makes no files");
-  };
-  const jsonl = jsonlStore({ ...common, cwd: process.cwd(), fileFor: makesNone });
-  const v2 = segmentedStore({ ...common, containerFor: makesNone });
-  return (file) => (isContainerName(file) ? v2 : jsonl).open(file);
 }
 
 function readInfo(open: (file: string) => Log, file: string): SessionInfo | undefined {

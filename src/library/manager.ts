@@ -11,13 +11,13 @@ import {
 } from "../core/format/entry.ts";
 import { bytesOf, concat, parse } from "../core/json/json.ts";
 import type { Beginning, Log } from "../core/ports/store.ts";
+import type { LeafMemory, Stores } from "../core/ports/stores.ts";
 import { planCopy, planFork } from "../core/session/fork.ts";
-import { type LeafMemory, Session } from "../core/session/session.ts";
-import { forkContent, newBeginning, type Stores, sessionName } from "../core/session/workspace.ts";
+import { Session } from "../core/session/session.ts";
+import { forkContent, newBeginning, sessionName } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { memoryStore, wholeLines } from "../storage/memory.ts";
 import { migrateSessionEntries, projection, spanEntries } from "./entries.ts";
-import { absolutePath, defaultFolder, env, storesFor } from "./here.ts";
+import { absolutePath, defaultFolder, env, memoryStore, storesFor, wholeLines } from "./here.ts";
 import { findMostRecentSession, findSessionById, listAllSessions, listSessions } from "./list.ts";
 import type {
   BashExecutionMessage,

@@ -3,7 +3,7 @@
 import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
-import { HeadReader } from "../core/format/head.ts";
+import { addHead, HeadReader } from "../core/format/head.ts";
 import { bytesOf, concat, members } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Change, type Log, type Store } from "../core/ports/store.ts";
 import { Nodes } from "../core/tree/nodes.ts";
@@ -97,17 +97,6 @@ class MemoryLog implements Log {
   close(): void {
     this.closed = true;
   }
-}
-
-/** Adds the node of a line of ours. */
-export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array): number {
-  if (!heads.read(line, 0, line.length)) {
-    const fault = heads.parse(line, 0, line.length, () => {
-      throw new TypeError("an entry of ours has an id");
-    });
-    if (fault !== null) throw new TypeError(`an entry of ours is well formed: ${fault}`);
-  }
-  return nodes.add(heads);
 }
 
 export function memoryStore(): Store {

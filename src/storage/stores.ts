@@ -1,19 +1,19 @@
 /** The backends by name, and which of them opens a given path. */
 
 import { basename, dirname, isAbsolute, join, relative, sep } from "node:path";
+import { storageFailure } from "../core/errno.ts";
 import { Failure } from "../core/failure.ts";
 import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { memberOf, members, parse, skipSpace } from "../core/json/json.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
-import type { LeafMemory } from "../core/session/session.ts";
-import type { Stores } from "../core/session/workspace.ts";
+import type { LeafMemory, Stores } from "../core/ports/stores.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { moment } from "./catalog/summary.ts";
 import { type Confines, realPathOf } from "./fs/confined-disk.ts";
-import { type Disk, exists, storageFailure } from "./fs/disk.ts";
-import { storedBytes, writeOutput } from "./fs/output-file.ts";
+import { CONTAINER, headerFile, isContainerName } from "./fs/container-paths.ts";
+import { type Disk, exists } from "./fs/disk.ts";
 import {
   absolute,
   archiveFolder,
@@ -28,13 +28,13 @@ import { sideIndexes } from "./jsonl/index-cache.ts";
 import { type Durability, type JsonlOptions, jsonlStore } from "./jsonl/log.ts";
 import type { Keeping } from "./lifecycle/exclusive.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
+import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
 import type { Locks } from "./locks/locks.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import { keptSpines } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";
 import { standsAt } from "./v2/migration-site.ts";
 import { makeMigrations } from "./v2/migrations.ts";
-import { CONTAINER, headerFile, isContainerName } from "./v2/places.ts";
 import { containerOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";

@@ -19,7 +19,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Listed } from "../../src/core/search/listing.ts";
+import type { Listed } from "../../src/core/ports/catalog.ts";
 import {
   allHits,
   catalogOn,

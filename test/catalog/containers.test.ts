@@ -4,8 +4,8 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
+import type { Hit, Listed } from "../../src/core/ports/catalog.ts";
 import type { Log } from "../../src/core/ports/store.ts";
-import type { Hit, Listed } from "../../src/core/search/listing.ts";
 import { archiveFolder } from "../../src/storage/fs/paths.ts";
 import {
   allHits,

@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { findSqlite } from "../../src/storage/sqlite.ts";
+import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import {
   allHits,
   catalogOn,

@@ -5,7 +5,7 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
-import { pointerFile } from "../../src/storage/v2/places.ts";
+import { pointerFile } from "../../src/storage/fs/container-paths.ts";
 import {
   CONTAINER,
   FILE,

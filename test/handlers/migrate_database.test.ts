@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { findSqlite } from "../../src/storage/sqlite.ts";
+import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { linesOf } from "../../src/storage/v2/sqlite-v1.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, serveLibrary } from "../support/lifecycle.ts";

@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { segmentFile } from "../../src/storage/v2/places.ts";
+import { segmentFile } from "../../src/storage/fs/container-paths.ts";
 import { user } from "../support/drafts.ts";
 import { examplePlace, ID_OF_CURRENT } from "../support/example.ts";
 import { putSession, serveLibrary, sessionId } from "../support/lifecycle.ts";

@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
-import { serve } from "../../src/server/serve.ts";
+import { serve } from "../../src/server/main.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { linesIn, sessionFile } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";

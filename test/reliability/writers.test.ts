@@ -4,7 +4,7 @@ import { appendFileSync } from "node:fs";
 import { PassThrough } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
-import { serve } from "../../src/server/serve.ts";
+import { serve } from "../../src/server/main.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
 import { linesIn, sessionFile } from "../support/cases.ts";

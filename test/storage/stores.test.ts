@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
-import type { Stores } from "../../src/core/session/workspace.ts";
+import type { Stores } from "../../src/core/ports/stores.ts";
 import { confinedDisk } from "../../src/storage/fs/confined-disk.ts";
 import { fileName, findPlaces, folderName, isSessionName, type Places } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";

@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
-import { serve } from "../../src/server/serve.ts";
+import { serve } from "../../src/server/main.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { testEnv } from "./env.ts";

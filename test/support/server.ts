@@ -8,7 +8,7 @@ import { PassThrough, type Readable, type Writable } from "node:stream";
 import { onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import type { Env } from "../../src/core/ports/env.ts";
-import { serve } from "../../src/server/serve.ts";
+import { serve } from "../../src/server/main.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
 import { KEPT_CODE, PROGRAM } from "./build.ts";

@@ -17,7 +17,7 @@ import { temporaryFolder } from "./server.ts";
 
 const STORAGE = fileURLToPath(new URL("../../src/storage/", import.meta.url));
 /** Where the optional package is looked for. */
-const FROM = new URL("../../src/storage/sqlite.ts", import.meta.url).href;
+const FROM = new URL("../../src/storage/fs/sqlite.ts", import.meta.url).href;
 
 /**
  * Runs a piece of a program that has `locks`, `file` and `place`, in namespaces of its own or in ours. `session` is the

@@ -4,7 +4,7 @@ import { readdirSync } from "node:fs";
 import { PassThrough } from "node:stream";
 import { expect } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
-import { serve } from "../../src/server/serve.ts";
+import { serve } from "../../src/server/main.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "./drafts.ts";
 import { collectGarbage } from "./garbage.ts";

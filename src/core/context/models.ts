@@ -1,7 +1,4 @@
-/** What is known of models where a client needs a number and the session does not tell it; and which a session names. */
-
-import type { Model, Session } from "../session/session.ts";
-import { KNOWN_TYPES, ROOT } from "../tree/nodes.ts";
+/** What is known of models where a client needs a number and the session does not tell it. */
 
 /** Context windows in tokens, by the beginning of the model's id; the longest beginning counts. */
 const CONTEXT_WINDOWS: Readonly<Record<string, number>> = {
@@ -44,17 +41,4 @@ export function isUnknown({ provider, id }: { readonly provider: string; readonl
 /** Returns the context window of a model, or what stands in for it. */
 export function windowOf(model: { readonly id: string } | null): number {
   return (model && contextWindowOf(model.id)) ?? UNKNOWN_WINDOW;
-}
-
-/** Returns the models that a session names, each once: the one in force first, then the others as they came. */
-export function modelsOf(session: Session): Model[] {
-  const models = [session.model(), session.model(ROOT)];
-  const { types } = session.log.nodes.columns();
-  const change = KNOWN_TYPES.indexOf("model_change");
-  for (let at = types.indexOf(change); at >= 0; at = types.indexOf(change, at + 1)) {
-    const { provider, modelId } = session.entry(at);
-    if (typeof provider === "string" && typeof modelId === "string") models.push({ provider, id: modelId });
-  }
-  const named = models.filter((model) => model !== null && !isUnknown(model)) as Model[];
-  return [...new Map(named.map((model) => [JSON.stringify([model.provider, model.id]), model])).values()];
 }

@@ -244,3 +244,14 @@ function batchEnd(b: Uint8Array, at: number, end: number): number {
   }
   return i < end ? i + 1 : -1;
 }
+
+/** Adds the node of a line of ours. */
+export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array): number {
+  if (!heads.read(line, 0, line.length)) {
+    const fault = heads.parse(line, 0, line.length, () => {
+      throw new TypeError("an entry of ours has an id");
+    });
+    if (fault !== null) throw new TypeError(`an entry of ours is well formed: ${fault}`);
+  }
+  return nodes.add(heads);
+}

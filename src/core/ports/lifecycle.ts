@@ -1,7 +1,7 @@
 /** What happens to whole sessions: deleted, archived, moved, brought in. What the stores offer for it. */
 
 import type { Damage } from "../format/damage.ts";
-import type { Progress } from "../search/listing.ts";
+import type { Progress } from "./catalog.ts";
 
 /** Which session: by its path, or by its full id. */
 export interface Where {

@@ -1,6 +1,6 @@
 /** A session on its way between a JSONL file and Session Store V2: what the stores offer for it (seed 003). */
 
-import type { Progress } from "../search/listing.ts";
+import type { Progress } from "./catalog.ts";
 
 /** Where the parts of one session lie, which share a folder. */
 export interface Site {

@@ -4,7 +4,7 @@ import type { Damage } from "../format/damage.ts";
 import type { Entry } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
 import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
-import type { Session } from "./session.ts";
+import type { Incomplete, Session } from "./session.ts";
 
 export interface Verdict {
   readonly damage: readonly Damage[];
@@ -99,14 +99,6 @@ function messageFault(entry: Entry, entryId: string): Damage | null {
   if (gap === null) return null;
   const reason = `the message has no ${gap} as Pi reads it, and Pi ends at that; repair_session puts it in`;
   return damageAt(entryId, "incomplete_message", reason);
-}
-
-/** An entry that a repair gives what it lacks. */
-export interface Incomplete {
-  readonly position: number;
-  readonly damage: Damage;
-  /** Returns its line with that. */
-  mend(line: Uint8Array): Uint8Array;
 }
 
 /** Returns the messages of a session that Pi cannot read. Reads every entry. */

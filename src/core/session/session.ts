@@ -23,20 +23,11 @@ import { LEAF_MARKER } from "../format/head.ts";
 import { parse } from "../json/json.ts";
 import { type Env, timestamp } from "../ports/env.ts";
 import type { Log } from "../ports/store.ts";
+import type { LeafMemory } from "../ports/stores.ts";
 import { KNOWN_TYPES, type Nodes, ROOT } from "../tree/nodes.ts";
 import { Tree } from "../tree/tree.ts";
-import type { Incomplete } from "./check.ts";
 
 export type { Model } from "../context/context.ts";
-
-/** Keeps the position of a leaf that the session file itself does not tell (session-format reference, section 5). */
-export interface LeafMemory {
-  /** The recorded position, if the session's file is still as it was then: an id, null for before the first entry. */
-  recall(log: Log): string | null | undefined;
-  /** Records a position durably. */
-  record(log: Log, leafId: string | null): Promise<void>;
-  forget(log: Log): void;
-}
 
 /** Entry types that set a session up and are no conversation yet: they wait in memory for the first that is. */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
@@ -52,6 +43,14 @@ export interface Appended {
   readonly oldLeafId: string | null;
   /** Whether the new entries do not continue the old leaf. */
   readonly branchChanged: boolean;
+}
+
+/** An entry that a repair gives what it lacks. */
+export interface Incomplete {
+  readonly position: number;
+  readonly damage: Damage;
+  /** Returns its line with that. */
+  mend(line: Uint8Array): Uint8Array;
 }
 
 /** What other programs did to the session since that was last asked for. */

@@ -1,8 +1,8 @@
 /** What the two dialects have in common: a payload becomes calls, an outcome becomes a reply, an event a message. */
 
+import { isErrno } from "../../core/errno.ts";
 import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
 import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
-import { isErrno } from "../../storage/fs/disk.ts";
 import type { Call, Outcome } from "./call.ts";
 
 export type DialectName = "jsonrpc" | "pi";

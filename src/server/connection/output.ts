@@ -1,8 +1,8 @@
 /** The way out: frames are gathered and written together, and a slow reader is noticed. */
 
 import type { Writable } from "node:stream";
+import { isSpooled, type Spooled } from "../../core/ports/spool.ts";
 import { byteLength, type Frame } from "./framing.ts";
-import { Spooled } from "./spool.ts";
 
 /** Gathered text that is written without waiting for the end of the input chunk. */
 const WRITE_AT = 1 << 16;
@@ -114,7 +114,7 @@ export class Output {
     const { frame } = this;
     let plain = 0;
     for (const piece of pieces)
-      plain += piece instanceof Spooled ? piece.bytes : sizeOfPiece(frame ? frame.piece(piece) : piece);
+      plain += isSpooled(piece) ? piece.bytes : sizeOfPiece(frame ? frame.piece(piece) : piece);
     return frame ? plain + byteLength([frame.behind, frame.before(plain)]) : plain;
   }
 
@@ -205,18 +205,18 @@ export class Output {
 }
 
 function isInMemory(message: Message): message is readonly (string | Uint8Array)[] {
-  for (const piece of message) if (piece instanceof Spooled) return false;
+  for (const piece of message) if (isSpooled(piece)) return false;
   return true;
 }
 
 /** The bytes of a message in its frame; what waits in a file was put in there as the frame has it. */
 function* framed(frame: Frame, message: Message): Generator<string | Uint8Array> {
-  const pieces = message.map((piece) => (piece instanceof Spooled ? piece : frame.piece(piece)));
+  const pieces = message.map((piece) => (isSpooled(piece) ? piece : frame.piece(piece)));
   let bytes = 0;
-  for (const piece of pieces) bytes += piece instanceof Spooled ? piece.bytes : byteLength([piece]);
+  for (const piece of pieces) bytes += isSpooled(piece) ? piece.bytes : byteLength([piece]);
   yield frame.before(bytes);
   for (const piece of pieces)
-    if (piece instanceof Spooled) yield* piece.blocks();
+    if (isSpooled(piece)) yield* piece.blocks();
     else yield piece;
   yield frame.behind;
 }
@@ -227,5 +227,5 @@ function sizeOfPiece(piece: string | Uint8Array): number {
 
 /** Gives up what of a message waits in a file. */
 export function release(message: Message): void {
-  for (const piece of message) if (piece instanceof Spooled) piece.release();
+  for (const piece of message) if (isSpooled(piece)) piece.release();
 }

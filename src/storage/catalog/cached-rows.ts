@@ -5,7 +5,7 @@ import type { Env } from "../../core/ports/env.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk } from "../fs/disk.ts";
 import type { Places } from "../fs/paths.ts";
-import { findSqlite, type OpenDatabase } from "../sqlite.ts";
+import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { CatalogDamaged, CatalogFile, type Indexed, isPassing } from "./database.ts";
 import { sameStamp } from "./folders.ts";
 import { keptOf, type Row, readRow } from "./rows.ts";

@@ -4,32 +4,28 @@
  */
 
 import { sep } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import type {
+  Catalog,
+  Hit,
+  Listed,
+  ListProgress,
+  ListWish,
+  Order,
+  Progress,
+  Relative,
+  SearchWish,
+} from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
-import {
-  behindCursor,
-  type Catalog,
-  comparing,
-  familyOf,
-  filterOf,
-  type Hit,
-  type Listed,
-  type ListProgress,
-  type ListWish,
-  type Order,
-  type Progress,
-  parentsOf,
-  placeIn,
-  type Relative,
-  type SearchWish,
-} from "../../core/search/listing.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
+import { behindCursor, comparing, familyOf, filterOf, parentsOf, placeIn } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import type { LeafMemory } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { type Disk, storageFailure } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
 import { archiveFolder, type Places } from "../fs/paths.ts";
-import type { OpenDatabase } from "../sqlite.ts";
+import type { OpenDatabase } from "../fs/sqlite.ts";
 import { KeptRows } from "./cached-rows.ts";
 import { changeTime, isContainerName, scanContainer } from "./containers.ts";
 import { Folders, type Stamp, sameStamp } from "./folders.ts";

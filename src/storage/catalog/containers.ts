@@ -2,8 +2,15 @@
 
 import { join } from "node:path";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
+import {
+  CONTAINER,
+  headerFile,
+  indexFile,
+  isContainerName,
+  pointerFile,
+  segmentFolder,
+} from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo } from "../fs/disk.ts";
-import { CONTAINER, headerFile, indexFile, isContainerName, pointerFile, segmentFolder } from "../v2/places.ts";
 import { isActive } from "../v2/pointer.ts";
 import { type Figures, figuresOfLog, type Scan } from "./summary.ts";
 

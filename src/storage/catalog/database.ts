@@ -5,7 +5,7 @@
 
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
-import type { Database, OpenDatabase, Statement } from "../sqlite.ts";
+import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
 import { infoOf } from "./folders.ts";
 import { hash } from "./summary.ts";

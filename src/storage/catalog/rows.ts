@@ -1,6 +1,6 @@
 /** A session file as it is known: what it was like when it was read, and what it told. */
 
-import type { Listed } from "../../core/search/listing.ts";
+import type { Listed } from "../../core/ports/catalog.ts";
 import { type Kept, sumOf } from "./database.ts";
 import type { Stamp } from "./folders.ts";
 import { type Figures, moment } from "./summary.ts";

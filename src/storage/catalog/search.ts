@@ -1,19 +1,13 @@
 /** Searches what was said: by the catalog's index, or without one by reading every file. */
 
 import { join } from "node:path";
+import type { Hit, Listed, SearchWish } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
-import {
-  comparing,
-  expired,
-  type Hit,
-  type Listed,
-  packed,
-  type SearchWish,
-  unpacked,
-} from "../../core/search/listing.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
+import { comparing, expired, packed, unpacked } from "../../core/search/listing.ts";
 import { expressionOf, fold, holds, type Query, score, snippet } from "../../core/search/query.ts";
-import { type LeafMemory, Session } from "../../core/session/session.ts";
+import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk } from "../fs/disk.ts";
 import type { Places } from "../fs/paths.ts";

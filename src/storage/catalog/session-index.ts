@@ -8,7 +8,7 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { copyFile } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk, isAbsent, removeQuietly, takeName, temporaryName } from "../fs/disk.ts";
-import type { OpenDatabase } from "../sqlite.ts";
+import type { OpenDatabase } from "../fs/sqlite.ts";
 import type { Kept } from "./database.ts";
 
 const COLUMNS = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];

@@ -1,7 +1,7 @@
 /** Brings the catalog's index of texts up to the session files, a little at a time. */
 
+import type { Progress } from "../../core/ports/catalog.ts";
 import type { Log } from "../../core/ports/store.ts";
-import type { Progress } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk } from "../fs/disk.ts";
 import type { KeptRows } from "./cached-rows.ts";

@@ -9,9 +9,10 @@
  */
 
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { partsOfContainer } from "../v2/places.ts";
-import { type Disk, isErrno, type OpenFolders } from "./disk.ts";
+import { partsOfContainer } from "./container-paths.ts";
+import type { Disk, OpenFolders } from "./disk.ts";
 import { type End, linkError, type Way, walkedDisk } from "./walked-disk.ts";
 
 export interface Confines {

@@ -4,7 +4,7 @@
  */
 
 import { basename, dirname } from "node:path";
-import { partsOfContainer } from "../v2/places.ts";
+import { partsOfContainer } from "./container-paths.ts";
 import type { Disk, OpenFolders } from "./disk.ts";
 import { linkError, type Way, walkedDisk } from "./walked-disk.ts";
 

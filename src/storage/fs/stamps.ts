@@ -24,6 +24,12 @@ export function isSameFile(
   return a.device === b.device && a.inode === b.inode;
 }
 
+/** Whether a file is still the one that was seen, as it was then. Names and permissions may have changed. */
+export function isUnchanged(now: FileInfo, seen: FileInfo): boolean {
+  const { device, inode, size, modified } = seen;
+  return now.device === device && now.inode === inode && now.size === size && now.modified === modified;
+}
+
 /** Returns the time of the clock that the disk's files have theirs from, in milliseconds. */
 export function clockOf(disk: Disk): number {
   return disk.clock ? disk.clock() : Date.now();

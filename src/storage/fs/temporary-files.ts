@@ -1,8 +1,9 @@
 /** What a process that died left of files it was about to publish. They are known by their names and never listed. */
 
 import { join } from "node:path";
-import { sweep } from "../v2/staging.ts";
-import { type Disk, isErrno, removeQuietly } from "./disk.ts";
+import { isErrno } from "../../core/errno.ts";
+import { type Disk, removeQuietly } from "./disk.ts";
+import { sweep } from "./staging.ts";
 
 /** As `temporaryName` makes them. */
 const STRAY = /^\..+\.\d+-\d+\.tmp$/;

@@ -1,8 +1,9 @@
 /** A disk whose paths we follow ourselves, component by component, in place of the system. */
 
 import { dirname } from "node:path";
+import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { type Disk, type FileInfo, isErrno } from "./disk.ts";
+import type { Disk, FileInfo } from "./disk.ts";
 
 /** What an operation is about where a path ends in a link: the link, what it leads to, or that as a folder. */
 export type End = "itself" | "followed" | "folder";

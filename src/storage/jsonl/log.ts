@@ -6,9 +6,11 @@
 
 import { dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
+import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { addHead } from "../../core/format/head.ts";
 import { bytesOf, concat, parse, sameBytes } from "../../core/json/json.ts";
 import type { Beginning, Change, FileStamp, Holder, LockKind, Log, Mended, Store } from "../../core/ports/store.ts";
 import { MISSING, unpackId } from "../../core/tree/nodes.ts";
@@ -18,36 +20,24 @@ import {
   exists,
   type FileInfo,
   isAbsent,
-  isMissing,
-  isNoFile,
   keepAs,
   publishNew,
   readAll,
   removeIfSame,
   removeQuietly,
-  storageFailure,
   takeName,
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
 import { backupName, keepAside } from "../fs/quarantine.ts";
-import { isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { sweepStrays } from "../fs/temporary-files.ts";
 import { LooseFolders } from "../fs/unsynced-folders.ts";
 import { lockBeside, lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import { Commits } from "../log/group-commit.ts";
-import { addHead } from "../memory.ts";
-import {
-  attachmentFolder,
-  isUnchanged,
-  JsonlReader,
-  LF,
-  notASession,
-  type ReaderOptions,
-  withMember,
-} from "./reader.ts";
+import { attachmentFolder, JsonlReader, LF, notASession, type ReaderOptions, withMember } from "./reader.ts";
 import { WrittenLines } from "./written-lines.ts";
 
 export type Durability = "sync" | "os";

@@ -5,6 +5,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import {
@@ -22,7 +23,7 @@ import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd 
 import { BodyReader } from "../../core/json/validate.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { Column, KNOWN_TYPES, Nodes, unpackId } from "../../core/tree/nodes.ts";
-import { type Disk, type FileInfo, isCutOff, readAll, readWhole, storageFailure } from "../fs/disk.ts";
+import { type Disk, type FileInfo, isCutOff, readAll, readWhole } from "../fs/disk.ts";
 import { clockOf, isSameStamp, isYoung, Watched } from "../fs/stamps.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 import type { ScannedFile, SideIndexes } from "./index-cache.ts";
@@ -1062,12 +1063,6 @@ export abstract class JsonlReader {
     this.standIns.set(position, standIn);
     return standIn;
   }
-}
-
-/** Whether a file is still the one that was seen, as it was then. */
-export function isUnchanged(now: FileInfo, seen: FileInfo): boolean {
-  const { device, inode, size, modified } = seen;
-  return now.device === device && now.inode === inode && now.size === size && now.modified === modified;
 }
 
 export function notASession(file: string, reason: string): Failure {

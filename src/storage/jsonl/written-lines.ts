@@ -7,8 +7,8 @@ import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import type { Content, CopiedLines, Log } from "../../core/ports/store.ts";
 import { Column, Nodes } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 import type { ScannedFile } from "./index-cache.ts";
-import { isUnchanged } from "./reader.ts";
 
 export class WrittenLines {
   private readonly nodes = new Nodes();

@@ -1,12 +1,13 @@
 /** What moving sessions needs of the stores around it, and the hold on a session while it is moved. */
 
 import { dirname, isAbsolute, relative, resolve } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
-import type { LeafMemory } from "../../core/session/session.ts";
-import { type Disk, exists, storageFailure } from "../fs/disk.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
+import { type Disk, exists } from "../fs/disk.ts";
 import { folderFor, type Places } from "../fs/paths.ts";
 import { frozenFrom } from "../v2/pointer.ts";
 import { kindOf, realPathOr, withoutLink } from "./moving.ts";

@@ -1,18 +1,19 @@
 /** Sessions from elsewhere: brought in byte for byte, once, beside whatever is there. */
 
 import { dirname, join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
-import type { Progress } from "../../core/search/listing.ts";
 import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, exists, storageFailure, writeAll } from "../fs/disk.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, exists, writeAll } from "../fs/disk.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder, withMember } from "../jsonl/reader.ts";
-import { isContainerName } from "../v2/places.ts";
 import { demandWritable, holding, type Keeping } from "./exclusive.ts";
 import { belongings, namesIn } from "./moving.ts";
 import { headerIn } from "./relocate.ts";

@@ -1,8 +1,8 @@
 /** The life cycle of sessions, put together. */
 
 import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
-import { storageFailure } from "../fs/disk.ts";
 import { archivedFolders, archiveFolder, sessionFolders } from "../fs/paths.ts";
 import { archiveSession, unarchiveSession } from "./archive.ts";
 import { holding, type Keeping, locate } from "./exclusive.ts";

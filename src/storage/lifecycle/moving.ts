@@ -4,14 +4,15 @@
  */
 
 import { basename, dirname, join } from "node:path";
+import { isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import { copyFile, sameContent } from "../fs/chunked-io.ts";
-import { type Disk, exists, isMissing, type Named } from "../fs/disk.ts";
+import { isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { type Disk, exists, type Named } from "../fs/disk.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
-import { isContainerName, pointerFile } from "../v2/places.ts";
 import { originOf } from "../v2/pointer.ts";
 
 /** What the names of a session's own backups have behind that of its file or container. */

@@ -5,6 +5,7 @@ import { BadParams, Failure } from "../../core/failure.ts";
 import { bytesOf, memberOf, members, parse, skipSpace } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
 import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
+import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import {
   closeQuietly,
   type Disk,
@@ -17,7 +18,6 @@ import {
 } from "../fs/disk.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { withMember } from "../jsonl/reader.ts";
-import { headerFile, isContainerName } from "../v2/places.ts";
 import type { Hold, Keeping } from "./exclusive.ts";
 import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./moving.ts";
 

@@ -9,9 +9,9 @@ import { SESSION_ID } from "../../core/format/entry.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Deleted, Moved, Where } from "../../core/ports/lifecycle.ts";
+import { pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, publishNew, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
-import { pointerFile } from "../v2/places.ts";
-import { stagingName } from "../v2/staging.ts";
+import { stagingName } from "../fs/staging.ts";
 import { demandWritable, type Hold, type Keeping } from "./exclusive.ts";
 import { alreadyThere, belongings, isInTheWay, isOneFile, kindOf, moveWith, namesIn, removeTree } from "./moving.ts";
 

@@ -12,9 +12,11 @@
  * file, so that the same inode under the name is the same file.
  */
 
+import { isErrno, storageFailure } from "../../core/errno.ts";
 import type { LockKind } from "../../core/ports/store.ts";
-import { closeQuietly, type Disk, type FileInfo, isErrno, removeQuietly, storageFailure } from "../fs/disk.ts";
-import { findSqlite, type OpenDatabase } from "../sqlite.ts";
+import { closeQuietly, type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
+import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
+import type { Means } from "./contract.ts";
 import { type FileKey, isYoung, type LockOptions, type LockPlace, TRIES } from "./contract.ts";
 import { Flock } from "./flock.ts";
 import { isListed } from "./kernel-list.ts";
@@ -26,13 +28,6 @@ export interface CarriedLock {
   place(): string | undefined;
   /** Lets go of it. `place`: where it lies, as just looked up. */
   release(place: string | undefined): void;
-}
-
-/** A way to lock an open file. */
-export interface Means {
-  readonly kind: "sqlite" | "flock";
-  /** Locks the file, and returns how to let go, or that somebody has it; null where this file cannot be locked so. */
-  lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
 }
 
 export class CarriedLocks {

@@ -2,11 +2,12 @@
 
 import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
+import { isMissing } from "../../core/errno.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Disk, exists, isMissing, readWhole } from "../fs/disk.ts";
+import { type Disk, exists, readWhole } from "../fs/disk.ts";
+import { type Answers, isSameProcess, processStart } from "../fs/processes.ts";
 import { type LockOptions, UNKNOWN } from "./contract.ts";
-import { type Answers, isSameProcess, processStart } from "./processes.ts";
 
 /** A holder as its lock or its note tells of it. */
 export interface Claim extends Holder {

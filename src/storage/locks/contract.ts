@@ -2,7 +2,7 @@
 
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import type { OpenDatabase } from "../sqlite.ts";
+import type { OpenDatabase } from "../fs/sqlite.ts";
 
 export interface FileKey {
   readonly device: number;
@@ -36,6 +36,13 @@ export interface Locks {
   take(file: FileKey, place?: LockPlace): Lock | Holder;
   /** Returns who else holds the lock of a file now. Makes nothing, and makes nobody who takes it fail. */
   holder(file: FileKey, place?: LockPlace): Holder | null;
+}
+
+/** A way to lock an open file. */
+export interface Means {
+  readonly kind: "sqlite" | "flock";
+  /** Locks the file, and returns how to let go, or that somebody has it; null where this file cannot be locked so. */
+  lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
 }
 
 export interface LockOptions {

@@ -4,7 +4,7 @@
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import type { Means } from "./carried.ts";
+import type { Means } from "./contract.ts";
 import { isYoung } from "./contract.ts";
 import { isListed } from "./kernel-list.ts";
 

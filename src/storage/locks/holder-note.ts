@@ -4,9 +4,10 @@
  */
 
 import { dirname, join } from "node:path";
+import { isErrno } from "../../core/errno.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Disk, isErrno, removeQuietly, writeAll } from "../fs/disk.ts";
+import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
 import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
 import { noteBeside } from "./lock-paths.ts";

@@ -5,8 +5,8 @@
  */
 
 import { dirname, join } from "node:path";
+import { headerFile } from "../fs/container-paths.ts";
 import { type Disk, removeQuietly } from "../fs/disk.ts";
-import { headerFile } from "../v2/places.ts";
 import type { LockPlace } from "./contract.ts";
 
 const IN_CONTAINER = "writer.lock";

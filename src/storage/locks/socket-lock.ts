@@ -5,9 +5,10 @@
  */
 
 import { createServer, type Server } from "node:net";
+import { isErrno, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Disk, isErrno, readUnsized, storageFailure } from "../fs/disk.ts";
+import { type Disk, readUnsized } from "../fs/disk.ts";
 import { type CarriedLock, CarriedLocks } from "./carried.ts";
 import {
   type FileKey,

@@ -4,8 +4,8 @@
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import type { Database, OpenDatabase } from "../sqlite.ts";
-import type { Means } from "./carried.ts";
+import type { Database, OpenDatabase } from "../fs/sqlite.ts";
+import type { Means } from "./contract.ts";
 import { isListed } from "./kernel-list.ts";
 
 const IN_MEMORY = "PRAGMA journal_mode=MEMORY";

@@ -1,7 +1,7 @@
 /** Group commit: whoever wants to be durable while a disk operation runs shares the one after it. */
 
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { storageFailure } from "../fs/disk.ts";
 
 /** What a log does for its commits. */
 export interface Committing {

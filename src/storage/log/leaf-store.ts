@@ -1,11 +1,12 @@
 /** Leaf positions that session files do not tell, one small file each in our state folder (reference, section 5). */
 
 import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
-import type { LeafMemory } from "../../core/session/session.ts";
-import { type Disk, readWhole, removeQuietly, storageFailure, temporaryName, writeAll } from "../fs/disk.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
+import { type Disk, readWhole, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 
 /** A position, and the entries among which it is one: how many there are, and the last. */
 interface Place {

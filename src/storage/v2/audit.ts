@@ -6,13 +6,27 @@
 
 import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
+import { isMissing, isNoFile } from "../../core/errno.ts";
 import { HeadReader } from "../../core/format/head.ts";
 import { memberOf, members, parse } from "../../core/json/json.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
 import type { StoreFinding } from "../../core/ports/migrations.ts";
-import type { Progress } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, unpackId } from "../../core/tree/nodes.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, exists, isMissing, isNoFile, openFile, readAll, readWhole } from "../fs/disk.ts";
+import {
+  checkpointFile,
+  checkpointFolder,
+  FOLDERS,
+  headerFile,
+  indexFile,
+  ledgerFile,
+  manifestFile,
+  numberOf,
+  pointerFile,
+  segmentFile,
+  segmentFolder,
+} from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, exists, openFile, readAll, readWhole } from "../fs/disk.ts";
 import { scanLines } from "../log/lines.ts";
 import {
   type Checkpoint,
@@ -28,19 +42,6 @@ import {
 } from "./documents.ts";
 import { chained, crc32c, crcText, decodeFrame, decodeRow, type Frame, GENESIS, Malformed, NO_CRC } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
-import {
-  checkpointFile,
-  checkpointFolder,
-  FOLDERS,
-  headerFile,
-  indexFile,
-  ledgerFile,
-  manifestFile,
-  numberOf,
-  pointerFile,
-  segmentFile,
-  segmentFolder,
-} from "./places.ts";
 import { isUnpointed } from "./pointer.ts";
 
 export const INVARIANTS = {

@@ -8,6 +8,16 @@ import { HeadReader } from "../../core/format/head.ts";
 import { bytesOf, concat, isJson } from "../../core/json/json.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import { Nodes, unpackId } from "../../core/tree/nodes.ts";
+import {
+  BLOBS,
+  checkpointFile,
+  FOLDERS,
+  headerFile,
+  indexFile,
+  manifestFile,
+  segmentFile,
+  spineFile,
+} from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
 import type { Durability } from "../jsonl/log.ts";
 import { CHUNK } from "../log/lines.ts";
@@ -33,19 +43,7 @@ import {
   writeFrame,
 } from "./frame.ts";
 import { Tally } from "./manifest.ts";
-import {
-  BLOBS,
-  checkpointFile,
-  EMPTY_TAIL,
-  FOLDERS,
-  headerFile,
-  indexFile,
-  manifestFile,
-  Places,
-  segmentFile,
-  spineFile,
-  type Tail,
-} from "./places.ts";
+import { EMPTY_TAIL, Places, type Tail } from "./places.ts";
 import { encodeBlock } from "./snapshot.ts";
 
 export interface BuilderOptions {

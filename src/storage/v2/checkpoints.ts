@@ -6,6 +6,14 @@
 import { join } from "node:path";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
+import {
+  checkpointFile,
+  checkpointFolder,
+  manifestFile,
+  numbered,
+  spineFile,
+  temporaryFolder,
+} from "../fs/container-paths.ts";
 import { closeQuietly, exists, removeQuietly, takeName, writeAll } from "../fs/disk.ts";
 import {
   CHECKPOINT_SCHEMA,
@@ -19,16 +27,7 @@ import {
 } from "./documents.ts";
 import { checkpointSeqs, lastCheckpoint } from "./last-checkpoint.ts";
 import { type Counted, Tally } from "./manifest.ts";
-import {
-  checkpointFile,
-  checkpointFolder,
-  EMPTY_TAIL,
-  manifestFile,
-  numbered,
-  spineFile,
-  type Tail,
-  temporaryFolder,
-} from "./places.ts";
+import { EMPTY_TAIL, type Tail } from "./places.ts";
 import { encodeBlock, type Reach } from "./snapshot.ts";
 import { type State, StateMachine } from "./states.ts";
 import { SegmentedWriter } from "./writer.ts";

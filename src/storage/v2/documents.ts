@@ -4,9 +4,10 @@
  * Members that are not documented are refused, for a store that says more than we know is not ours to judge.
  */
 
+import { isMissing, isNoFile } from "../../core/errno.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Verification } from "../../core/ports/migrations.ts";
-import { type Disk, isMissing, isNoFile, readWhole } from "../fs/disk.ts";
+import { type Disk, readWhole } from "../fs/disk.ts";
 import { GENESIS, Malformed, NO_CRC, sha256 } from "./frame.ts";
 
 export const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";

@@ -1,9 +1,10 @@
 /** The last valid checkpoint of a container: whatever it names was on the medium before it was. */
 
-import { type Disk, isMissing, isNoFile, readWhole } from "../fs/disk.ts";
+import { isMissing, isNoFile } from "../../core/errno.ts";
+import { checkpointFile, checkpointFolder, numberOf } from "../fs/container-paths.ts";
+import { type Disk, readWhole } from "../fs/disk.ts";
 import { type Checkpoint, parseCheckpoint } from "./documents.ts";
 import { Malformed } from "./frame.ts";
-import { checkpointFile, checkpointFolder, numberOf } from "./places.ts";
 
 /** Returns the numbers of the checkpoints that are there, the last one first. */
 export function checkpointSeqs(disk: Disk, container: string): number[] {

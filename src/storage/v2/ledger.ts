@@ -5,9 +5,10 @@
  */
 
 import { dirname } from "node:path";
+import { isMissing, isNoFile } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, isMissing, isNoFile, readWhole, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, readWhole, writeAll } from "../fs/disk.ts";
 import { encodeEvent, type MigrationEvent, parseEvent } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 

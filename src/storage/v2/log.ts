@@ -5,38 +5,16 @@
  */
 
 import { dirname, join } from "node:path";
+import { isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
+import { addHead } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Holder, LockKind, Log, Mended } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import {
-  closeQuietly,
-  type Disk,
-  exists,
-  isAbsent,
-  isMissing,
-  readAll,
-  removeQuietly,
-  storageFailure,
-} from "../fs/disk.ts";
-import { backupName } from "../fs/quarantine.ts";
-import { isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { attachmentFolder, withMember } from "../jsonl/reader.ts";
-import { dropLock, lockInContainer, shareLock } from "../locks/lock-paths.ts";
-import type { Lock } from "../locks/locks.ts";
-import { WriterLock } from "../locks/writer-lock.ts";
-import { Commits } from "../log/group-commit.ts";
-import { addHead } from "../memory.ts";
-import { Builder, type NextFrame, nextFrame } from "./builder.ts";
-import { CheckpointWriter } from "./checkpoints.ts";
-import { type ErrorClass, type Outcome, type Phase, readManifest } from "./documents.ts";
-import { crc32c, crcText, decodeRow, payloadOf, type Row } from "./frame.ts";
-import { appendEventNow } from "./ledger.ts";
-import {
   BLOBS,
-  EMPTY_TAIL,
   headerFile,
   indexFile,
   ledgerFile,
@@ -44,11 +22,24 @@ import {
   pointerFile,
   segmentFile,
   segmentFolder,
-  type Tail,
-} from "./places.ts";
+} from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, exists, isAbsent, readAll, removeQuietly } from "../fs/disk.ts";
+import { backupName } from "../fs/quarantine.ts";
+import { removeTree, stagingName } from "../fs/staging.ts";
+import { isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { attachmentFolder, withMember } from "../jsonl/reader.ts";
+import { dropLock, lockInContainer, shareLock } from "../locks/lock-paths.ts";
+import type { Lock } from "../locks/locks.ts";
+import { WriterLock } from "../locks/writer-lock.ts";
+import { Commits } from "../log/group-commit.ts";
+import { Builder, type NextFrame, nextFrame } from "./builder.ts";
+import { CheckpointWriter } from "./checkpoints.ts";
+import { type ErrorClass, type Outcome, type Phase, readManifest } from "./documents.ts";
+import { crc32c, crcText, decodeRow, payloadOf, type Row } from "./frame.ts";
+import { appendEventNow } from "./ledger.ts";
+import { EMPTY_TAIL, type Tail } from "./places.ts";
 import { dropStray, isActive, makeParts, missingParts, newPointer, publishPointer } from "./pointer.ts";
 import type { Segment } from "./reader.ts";
-import { removeTree, stagingName } from "./staging.ts";
 import { isLegal, StateMachine } from "./states.ts";
 import type { SegmentedOptions } from "./writer.ts";
 

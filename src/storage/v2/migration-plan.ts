@@ -1,17 +1,38 @@
 /** What a migration would do, and what stands against it. */
 
 import { basename, dirname } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
+import type { SessionHeader } from "../../core/format/entry.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import type { Env } from "../../core/ports/env.ts";
 import type { Obstacle, Plan } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import type { Progress } from "../../core/search/listing.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { exists, storageFailure } from "../fs/disk.ts";
+import { headerFile } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { exists } from "../fs/disk.ts";
+import type { Locks } from "../locks/contract.ts";
 import { isUuid } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
-import type { MigrationOptions } from "./migration.ts";
 import { pointerAt, siteIn } from "./migration-site.ts";
-import { headerFile } from "./places.ts";
 import { snapshotOf } from "./pointer.ts";
+
+export interface MigrationOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly locks: Locks;
+  /** Bytes beyond which a segment is not written. */
+  readonly segmentBytes?: number;
+  /** Opens a session file, or a database as if it were one, for reading only. */
+  readonly openFile: (file: string, readOnly?: boolean) => Log;
+  /** Opens a container that its pointer calls active. */
+  readonly openContainer: (container: string, readOnly?: boolean) => Log;
+  /** Where the session file of a session goes that began in V2, in the folder of its container. */
+  readonly fileFor: (header: SessionHeader, folder: string) => string;
+  /** Positions that the stored bytes do not tell go along. */
+  readonly leaves?: LeafMemory;
+}
 
 /** What a frame has beside its payload, at most, when ids are of the usual length. */
 const FRAME_ROOM = 1024;

@@ -1,23 +1,15 @@
 /** Where the parts of a session lie that is, was or will be in Store V2, and which of them is the session. */
 
 import { basename, dirname, join } from "node:path";
+import { isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, parse, skipSpace } from "../../core/json/json.ts";
 import type { Site, Status } from "../../core/ports/migrations.ts";
-import {
-  closeQuietly,
-  type Disk,
-  exists,
-  isMissing,
-  removeQuietly,
-  storageFailure,
-  temporaryName,
-  writeAll,
-} from "../fs/disk.ts";
+import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, exists, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
-import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "./places.ts";
 import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./pointer.ts";
 import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
 

@@ -19,14 +19,14 @@
  */
 
 import { basename, dirname, join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { SessionHeader } from "../../core/format/entry.ts";
 import { concat } from "../../core/json/json.ts";
-import { type Env, timestamp } from "../../core/ports/env.ts";
+import { timestamp } from "../../core/ports/env.ts";
 import type { Moved, Obstacle, Site, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import type { LeafMemory } from "../../core/session/session.ts";
 import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../fs/chunked-io.ts";
+import { BLOBS, headerFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import {
   closeQuietly,
   type Disk,
@@ -35,14 +35,15 @@ import {
   isAbsent,
   readWhole,
   removeQuietly,
-  storageFailure,
   takeName,
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
+import { removeTree } from "../fs/staging.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 import { LF } from "../jsonl/reader.ts";
 import { lockBeside, lockInContainer } from "../locks/lock-paths.ts";
-import { isLock, type Lock, type Locks } from "../locks/locks.ts";
+import { isLock, type Lock } from "../locks/locks.ts";
 import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import {
@@ -57,29 +58,12 @@ import {
 import { chained, GENESIS, payloadOf, SEGMENT_BYTES, sha256 } from "./frame.ts";
 import { appendEvent, readLedger } from "./ledger.ts";
 import { shareAttachments } from "./log.ts";
+import type { MigrationOptions } from "./migration-plan.ts";
 import { planOf, stretch } from "./migration-plan.ts";
 import { asideName, headerAt, pointerAt, putPointer, siteOf, versionIn } from "./migration-site.ts";
-import { BLOBS, headerFile, ledgerFile, manifestFile } from "./places.ts";
 import { missingPointer, snapshotOf } from "./pointer.ts";
 import { demandSettled, isDatabase, takeBlobs, writeDatabase } from "./sqlite-v1.ts";
-import { removeTree } from "./staging.ts";
 import { type State, StateMachine, type Transition } from "./states.ts";
-
-export interface MigrationOptions {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly locks: Locks;
-  /** Bytes beyond which a segment is not written. */
-  readonly segmentBytes?: number;
-  /** Opens a session file, or a database as if it were one, for reading only. */
-  readonly openFile: (file: string, readOnly?: boolean) => Log;
-  /** Opens a container that its pointer calls active. */
-  readonly openContainer: (container: string, readOnly?: boolean) => Log;
-  /** Where the session file of a session goes that began in V2, in the folder of its container. */
-  readonly fileFor: (header: SessionHeader, folder: string) => string;
-  /** Positions that the stored bytes do not tell go along. */
-  readonly leaves?: LeafMemory;
-}
 
 const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
 const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
@@ -366,12 +350,12 @@ class Migration {
   /** Throws migration_failed when another program changed the session file since `stamp`. */
   private demandUnchanged(log: Log, source: string, stamp: FileInfo): void {
     if (this.format === "sqlite_v1") demandSettled(this.disk, source);
-    if (log.refresh().kind === "none" && isSame(this.disk.info(source), stamp)) return;
+    if (log.refresh().kind === "none" && isUnchanged(this.disk.info(source), stamp)) return;
     throw changedMeanwhile();
   }
 
   private async demandFrozen(snapshot: string, stamp: FileInfo, snapshotId: string): Promise<void> {
-    if (isSame(this.disk.info(snapshot), stamp)) return;
+    if (isUnchanged(this.disk.info(snapshot), stamp)) return;
     if ((await hashOf(this.disk, snapshot)) !== snapshotId) throw changedMeanwhile();
   }
 
@@ -856,10 +840,6 @@ function classOf(error: unknown): ErrorClass {
   if (!(error instanceof Failure)) return "io_failure";
   if (error.name === "storage_failed" || error.name === "storage_full") return "io_failure";
   return error.retryable ? "atomicity_violation" : "integrity_mismatch";
-}
-
-function isSame(a: FileInfo, b: FileInfo): boolean {
-  return a.device === b.device && a.inode === b.inode && a.size === b.size && a.modified === b.modified;
 }
 
 function range(first: number, past: number): Int32Array {

@@ -1,11 +1,11 @@
 /** Migrations as the workspace has them: paths as hosts give them, confined where they are. */
 
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Migrations } from "../../core/ports/migrations.ts";
-import { storageFailure } from "../fs/disk.ts";
 import { audit } from "./audit.ts";
-import { type MigrationOptions, migrate, rollBack } from "./migration.ts";
-import { plan } from "./migration-plan.ts";
+import { migrate, rollBack } from "./migration.ts";
+import { type MigrationOptions, plan } from "./migration-plan.ts";
 import { standsAt, status } from "./migration-site.ts";
 
 /** `allowed` answers the absolute path, or throws path_outside_root. */

@@ -2,26 +2,25 @@
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
+import { isErrno, isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { piecesOf } from "../fs/chunked-io.ts";
 import {
-  closeQuietly,
-  type Disk,
-  exists,
-  isAbsent,
-  isErrno,
-  isMissing,
-  publishNew,
-  storageFailure,
-  writeAll,
-} from "../fs/disk.ts";
+  CONTAINER,
+  FOLDERS,
+  headerFile,
+  ledgerFile,
+  manifestFile,
+  POINTER,
+  pointerFile,
+} from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, exists, isAbsent, publishNew, writeAll } from "../fs/disk.ts";
 import { backupName } from "../fs/quarantine.ts";
 import type { Durability } from "../jsonl/log.ts";
 import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
-import { CONTAINER, FOLDERS, headerFile, ledgerFile, manifestFile, POINTER, pointerFile } from "./places.ts";
 
 /** What the name of a session file ends with once a container has taken its place. */
 const FROZEN = ".migrated";

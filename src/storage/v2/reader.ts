@@ -6,6 +6,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
+import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import {
@@ -23,17 +24,16 @@ import type { Env } from "../../core/ports/env.ts";
 import type { Change } from "../../core/ports/store.ts";
 import { Column, Nodes, unpackId } from "../../core/tree/nodes.ts";
 import {
-  closeQuietly,
-  type Disk,
-  type FileInfo,
-  isCutOff,
-  isMissing,
-  isNoFile,
-  openFile,
-  readAll,
-  readWhole,
-  storageFailure,
-} from "../fs/disk.ts";
+  CONTAINER,
+  headerFile,
+  indexFile,
+  manifestFile,
+  numberOf,
+  segmentFile,
+  segmentFolder,
+  spineFile,
+} from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, type FileInfo, isCutOff, openFile, readAll, readWhole } from "../fs/disk.ts";
 import { clockOf, isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
 import { attachmentFolder, notASession } from "../jsonl/reader.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
@@ -55,20 +55,7 @@ import {
   sha256,
 } from "./frame.ts";
 import { lastCheckpoint } from "./last-checkpoint.ts";
-import {
-  CONTAINER,
-  EMPTY_TAIL,
-  headerFile,
-  indexFile,
-  manifestFile,
-  numberOf,
-  type PlaceColumns,
-  Places,
-  segmentFile,
-  segmentFolder,
-  spineFile,
-  type Tail,
-} from "./places.ts";
+import { EMPTY_TAIL, type PlaceColumns, Places, type Tail } from "./places.ts";
 import { type Found, gluedFrames, isOf, LEAST_FRAME, Salvage } from "./salvage.ts";
 import { type Block, loadBlocks, type Reach, readBlocks } from "./snapshot.ts";
 

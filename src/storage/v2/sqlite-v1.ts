@@ -10,10 +10,11 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, type FileInfo, isErrno, isMissing, writeAll } from "../fs/disk.ts";
-import { type Database, findSqlite, type OpenDatabase } from "../sqlite.ts";
+import { closeQuietly, type Disk, type FileInfo, writeAll } from "../fs/disk.ts";
+import { type Database, findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
 const LF = bytesOf("\n");

@@ -1,19 +1,20 @@
 /** Sessions as Session Store V2 containers (seed 003; session-store-v2 reference, section 0). */
 
 import { dirname } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat, members } from "../../core/json/json.ts";
 import { bytesOfContent, type Store } from "../../core/ports/store.ts";
-import { type Disk, exists, removeQuietly, storageFailure } from "../fs/disk.ts";
+import { CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
+import { removeTree, stagingName } from "../fs/staging.ts";
 import { sweepStrays } from "../fs/temporary-files.ts";
 import { notASession } from "../jsonl/reader.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { demandFree, openLog, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
-import { CONTAINER, isContainerName, pointerFile } from "./places.ts";
 import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
-import { removeTree, stagingName } from "./staging.ts";
 import type { SegmentedOptions } from "./writer.ts";
 
 export type StoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &

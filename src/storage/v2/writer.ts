@@ -8,6 +8,7 @@ import type { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf, concat, sameBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
+import { indexFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll, writeAll } from "../fs/disk.ts";
 import { backupName, keepAside } from "../fs/quarantine.ts";
 import { isSameFile } from "../fs/stamps.ts";
@@ -15,7 +16,7 @@ import { LooseFolders } from "../fs/unsynced-folders.ts";
 import type { Durability } from "../jsonl/log.ts";
 import type { Locks } from "../locks/locks.ts";
 import type { NextFrame } from "./builder.ts";
-import { indexFile, segmentFile, segmentFolder, type Tail } from "./places.ts";
+import type { Tail } from "./places.ts";
 import { type ReaderOptions, type Remains, SegmentedReader } from "./reader.ts";
 
 const NOTHING = new Uint8Array(0);

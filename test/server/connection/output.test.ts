@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { encoders, type FramingName, frames } from "../../../src/server/connection/framing.ts";
 import { type Message, Output } from "../../../src/server/connection/output.ts";
-import { Spool } from "../../../src/server/connection/spool.ts";
+import { FileSpool } from "../../../src/storage/fs/spool.ts";
 import { type FailingDisk, failingDisk, type Stroke } from "../../support/failing.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
@@ -14,13 +14,13 @@ import { temporaryFolder } from "../../support/server.ts";
 type Pieces = (string | Uint8Array)[];
 
 /** Where replies wait, on a disk that fails as `fault` says when it is set. */
-function spoolHere(): { spool: Spool; disk: FailingDisk; folder: string; fault: { next?: [string, Stroke] } } {
+function spoolHere(): { spool: FileSpool; disk: FailingDisk; folder: string; fault: { next?: [string, Stroke] } } {
   const fault: { next?: [string, Stroke] } = {};
   const folder = temporaryFolder();
   const disk = failingDisk((_count, operation) => (operation === fault.next?.[0] ? fault.next[1] : undefined), {
     readsReplies: true,
   });
-  return { spool: new Spool(disk.disk, [folder], () => 0), disk, folder, fault };
+  return { spool: new FileSpool(disk.disk, [folder], () => 0), disk, folder, fault };
 }
 
 /** A reader that takes what it gets when it is let. */

@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { storageFailure } from "../../../src/core/errno.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import {
   type Disk,
@@ -12,7 +13,6 @@ import {
   readAll,
   readWhole,
   realDisk,
-  storageFailure,
   takeName,
   writeAll,
 } from "../../../src/storage/fs/disk.ts";

@@ -11,6 +11,7 @@ import { buildSync } from "esbuild";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Holder } from "../../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { isSameProcess, processStart } from "../../../src/storage/fs/processes.ts";
 import {
   type FileKey,
   fileLocks,
@@ -21,7 +22,6 @@ import {
   makeLocks,
   sharedLocks,
 } from "../../../src/storage/locks/locks.ts";
-import { isSameProcess, processStart } from "../../../src/storage/locks/processes.ts";
 
 let folder: string;
 /** No file of this machine; its locks are nobody else's business. */

@@ -5,9 +5,6 @@
 
 import { beforeAll, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
-import { noLocks, sharedLocks } from "../../../src/storage/locks/locks.ts";
-import type { SegmentedLog } from "../../../src/storage/v2/log.ts";
 import {
   checkpointFile,
   headerFile,
@@ -17,8 +14,11 @@ import {
   pointerFile,
   segmentFile,
   spineFile,
-} from "../../../src/storage/v2/places.ts";
-import { removeTree } from "../../../src/storage/v2/staging.ts";
+} from "../../../src/storage/fs/container-paths.ts";
+import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
+import { removeTree } from "../../../src/storage/fs/staging.ts";
+import { noLocks, sharedLocks } from "../../../src/storage/locks/locks.ts";
+import type { SegmentedLog } from "../../../src/storage/v2/log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { assistantText, chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";

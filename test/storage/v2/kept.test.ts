@@ -5,8 +5,8 @@
 
 import { expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import { indexFile, segmentFile, spineFile } from "../../../src/storage/fs/container-paths.ts";
 import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
-import { indexFile, segmentFile, spineFile } from "../../../src/storage/v2/places.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { assistantText, entryText, id, userText } from "../../support/lines.ts";
 import { outcome } from "../../support/outcome.ts";

@@ -5,10 +5,10 @@
 
 import { beforeAll, describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import { indexFile, segmentFile, spineFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
 import type { SegmentedLog } from "../../../src/storage/v2/log.ts";
-import { indexFile, segmentFile, spineFile } from "../../../src/storage/v2/places.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, id, userText } from "../../support/lines.ts";
 import { STATE, textsOf } from "../../support/sessions.ts";

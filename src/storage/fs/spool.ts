@@ -5,24 +5,17 @@
  */
 
 import { dirname } from "node:path";
+import { isErrno, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import {
-  closeQuietly,
-  type Disk,
-  isErrno,
-  readAll,
-  removeQuietly,
-  storageFailure,
-  temporaryName,
-  writeAll,
-} from "../../storage/fs/disk.ts";
-import { sweepStrays } from "../../storage/fs/temporary-files.ts";
+import type { Spool, Spooled } from "../../core/ports/spool.ts";
+import { closeQuietly, type Disk, readAll, removeQuietly, temporaryName, writeAll } from "./disk.ts";
+import { sweepStrays } from "./temporary-files.ts";
 
 /** Bytes that are read of it at a time, and put together before they are written. */
 const BLOCK = 1 << 18;
 
 /** Bytes of one reply in the file. */
-export class Spooled {
+class SpooledInFile implements Spooled {
   readonly bytes: number;
   private readonly file: SpoolFile;
   private readonly start: number;
@@ -34,7 +27,6 @@ export class Spooled {
     this.bytes = bytes;
   }
 
-  /** Reads them, block by block, and gives up their place after the last. Throws errno errors. */
   *blocks(): Generator<Uint8Array> {
     try {
       for (let at = 0; at < this.bytes; at += BLOCK) {
@@ -47,7 +39,6 @@ export class Spooled {
     }
   }
 
-  /** Gives up their place; nobody will read them any more. */
   release(): void {
     if (this.isReleased) return;
     this.isReleased = true;
@@ -82,7 +73,7 @@ class SpoolFile {
   }
 }
 
-export class Spool {
+export class FileSpool implements Spool {
   private readonly disk: Disk;
   private readonly folders: readonly string[];
   private readonly now: () => number;
@@ -95,7 +86,6 @@ export class Spool {
     this.now = now;
   }
 
-  /** Takes in these pieces. Throws storage_full, storage_failed, and whatever making the pieces throws. */
   take(pieces: Iterable<string | Uint8Array>): Spooled {
     const file = this.open();
     file.hold();
@@ -126,7 +116,7 @@ export class Spool {
         }
       }
       if (gathered && filled > 0) write(gathered.subarray(0, filled));
-      return new Spooled(file, start, file.size - start);
+      return new SpooledInFile(file, start, file.size - start);
     } catch (error) {
       this.cut(file, start);
       file.letGo();

@@ -2,11 +2,11 @@
 
 import type { PassThrough } from "node:stream";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import get_state from "../../../src/handlers/get_state.ts";
-import { jsonrpc } from "../../../src/server/connection/jsonrpc.ts";
-import { user } from "../../support/drafts.ts";
-import { gatedDisk } from "../../support/gated_disk.ts";
-import { type Framing, frame, type Json, kinds, serveHere } from "../../support/server.ts";
+import get_state from "../../src/handlers/get_state.ts";
+import { jsonrpc } from "../../src/server/connection/jsonrpc.ts";
+import { user } from "../support/drafts.ts";
+import { gatedDisk } from "../support/gated_disk.ts";
+import { type Framing, frame, type Json, kinds, serveHere } from "../support/server.ts";
 
 const RPC = (id: number, method = "get_state"): Json => ({ jsonrpc: "2.0", id, method });
 const PI = (id: number, type = "get_state"): Json => ({ id, type });

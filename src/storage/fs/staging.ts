@@ -1,9 +1,9 @@
 /** Folders of ours that are no session yet, or no more. */
 
 import { basename, dirname, join } from "node:path";
-import { type Disk, exists, type Named, removeQuietly, uniqueSuffix } from "../fs/disk.ts";
-import { isSameProcess } from "../locks/processes.ts";
-import { indexFile, segmentFolder } from "./places.ts";
+import { indexFile, segmentFolder } from "./container-paths.ts";
+import { type Disk, exists, type Named, removeQuietly, uniqueSuffix } from "./disk.ts";
+import { isSameProcess } from "./processes.ts";
 
 /** A name beside a container under which it is built, that nobody takes for a session. */
 export function stagingName(container: string): string {

@@ -1,6 +1,6 @@
 /** Which process a pid means: pids are given away again, and a process may be listed for a while after its end. */
 
-import { type Disk, readUnsized } from "../fs/disk.ts";
+import { type Disk, readUnsized } from "./disk.ts";
 
 /** Milliseconds for which the answer of another program about a process is believed. */
 const BELIEVED = 1000;

@@ -1,13 +1,14 @@
 /** Files that are written for a person. */
 
 import { dirname } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
+import { pause, piecesOf } from "../fs/chunked-io.ts";
+import { closeQuietly, type Disk, removeQuietly, takeName, temporaryName, writeAll } from "../fs/disk.ts";
 import { LF } from "../jsonl/reader.ts";
-import { bringAttachments } from "../lifecycle/import.ts";
-import { pause, piecesOf } from "./chunked-io.ts";
-import { closeQuietly, type Disk, removeQuietly, storageFailure, takeName, temporaryName, writeAll } from "./disk.ts";
+import { bringAttachments } from "./import.ts";
 
 /** Milliseconds of writing without a pause. */
 const SLICE = 20;

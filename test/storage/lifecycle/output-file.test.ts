@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import type { Stores } from "../../../src/core/session/workspace.ts";
+import type { Stores } from "../../../src/core/ports/stores.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";

@@ -2,21 +2,27 @@
 
 import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
-import { Failure } from "../../core/failure.ts";
-import { parseText } from "../../core/json/json.ts";
-import type { Workspace } from "../../core/session/workspace.ts";
-import type { Introduction, ServerFacts } from "../../handlers/shared/command.ts";
-import type { Disk } from "../../storage/fs/disk.ts";
-import { type BatchItem, Dispatcher, type Prepared, type Renewed } from "../dispatch/dispatcher.ts";
-import { type Call, idTextOfBeginning, type Outcome } from "./call.ts";
-import { type Decoded, type Dialect, type DialectName, type Pieces, type Refusal, tellError } from "./dialect.ts";
-import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./framing.ts";
-import { Hooks } from "./hooks.ts";
-import { Host } from "./host.ts";
-import { jsonrpc } from "./jsonrpc.ts";
-import { type Message, Output, release } from "./output.ts";
-import { pi } from "./pi.ts";
-import { Spool, Spooled } from "./spool.ts";
+import { Failure } from "../core/failure.ts";
+import { parseText } from "../core/json/json.ts";
+import { isSpooled, type Spool } from "../core/ports/spool.ts";
+import type { Workspace } from "../core/session/workspace.ts";
+import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
+import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
+import {
+  type Decoded,
+  type Dialect,
+  type DialectName,
+  type Pieces,
+  type Refusal,
+  tellError,
+} from "./connection/dialect.ts";
+import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./connection/framing.ts";
+import { Hooks } from "./connection/hooks.ts";
+import { Host } from "./connection/host.ts";
+import { jsonrpc } from "./connection/jsonrpc.ts";
+import { type Message, Output, release } from "./connection/output.ts";
+import { pi } from "./connection/pi.ts";
+import { type BatchItem, Dispatcher, type Prepared, type Renewed } from "./dispatch/dispatcher.ts";
 
 export interface ConnectionOptions {
   readonly input: Readable;
@@ -31,9 +37,8 @@ export interface ConnectionOptions {
   readonly hookTimeout: number | undefined;
   /** Bytes beyond which a reply is not held in memory, nor are several that wait for others together. */
   readonly heldReplyBytes?: number;
-  readonly disk: Disk;
-  /** Where replies wait that are not held in memory; the first folder in which a file can be made. */
-  readonly spoolFolders: readonly string[];
+  /** Where replies wait that are not held in memory. */
+  readonly spool: Spool;
 }
 
 /** How often an idle session is looked at for what other programs wrote, in milliseconds. */
@@ -56,7 +61,6 @@ const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
 export class Connection {
   private readonly options: ConnectionOptions;
   private readonly output: Output;
-  private readonly spool: Spool;
   /** Bytes in memory of replies that wait for others. */
   private ahead = 0;
   private readonly host: Host;
@@ -73,7 +77,6 @@ export class Connection {
   constructor(options: ConnectionOptions) {
     this.options = options;
     this.output = new Output(options.output, () => this.onRoom());
-    this.spool = new Spool(options.disk, options.spoolFolders, () => options.workspace.env.now());
     this.host = new Host(options.events);
     this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
     const { framing, maxMessageBytes } = options;
@@ -355,7 +358,7 @@ export class Connection {
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
     const message = this.replyTo(call, outcome, renewed, taken, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
     let held = 0;
-    for (const piece of message) if (!(piece instanceof Spooled)) held += piece.length;
+    for (const piece of message) if (!isSpooled(piece)) held += piece.length;
     this.ahead += held;
     return { message, held, size: this.maxReplyBytes === undefined ? 0 : this.output.sizeOf(message) };
   }
@@ -394,7 +397,7 @@ export class Connection {
         if (bytes <= most && bytes <= limit) continue;
         const all = chained(pieces, rest);
         if (bytes > limit) demandRoom(output.sizeOf(all));
-        message = [this.spool.take(output.inFrame(all))];
+        message = [this.options.spool.take(output.inFrame(all))];
         break;
       }
     }
