@@ -1,0 +1,189 @@
+/**
+ * The rules of the house that no compiler keeps (ARCHITECTURE.md). Each list of exceptions is exact: whoever mends one
+ * takes it out.
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+
+const SRC = fileURLToPath(new URL("../src", import.meta.url));
+
+const TEXTS = new Map(
+  readdirSync(SRC, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts"))
+    .sort()
+    .map((name) => [name.replaceAll("\\", "/"), readFileSync(join(SRC, name), "utf8")]),
+);
+
+const IMPORT = /(?:^|\n)(?:import|export)\b[^'"`;]*?["']([^"']+)["'];|\bimport\(\s*["']([^"']+)["']\s*\)/g;
+
+/** What each file imports: files of ours by their path, modules by their name. */
+const IMPORTS = new Map(
+  [...TEXTS].map(([file, text]) => [
+    file,
+    [...text.matchAll(IMPORT)].map(([, whole, called]) => {
+      const name = whole ?? called;
+      return name.startsWith(".") ? normalize(join(dirname(file), name)).replaceAll("\\", "/") : name;
+    }),
+  ]),
+);
+
+/** The groups of those that reach each other, of two and more, by Tarjan's algorithm. */
+function circlesIn(graph: ReadonlyMap<string, Iterable<string>>): string[][] {
+  const found: string[][] = [];
+  const numbers = new Map<string, number>();
+  const lows = new Map<string, number>();
+  const stack: string[] = [];
+  const visit = (at: string): void => {
+    numbers.set(at, numbers.size);
+    lows.set(at, numbers.size - 1);
+    stack.push(at);
+    for (const next of graph.get(at) ?? []) {
+      if (!numbers.has(next)) visit(next);
+      if (stack.includes(next)) lows.set(at, Math.min(lows.get(at) as number, lows.get(next) as number));
+    }
+    if (lows.get(at) !== numbers.get(at)) return;
+    const circle = stack.splice(stack.indexOf(at));
+    if (circle.length > 1) found.push(circle.sort());
+  };
+  for (const at of graph.keys()) if (!numbers.has(at)) visit(at);
+  return found;
+}
+
+/** The folder that a file lies in, two levels deep where its first has rooms of its own. */
+function roomOf(file: string): string {
+  const parts = file.split("/").slice(0, -1);
+  return parts.slice(0, ["core", "storage", "server"].includes(parts[0]) ? 2 : 1).join("/");
+}
+
+test("circles are found", () => {
+  const graph = new Map([
+    ["a", ["b"]],
+    ["b", ["c", "d"]],
+    ["c", ["a"]],
+    ["d", ["d"]],
+  ]);
+  expect(circlesIn(graph)).toEqual([["a", "b", "c"]]);
+});
+
+test("no two files import each other, by whatever way", () => {
+  expect(IMPORTS.size).toBeGreaterThan(200);
+  expect(circlesIn(IMPORTS)).toEqual([]);
+});
+
+test("no two rooms import from each other, by whatever way", () => {
+  const rooms = new Map<string, Set<string>>();
+  for (const [file, names] of IMPORTS) {
+    const room = roomOf(file);
+    const known = rooms.get(room) ?? new Set();
+    rooms.set(room, known);
+    for (const name of names) if (TEXTS.has(name) && roomOf(name) !== room) known.add(roomOf(name));
+  }
+  expect(rooms.size).toBeGreaterThan(15);
+  expect(circlesIn(rooms)).toEqual([]);
+});
+
+test("what touches the world has one importer each", () => {
+  const importersOf = (names: readonly string[]): string[] =>
+    [...IMPORTS].filter(([, imports]) => imports.some((name) => names.includes(name))).map(([file]) => file);
+  expect(importersOf(["node:fs", "node:fs/promises"])).toEqual(["storage/fs/disk.ts"]);
+  expect(importersOf(["uuid"])).toEqual(["storage/system-env.ts"]);
+  // The server, and the client at the other end of it.
+  expect(importersOf(["vscode-jsonrpc/node"])).toEqual(["server/client.ts", "server/connection/hooks.ts"]);
+  const loaders = [...TEXTS].filter(([, text]) => /["'](?:node:sqlite|@photostructure\/sqlite)["']/.test(text));
+  expect(loaders.map(([file]) => file)).toEqual(["storage/fs/sqlite.ts"]);
+});
+
+/** Files of more than 500 lines, and why. */
+const LONG: Readonly<Record<string, string>> = {
+  "core/json/json.ts": "one scanner and its edits, which share its state",
+  "core/tree/nodes.ts": "one data structure",
+  "storage/v2/audit.ts": "shares nothing with what it checks, on purpose",
+  "storage/catalog/database.ts": "one SQLite file",
+  "core/session/session.ts": "to be split",
+  "library/manager.ts": "to be split",
+  "server/dispatch/dispatcher.ts": "to be split",
+  "storage/jsonl/log.ts": "to be split",
+  "storage/jsonl/reader.ts": "to be split",
+  "storage/v2/documents.ts": "to be split",
+  "storage/v2/log.ts": "to be split",
+  "storage/v2/migration.ts": "to be split",
+  "storage/v2/reader.ts": "to be split",
+};
+
+test("no file is longer than 500 lines, but for a few", () => {
+  const long = [...TEXTS].filter(([, text]) => text.split("\n").length > 501).map(([file]) => file);
+  expect(long.sort()).toEqual(Object.keys(LONG).sort());
+});
+
+/** The bodies of the classes of a file, by name. */
+function classesIn(text: string): Map<string, string> {
+  const bodies = new Map<string, string>();
+  for (const { 1: name, index } of text.matchAll(/^(?:export )?(?:abstract )?class (\w+)/gm))
+    bodies.set(name, text.slice(index, text.indexOf("\n}\n", index)));
+  return bodies;
+}
+
+const FIELD = /^ {2}(?:(?:private|protected|readonly|static|override|declare|abstract) )*#?\w+[?!]?(?::|;| =)/gm;
+
+/** Classes of more than 25 fields. */
+const BROAD = ["Auditor", "JsonlReader", "SegmentedReader"];
+
+test("no class has more than 25 fields", () => {
+  const broad = [...TEXTS.values()].flatMap((text) =>
+    [...classesIn(text)].filter(([, body]) => [...body.matchAll(FIELD)].length > 25).map(([name]) => name),
+  );
+  expect(broad.sort()).toEqual([...BROAD].sort());
+});
+
+/** Classes that extend one of ours that is no error. */
+const HEIRS = ["CheckpointWriter", "JsonlLog", "SegmentedLog", "SegmentedWriter"];
+
+test("no class extends another of ours, but for errors", () => {
+  const all = [...TEXTS.values()].join("\n");
+  const heirs = [...all.matchAll(/class (\w+) extends (\w+)/g)].filter(
+    ([, , parent]) => !/Error$|^Failure$|^Error$/.test(parent) && all.includes(`class ${parent} `),
+  );
+  expect(heirs.map(([, name]) => name).sort()).toEqual([...HEIRS].sort());
+});
+
+test("no comment begins with What", () => {
+  const found = [...TEXTS].flatMap(([file, text]) =>
+    [...text.matchAll(/\/\*\*(?:\s+\*)? What\b[^\n]*/g)].map(([comment]) => `${file}: ${comment}`),
+  );
+  expect(found.length).toBe(WHATS);
+});
+
+/** How many there are still; nobody adds one. */
+const WHATS = 219;
+
+/** Names of types that mean several things still; nobody adds one. */
+const TWICE: readonly string[] = [
+  ...["Batch", "Block", "Content", "Context", "Effect", "Facts", "Figures", "Found", "Frame", "Head", "Kept", "Kind"],
+  ...[
+    "Members",
+    "Message",
+    "Moved",
+    "Outcome",
+    "Page",
+    "Place",
+    "Places",
+    "Progress",
+    "ReaderOptions",
+    "Refusal",
+    "Row",
+  ],
+  ...["Settings", "Source", "State", "StoreOptions", "Told", "Words"],
+];
+
+test("no type has the name of another", () => {
+  const files = new Map<string, string[]>();
+  for (const [file, text] of TEXTS)
+    for (const [, name] of text.matchAll(/^(?:export )?(?:abstract )?(?:class|interface|type) (\w+)/gm))
+      files.set(name, [...(files.get(name) ?? []), file]);
+  // Pi's names are the library's contract.
+  const twice = [...files].filter(([, where]) => where.filter((file) => file !== "library/types.ts").length > 1);
+  expect(twice.map(([name]) => name).sort()).toEqual([...TWICE].sort());
+});
