@@ -51,14 +51,6 @@ async function commandsWhenAskedFor() {
   return inPlaceOf("src/handlers/shared/find.ts", contents);
 }
 
-/** The bytes that fast-path-module.ts puts together. */
-async function moduleAsBytes() {
-  const { makeModule, ...numbers } = await exportsOf("src/core/json/fast-path-module.ts");
-  const lines = Object.entries(numbers).map(([name, value]) => `export const ${name} = ${value};`);
-  lines.push(`export const makeModule = () => Uint8Array.of(${makeModule().join()});`);
-  return inPlaceOf("src/core/json/fast-path-module.ts", lines.join("\n"));
-}
-
 /** What the library uses of modules of Node's that take long to load and that opening a session does not need. */
 const USED_LATER = {
   "node:crypto": ["createHash", "hash", "randomFillSync"],
@@ -100,7 +92,7 @@ try {
   const { outputFiles } = await build({
     ...options,
     entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor(), await moduleAsBytes()],
+    plugins: [await commandsWhenAskedFor()],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
     write: false,
@@ -136,7 +128,7 @@ try {
     legalComments: "none",
     logLevel: "warning",
     entryPoints: ["src/index.ts"],
-    plugins: [await moduleAsBytes(), whenCalled],
+    plugins: [whenCalled],
     outfile: `${fresh}/lib/index.js`,
     allowOverwrite: true,
   });

@@ -157,7 +157,7 @@ test("no comment begins with What", () => {
 });
 
 /** How many there are still; nobody adds one. */
-const WHATS = 219;
+const WHATS = 218;
 
 /** Names of types that mean several things still; nobody adds one. */
 const TWICE: readonly string[] = [

@@ -1,0 +1,21 @@
+/** The module that validates lines is the one of its source; that it validates rightly is shown in validate.test.ts. */
+
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+// @ts-expect-error plain JavaScript, for the command line
+import { assembled } from "../../../scripts/assemble.js";
+import { firstLook } from "../../../src/core/json/fast-path.ts";
+
+const MODULE = new URL("../../../src/core/json/fast-path-module.ts", import.meta.url);
+
+test("fast-path-module.ts is what npm run assemble makes of fast-path.wat", async () => {
+  expect(readFileSync(MODULE, "utf8")).toBe(await assembled());
+});
+
+test("the module is used where there is WebAssembly", () => {
+  const look = firstLook();
+  expect(look).not.toBeNull();
+  const line = new TextEncoder().encode('{"type":"message","id":"a1b2c3d4","message":{"role":"user"}}');
+  look?.bytes.set(line);
+  expect(look?.read(0, line.length)).toBe(line.indexOf(0x7b, 1));
+});
