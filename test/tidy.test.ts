@@ -107,7 +107,6 @@ const LONG: Readonly<Record<string, string>> = {
   "server/dispatch/dispatcher.ts": "to be split",
   "storage/jsonl/log.ts": "to be split",
   "storage/jsonl/reader.ts": "to be split",
-  "storage/v2/documents.ts": "to be split",
   "storage/v2/log.ts": "to be split",
   "storage/v2/migration.ts": "to be split",
   "storage/v2/reader.ts": "to be split",
@@ -157,11 +156,11 @@ test("no comment begins with What", () => {
 });
 
 /** How many there are still; nobody adds one. */
-const WHATS = 218;
+const WHATS = 214;
 
 /** Names of types that mean several things still; nobody adds one. */
 const TWICE: readonly string[] = [
-  ...["Batch", "Block", "Content", "Context", "Effect", "Facts", "Figures", "Found", "Frame", "Head", "Kept", "Kind"],
+  ...["Batch", "Block", "Content", "Context", "Effect", "Facts", "Figures", "Found", "Frame", "Kept", "Kind"],
   ...[
     "Members",
     "Message",

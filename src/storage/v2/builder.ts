@@ -23,10 +23,10 @@ import type { Durability } from "../jsonl/log.ts";
 import { CHUNK } from "../log/lines.ts";
 import {
   CHECKPOINT_SCHEMA,
+  type CheckpointReason,
   encodeCheckpoint,
   encodeManifest,
   type Manifest,
-  type Reason,
   type SourceFormat,
   snapshotRef,
 } from "./documents.ts";
@@ -300,7 +300,7 @@ export class Builder {
   }
 
   /** Writes the manifest and, with a reason, a first checkpoint and the spine. `settle` again after it. */
-  finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: Reason): Manifest {
+  finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: CheckpointReason): Manifest {
     this.flush();
     const { env } = this.options;
     const at = timestamp(env);

@@ -18,9 +18,9 @@ import { closeQuietly, exists, removeQuietly, takeName, writeAll } from "../fs/d
 import {
   CHECKPOINT_SCHEMA,
   type Checkpoint,
+  type CheckpointReason,
   encodeCheckpoint,
   encodeManifest,
-  type Reason,
   readManifest,
   type SourceFormat,
   snapshotRef,
@@ -83,7 +83,7 @@ export abstract class CheckpointWriter extends SegmentedWriter {
   }
 
   /** Marks the durable end of the store, with a manifest of the same state (INV-004) and what the spine lacks. */
-  protected async checkpoint(reason: Reason): Promise<void> {
+  protected async checkpoint(reason: CheckpointReason): Promise<void> {
     const { durable, disk } = this;
     const seq = this.findLastCheckpoint().seq + 1;
     const at = timestamp(this.env);

@@ -34,7 +34,7 @@ import { WriterLock } from "../locks/writer-lock.ts";
 import { Commits } from "../log/group-commit.ts";
 import { Builder, type NextFrame, nextFrame } from "./builder.ts";
 import { CheckpointWriter } from "./checkpoints.ts";
-import { type ErrorClass, type Outcome, type Phase, readManifest } from "./documents.ts";
+import { type ErrorClass, type EventOutcome, type Phase, readManifest } from "./documents.ts";
 import { crc32c, crcText, decodeRow, payloadOf, type Row } from "./frame.ts";
 import { appendEventNow } from "./ledger.ts";
 import { EMPTY_TAIL, type Tail } from "./places.ts";
@@ -384,7 +384,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   /** Tells the ledger, which is on the medium when this returns. */
   private recordEvent(
     phase: Phase,
-    outcome: Outcome,
+    outcome: EventOutcome,
     errorClass: ErrorClass | undefined,
     folder = this.folder,
     sourcePath = this.file,

@@ -48,8 +48,8 @@ import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import {
   type ErrorClass,
+  type EventOutcome,
   isCorrelationId,
-  type Outcome,
   type Phase,
   type Pointer,
   readManifest,
@@ -745,7 +745,7 @@ class Migration {
   private async note(
     container: string,
     phase: Phase,
-    outcome: Outcome,
+    outcome: EventOutcome,
     verification: Verification,
     errorClass?: ErrorClass,
     correlationId = this.correlationId,
