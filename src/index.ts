@@ -1,4 +1,4 @@
-/** The library: Pi's SessionManager and the functions beside it, with its names, arguments and results. */
+/** The library: Pi's SessionManager and its helper functions, with Pi's names, arguments and results. */
 
 export { Failure } from "./core/failure.ts";
 export {

@@ -1,2 +1,2 @@
-/** The program's version: package.json's, checked by a test. */
+/** The program's version. A test checks that package.json has the same. */
 export const VERSION = "0.1.0";

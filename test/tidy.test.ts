@@ -156,24 +156,12 @@ test("no comment begins with What", () => {
 });
 
 /** How many there are still; nobody adds one. */
-const WHATS = 214;
+const WHATS = 51;
 
 /** Names of types that mean several things still; nobody adds one. */
 const TWICE: readonly string[] = [
   ...["Batch", "Block", "Content", "Context", "Effect", "Facts", "Figures", "Found", "Frame", "Kept", "Kind"],
-  ...[
-    "Members",
-    "Message",
-    "Moved",
-    "Outcome",
-    "Page",
-    "Place",
-    "Places",
-    "Progress",
-    "ReaderOptions",
-    "Refusal",
-    "Row",
-  ],
+  ...["Members", "Message", "Moved", "Page", "Place", "Places", "Progress", "ReaderOptions", "Refusal", "Row"],
   ...["Settings", "Source", "State", "StoreOptions", "Told", "Words"],
 ];
 

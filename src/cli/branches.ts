@@ -1,14 +1,14 @@
 /**
- * A session's branches as rows for a terminal: a row for each entry, children below their parent, an indent for each
- * branch that leaves a path, none for what follows one after the other. No step is taken by recursion: sessions are
- * as deep as they are long.
+ * Draws a session's branches as rows for a terminal: a row for each entry, with children below their parent. Each
+ * branch that leaves a path is indented; entries that follow one another are not. Nothing is recursive, because
+ * sessions are as deep as they are long.
  */
 
 import type { Page } from "./terminal/page.ts";
 import { column, cutTo, inert, oneLine, widthOf } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
-/** A node as get_tree answers it when flat. */
+/** A node as get_tree returns it when flat. */
 export type FlatNode = Result;
 
 const NONE = -1;
@@ -20,11 +20,11 @@ export class Branches {
   readonly order: Int32Array;
   /** The row of the leaf; -1 when the leaf is before the first entry. */
   readonly leafRow: number;
-  /** For each row that of the run it is in: entries without a branch between them, named by the first. */
+  /** For each row, the first row of its run. A run is a series of entries without a branch between them. */
   private readonly runs: Int32Array;
-  /** For the first row of a run the row of the run it branches off from; -1 when from none. */
+  /** For the first row of a run, the first row of the run that it branches off from; -1 for none. */
   private readonly above: Int32Array;
-  /** For the first row of a run whether it is one of several branches (1) and the last of them (2). */
+  /** For the first row of a run, two bits: 1 when it is one of several branches, 2 when it is the last of them. */
   private readonly kinds: Uint8Array;
   private readonly active: Uint8Array;
   private readonly idWidth: number;
@@ -37,7 +37,7 @@ export class Branches {
     for (let i = 0; i < size; i++) indices.set(nodes[i].id, i);
     const parents = new Int32Array(size);
     for (let i = 0; i < size; i++) parents[i] = indices.get(nodes[i].parentId) ?? NONE;
-    // Children in file order: the last is met first when going backwards, and the stack turns that around again.
+    // Lists of children in file order, built backwards because each child is put at the front of its list.
     const first = new Int32Array(size + 1).fill(NONE);
     const next = new Int32Array(size).fill(NONE);
     for (let i = size - 1; i >= 0; i--) {
@@ -49,7 +49,7 @@ export class Branches {
     this.runs = new Int32Array(size);
     this.above = new Int32Array(size).fill(NONE);
     this.kinds = new Uint8Array(size);
-    // Rows of the parents, for those that wait: NONE for a root.
+    // Nodes that wait for a row, and the row of each node that has one.
     const stack: number[] = [];
     const rowOf = new Int32Array(size).fill(NONE);
     let rows = 0;
@@ -93,7 +93,9 @@ export class Branches {
     return this.nodes[this.order[row]];
   }
 
-  /** The lines that lead to a row; of deep branches only the last are drawn, in `width` columns at most. */
+  /**
+   * Returns the lines that lead to a row, in at most `width` columns; of deep branches, only the last lines are drawn.
+   */
   lines(row: number, width: number): string {
     const most = Math.max(1, Math.floor(width / LEVEL));
     const drawn: string[] = [];
@@ -111,19 +113,19 @@ export class Branches {
       }
       drawn.push((this.kinds[run] & 2) !== 0 ? "   " : "│  ");
     }
-    // Deeper than is drawn: where the lines begin says so.
+    // An ellipsis at the beginning shows that there are more levels than are drawn.
     if (isCut) drawn[drawn.length - 1] = "…  ";
     return drawn.reverse().join("");
   }
 
-  /** One line of a page for a row. */
+  /** Returns the text of a row, as one line of a page. */
   text(row: number, page: Page): string {
     const { paint } = page;
     const node = this.node(row);
     const isLeaf = row === this.leafRow;
     const isActive = this.active[row] === 1;
     const mark = isLeaf ? "*" : " ";
-    // On a very narrow page the ids give way.
+    // A very narrow page has no room for ids.
     const isNarrow = page.width < this.idWidth + 20;
     const id = isNarrow ? "" : `${column(inert(node.id), Math.max(this.idWidth, node.id.length))}  `;
     const space = Math.max(0, page.width - 2 - widthOf(id));
@@ -166,7 +168,7 @@ const COLOURS: Readonly<Record<string, "cyan" | "green" | "magenta" | "blue">> =
   custom: "blue",
 };
 
-/** What a row calls its entry: a message by its role, anything else by its type. */
+/** Returns the name of an entry's kind in its row: the role of a message, the type of anything else. */
 function kindOf({ type, role }: FlatNode): string {
   const name = type === "message" && typeof role === "string" ? role : type;
   return KINDS[name] ?? inert(name);

@@ -1,4 +1,4 @@
-/** A conversation as lines for a person: messages of the context, or the entries of a path. */
+/** Prints a conversation as lines for a person: messages of the context, or the entries of a path. */
 
 import { contentText, toolCalls } from "../core/format/message.ts";
 import { jsonText } from "../core/json/json.ts";
@@ -6,12 +6,15 @@ import type { Colour, Page } from "./terminal/page.ts";
 import { column, count, cutTo, inert, inertLines, oneLine, wrap } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
-/** Lines of a tool's output that are shown unless all are wanted. */
+/** Lines of a tool's output that are shown unless the whole is wanted. */
 const RESULT_LINES = 12;
 
 const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "green", toolResult: "blue" };
 
-/** A message of the context, or of an entry whose id is told. `isWhole`: long outputs too. */
+/**
+ * Yields the lines of a message of the context, or of an entry if its id is given. With `isWhole`, long outputs are not
+ * cut.
+ */
 export function* messageLines(message: Result, page: Page, isWhole: boolean, entryId?: string): Generator<string> {
   const { role, content, timestamp } = message ?? {};
   const [name, detail] = headOf(message ?? {});
@@ -27,7 +30,7 @@ export function* messageLines(message: Result, page: Page, isWhole: boolean, ent
   yield* imageLines(content, page);
 }
 
-/** Who speaks, and what is worth knowing beside that. */
+/** Returns the name of the speaker, and a detail that is worth showing next to it. */
 function headOf({ role, provider, model, toolName, isError, customType }: Result): [string, string] {
   switch (role) {
     case "assistant":
@@ -63,7 +66,7 @@ function* assistantLines({ content, errorMessage }: Result, page: Page): Generat
   yield* imageLines(content, page);
 }
 
-/** A person gets lines that are broken between words, a program those that were written. */
+/** Returns the lines of a text: broken between words for a person, as they were written for a program. */
 function textLines(text: unknown, { isTerminal, width }: Page): string[] {
   const lines = inertLines(text);
   return isTerminal ? lines.flatMap((line) => wrap(line, width)) : lines;
@@ -76,14 +79,14 @@ function* imageLines(content: unknown, { paint }: Page): Generator<string> {
 
 function* shortened(text: unknown, page: Page, isWhole: boolean): Generator<string> {
   const lines = inertLines(String(text).replace(/\s+$/, ""));
-  // One line more is no reason to leave it out.
+  // Leaving out a single line would save nothing, because the note about it takes one.
   const shown = isWhole || lines.length <= RESULT_LINES + 1 ? lines : lines.slice(0, RESULT_LINES);
   for (const line of shown) yield isWhole ? line : cutTo(line, page.width);
   const left = lines.length - shown.length;
   if (left > 0) yield page.paint("dim", `(${count(left, "line", "lines")} more; --full shows them)`);
 }
 
-/** An entry of a path. */
+/** Yields the lines of an entry of a path. */
 export function* entryLines(entry: Result, page: Page, isWhole: boolean): Generator<string> {
   const { type, id, timestamp } = entry;
   if (type === "message") {
@@ -121,7 +124,7 @@ function heading(name: string, detail: string, time: string, page: Page, colour:
   return `${paint(colour, column(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
 }
 
-/** To the minute, in UTC as it is stored. */
+/** Returns a time to the minute, in UTC as it is stored. */
 function timeText(timestamp: unknown): string {
   const time = typeof timestamp === "number" || typeof timestamp === "string" ? new Date(timestamp) : undefined;
   if (time === undefined || Number.isNaN(time.getTime())) return "";

@@ -13,9 +13,10 @@ import { VERSION } from "../version.ts";
 import { helpText, parseArguments, UsageError } from "./options.ts";
 
 /**
- * Our standard output. Node writes to pipes synchronously, so that a host that stops reading would stop us from
- * hearing its signals; a socket over the same descriptor waits without blocking. Whoever else writes to stdout speaks
- * to a person, and is heard on stderr. Node's own stream for it is made, in a millisecond, only where it is needed.
+ * Returns our standard output. Node writes to pipes synchronously, so a host that stops reading would keep us from
+ * receiving its signals; a socket over the same descriptor waits without blocking. Other code that writes to stdout
+ * speaks to a person, so it is redirected to stderr. Node's own stream for stdout takes a millisecond to make, and is
+ * made only where it is needed.
  */
 function standardOutput(disk: Disk): Writable {
   const nodes = Object.getOwnPropertyDescriptor(process, "stdout") as PropertyDescriptor;
@@ -35,12 +36,12 @@ function readSettings(path: string, disk: Disk = realDisk): unknown {
   try {
     return parse(readWhole(disk, path));
   } catch {
-    // No settings, or none that can be read: the defaults hold.
+    // There are no settings, or none that can be read: the defaults apply.
     return undefined;
   }
 }
 
-/** All that is not a stream. */
+/** Everything except the streams. */
 const WORLD: Omit<World, "input" | "output"> = {
   env: realEnv,
   disk: realDisk,

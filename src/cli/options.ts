@@ -1,4 +1,4 @@
-/** The command line: options to settings (protocol, section 1). */
+/** Parses the command line into settings (protocol, section 1). */
 
 import { resolve } from "node:path";
 import type { Settings } from "../server/settings.ts";
@@ -12,7 +12,7 @@ export interface Option {
   readonly meaning: string;
 }
 
-/** The options we act on, as `--help` shows them. */
+/** The options of this program, as `--help` shows them. */
 export const OPTIONS: readonly Option[] = [
   {
     names: ["--session"],
@@ -61,7 +61,7 @@ export const OPTIONS: readonly Option[] = [
   { names: ["--help", "-h"], meaning: "print this" },
 ];
 
-/** Pi's options that mean nothing here, by whether a value follows. */
+/** Pi's options that mean nothing here, and whether a value follows each. */
 const IGNORED: Readonly<Record<string, boolean>> = {
   "--offline": false,
   "--no-themes": false,
@@ -91,7 +91,9 @@ const IGNORED: Readonly<Record<string, boolean>> = {
 /** 64 MiB. */
 const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
 
-/** Throws UsageError. Under `--mode rpc` unknown options are ignored, as the clients of Pi expect. */
+/**
+ * Parses arguments. Under `--mode rpc`, unknown options are ignored, as the clients of Pi expect. Throws UsageError.
+ */
 export function parseArguments(args: readonly string[]): Settings {
   const asPi = args.some((arg, i) => arg === "--mode=rpc" || (arg === "--mode" && args[i + 1] === "rpc"));
   const given = new Map<string, string>();
@@ -146,7 +148,7 @@ export function parseArguments(args: readonly string[]): Settings {
   };
 }
 
-/** Whether an option, ours or one of Pi's, is given as two arguments. */
+/** Returns whether the value of an option, ours or one of Pi's, is the next argument. */
 export function valueFollows(arg: string): boolean {
   const [name, inline] = splitOption(arg);
   const option = OPTIONS.find(({ names }) => names.includes(name));
@@ -170,7 +172,7 @@ function positive(name: string, value: string | undefined, otherwise: number): n
   return number;
 }
 
-/** `verbs` are the lines that tell of what can be asked for instead of serving. */
+/** Returns the text of `--help`. `verbs` are the lines about what can be asked for instead of serving. */
 export function helpText(verbs: readonly string[] = []): string {
   const lines = OPTIONS.map(({ names, value, meaning }) => {
     const left = `${names.join(", ")}${value === undefined ? "" : ` <${value}>`}`;

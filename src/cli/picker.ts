@@ -1,6 +1,7 @@
 /**
- * What `browse` shows and does, without a terminal and without a server: a state, what happens to it, and what is to
- * be asked for then. Effects are answered by later happenings; of the list, one request is under way at a time.
+ * The state machine of `browse`, without a terminal and without a server: a state, the happenings that change it, and
+ * the effects to carry out then. The outcome of an effect is a later happening. Of the list, one request is under way
+ * at a time.
  */
 
 import { Branches, type FlatNode } from "./branches.ts";
@@ -13,23 +14,23 @@ import { type Columns, columnsFor, sessionRow } from "./verbs/list.ts";
 export interface State {
   readonly rows: number;
   readonly columns: number;
-  /** Sessions in the order of the list, as far as they are there. */
+  /** Sessions in the order of the list, as far as they have been loaded. */
   readonly sessions: readonly Result[];
   readonly total: number;
-  /** Where the list goes on; undefined when all of it is there. */
+  /** The cursor of the rest of the list; undefined when all of it has been loaded. */
   readonly cursor: string | undefined;
   readonly selected: number;
-  /** The first one on the screen. */
+  /** Index of the first session on the screen. */
   readonly top: number;
   readonly filter: string;
   readonly isTyping: boolean;
-  /** Of the list's request that is under way. */
+  /** Filter and cursor of the list request that is under way. */
   readonly asked: { readonly filter: string; readonly cursor: string | undefined } | undefined;
-  /** The end of the list is wanted, which is not there yet. */
+  /** Whether the end of the list is wanted, and has not been loaded yet. */
   readonly toEnd: boolean;
   /** The session whose deletion is to be confirmed. */
   readonly doomed: Result | undefined;
-  /** Something other than the list is under way; until it is over, only leaving is possible. */
+  /** Whether something other than the list is under way; until it is over, the only possible action is to leave. */
   readonly isBusy: boolean;
   readonly tree: TreeState | undefined;
   /** A sentence for the last line. */
@@ -70,7 +71,7 @@ export interface Step {
   readonly effects: readonly Effect[];
 }
 
-/** Sessions that are asked for at once, and those when the end is wanted. */
+/** Sessions that are asked for at a time: normally, and when the end of the list is wanted. */
 const PAGE = 200;
 const LONG_PAGE = 2000;
 
@@ -154,7 +155,7 @@ function listed(state: State, { sessions, total, cursor }: Happening & { what: "
 
 function askForList(state: State, cursor: string | undefined): Step {
   const { filter, toEnd } = state;
-  // Whoever is under way comes first; what it brings is seen to be old then.
+  // The request under way comes first; its outdated result will be recognised.
   if (state.asked) return still(state);
   const limit = toEnd ? LONG_PAGE : PAGE;
   return {
@@ -234,7 +235,7 @@ function pressInTree(state: State, tree: TreeState, name: KeyName | undefined, t
   return still(to === undefined ? state : shown({ ...state, tree: { ...tree, selected: to } }));
 }
 
-/** Where the mark goes; undefined for keys that do not move it. */
+/** Returns the new position of the selection; undefined for keys that do not move it. */
 function moved(
   from: number,
   length: number,
@@ -264,7 +265,7 @@ function still(state: State): Step {
   return { state, effects: [] };
 }
 
-// --- what is on the screen ---------------------------------------------------------------------------------------
+// --- drawing -----------------------------------------------------------------------------------------------------
 
 function listHeight({ rows }: State): number {
   return Math.max(1, rows - AROUND_LIST);
@@ -274,7 +275,7 @@ function treeHeight({ rows }: State): number {
   return Math.max(1, rows - AROUND_TREE);
 }
 
-/** The same state with the marks within what there is, and on the screen. */
+/** Returns the state with the selections within their lists and on the screen. */
 function shown(state: State): State {
   const { sessions, tree } = state;
   const selected = Math.max(0, Math.min(state.selected, sessions.length - 1));
@@ -286,13 +287,13 @@ function shown(state: State): State {
   };
 }
 
-/** The first line on a screen of `height` lines that has `selected` on it and shows no more emptiness than it must. */
+/** Returns the first line of a screen of `height` lines that shows `selected`, with as few empty lines as possible. */
 function scrolled(top: number, selected: number, length: number, height: number): number {
   const least = Math.max(0, Math.min(top, length - height));
   return Math.max(selected - height + 1, Math.min(least, selected));
 }
 
-/** The screen's lines, none wider than it. */
+/** Returns the lines of the screen, none wider than it. */
 export function view(state: State, page: Page): string[] {
   const lines = state.tree ? treeView(state, state.tree, page) : listView(state, page);
   return [...lines, lastLine(state, page)];
@@ -333,7 +334,7 @@ function titleLine(title: string, place: string, { columns }: State, { paint }: 
   return `${paint("bold", column(title, room))}  ${paint("dim", place)}`;
 }
 
-/** The selected line is marked for those who see no colours, too. */
+/** Returns a line of the screen. The selected one is marked for people who see no colours, too. */
 function marked(isSelected: boolean, text: (paint: Page["paint"]) => string, { paint }: Page, columns: number): string {
   if (!isSelected) return `  ${text(paint)}`;
   return paint("reverse", column(`> ${text(plain)}`, columns));
@@ -362,7 +363,7 @@ interface Widths {
   readonly head: string;
 }
 
-/** Ids and widths are looked at once for each state of the list. */
+/** Columns of each list of sessions, so that ids and widths are measured once for each state of the list. */
 const widths = new WeakMap<readonly Result[], Widths>();
 
 function columnsOf(sessions: readonly Result[], page: Page): Widths {
@@ -373,7 +374,7 @@ function columnsOf(sessions: readonly Result[], page: Page): Widths {
   return found;
 }
 
-/** What is said after a deletion. */
+/** Returns the sentence that is shown after a deletion. */
 export function deletedNotice({ trash, movedTo }: Result): string {
   if (trash === "own") return `It is in the trash: ${movedTo}`;
   return trash === "desktop" ? "It is in the desktop's trash." : "It is gone.";

@@ -1,6 +1,6 @@
 /**
- * Verbs of the command line: commands of the table that are run once and printed. This file is loaded when a verb, or
- * the help, is asked for; verbs/table.ts lists them.
+ * Runs verbs of the command line: commands of the table that are run once and printed. This file is loaded when a verb,
+ * or the help, is asked for; table.ts lists the verbs.
  */
 
 import { Failure } from "../core/failure.ts";
@@ -13,50 +13,52 @@ import { inert, wrap } from "./terminal/text.ts";
 import { FAILURE, type Flag, type Given, OK, Refusal, USAGE, type Verb } from "./verb.ts";
 import { type Progress, Wire } from "./wire.ts";
 
-/** What a verb needs of the world beside what a server does. */
+/** The world of a verb: that of a server, with a terminal in place of the streams. */
 export type VerbWorld = Omit<World, "input" | "output"> & {
-  /** Prints on stdout; false when nobody reads any more. */
+  /** Prints on stdout. Returns false when nobody reads any more. */
   readonly print: (text: string) => Promise<boolean>;
   readonly terminal: Terminal;
 };
 
-/** The person at the other end, as far as there is one. */
+/** The terminal of the person who runs the verb, as far as there is one. */
 export interface Terminal {
-  /** Columns of the terminal that stdout is; undefined when it is none. */
+  /** Columns of the terminal at stdout; undefined when there is none. */
   readonly columns: number | undefined;
-  /** Columns of the terminal that stderr is; undefined when it is none. */
+  /** Columns of the terminal at stderr; undefined when there is none. */
   readonly errorColumns: number | undefined;
-  /** Writes on stderr. */
+  /** Writes to stderr. */
   write(text: string): void;
-  /** All of the terminal that stdin and stderr are, or the one that started us; undefined where there is none. */
+  /**
+   * Takes over the terminal at stdin and stderr, or the one that we were started from; undefined where there is none.
+   */
   takeScreen(): Screen | undefined;
-  /** The line that is typed as an answer; undefined when stdin is no terminal. */
+  /** Asks a question and returns the line that is typed; undefined when stdin is not a terminal. */
   answer(question: string): Promise<string | undefined>;
 }
 
-/** Every verb has it. */
+/** The flag that every verb has. */
 const JSON_FLAG: Flag = { meaning: "print the result as the command of the protocol answers it" };
 
-/** The JSON-RPC error code for params that cannot be: what was given on the command line was wrong. */
+/** JSON-RPC error code for invalid params, which means that the command line was wrong. */
 const INVALID_PARAMS = -32602;
 
 /** Columns of the help. */
 const HELP_WIDTH = 80;
 
-/** Lines are printed in pieces of about so many characters. */
+/** Characters of the pieces in which lines are printed, approximately. */
 const PIECE = 1 << 16;
 
-/** Whether the command line asks for a verb. */
+/** Returns whether the command line asks for a verb. */
 export function isVerb(name: string | undefined): name is string {
   return name !== undefined && findVerb(name) !== undefined;
 }
 
-/** The verbs as the help lists them. */
+/** Returns the verbs as the help lists them. */
 export function verbLines(): string[] {
   return verbs.map((verb) => hanging(`  ${`${verb.name} ${verb.operands.join(" ")}`.padEnd(27)} `, verb.meaning));
 }
 
-/** Runs a verb; answers the exit status. */
+/** Runs a verb and returns the exit status. */
 export async function runVerb(name: string, args: readonly string[], world: VerbWorld): Promise<number> {
   const verb = findVerb(name) as Verb;
   let given: Given;
@@ -107,7 +109,7 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
   }
 }
 
-/** Says what went wrong, and answers the exit status for it. Throws what is a bug. */
+/** Prints what went wrong and returns the exit status for it. Throws what is a bug. */
 async function tell(error: unknown, asJson: boolean, world: VerbWorld): Promise<number> {
   if (error instanceof UsageError) {
     world.say(inert(error.message));
@@ -124,7 +126,7 @@ async function tell(error: unknown, asJson: boolean, world: VerbWorld): Promise<
   return told.code === INVALID_PARAMS ? USAGE : FAILURE;
 }
 
-/** A terminal gets characters that would act in it as the escapes that stand for them in JSON. */
+/** Prints JSON. On a terminal, characters that would act on it are printed as their JSON escapes. */
 async function printJson({ print, terminal }: VerbWorld, text: string): Promise<void> {
   await print(`${terminal.columns === undefined ? text : inert(text)}\n`);
 }
@@ -153,7 +155,7 @@ async function confirm(terminal: Terminal, question: string): Promise<boolean | 
   return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
 }
 
-/** A line on stderr that tells how far long work is; undefined where there is nobody to see it. */
+/** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
 function progressBar({ terminal, variables }: VerbWorld): { tell: Progress; stop(): void } | undefined {
   const { errorColumns } = terminal;
   if (errorColumns === undefined || variables.TERM === "dumb") return undefined;
@@ -201,7 +203,7 @@ pi-session-server --help lists them.
 `;
 }
 
-/** A text behind a head, its further lines below its first. */
+/** Returns a text after a head, with further lines below its first. */
 function hanging(head: string, text: string): string {
   return wrap(text, HELP_WIDTH - head.length)
     .map((line, i) => `${i === 0 ? head : " ".repeat(head.length)}${line}`)
@@ -219,7 +221,7 @@ function sentence(clause: string): string {
   return `${clause[0].toUpperCase()}${clause.slice(1)}.`;
 }
 
-/** Parts a verb's own arguments from options of the server. Throws UsageError. */
+/** Separates a verb's own arguments from options of the server. Throws UsageError. */
 function split(verb: Verb, args: readonly string[]): Given & { rest: string[] } {
   const operands: string[] = [];
   const flags = new Map<string, string>();

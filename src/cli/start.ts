@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 /**
- * What is run: starts the program, which stands beside this file, with the machine code that V8 made of it when it ran
- * here before. Compiling it takes 20 of the 100 ms to the first reply on Node 20, and 17 of 67 on Node 24. The code is
- * kept in the user's cache folder, by build and version of V8; it is derived, and without it the program only starts
- * slower. `NODE_DISABLE_COMPILE_CACHE=1` does without.
+ * Starts the program, which lies next to this file, with the machine code that V8 made of it in an earlier run.
+ * Compiling it takes 20 of the 100 ms to the first reply on Node 20, and 17 of 67 on Node 24. The code is kept in the
+ * user's cache folder, by build, V8 version and architecture. It is derived: without it, the program only starts
+ * slower. `NODE_DISABLE_COMPILE_CACHE=1` turns this off.
  */
 
 import { createRequire } from "node:module";
@@ -17,16 +17,17 @@ import { type Disk, readWhole, realDisk, removeQuietly, temporaryName, writeAll 
 /** Set by the build: a hash of the program's text. */
 declare const BUILD: string;
 
-/** How long after the start the code is kept: what the first requests need has run by then. */
+/** Milliseconds after the start at which the code is stored; what the first requests need has run by then. */
 const KEEP_AFTER = 2000;
 /**
- * How much more code than is kept makes it worth keeping anew: what the first one to run did not need. The first
- * switch_session takes a sixth less when its code is kept, too. To look takes 6 ms, so a process that ends before does not.
+ * Growth of the code that makes it worth storing again, now with what the first process did not need. The first
+ * switch_session takes a sixth less when its code is kept, too. Checking takes 6 ms, so a process that ends earlier
+ * does not check.
  */
 const GROWTH = 1.05;
-/** Builds and versions of V8 whose code is kept. */
+/** Number of code files that are kept, each for one build, V8 version and architecture. */
 const MOST_KEPT = 4;
-/** Bytes of the checksum before the code: V8 itself believes what it is given. */
+/** Bytes of the checksum before the code; V8 itself trusts the code that it gets. */
 const CHECKSUM = 4;
 
 const program = join(dirname(fileURLToPath(import.meta.url)), "program.js");
@@ -41,12 +42,12 @@ function codeFile(): string | undefined {
 function keptCode(file: string): Buffer | undefined {
   try {
     const bytes = readWhole(realDisk, file);
-    // Code is run as it is, so it must be our own.
+    // The code is run as it is, so its file must belong to this user.
     if (process.getuid && realDisk.info(file).owner !== process.getuid()) return undefined;
     const code = Buffer.from(bytes.buffer, CHECKSUM);
     return crc32(code) === new DataView(bytes.buffer).getUint32(0) ? code : undefined;
   } catch {
-    // It never ran here, or may not keep anything.
+    // The program has never run here, or nothing can be kept.
     return undefined;
   }
 }
@@ -77,7 +78,7 @@ function keep(disk: Disk, file: string, code: Uint8Array): void {
 
 const file = codeFile();
 const cachedData = file === undefined ? undefined : keptCode(file);
-// The build writes ASCII only, which is a text as it stands.
+// The build writes only ASCII, so the bytes are the text.
 const text = Buffer.from(readWhole(realDisk, program)).toString("latin1");
 const script = new Script(`(function (require, PROGRAM_URL) {${text}\n})`, {
   filename: program,

@@ -49,7 +49,7 @@ export const verbs: readonly Verb[] = [
   completionOf(() => verbs),
 ];
 
-/** The verb of that name. */
+/** Returns the verb with that name. */
 export function findVerb(name: string): Verb | undefined {
   return verbs.find((verb) => verb.name === name);
 }

@@ -1,4 +1,4 @@
-/** The shape of a verb of the command line: a command of the table that is run once, and how its result is printed. */
+/** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
 import type { Service } from "../server/main.ts";
 import { UsageError } from "./options.ts";
@@ -9,10 +9,10 @@ import type { Screen } from "./terminal/screen.ts";
 export type Result = any;
 
 export interface Flag {
-  /** What its value is called in the help; a flag without one takes no value. */
+  /** The name of its value in the help; a flag without one takes no value. */
   readonly value?: string;
   readonly meaning: string;
-  /** The values there are, where they can be listed. */
+  /** The possible values, where they can be listed. */
   readonly oneOf?: readonly string[];
 }
 
@@ -22,38 +22,38 @@ export interface Given {
   readonly flags: ReadonlyMap<string, string>;
 }
 
-/** What a verb may use while it runs. */
+/** The server and the terminal as a verb sees them while it runs. */
 export interface Asking {
-  /** The result of a command. Throws {@link Refusal}. */
+  /** Sends a command and returns its result. Throws {@link Refusal}. */
   ask(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
   readonly service: Service;
   /** The working directory; paths that a person gives refer to it. */
   readonly cwd: string;
   /** Whether stdout is a terminal. */
   readonly isTerminal: boolean;
-  /** How to write on a terminal so many columns wide. */
+  /** Returns the page of a terminal with so many columns. */
   page(columns: number): Page;
-  /** The terminal as a whole; undefined where there is none. */
+  /** Takes over the terminal; returns undefined where there is none. */
   takeScreen(): Screen | undefined;
-  /** A question with the answers yes and no; undefined where nobody can be asked. */
+  /** Asks a question with the answers yes and no; returns undefined where nobody can be asked. */
   confirm(question: string): Promise<boolean | undefined>;
 }
 
 export interface Verb {
   readonly name: string;
-  /** What it does, as a clause for the help. */
+  /** Its effect, as a clause for the help. */
   readonly meaning: string;
-  /** What follows it: `<needed>`, `[optional]`; with dots at the end, any number of them. */
+  /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
   readonly operands: readonly string[];
-  /** Its own flags beside `--json`. */
+  /** Its own flags besides `--json`. */
   readonly flags: Readonly<Record<string, Flag>>;
-  /** Sentences for its own help. */
+  /** Further sentences for its own help. */
   readonly more?: string;
-  /** Asks for what it prints. Throws Refusal, UsageError or Failure. */
+  /** Asks the server for the result to print. Throws Refusal, UsageError or Failure. */
   run(asking: Asking, given: Given): Promise<Result>;
-  /** The lines a person reads; a string by itself is printed as it is. */
+  /** Returns the lines that a person reads; a single string is printed as it is. */
   print(result: Result, given: Given, page: Page): Iterable<string>;
-  /** Exit status; 0 by default. */
+  /** Returns the exit status; 0 by default. */
   status?(result: Result, given: Given): number;
 }
 
@@ -63,7 +63,7 @@ export const FAILURE = 1;
 export const USAGE = 2;
 export const DAMAGE = 3;
 
-/** A command answered with an error. */
+/** The error that a command was answered with. */
 export class Refusal extends Error {
   readonly error: Result;
   constructor(error: Result) {
@@ -72,19 +72,19 @@ export class Refusal extends Error {
   }
 }
 
-/** What looks like a path is one; anything else is an id, or the beginning of one. */
+/** Treats operands with a separator or a session suffix as paths, others as ids or the beginnings of ids. */
 export function named(operand: string): { sessionPath: string } | { sessionId: string } {
   return /[/\\]|\.(jsonl|v2|sqlite)$/.test(operand) ? { sessionPath: operand } : { sessionId: operand };
 }
 
-/** Opens the session that an operand names; what is asked then is about it. */
+/** Opens the session that an operand names, and makes it the current one. */
 export function open({ ask }: Asking, operand: string): Promise<Result> {
   return ask("switch_session", named(operand));
 }
 
 /**
- * The same for a command that takes the path of any session, also of one that cannot be opened; answers the params that
- * name it.
+ * Returns the params that name a session for a command that takes the path of any, even of one that cannot be opened.
+ * Opens the session instead when the operand is an id.
  */
 export async function point(asking: Asking, operand: string): Promise<{ sessionPath?: string }> {
   const where = named(operand);
@@ -93,7 +93,7 @@ export async function point(asking: Asking, operand: string): Promise<{ sessionP
   return {};
 }
 
-/** The whole number above 0 that a flag has, if it is given. Throws UsageError. */
+/** Returns the whole number above 0 that a flag has, if it is given. Throws UsageError. */
 export function numberOf({ flags }: Given, name: string): number | undefined {
   const value = flags.get(name);
   if (value === undefined) return undefined;

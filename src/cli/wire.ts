@@ -1,4 +1,4 @@
-/** The server and its only host in one process: what a verb asks goes over the wire as any host's requests do. */
+/** A server and its only host in one process: the requests of a verb go over the wire as those of any host do. */
 
 import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
@@ -6,7 +6,7 @@ import { type Service, serve, type World } from "../server/main.ts";
 import type { Settings } from "../server/settings.ts";
 import { Refusal, type Result } from "./verb.ts";
 
-/** Called with how far a command is. */
+/** A callback for how far a command is. */
 export type Progress = (done: number, total: number) => void;
 
 interface Waiting {
@@ -16,7 +16,7 @@ interface Waiting {
 
 export class Wire {
   readonly service: Service;
-  /** The result that came last, and its text as it was on the wire. */
+  /** The latest result, and its text as it was on the wire. */
   last: { readonly result: Result; readonly text: string } | undefined;
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
@@ -31,7 +31,7 @@ export class Wire {
     this.output.setEncoding("utf8").on("data", (text: string) => this.take(text));
   }
 
-  /** The result of a command. Throws Refusal. */
+  /** Sends a command and returns its result. Throws Refusal. */
   ask(method: string, params: Readonly<Record<string, unknown>> = {}): Promise<Result> {
     const id = ++this.ids;
     const _meta = this.progress ? { progressToken: id } : undefined;
@@ -47,14 +47,14 @@ export class Wire {
     });
   }
 
-  /** Ends the server in order. */
+  /** Shuts the server down cleanly. */
   async end(): Promise<void> {
     this.input.end();
     await this.service.done;
   }
 
   private take(text: string): void {
-    // A long line comes in many pieces, which are put together once.
+    // A long line comes in many pieces, which are joined only once.
     const lines = text.split("\n");
     if (lines.length === 1) {
       this.unread.push(text);
@@ -76,7 +76,7 @@ export class Wire {
     if (!waiting) return;
     this.waiting.delete(message.id);
     if (message.error) waiting.refuse(message.error);
-    // Results stay as they came, numbers and the order of members included.
+    // Results are kept as they came, including numbers and the order of members.
     else waiting.answer(message.result, line.slice(`{"jsonrpc":"2.0","id":${message.id},"result":`.length, -1));
   }
 }

@@ -1,4 +1,4 @@
-/** Errors of the operating system: what they say, and the failures that they are to a caller. */
+/** Errors of the operating system, and the failures that callers get for them. */
 
 import { Failure } from "./failure.ts";
 
@@ -9,12 +9,12 @@ export function isErrno(error: unknown): error is NodeJS.ErrnoException & { code
 }
 
 /**
- * What an errno error of a write or read means to a caller. Throws what is none: it is no doing of the disk, and no
- * advice to ask again would help.
+ * Returns the failure that a caller gets for an errno error of a write or read; a failure is returned as it is.
+ * Rethrows any other error: the disk did not cause it, and advice to ask again would not help.
  */
 export function storageFailure(error: unknown, doing: string): Failure {
   if (error instanceof Failure) return error;
-  // Not the disk's doing: a bug of ours.
+  // Not caused by the disk: a bug of ours.
   if (!isErrno(error)) throw error;
   const { code } = error;
   if (code === "ENOSPC" || code === "EDQUOT")
@@ -40,16 +40,16 @@ export function storageFailure(error: unknown, doing: string): Failure {
   );
 }
 
-/** Returns whether an error says that nothing has the path. */
+/** Returns whether an error says that nothing exists at the path. */
 export function isMissing(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown };
   return code === "ENOENT" || code === "ENOTDIR";
 }
 
-/** Codes that say that a folder, a link or a socket has the path of a file. */
+/** Codes for a folder, a link or a socket at the path of a file. */
 const NO_FILE: ReadonlySet<unknown> = new Set(["EISDIR", "ELOOP", "ENXIO"]);
 
-/** Returns whether an error says that something else has the path of a file. */
+/** Returns whether an error says that something other than a file is at the path. */
 export function isNoFile(error: unknown): boolean {
   return NO_FILE.has(((error ?? {}) as { code?: unknown }).code);
 }

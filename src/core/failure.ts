@@ -5,7 +5,7 @@ interface Kind {
   readonly code: number;
   /** Whether the same request may succeed later without the host changing it. */
   readonly retryable: boolean;
-  /** What it means and what to do next. */
+  /** Its meaning, and what to do next. */
   readonly meaning: string;
 }
 
@@ -117,11 +117,11 @@ export type FailureName = keyof typeof FAILURES;
 
 export class Failure extends Error {
   override readonly name: FailureName;
-  /** Beside name and retryable in `error.data`. */
+  /** Members of `error.data` besides name and retryable. */
   readonly details: Readonly<Record<string, unknown>>;
   readonly retryable: boolean;
 
-  /** `sentence` tells the reader what to do next; without one the table's meaning stands. */
+  /** Takes a sentence that says what to do next; by default it is the meaning from the table. */
   constructor(
     name: FailureName,
     sentence?: string,
@@ -139,7 +139,7 @@ export class Failure extends Error {
   }
 }
 
-/** Bad input: which members of the params are wrong, and why (JSON-RPC -32602). */
+/** Bad input: the members of the params that are wrong, and why (JSON-RPC -32602). */
 export class BadParams extends Error {
   readonly issues: readonly { path: string; message: string }[];
   constructor(issues: readonly { path: string; message: string }[]) {
@@ -148,5 +148,5 @@ export class BadParams extends Error {
   }
 }
 
-/** A request that cannot be one at this point of the conversation (JSON-RPC -32600). */
+/** A request that is not valid at this point of the conversation (JSON-RPC -32600). */
 export class InvalidRequest extends Error {}

@@ -76,7 +76,7 @@ export default command({
   },
 });
 
-/** Returns when an entry was made, in milliseconds: now, where it does not say. */
+/** Returns the time of an entry in milliseconds: its timestamp, or now if it has none that is valid. */
 function timeOf({ env }: Context, timestamp: string | undefined): number {
   const time = Date.parse(timestamp ?? "");
   return Number.isNaN(time) ? env.now() : time;

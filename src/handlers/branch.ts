@@ -98,7 +98,7 @@ interface Move {
   readonly label: string | undefined;
 }
 
-/** Asks the host first; its answer may bring the summary and the label that the request left open. */
+/** Asks the host first. Its answer may add the summary and the label that the request left out. */
 async function consult(context: Context, wanted: Move): Promise<z.input<typeof result>> {
   const { session } = context;
   const { tree } = session;
@@ -130,7 +130,7 @@ function move(context: Context, { target, text, summary, label }: Move): z.input
   let summaryEntryId: string | undefined;
   if (summary !== undefined) {
     summaryEntryId = session.newEntryId();
-    // The entry names the place that is left, for that is what the summary is about (reliability case T13).
+    // The entry names the position that is left, because that is what the summary is about (reliability case T13).
     const rest = { fromId: oldLeafId ?? "root", ...summary };
     drafts.push({ ...draftOf("branch_summary", rest), id: summaryEntryId, parentId });
   }
@@ -156,13 +156,13 @@ function move(context: Context, { target, text, summary, label }: Move): z.input
   return { cancelled: false, leafId, text, summaryEntryId, durable: isKept(session) };
 }
 
-/** A move of the leaf outlasts this process where the session does. */
+/** Returns whether a move of the leaf outlasts this process. */
 function isKept(session: Session): boolean {
   const { readOnly, lockedBy, persisted } = session.log;
   return readOnly === null && lockedBy === null && persisted;
 }
 
-/** The text of a user or custom message, which the host puts back into its editor. */
+/** Returns the text of a user or custom message, which the host puts back into its editor. */
 function messageText(entry: { type: string; message?: unknown; content?: unknown }): string | undefined {
   if (entry.type === "custom_message") return contentText(entry.content);
   const message = entry.message as { role?: unknown; content?: unknown } | undefined;

@@ -12,7 +12,7 @@ import { type Context, command } from "./shared/command.ts";
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
 type Format = (typeof FORMATS)[number];
 
-/** Bytes of a reply that is made whole in memory. */
+/** Bytes of exported content that a reply may have at most. */
 const MOST_CONTENT = 256 << 20;
 
 export default command({
@@ -111,14 +111,14 @@ function* recordLines(session: Session, rules: RoleRules, all: boolean, told: ()
   }
 }
 
-/** The header and the entries of the path, as they are stored. */
+/** Yields the header and the entries of the path, as they are stored. */
 function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
   yield log.headerLine;
   yield bytesOf("\n");
   yield* log.copy(tree.path());
 }
 
-/** Throws message_too_large, and corrupt where bytes are no text. */
+/** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
 function contentOf({ maxReplyBytes }: Context, pieces: Iterable<string | Uint8Array>): string {
   const most = Math.min(MOST_CONTENT, maxReplyBytes ?? MOST_CONTENT);
   const parts: Uint8Array[] = [];
@@ -137,7 +137,7 @@ function contentOf({ maxReplyBytes }: Context, pieces: Iterable<string | Uint8Ar
   }
 }
 
-/** Throws BadParams. */
+/** Parses the role patterns. Throws BadParams. */
 function rulesOf(patterns: Readonly<Record<string, string>> | undefined, marker: string | undefined): RoleRules {
   const rules = roleRules(patterns, marker);
   if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);

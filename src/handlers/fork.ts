@@ -56,7 +56,7 @@ export default command({
     return { text, cancelled: false, sessionId: next.id, sessionFile: next.file };
   },
   recall({ workspace }, made, { entryId, position = "before" }) {
-    // The message is in the session that was forked, for the fork ends before it.
+    // The message is in the session that was forked, because the fork ends before it.
     const entry = position === "before" ? workspace.entryIn(made.parentSession, entryId) : undefined;
     const text = contentText((entry?.message as { content?: unknown } | undefined)?.content);
     return { text, cancelled: false, sessionId: made.id, sessionFile: made.file };

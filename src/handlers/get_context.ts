@@ -59,7 +59,7 @@ export default command({
     const { nodes } = session.log;
     const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
     let all = shownAt(session, leaf);
-    // A message was found to be damaged just now, and each id must stand for the message in its place.
+    // A message was just found to be damaged, and each id must belong to the message at its index.
     if (session.heedLosses()) all = shownAt(session, leaf);
     const shown = strict ? paired(session.tree, all) : all;
     return {

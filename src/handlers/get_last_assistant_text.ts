@@ -18,7 +18,7 @@ export default command({
       if (nodes.role(at) !== "assistant") continue;
       const message = session.entry(at).message as { content?: unknown; stopReason?: unknown } | undefined;
       const content = message?.content;
-      // An answer that was aborted before it said anything is no answer (as Pi has it).
+      // An answer that was aborted before it had any content does not count, as in Pi.
       if (message?.stopReason === "aborted" && (!Array.isArray(content) || content.length === 0)) continue;
       const text = contentText(content).trim();
       return { text: text === "" ? null : text };

@@ -63,7 +63,9 @@ export default command({
   },
 });
 
-/** An open session belongs to its family wherever it lies, and even before its file is there. */
+/**
+ * Returns an open session as a relative. It belongs to its family wherever it is stored, even before its file exists.
+ */
 function relativeOf({ file, id, parentSession }: Session): Relative {
   return { path: file ?? "", id, parentSession };
 }

@@ -79,9 +79,9 @@ interface KnownState {
 const knownStates = new WeakMap<Session, KnownState>();
 
 /**
- * The state as it was answered before, its text with it, while all it is made of is the same. Making it anew and into
- * text takes a third of the time of a `get_state`: 230 thousand a second become 360 thousand. Undefined where damage
- * has to be told.
+ * Returns the state of the previous call, with its text, if everything it is made of is the same; else a new one.
+ * Making the state and its text anew takes a third of the time of a `get_state`: 230 thousand a second become 360
+ * thousand. Returns undefined when there are diagnostics to report.
  */
 function unchangedState(session: Session, context: Pick<Context, "settings">): z.input<typeof stateResult> | undefined {
   const { log, tree } = session;
@@ -126,7 +126,7 @@ function modelState(session: Session): z.input<typeof stateResult>["model"] {
   return model && contextWindow !== undefined ? { ...model, contextWindow } : model;
 }
 
-/** A state for the documents: what a session with four entries answers. */
+/** Example of a state for the documents: a session with four entries. */
 export const stateExample = {
   sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
   sessionFile:

@@ -57,7 +57,7 @@ export default command({
     const { session } = context;
     const format = params.format ?? (context.dialect === "pi" ? "nested" : "flat");
     if (format === "nested") {
-      // The text is made when the reply leaves, and tells of now.
+      // The text is made when the reply leaves, but must show the tree as it is now.
       const positions = session.tree.depthFirst();
       const labels = new Map(session.tree.labels);
       return { tree: new Raw(() => gathered(nestedTexts(session, positions, labels))), leafId: session.leafId };
@@ -75,7 +75,7 @@ export default command({
       texts.push(text);
       return text;
     };
-    // Where replies are limited, nodes are made as long as there is room for them.
+    // Where replies are limited, nodes are made only as long as there is room for them.
     const past = take(context, params.limit, found.length, 0, () => bytesOf(make()));
     while (texts.length < past) make();
     texts.length = past;
@@ -87,22 +87,23 @@ export default command({
   },
 });
 
-/** Of a longer entry only the beginnings of its texts are looked at: a preview shows no more of them. */
+/** Bytes of an entry beyond which its texts are cut at `SEEN` bytes before parsing: a preview shows no more of them. */
 const LONG = 1 << 14;
 const SEEN = 4096;
 
-/** A flat node as JSON text, up to what changes without its entry. */
+/** A flat node as JSON text, without the members that can change while its entry stays the same. */
 interface Told {
-  /** The parent may have been bridged, or come later. */
+  /** The parent when the text was made: it changes when a lost parent is bridged, or when the parent comes later. */
   readonly parent: number;
   readonly text: string;
 }
 
-/** Nodes of a session that are remembered. */
+/** Nodes of one session that are remembered. */
 const MOST_REMEMBERED = 10_000;
 /**
- * A host asks for its page again whenever the session has changed, and all but a few of its nodes are as they were: a
- * page of 1,000 takes 2 ms so, and 18 ms when their entries are parsed. By the nodes, as long as none was lost or cut.
+ * Texts of the nodes of each session, valid as long as no entry was lost or cut. A host asks for its page again
+ * whenever the session has changed, and all but a few of its nodes are as they were: a page of 1,000 takes 2 ms with
+ * these texts, and 18 ms when their entries are parsed.
  */
 const memories = new WeakMap<Nodes, { losses: number; cuts: number; told: Map<number, Told> }>();
 
@@ -115,7 +116,7 @@ function toldBefore(nodes: Nodes): Map<number, Told> {
   return told;
 }
 
-/** The nodes of these entries as JSON texts. Lazy. */
+/** Yields the nodes of these entries as JSON texts. Lazy. */
 function* flatTexts(session: Session, positions: readonly number[]): Generator<string> {
   const { tree, log } = session;
   const { nodes } = log;
@@ -135,7 +136,7 @@ function* flatTexts(session: Session, positions: readonly number[]): Generator<s
   }
 }
 
-/** Its beginning, which lasts as long as the entry. */
+/** Returns the first part of a node's JSON text, which is valid as long as the entry is. */
 function flatText(session: Session, position: number, line: Uint8Array): string {
   const { nodes } = session.log;
   const body = (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Record<string, unknown>;
@@ -152,7 +153,7 @@ function flatText(session: Session, position: number, line: Uint8Array): string 
   return JSON.stringify(node).slice(0, -1);
 }
 
-/** The first words of whatever an entry says. */
+/** Returns the beginning of the first text that an entry has. */
 function previewOf(body: Record<string, unknown>): string {
   const message = body.message as { content?: unknown; command?: unknown } | null | undefined;
   const text =
@@ -170,7 +171,7 @@ function callsText(content: unknown): string {
   return names.length === 0 ? "" : `[${names.join(", ")}]`;
 }
 
-/** Nodes inside nodes, each before its children, written without recursion so that any depth is served. */
+/** Yields nodes inside nodes, each before its children. It is not recursive, so any depth works. */
 function* nestedTexts(session: Session, positions: Int32Array, labels: Tree["labels"]): Generator<Uint8Array> {
   const { tree, log } = session;
   const open: number[] = [];

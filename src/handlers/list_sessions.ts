@@ -99,7 +99,10 @@ export default command({
   },
 });
 
-/** Reports with sessions never are larger than a reply may be: more of them say the same number. */
+/**
+ * Returns the callback for progress. Sessions that are too many for one reply go into several reports with the same
+ * numbers.
+ */
 function progressOf(context: Context, stream: boolean): ListProgress | undefined {
   const { progress } = context;
   if (!progress || !stream) return progress && ((done, total) => progress(done, total));
@@ -130,7 +133,7 @@ function told(listed: Listed) {
   };
 }
 
-/** The moment that a param names. Throws BadParams. */
+/** Returns the time that a param names, in milliseconds. Throws BadParams. */
 export function moment(path: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const moment = momentOf(text);

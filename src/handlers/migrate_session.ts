@@ -60,7 +60,7 @@ export default command({
   },
 });
 
-/** The stored session that is meant. */
+/** Returns the path of the session that is meant, after committing it if it is open. */
 async function fileOf(context: Context, path: string | undefined): Promise<string> {
   const session = openSession(context, path);
   if (!session) return path as string;

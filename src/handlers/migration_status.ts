@@ -59,7 +59,7 @@ export default command({
     const session = openSession(context, path);
     const file = session ? demandStored(session) : (path as string);
     const { site, events, ...status } = context.workspace.stores.migrations.status(file);
-    // An open store knows more than its files, once it has moved from where it was opened.
+    // An open store knows more than its files, once its state has changed since it was opened.
     const { state: now = "CLEAN" } = session?.log ?? {};
     const state = now === "CLEAN" ? status.state : now;
     return {

@@ -34,7 +34,7 @@ export default command({
   },
   async run(context, params) {
     const { parentSession, cwd, newSessionId: id, name } = params;
-    // Whoever names a directory wants the session where sessions of that are looked for.
+    // A host that names a directory expects the session in the folder of that directory.
     const comesOf = cwd === undefined ? (context.workspace.current ?? undefined) : undefined;
     const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
     if (context.asks("session_before_switch")) {

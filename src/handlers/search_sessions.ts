@@ -5,7 +5,7 @@ import { command } from "./shared/command.ts";
 import { take } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
-/** Hits of a page when the host does not say. */
+/** Hits on a page, unless the host sets a limit. */
 const PAGE = 50;
 
 export default command({

@@ -31,7 +31,7 @@ export default command({
     context.tell("session_info_changed", { name: context.session.name });
     return { entryId };
   },
-  // Pi answers nothing here, and closed-schema clients hold it to that.
+  // Pi returns nothing here, and clients with closed schemas rely on that.
   pi: () => null,
   repeat(context, entryIds) {
     demandTypes(context, entryIds, ["session_info"]);
@@ -39,7 +39,7 @@ export default command({
   },
 });
 
-/** Names a session that nobody has open here; whoever opens it finds the leaf where it was. */
+/** Names a session that is not open here. The process that opens it next finds the leaf where it was. */
 async function rename(
   { workspace, key }: Context,
   sessionPath: string,
@@ -51,7 +51,7 @@ async function rename(
     const before = key === undefined ? undefined : session.repeated(key);
     if (before) return { entryId: before.ids[0] };
     session.guard(undefined);
-    // Nobody else writes from here on, and what others wrote until now is known.
+    // With the lock, no other process writes; the refresh reads what others wrote until now.
     session.log.takeLock();
     session.refresh();
     session.guard(expectedLeafId);

@@ -45,7 +45,7 @@ export default command({
   },
 });
 
-/** Asks whether to switch; without consent the session that was opened for it is closed again. */
+/** Asks whether to switch. Without consent, closes the session that was opened for it. */
 async function ask(context: Context, next: Session, payload: Record<string, unknown>): Promise<HookAnswer> {
   let answer: HookAnswer = { cancelled: true };
   try {

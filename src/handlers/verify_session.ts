@@ -33,7 +33,8 @@ export default command({
     const isOpen = workspace.sessions.includes(session);
     try {
       let verdict = verify(session);
-      // An open session tells by an event of entries that were hidden; of this one nobody else knows.
+      // An open session notifies the host of entries that were hidden. For this one, the result itself must include
+      // them.
       if (!isOpen && session.refresh()) verdict = verify(session);
       const store = await auditOf(context, session);
       const more = (store?.findings ?? []).map(damageOf).filter((found) => !isTold(verdict.damage, found));
@@ -49,11 +50,11 @@ export default command({
   },
 });
 
-/** The audit of a session's container, when it has one. */
+/** Audits the session's container; returns undefined when it has none. */
 async function auditOf({ workspace, progress }: Context, session: Session) {
   const { file, log } = session;
   if (log.store !== "v2" || file === null || !log.persisted) return undefined;
-  // What is not durable yet has no index rows.
+  // Entries that are not durable yet have no index rows.
   if (log.readOnly === null) await session.commit();
   return workspace.stores.migrations.audit(file, progress);
 }
@@ -70,7 +71,7 @@ function damageOf({ invariant, file, byteOffset, length, entryId, reason, recove
   };
 }
 
-/** Whether reading the session met the same bytes. */
+/** Returns whether reading the session found the same damage. */
 function isTold(told: readonly Damage[], { kind, entryId, byteOffset }: Damage): boolean {
   return (
     kind === "bad_body" &&

@@ -59,7 +59,10 @@ class HeldEntries implements Bodies {
   }
 }
 
-/** Entries and the position of a leaf as Pi's functions take it: an unknown id and none at all mean the last entry. */
+/**
+ * Returns entries and the position of a leaf as Pi's functions accept it: an unknown id and none at all mean the last
+ * entry.
+ */
 function held(
   entries: readonly SessionEntry[],
   leafId: string | null | undefined,
@@ -74,23 +77,23 @@ function held(
   return { at, leaf: byId ? nodes.position(last.id) : entries.length - 1 };
 }
 
-/** One message of a context; undefined when its bytes are damaged. */
+/** Returns one message of a context; undefined when its bytes are damaged. */
 export function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): AgentMessage | undefined {
   if (item.kind === "message" && item.edit === undefined && tree.nodes.isType(item.position, "message")) {
     const message = bodies.entry(item.position).message as AgentMessage & { content?: unknown };
-    // As it stands in its entry; what has no content may need some.
+    // Returned as it is in its entry; a message without content may need some.
     if (message?.content !== undefined && message.content !== null) return message;
   }
   const text = messageText(tree, bodies, item);
   return text && (parse(text) as AgentMessage);
 }
 
-/** The entries of a span: the compaction that rules first. */
+/** Returns the entries of a span, the compaction in force first. */
 export function spanEntries({ compaction, kept, after }: Span): number[] {
   return compaction === ROOT ? [...after] : [compaction, ...kept, ...after];
 }
 
-/** A context with the entry that each message comes from. */
+/** Returns a context with the entry that each message comes from. */
 export function projection(
   tree: Tree,
   bodies: Bodies,
@@ -115,8 +118,8 @@ export function projection(
 }
 
 /**
- * The entries of the path to a leaf that its context is made of: the latest compaction, what it keeps, what follows.
- * Without a leaf the last entry is it; null is the place before the first.
+ * Returns the entries of the path to a leaf that its context is made of: the latest compaction, what it keeps, what
+ * follows. Without an id the leaf is the last entry; null is the place before the first.
  */
 export function buildContextEntries(
   entries: SessionEntry[],
@@ -127,7 +130,7 @@ export function buildContextEntries(
   return spanEntries(spanAt(at.tree, at, leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
 }
 
-/** What {@link buildSessionContext} answers, and the entry that each message comes from. */
+/** Does the same as {@link buildSessionContext}, and returns the entry that each message comes from. */
 export function buildSessionProjection(
   entries: SessionEntry[],
   leafId?: string | null,
@@ -142,7 +145,10 @@ export function buildSessionProjection(
   };
 }
 
-/** What the model sees at a leaf: messages, thinking level and model. Leaves as in {@link buildContextEntries}. */
+/**
+ * Returns what the model sees at a leaf: messages, thinking level and model. Leaves are as in {@link
+ * buildContextEntries}.
+ */
 export function buildSessionContext(
   entries: SessionEntry[],
   leafId?: string | null,
@@ -152,7 +158,7 @@ export function buildSessionContext(
   return { messages, thinkingLevel, model };
 }
 
-/** The messages that one entry contributes by itself. */
+/** Returns the messages that one entry contributes by itself. */
 export function sessionEntryToContextMessages(entry: SessionEntry): AgentMessage[] {
   return buildSessionProjection([{ ...entry, parentId: null }]).messages;
 }
@@ -163,7 +169,10 @@ export function getLatestCompactionEntry(entries: SessionEntry[]): CompactionEnt
 
 // --- files -----------------------------------------------------------------------------------------------------
 
-/** The header and entries of a session file's content, as they are written there; lines that are neither are left out. */
+/**
+ * Parses the header and entries of a session file's content, as they are written there; lines that are not JSON objects
+ * are left out.
+ */
 export function parseSessionEntries(content: string): FileEntry[] {
   const entries: FileEntry[] = [];
   for (const line of content.replace(/^\ufeff/, "").split("\n")) addLine(entries, line);
@@ -176,12 +185,12 @@ function addLine(entries: FileEntry[], line: string): void {
     const value = parseText(line);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) entries.push(value as FileEntry);
   } catch {
-    // SessionManager.open reports such a line; this function never did.
+    // SessionManager.open reports such a line; this function does not.
   }
 }
 
 /**
- * The same for a file, of any size. Empty when there is no file or when it is no session. Nothing is written.
+ * Does the same for a file of any size. Returns nothing when there is no file or when it is no session. Writes nothing.
  * Throws errno errors.
  */
 export function loadEntriesFromFile(filePath: string): FileEntry[] {

@@ -1,4 +1,7 @@
-/** The library's place in the world: this process's disk, clock and locks, and where Pi keeps its sessions. */
+/**
+ * Default environment of the library: this process's disk, clock and locks, and the folders where Pi keeps its
+ * sessions.
+ */
 
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
@@ -27,7 +30,9 @@ export { isSessionIn, latestIn, readHeader } from "../storage/stores.ts";
 export const disk = containedDisk(realDisk);
 export const env = realEnv;
 
-/** The folders as the environment names them now. One that only Pi's program looks at (its flat folder) is left out. */
+/**
+ * Returns the folders that the environment names now, without the one that only Pi's program uses (its flat folder).
+ */
 function places(): Places {
   return findPlaces({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
 }
@@ -45,39 +50,39 @@ function locksFor(stateFolder: string): Locks {
   return known;
 }
 
-/** The stores of a session folder. */
+/** Returns the stores of a session folder. */
 export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): Stores {
   const { state } = places();
   const cwd = process.cwd();
   return makeStores({ disk, env, places: { flat: folder, state }, durability, locks: locksFor(state), cwd, kind });
 }
 
-/** A path as a person writes it, absolute: `~` and file URLs are understood. */
+/** Returns a path as a person writes it, made absolute: `~` and file URLs are understood. */
 export function absolutePath(path: string): string {
   if (path === "~" || path.startsWith("~/")) return join(homedir(), path.slice(1));
   return resolve(path.startsWith("file://") ? fileURLToPath(path) : path);
 }
 
-/** The folder of a working directory's sessions, without making it. */
+/** Returns the folder of a working directory's sessions, without making it. */
 export function defaultFolder(cwd: string, agentDir?: string): string {
   const directory = absolutePath(cwd);
   if (agentDir === undefined) return folderFor(places(), directory);
   return join(absolutePath(agentDir), "sessions", folderName(directory));
 }
 
-/** The folder that holds the folders of all working directories. */
+/** Returns the folder that holds the folders of all working directories. */
 export function sessionsRoot(): string {
   return places().root as string;
 }
 
-/** The folder of a working directory's sessions; it exists when this returns. */
+/** Returns the folder of a working directory's sessions, which exists then. */
 export function getDefaultSessionDir(cwd: string, agentDir?: string): string {
   const folder = defaultFolder(cwd, agentDir);
   disk.makeFolder(folder);
   return folder;
 }
 
-/** Opens what only reads: no lock is asked for. */
+/** Returns a function that opens logs for reading only, without locks. */
 export function readingStores(): (file: string) => Log {
   const common = { disk, env, locks: noLocks, durability: "os", readOnly: true, quarantine: "" } as const;
   const makesNone = (): never => {

@@ -1,4 +1,4 @@
-/** Which sessions there are: Pi's listing, by reading each file as the store reads it. */
+/** Lists sessions as Pi does, by reading each file as the store reads it. */
 
 import { join } from "node:path";
 import type { Entry } from "../core/format/entry.ts";
@@ -17,11 +17,11 @@ import {
 } from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 
-/** After how many sessions those so far are handed out. */
+/** Number of sessions after which those read so far are handed out. */
 const PARTIAL = 10;
 
 /**
- * Sessions of a working directory, the most recent first. A folder that is given may hold those of several.
+ * Returns the sessions of a working directory, the most recent first. A folder that is given may hold those of several.
  * Rejects with the signal's reason.
  */
 export async function listSessions(
@@ -35,7 +35,7 @@ export async function listSessions(
   return readSessions([folder], fits, onProgress, signal);
 }
 
-/** Sessions of every working directory, or all of one folder, the most recent first. */
+/** Returns the sessions of every working directory, or all of one folder, the most recent first. */
 export async function listAllSessions(
   sessionDir: string | undefined,
   onProgress: SessionListProgress | undefined,
@@ -58,7 +58,7 @@ export function findMostRecentSession(sessionDir: string, cwd?: string): string 
   }
 }
 
-/** The file of the session with exactly that id. */
+/** Returns the file of the session with exactly that id. */
 export function findSessionById(cwd: string, id: string, sessionDir: string | undefined): string | undefined {
   const fits = cwdFilter(cwd, sessionDir);
   const folder = sessionDir === undefined ? defaultFolder(cwd) : absolutePath(sessionDir);
@@ -69,8 +69,9 @@ export function findSessionById(cwd: string, id: string, sessionDir: string | un
 }
 
 /**
- * Whether a header's cwd is the wanted one. Names of folders collide (`/a/b` and `/a-b`), so it is looked at in the
- * default folder too, where a session that names none counts as one of the folder's.
+ * Returns a function that checks whether a header's cwd is the wanted one. Names of folders collide (`/a/b` and
+ * `/a-b`), so the cwd is checked in the default folder too, where a session that names none counts as one of the
+ * folder's.
  */
 function cwdFilter(cwd: string, sessionDir: string | undefined): (own: unknown) => boolean {
   const wanted = absolutePath(cwd);
@@ -95,7 +96,7 @@ function isSession(folder: string, name: string): boolean {
   try {
     return isSessionIn(disk, folder, name);
   } catch {
-    // What says whether a container is one may not be read.
+    // The file that shows whether a container is a session may be unreadable.
     return false;
   }
 }
@@ -111,7 +112,7 @@ async function readSessions(
   const open = readingStores();
   const found: SessionInfo[] = [];
   for (const [index, file] of files.entries()) {
-    // A long listing leaves room for whatever else the process does.
+    // A long listing yields to the rest of the process.
     await new Promise(setImmediate);
     signal?.throwIfAborted();
     const info = readInfo(open, file);
@@ -132,7 +133,7 @@ function readInfo(open: (file: string) => Log, file: string): SessionInfo | unde
   try {
     log = open(file);
   } catch {
-    // Not a session, or gone since its folder was read.
+    // Not a session, or removed since its folder was read.
     return undefined;
   }
   try {
@@ -186,7 +187,7 @@ function infoOf(log: Log, file: string): SessionInfo {
   };
 }
 
-/** The text of a message for searching: blocks are words of their own. */
+/** Returns the text of a message for searching, its blocks separated by spaces. */
 function spokenText(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";

@@ -40,25 +40,25 @@ import type {
   UsageEntry,
 } from "./types.ts";
 
-/** After this many milliseconds without an append others may write to the file. */
+/** Milliseconds without an append after which other programs may write to the file. */
 const WRITING = 1000;
 
-/** What a manager holds open; it outlives the manager by the time that the collector takes. */
+/** Resources of a manager, which outlive it by the time that the collector takes. */
 interface Held {
   session: Session;
   timer: NodeJS.Timeout | undefined;
 }
 
-/** Pi's managers are never closed, so what nobody refers to any more is closed here. */
+/** Closes sessions of managers that nothing refers to any more, because Pi's managers are never closed. */
 const forgotten = new FinalizationRegistry<Held>((held) => {
   clearTimeout(held.timer);
   held.session.close();
 });
 
-/** Where a manager begins: in a session of its own or of a file. */
+/** The start of a manager: in a new session or in that of a file. */
 interface Start {
   readonly cwd: string;
-  /** Where new sessions go; empty for sessions in memory. */
+  /** Folder for new sessions; empty for sessions in memory. */
   readonly folder: string;
   readonly durability: Durability;
   readonly session: (stores: Stores) => Session;
@@ -79,10 +79,10 @@ export class SessionManager {
   private readonly folder: string;
   /** File that was named, for a manager in memory. */
   private named: string | undefined;
-  /** Entries that were asked for, by position: the same object at every call, as callers of Pi expect. */
+  /** Entries that were requested, by position: the same object at every call, as callers of Pi expect. */
   private entries: (SessionEntry | undefined)[] = [];
   private entriesOf: Log | undefined;
-  /** When the file was last looked at. */
+  /** Time of the last check of the file. */
   private looked = Number.NaN;
 
   private constructor(start: Start) {
@@ -97,7 +97,7 @@ export class SessionManager {
 
   // --- creation --------------------------------------------------------------------------------------------------
 
-  /** A new session. Its file goes into `sessionDir`, by default the folder of the working directory. */
+  /** Makes a new session. Its file goes into `sessionDir`, by default the folder of the working directory. */
   static create(cwd: string, sessionDir?: string, options: NewSessionOptions & SessionOptions = {}): SessionManager {
     return new SessionManager({
       cwd,
@@ -108,9 +108,9 @@ export class SessionManager {
   }
 
   /**
-   * The session of a file; a path where there is none becomes a new session there. Sessions that are made from it go
-   * into `sessionDir`, by default the folder of the file. `cwdOverride` stands for the working directory that the
-   * header names. Throws not_a_session (the file is left as it is), storage_failed.
+   * Opens the session of a file; a path without a file becomes a new session there. Sessions that are made from it go
+   * into `sessionDir`, by default the folder of the file. `cwdOverride` replaces the working directory that the header
+   * names. Throws not_a_session (the file is left as it is), storage_failed.
    */
   static open(path: string, sessionDir?: string, cwdOverride?: string, options: SessionOptions = {}): SessionManager {
     const file = absolutePath(path);
@@ -135,7 +135,7 @@ export class SessionManager {
     });
   }
 
-  /** A session without a file, which may begin with entries (and a header) that are held elsewhere. */
+  /** Makes a session without a file, which may begin with given entries (and a header). */
   static inMemory(cwd: string = process.cwd(), options: NewSessionOptions = {}, entries?: FileEntry[]): SessionManager {
     return new SessionManager({
       cwd,
@@ -146,7 +146,7 @@ export class SessionManager {
   }
 
   /**
-   * A new session for a working directory that holds everything of another session. Its file exists when this
+   * Makes a new session for a working directory that holds everything of another session. Its file exists when this
    * returns. Throws session_not_found, not_a_session, already_exists, storage_failed.
    */
   static forkFrom(
@@ -176,7 +176,7 @@ export class SessionManager {
     });
   }
 
-  /** The sessions of a working directory, the most recent first. Files that are no sessions are passed over. */
+  /** Lists the sessions of a working directory, the most recent first. Files that are not sessions are skipped. */
   static list(
     cwd: string,
     sessionDir?: string,
@@ -186,7 +186,7 @@ export class SessionManager {
     return listSessions(cwd, sessionDir || undefined, onProgress, signal);
   }
 
-  /** The sessions of all working directories, or of one folder, the most recent first. */
+  /** Lists the sessions of all working directories, or of one folder, the most recent first. */
   static listAll(onProgress?: SessionListProgress, signal?: AbortSignal): Promise<SessionInfo[]>;
   static listAll(sessionDir?: string, onProgress?: SessionListProgress, signal?: AbortSignal): Promise<SessionInfo[]>;
   static listAll(
@@ -200,20 +200,20 @@ export class SessionManager {
     return listAllSessions(typeof first === "string" && first !== "" ? first : undefined, progress, signal);
   }
 
-  /** The file of the session with exactly that id. */
+  /** Returns the file of the session with exactly that id. */
   static findById(cwd: string, id: string, sessionDir?: string): string | undefined {
     return findSessionById(cwd, id, sessionDir || undefined);
   }
 
-  /** Begins a new session in place of this one, and answers its file (undefined in memory). */
+  /** Begins a new session in place of this one, and returns its file (undefined in memory). */
   newSession(options: NewSessionOptions = {}): string | undefined {
     this.replace(newSession(this.stores, beginningFor(this.cwd, options)));
     return this.getSessionFile();
   }
 
   /**
-   * Goes on with the session of a file, or with a new one where there is no file. On a failure (as of `open`) the
-   * manager stays with the session it has.
+   * Continues with the session of a file, or with a new one if there is no file. On a failure (as of `open`) the
+   * manager keeps the session it has.
    */
   setSessionFile(sessionFile: string): void {
     const file = absolutePath(sessionFile);
@@ -228,7 +228,7 @@ export class SessionManager {
 
   // --- appending -------------------------------------------------------------------------------------------------
 
-  /** Appends a message and answers its entry's id. */
+  /** Appends a message and returns its entry's id. */
   appendMessage(message: Message | CustomMessage | BashExecutionMessage): string {
     if (typeof message !== "object" || message === null)
       throw new Failure("invalid_entry", "A message is an object with a role.");
@@ -244,16 +244,16 @@ export class SessionManager {
     return this.append(draftOfValues("model_change", { provider, modelId }));
   }
 
-  /** Appends tokens and cost that belong to no message, and answers the entry. */
+  /** Appends tokens and cost that belong to no message, and returns the entry. */
   appendUsage(kind: string, provider: string, model: string, usage: Usage, note?: string): UsageEntry {
     const id = this.append(draftOfValues("usage", { kind, provider, model, usage, note: note || undefined }));
     return this.getEntry(id) as UsageEntry;
   }
 
   /**
-   * Appends a summary of what came before `firstKeptEntryId`, an entry of the path; null keeps nothing. The system
-   * prompt in force is kept in it. Throws invalid_boundary when the entry is not on the path, or when a tool call
-   * would be separated from its result.
+   * Appends a summary of what came before `firstKeptEntryId`, an entry of the path; null keeps nothing. The entry
+   * contains the system prompt in force. Throws invalid_boundary when the first kept entry is not on the path, or when
+   * a tool call would be separated from its result.
    */
   appendCompaction<T = unknown>(
     summary: string,
@@ -289,8 +289,8 @@ export class SessionManager {
   }
 
   /**
-   * Puts other content in place of an earlier message of the path, for the model only; null leaves the message out.
-   * Throws entry_not_found, and invalid_entry when the entry is not on the path or has no content to edit.
+   * Replaces the content of an earlier message of the path, for the model only; null leaves the message out. Throws
+   * entry_not_found, and invalid_entry when the entry is not on the path or has no content to edit.
    */
   appendContextEdit(targetId: string, replacement: ContextEditEntry["replacement"]): string {
     if (replacement !== null && !isContent(replacement?.content))
@@ -310,14 +310,14 @@ export class SessionManager {
     );
   }
 
-  /** Names an entry; undefined or an empty label takes the name away. Throws entry_not_found. */
+  /** Names an entry; undefined or an empty label removes the name. Throws entry_not_found. */
   appendLabelChange(targetId: string, label: string | undefined): string {
     this.look();
     this.position(targetId);
     return this.append(draftOfValues("label", { targetId, label }));
   }
 
-  /** Resolves when everything appended so far is durable. Rejects after taking back what could not be made so. */
+  /** Resolves when everything appended so far is durable. Rejects after removing what could not be made durable. */
   async flush(): Promise<void> {
     try {
       await this.session.commit();
@@ -328,7 +328,7 @@ export class SessionManager {
   }
 
   /**
-   * Lets go of the file; the manager is of no use afterwards. Never necessary: others may write to the file when
+   * Closes the file; the manager is of no use afterwards. Never necessary: other programs may write to the file when
    * nothing was appended for a second.
    */
   close(): void {
@@ -338,7 +338,7 @@ export class SessionManager {
 
   // --- navigation ------------------------------------------------------------------------------------------------
 
-  /** Id of the entry that the next append continues; null before the first entry. */
+  /** Returns the id of the entry that the next append continues; null before the first entry. */
   getLeafId(): string | null {
     return this.session.leafId;
   }
@@ -353,13 +353,13 @@ export class SessionManager {
     return position < 0 ? undefined : this.entryAt(position);
   }
 
-  /** The entries from the root to an entry, by default the leaf; empty for an unknown one. */
+  /** Returns the entries from the root to an entry, by default the leaf; none for an unknown one. */
   getBranch(fromId?: string): SessionEntry[] {
     const { tree } = this.session;
     return this.entriesAt(tree.path(fromId === undefined ? tree.leaf : this.find(fromId)));
   }
 
-  /** All entries as trees, children by time. Entries whose parent is unknown are roots. */
+  /** Returns all entries as trees, children by time. Entries whose parent is unknown are roots. */
   getTree(): SessionTreeNode[] {
     const { session } = this;
     this.getEntries();
@@ -398,21 +398,21 @@ export class SessionManager {
   }
 
   /**
-   * Makes an earlier entry the leaf. Nothing is written: the next append stands on another branch, and without one the
-   * next opening finds the leaf where the file has it. Throws entry_not_found.
+   * Makes an earlier entry the leaf. Nothing is written: the next append begins another branch, and without one the
+   * next opening finds the leaf that the file gives. Throws entry_not_found.
    */
   branch(branchFromId: string): void {
     this.session.moveLeaf(this.position(branchFromId));
   }
 
-  /** Goes back to before the first entry. */
+  /** Moves the leaf to before the first entry. */
   resetLeaf(): void {
     this.session.moveLeaf(ROOT);
   }
 
   /**
-   * Goes to an entry (null: before the first) and appends there what the branch that is left was about.
-   * Throws entry_not_found.
+   * Moves the leaf to an entry (null: before the first) and appends there a summary of the branch that is left. Throws
+   * entry_not_found.
    */
   branchWithSummary(
     branchFromId: string | null,
@@ -429,8 +429,8 @@ export class SessionManager {
   }
 
   /**
-   * Goes on in a new session that holds the path to an entry, and answers its file (undefined in memory). Labels of
-   * the path's entries are made again at the end. Throws entry_not_found, storage_failed.
+   * Continues in a new session that holds the path to an entry, and returns its file (undefined in memory). Labels of
+   * the path's entries are written again at the end. Throws entry_not_found, storage_failed.
    */
   createBranchedSession(leafId: string): string | undefined {
     const { session } = this;
@@ -445,13 +445,13 @@ export class SessionManager {
 
   // --- context and session ---------------------------------------------------------------------------------------
 
-  /** What the model sees at the leaf. */
+  /** Returns what the model sees at the leaf. */
   buildSessionContext(): SessionContext {
     const { messages, thinkingLevel, model } = this.buildSessionProjection();
     return { messages, thinkingLevel, model };
   }
 
-  /** The same, with the entry that each message comes from. */
+  /** Does the same, and returns the entry that each message comes from. */
   buildSessionProjection(): SessionProjection {
     const { session } = this;
     session.heedLosses();
@@ -465,13 +465,13 @@ export class SessionManager {
     };
   }
 
-  /** The entries that the context is made of: the latest compaction, what it keeps, what follows. */
+  /** Returns the entries that the context is made of: the latest compaction, what it keeps, what follows. */
   buildContextEntries(): SessionEntry[] {
     const { tree } = this.session;
     return this.entriesAt(spanEntries(spanAt(tree, this.bodies, tree.leaf)));
   }
 
-  /** All entries in file order. */
+  /** Returns all entries in file order. */
   getEntries(): SessionEntry[] {
     return this.entriesAt([...this.session.visible()]);
   }
@@ -484,7 +484,7 @@ export class SessionManager {
     return this.session.log.header as SessionHeader;
   }
 
-  /** The display name that was set last. */
+  /** Returns the display name that was set last. */
   getSessionName(): string | undefined {
     return this.session.name ?? undefined;
   }
@@ -493,7 +493,7 @@ export class SessionManager {
     return this.session.id;
   }
 
-  /** Where the session is or will be stored. */
+  /** Returns the path where the session is or will be stored. */
   getSessionFile(): string | undefined {
     return this.session.file ?? this.named;
   }
@@ -502,7 +502,7 @@ export class SessionManager {
     return this.cwd;
   }
 
-  /** Where new sessions of this manager go; empty in memory. */
+  /** Returns the folder for new sessions of this manager; empty in memory. */
   getSessionDir(): string {
     return this.folder;
   }
@@ -531,7 +531,7 @@ export class SessionManager {
     return this.known()[position] ?? this.entriesAt([position])[0];
   }
 
-  /** Entries at these positions; those that were not asked for before are read together. */
+  /** Returns the entries at these positions; those that were not requested before are read together. */
   private entriesAt(positions: ArrayLike<number>): SessionEntry[] {
     const known = this.known();
     const wanted = Array.from(positions);
@@ -550,7 +550,7 @@ export class SessionManager {
     return this.entries;
   }
 
-  /** Position of an entry, or -1. */
+  /** Returns the position of an entry, or -1. */
   private find(id: string): number {
     const position = this.session.log.nodes.position(id);
     return position >= 0 && this.session.tree.isVisible(position) ? position : -1;
@@ -562,7 +562,7 @@ export class SessionManager {
     return position;
   }
 
-  /** Takes in what other programs wrote. The leaf stays where the caller knows it, as long as it is there. */
+  /** Adds what other programs wrote. The leaf stays where the caller knows it, as long as that entry is there. */
   private look(): void {
     const { session } = this;
     this.looked = env.now();
@@ -574,14 +574,14 @@ export class SessionManager {
 
   /** Appends an entry. Only one that `opens` the conversation makes the file. */
   private append(entry: Draft, opens = false): string {
-    // One look serves what is appended in the same breath; the log itself finds what comes in between.
+    // One check serves all appends of the same millisecond; the log itself finds what comes in between.
     if (this.looked !== env.now()) this.look();
     const { ids } = this.session.append([entry], undefined, !opens);
     this.lendSoon();
     return ids[0];
   }
 
-  /** Lets others write when this manager has not for a while. */
+  /** Lets other programs write when this manager has not appended for a while. */
   private lendSoon(): void {
     const { held } = this;
     if (!held.session.log.persisted) return;
@@ -597,7 +597,7 @@ export class SessionManager {
     this.prepareFolder();
   }
 
-  /** Whoever learns a file's path may look into its folder. */
+  /** Makes the session's folder, because callers that learn a file's path may look into it. */
   private prepareFolder(): void {
     const { session } = this;
     if (this.isPersisted() && session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
@@ -608,7 +608,7 @@ function folderOr(sessionDir: string | undefined, cwd: string): string {
   return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
 }
 
-/** The JSON text of a value that has one. */
+/** Returns the JSON text of a value that has one. */
 function textOf(value: unknown): Uint8Array | undefined {
   const text: string | undefined = JSON.stringify(value);
   return text === undefined ? undefined : bytesOf(text);
@@ -619,7 +619,7 @@ function beginningFor(cwd: string, { id, parentSession }: NewSessionOptions, fil
   return newBeginning(env, { cwd: absolutePath(cwd), id, parentSession, file });
 }
 
-/** Throws invalid_id. */
+/** Throws invalid_id unless a session may have this id. */
 export function assertValidSessionId(id: string): void {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
 }
@@ -628,7 +628,7 @@ function isContent(value: unknown): boolean {
   return typeof value === "string" || Array.isArray(value);
 }
 
-/** A session that writes nothing but what it is told to. */
+/** Returns a session that writes only what it is told to. */
 function sessionOn(log: Log, leaves?: LeafMemory): Session {
   return new Session(log, env, leaves, false);
 }
@@ -642,12 +642,12 @@ function newSession(stores: Stores, beginning: Beginning): Session {
   return session;
 }
 
-/** The session of a file, at the leaf that the server knows for it. */
+/** Opens the session of a file, at the leaf that the server recorded for it. */
 function openSession(stores: Stores, file: string): Session {
   return sessionOn(stores.open(file), stores.leaves);
 }
 
-/** A session with content from the start; held ones get their file later. */
+/** Makes a session with content from the start; with `hold` it gets its file later. */
 function sessionWith(log: Log, content: Iterable<Uint8Array>, hold: boolean): Session {
   log.append(wholeLines(concat([...content])), { hold });
   return sessionOn(log);
@@ -682,7 +682,7 @@ function sessionInMemory(beginning: Beginning, entries: readonly FileEntry[]): S
   return sessionOn(log);
 }
 
-/** What an extension may do with a session that is not its own. */
+/** The methods that an extension may call on a session that is not its own. */
 export type ReadonlySessionManager = Pick<
   SessionManager,
   | "getCwd"

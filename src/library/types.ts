@@ -1,4 +1,4 @@
-/** What callers of the library see: Pi's names and shapes for messages, entries, trees and contexts. */
+/** Types that callers of the library see: Pi's names and shapes for messages, entries, trees and contexts. */
 
 // --- messages --------------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ export interface ToolResultMessage<Details = unknown> {
   timestamp: number;
 }
 
-/** A change to the system prompt and the tools: sections by name (null removes one), tools that come and go. */
+/** A change to the system prompt and the tools: sections by name (null removes one), tools added and removed. */
 export interface SystemMessage {
   role: "system";
   content: string;
@@ -80,7 +80,7 @@ export interface SystemMessage {
   timestamp: number;
 }
 
-/** What a model sees without anything of an agent's own. */
+/** A message that a model sees, without an agent's own kinds. */
 export type Message = UserMessage | AssistantMessage | ToolResultMessage | SystemMessage;
 
 export interface CustomMessage<Details = unknown> {
@@ -264,7 +264,7 @@ export interface SessionTreeNode {
   /** Oldest first. */
   children: SessionTreeNode[];
   label?: string;
-  /** When the label was set. */
+  /** Time when the label was set. */
   labelTimestamp?: string;
 }
 
@@ -276,11 +276,11 @@ export interface SessionContext {
 
 export interface ProjectedSessionEntry {
   sourceEntry: SessionEntry;
-  /** What it contributes to the context; nothing for state and for what an edit leaves out. */
+  /** Messages that it contributes to the context; none for state and for what an edit leaves out. */
   messages: AgentMessage[];
 }
 
-/** A context that tells which entry each message comes from. */
+/** A context with the entry that each message comes from. */
 export interface SessionProjection extends SessionContext {
   entries: ProjectedSessionEntry[];
 }
@@ -300,16 +300,18 @@ export interface SessionInfo {
   allMessagesText: string;
 }
 
-/** Called as sessions are read; `partialSessions` are those so far, the most recent first, every now and then. */
+/**
+ * A callback for each session that is read; now and then, `partialSessions` are those so far, the most recent first.
+ */
 export type SessionListProgress = (loaded: number, total: number, partialSessions?: readonly SessionInfo[]) => void;
 
-/** What an append promises: to survive the death of this process (`os`), or a power cut once flushed (`sync`). */
+/** The promise of an append: to survive the death of this process (`os`), or a power cut once flushed (`sync`). */
 export type Durability = "os" | "sync";
 
 export interface SessionOptions {
   /**
    * `os` by default. With `sync` an append is on the medium when {@link SessionManager.flush} has resolved, and is
-   * taken back when that fails. Pi has no such option.
+   * removed when that fails. Pi has no such option.
    */
   durability?: Durability;
 }

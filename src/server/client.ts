@@ -1,6 +1,6 @@
 /**
- * A typed client: the commands of the table over a vscode-jsonrpc connection. What is not a command, an event or the
- * end (hooks, cancellation, progress) goes through `connection`.
+ * A typed client: the commands of the table over a vscode-jsonrpc connection. Everything other than commands, events
+ * and the end (hooks, cancellation, progress) goes through `connection`.
  */
 
 import { spawn } from "node:child_process";
@@ -23,7 +23,7 @@ type TypesOf<N extends CommandName> = NonNullable<Extract<AnyCommand, { readonly
 
 type Common = z.input<z.ZodObject<typeof commonParams>>;
 
-/** What a command takes. Members that many commands take are optional with all, and refused where they mean nothing. */
+/** Params of a command. Members that many commands take are optional for all, and refused where they mean nothing. */
 export type ParamsOf<N extends CommandName> = string extends keyof TypesOf<N>["params"]
   ? Common
   : Omit<Common, keyof TypesOf<N>["params"]> & TypesOf<N>["params"];
@@ -39,17 +39,17 @@ export interface Client {
     name: N,
     ...params: object extends ParamsOf<N> ? [params?: ParamsOf<N>] : [params: ParamsOf<N>]
   ): Promise<ResultOf<N>>;
-  /** Calls the handler with every such event; answers a function that ends it. One handler for each name. */
+  /** Calls the handler for every such event, and returns a function that unregisters it. One handler for each name. */
   onEvent<N extends EventName>(name: N, handler: (event: EventOf<N>) => void): () => void;
-  /** Ends the server in order and the connection with it. */
+  /** Shuts the server down cleanly, and ends the connection with it. */
   close(): Promise<void>;
   readonly connection: MessageConnection;
 }
 
-/** A client on the streams of a server that is running. */
+/** Connects to a running server over its streams. */
 export function connect(readable: Readable, writable: Writable): Client {
   const connection = createMessageConnection(new StreamMessageReader(readable), new StreamMessageWriter(writable));
-  // Requests that nobody will answer any more are rejected.
+  // Rejects the requests that will not get a reply any more.
   connection.onClose(() => connection.dispose());
   connection.listen();
   const client: Client = {
@@ -66,7 +66,7 @@ export function connect(readable: Readable, writable: Writable): Client {
         connection.end();
         connection.dispose();
       } catch {
-        // It had ended before.
+        // The server had ended before.
       }
     },
   };
@@ -78,18 +78,18 @@ export interface SpawnOptions {
   readonly args?: readonly string[];
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;
-  /** Where the program is, if not where this package was built. */
+  /** Path of the program, if it is not where this package was built. */
   readonly program?: string;
 }
 
 export interface SpawnedClient extends Client {
-  /** Exit status, or the signal it ended by. */
+  /** Exit status, or the signal that ended the process. */
   readonly exit: Promise<number | NodeJS.Signals>;
 }
 
 const PROGRAM = new URL("../../bin/pi-session-server.js", import.meta.url);
 
-/** Starts a server and connects to it. `close` resolves when the process is gone. */
+/** Starts a server and connects to it. `close` resolves when the process has ended. */
 export function spawnServer(options: SpawnOptions = {}): SpawnedClient {
   const { args = [], cwd, env, program = fileURLToPath(PROGRAM) } = options;
   const child = spawn(process.execPath, [program, "--framing", "headers", "--dialect", "jsonrpc", ...args], {

@@ -1,4 +1,4 @@
-/** One host at the other end of two streams: bytes in become calls, outcomes and events become bytes out. */
+/** One client connection: turns input bytes into calls, and outcomes and events into output bytes. */
 
 import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
@@ -35,25 +35,28 @@ export interface ConnectionOptions {
   readonly maxMessageBytes: number;
   /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
   readonly hookTimeout: number | undefined;
-  /** Bytes beyond which a reply is not held in memory, nor are several that wait for others together. */
+  /**
+   * Bytes beyond which a reply is not held in memory; the same limit holds for all replies together that wait for
+   * others.
+   */
   readonly heldReplyBytes?: number;
-  /** Where replies wait that are not held in memory. */
+  /** The place for replies that are not held in memory. */
   readonly spool: Spool;
 }
 
-/** How often an idle session is looked at for what other programs wrote, in milliseconds. */
+/** Milliseconds between polls of idle sessions for what other programs wrote. */
 const FOLLOW_EVERY = 500;
 
-/** A larger reply waits in a file: up to that, memory is faster. */
+/** Bytes beyond which a reply waits in a file; up to that, memory is faster. */
 const HELD_REPLY_BYTES = 64 << 20;
 
-/** A smaller reply is held in memory wherever it waits. */
+/** Bytes up to which a reply is held in memory wherever it waits. */
 const SMALL_REPLY = 4096;
 
-/** How often a reply is put together again because something in it was found to be unreadable. */
+/** Times that a reply is put together again at most, because something in it was found to be unreadable. */
 const MOST_RENEWALS = 16;
 
-/** Calls that are being worked on beyond which no more input is taken. */
+/** Number of unfinished calls at which no more input is read. */
 const MOST_PENDING = 10_000;
 
 const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
@@ -115,7 +118,7 @@ export class Connection {
           if (prepared.message) this.output.send(this.takeBack(prepared));
         },
         refuse: (reply) => {
-          // A payload that decides no dialect leaves open which one session_start is to be told in.
+          // Until a payload has decided the dialect, session_start cannot be sent.
           if (this.dialect) this.dispatcher.start();
           this.output.send(reply);
         },
@@ -163,19 +166,19 @@ export class Connection {
     await this.output.drained();
   }
 
-  /** Nothing can be told before the host's dialect is known. */
+  /** Polls for foreign writes, and evicts idle sessions. Nothing can be sent before the host's dialect is known. */
   private follow(): void {
     if (this.dialect && !(this.decoder instanceof AutoDecoder)) this.dispatcher.follow();
     this.dispatcher.tidy();
   }
 
-  /** Takes no more input. */
+  /** Stops reading input. */
   stop(): void {
     this.inputEnded = true;
     this.finished?.();
   }
 
-  /** Resolves when the host asked for the end and the reply to that is out. */
+  /** Resolves when the host has asked for the end and the reply to that is out. */
   shutDownRequested(): Promise<void> {
     return new Promise((resolve) => {
       this.shutDownAsked = () => {
@@ -201,7 +204,7 @@ export class Connection {
     this.output.frameWith(frames[decoder.name]);
   }
 
-  /** Works through what has arrived, as long as the host reads what it gets for it. */
+  /** Processes the input that has arrived, as long as the host reads the replies to it. */
   private drainInput(ended: boolean): void {
     if (this.decoder instanceof AutoDecoder) {
       if (!ended) return;
@@ -212,7 +215,7 @@ export class Connection {
     for (;;) {
       if (!this.mayTake) {
         if (!ended) return this.pause();
-        // What was received is answered even when the input is over; the queue is bounded by what was received.
+        // What was received is answered even after the end of input; the queue is bounded by what was received.
       }
       const cut = decoder.next();
       if (!cut) break;
@@ -236,7 +239,9 @@ export class Connection {
     this.awaitRoom();
   }
 
-  /** Output that is full says so itself when there is room; otherwise the pending calls do. */
+  /**
+   * Waits for room. Full output calls back by itself when there is room; otherwise the end of the pending calls does.
+   */
   private awaitRoom(): void {
     if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
   }
@@ -301,7 +306,7 @@ export class Connection {
     this.dispatcher.submitBatch(items);
   }
 
-  /** The refusal of a call whose id is in use: an answer to it could not be told from the other's. */
+  /** Returns the refusal of a call whose id is in use: its reply could not be told apart from the other's. */
   private duplicate(decoded: Decoded & { kind: "call" }, alsoSeen?: Set<string>): Pieces | undefined {
     const { idText } = decoded.call;
     if (idText === undefined || idText === "null" || !this.speaks("jsonrpc")) return undefined;
@@ -327,14 +332,17 @@ export class Connection {
     this.dispatcher.refuse(this.current.refuse(refusal, idText));
   }
 
-  /** Whether the host gets a reply: notifications have none, but in Pi's dialect, where the id is only echoed. */
+  /**
+   * Returns whether the host gets a reply. Notifications have none, except in Pi's dialect, where the id is only
+   * echoed.
+   */
   private isHeard(call: Call): boolean {
     return call.idText !== undefined || !this.speaks("jsonrpc");
   }
 
   /**
-   * Puts a reply together before a byte of it is sent, so that a disk that fails meanwhile gives an error instead. A
-   * reply for which some of a message is `taken` already is a part of that. Throws nothing.
+   * Puts a reply together before any byte of it is sent, so that a failure of the disk meanwhile becomes an error
+   * reply. A reply with `taken` is part of a message that has that many bytes already. Throws nothing.
    */
   private replyTo(call: Call, outcome: Outcome, renewed?: Renewed, taken?: number, held?: number): Message {
     let counts = outcome;
@@ -352,7 +360,7 @@ export class Connection {
     }
   }
 
-  /** Makes a reply that leaves later, when what it comes from may be gone. Throws nothing. */
+  /** Makes a reply that leaves later, when its session may be closed. Throws nothing. */
   private prepare(call: Call, outcome: Outcome, taken: number, renewed?: Renewed): Prepared {
     if (!this.isHeard(call)) return { message: undefined, size: 0, held: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
@@ -369,9 +377,9 @@ export class Connection {
   }
 
   /**
-   * The pieces of a message, which are more than `held` bytes in a file alone. Throws message_too_large where the host
-   * takes no more than `limit`, storage_full and storage_failed where the file cannot be written, and whatever making
-   * the pieces throws.
+   * Returns the pieces of a message; those of a message over `held` bytes go to a file. Throws message_too_large when
+   * the message is larger than the host's `limit`, storage_full and storage_failed when the file cannot be written, and
+   * whatever making the pieces throws.
    */
   private gathered(
     made: Iterable<string | Uint8Array>,
@@ -386,7 +394,7 @@ export class Connection {
     };
     const pieces: Pieces = [];
     let message: Message = pieces;
-    // What is in memory as a whole need not be gathered.
+    // An array is in memory already.
     if (held === undefined && Array.isArray(made)) message = made;
     else {
       const rest = made[Symbol.iterator]();
@@ -435,14 +443,14 @@ function tooLarge(size: number, limit: number): Failure {
   );
 }
 
-/** What was taken of an iterator, which is let go of on the way, and the rest of it. */
+/** Yields what was taken from an iterator, and then the rest of it. Empties `taken` to free its memory. */
 function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
   for (const one of taken) yield one;
   taken.length = 0;
   for (let next = rest.next(); !next.done; next = rest.next()) yield next.value;
 }
 
-/** The dialect of a first message; a message of neither kind decides nothing. */
+/** Returns the dialect of a first message; undefined when it is of neither. */
 function detect(value: unknown): Dialect | undefined {
   if (Array.isArray(value))
     return value.some((item) => !Array.isArray(item) && detect(item) === jsonrpc) ? jsonrpc : undefined;

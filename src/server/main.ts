@@ -1,4 +1,4 @@
-/** Where a server is put together: disk, locks, stores, workspace and connection, as the settings say. */
+/** Assembles a server from its settings: disk, locks, stores, workspace and connection. */
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -33,22 +33,22 @@ export interface World {
   readonly variables: Variables;
   readonly cwd: string;
   readonly version: string;
-  /** One sentence for a person, on stderr. */
+  /** Prints one sentence for a person on stderr. */
   readonly say: (sentence: string) => void;
-  /** Content of a settings file, or undefined. */
+  /** Reads a settings file; returns undefined when there is none. */
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
-  /** Bytes beyond which replies wait in a file; by default as much as is well held in memory. */
+  /** Bytes beyond which replies wait in a file; by default as many as the connection chooses. */
   readonly heldReplyBytes?: number;
-  /** What keeps other writers out; by default what the system offers. */
+  /** The locks that keep other writers out; by default those that the system offers. */
   readonly locks?: Locks;
 }
 
 export interface Service {
-  /** Exit status, when everything is over. */
+  /** Exit status, when the server has ended. */
   readonly done: Promise<number>;
-  /** Ends in order: what was received is answered and made durable. */
+  /** Shuts down cleanly: what was received is answered and made durable. */
   stop(): void;
-  /** What is found without the wire. */
+  /** The catalog, for uses that need no wire. */
   readonly catalog: Catalog;
 }
 
@@ -64,18 +64,19 @@ export function serve(settings: Settings, world: World): Service {
     locks:
       world.locks ??
       makeLocks({
-        // Whose a folder for temporary files is, its own path tells.
+        // The locks check the real path of the folder for temporary files, which may lead through folders that are not
+        // allowed.
         disk: confined ? { ...confined, realPath: (path) => world.disk.realPath(path) } : disk,
         stateFolder: places.state,
         client: `pi-session-server ${world.version}`,
         now: () => timestamp(world.env),
-        // SQLite opens its files by their paths.
+        // SQLite opens its files by their paths, which is not confined.
         ...(confined ? { sqlite: () => undefined } : {}),
       }),
     cwd: world.cwd,
     kind: settings.inMemory ? "memory" : settings.store,
     readOnly: settings.readOnly,
-    // Another program would follow the path once more.
+    // Another program would follow the path once more, unconfined.
     desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
     demandAllowed: confined?.demand,
     sharedState: confined?.hasState,
@@ -96,7 +97,7 @@ export function serve(settings: Settings, world: World): Service {
     commands: commandNames,
     piSettings(cwd) {
       const [own, ...ofProject] = settingsFiles(world.variables, cwd);
-      // A session says itself which its working directory is.
+      // A session names its working directory itself, so the files there are read through the server's disk.
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
     discover() {
@@ -115,19 +116,19 @@ export function serve(settings: Settings, world: World): Service {
     maxMessageBytes: settings.maxMessageBytes,
     hookTimeout: settings.hookTimeout,
     heldReplyBytes: world.heldReplyBytes,
-    // The system's own folder may lie in memory, and is for a state folder that cannot be written.
+    // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     spool: new FileSpool(world.disk, [places.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
   return { done, stop: () => connection.stop(), catalog: stores.catalog };
 }
 
-/** Returns the disk that reaches the session folders, those that are allowed and our own, and nothing else. */
+/** Returns the disk that reaches the session folders, the allowed ones and our own, and nothing else. */
 function confine(allowed: readonly string[], places: Places, world: World): ConfinedDisk & { hasState: boolean } {
   const { given, own } = confinesOf(places, allowed);
   const disk = confinedDisk(world.disk, {
     given,
-    // The kernel tells who is alive and who has a lock; the project we were started in has settings.
+    // The kernel tells which processes are alive and who has a lock; the project we were started in has settings.
     own: [...own, commonFolder(), "/proc", join(world.cwd, ".pi")],
   });
   if (!disk.isWalked)

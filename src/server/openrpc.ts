@@ -1,11 +1,11 @@
 /** The OpenRPC document of `rpc.discover`, derived from the declarations (OpenRPC specification 1.3). */
 
-// Types only: this file is evaluated when it is first asked for, and must not pull the rest of the program with it.
+// Types only: this file is loaded on first use, and must not load the rest of the program with it.
 import type * as z from "zod";
 import type { Command } from "../handlers/shared/command.ts";
 import type { Declarations } from "../handlers/shared/declarations.ts";
 
-/** A JSON Schema, draft 7, as far as the documents look at it. */
+/** A JSON Schema, draft 7, with the keywords that the documents use. */
 export interface Schema {
   $ref?: string;
   type?: string | string[];
@@ -62,13 +62,13 @@ export interface OpenRpcDocument {
     readonly schemas: Readonly<Record<string, Schema>>;
     readonly contentDescriptors: Readonly<Record<string, ContentDescriptor>>;
   };
-  /** Notifications of the server. */
+  /** Notifications from the server. */
   readonly "x-events": readonly {
     readonly name: string;
     readonly summary: string;
     readonly params: readonly ContentDescriptor[];
   }[];
-  /** Requests of the server, and what may stand in their results. */
+  /** Requests from the server, and the members that their results may have. */
   readonly "x-hooks": readonly {
     readonly name: string;
     readonly summary: string;
@@ -77,7 +77,7 @@ export interface OpenRpcDocument {
   }[];
 }
 
-/** Every command under its name and under its alias. */
+/** Returns the document, with every command under its name and under its alias. */
 export function openRpcDocument(declared: Declarations, version: string): OpenRpcDocument {
   const schemaOf = referringSchemas(declared);
   return {
@@ -143,7 +143,7 @@ function methodOf(name: string, command: Command, declared: Declarations, schema
   };
 }
 
-/** One error for each code, for OpenRPC wants codes to be unique; `data` lists the names behind it. */
+/** Returns one error for each code, because OpenRPC requires unique codes; `data` lists the failures with the code. */
 function errorsOf({ failures }: Command, declared: Declarations): Method["errors"] {
   const byCode = new Map<number, { name: string; retryable: boolean; meaning: string }[]>();
   for (const name of failures) {
@@ -175,12 +175,12 @@ export function componentName({ $ref }: Schema): string | undefined {
   return $ref?.startsWith(COMPONENTS) ? $ref.slice(COMPONENTS.length) : undefined;
 }
 
-/** The JSON Schema of what is accepted; nothing is a reference. */
+/** Returns the JSON Schema of accepted values, without references. */
 export function plainSchema(schema: z.ZodType): Schema {
   return toJsonSchema(schema, () => undefined);
 }
 
-/** The same with references to the components for entries and messages. */
+/** Returns a function that makes schemas with references to the components for entries and messages. */
 export function referringSchemas({ entry, draft, message, contextMessage }: Declarations): SchemaOf {
   const components = new Map<unknown, string>(
     Object.entries({ entry, draft, message, contextMessage }).map(([name, schema]) => [schema, name]),
@@ -203,7 +203,7 @@ function toJsonSchema(schema: z.ZodType, componentOf: (schema: unknown) => strin
   return json as Schema;
 }
 
-/** `draft` and `message` look at a type or role first; each of these has a schema of its own. */
+/** Returns the components. `draft` and `message` depend on a type or a role; each of these has a schema of its own. */
 function componentSchemas(declared: Declarations, schemaOf: SchemaOf): Record<string, Schema> {
   const { header, entry, entryTypes, messageRoles, draft, message, contextMessage } = declared;
   const types = Object.entries(entryTypes);
@@ -227,7 +227,7 @@ function where(member: string, value: string): Schema {
   return { type: "object", properties: { [member]: { const: value } }, required: [member] };
 }
 
-/** An object whose member has the value keeps to the component. */
+/** Returns a schema that requires the component of objects whose member has the value, and nothing of others. */
 function branch(member: string, value: string, component: string): Schema {
   return { anyOf: [{ not: where(member, value) }, { $ref: COMPONENTS + component }] };
 }

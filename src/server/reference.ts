@@ -5,7 +5,7 @@ import type { Command, Effect } from "../handlers/shared/command.ts";
 import type { Declarations } from "../handlers/shared/declarations.ts";
 import { componentName, referringSchemas, type Schema, type SchemaOf } from "./openrpc.ts";
 
-/** The whole of protocol.md: the preface, which is written by hand, and everything that is declared. */
+/** Returns the whole of protocol.md: the preface, which is written by hand, and everything that is declared. */
 export function protocolText(declared: Declarations, preface: string): string {
   const schemaOf = referringSchemas(declared);
   const parts = [
@@ -57,7 +57,7 @@ function linkTo(command: Command): string {
   return `[\`${command.name}\`](#${anchorOf(command)})`;
 }
 
-/** GitHub's anchor for a command's heading. */
+/** Returns GitHub's anchor for a command's heading. */
 function anchorOf(command: Command): string {
   return command.name.toLowerCase().replace(/[^a-z0-9_-]/g, "");
 }
@@ -241,7 +241,10 @@ function shapeMembers(shape: Readonly<Record<string, z.ZodType>>, schemaOf: Sche
   });
 }
 
-/** The members of an object, those of objects inside it behind them as `outer.inner` and `list[].inner`. */
+/**
+ * Returns the members of an object, each followed by those of the objects inside it, as `outer.inner` and
+ * `list[].inner`.
+ */
 function membersOf({ properties = {}, required = [] }: Schema, before = ""): TableMember[] {
   return Object.entries(properties).flatMap(([name, schema]) => {
     const member = { name: `${before}${name}`, optional: !required.includes(name), schema };
@@ -252,7 +255,10 @@ function membersOf({ properties = {}, required = [] }: Schema, before = ""): Tab
   });
 }
 
-/** Small objects without explanations stand in one cell. */
+/**
+ * Returns whether an object's members get rows of their own; those of small objects without explanations share one
+ * cell.
+ */
 function isWorthRows({ properties = {} }: Schema): boolean {
   const inner = Object.values(properties);
   return inner.length > 4 || inner.some((schema) => schema.description !== undefined || schema.properties);
@@ -275,7 +281,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }
 
-/** What the reference calls the schemas that stand for more than they say. */
+/** Links that stand for the schemas of the components. */
 const NAMES: Readonly<Record<string, string>> = {
   entry: "[entry](#session-format)",
   draft: "[entry](#session-format)",
@@ -283,7 +289,7 @@ const NAMES: Readonly<Record<string, string>> = {
   contextMessage: "[message](#messages)",
 };
 
-/** A type in words and quotes: `string or null`, `"at" or "before"`, `list of integer`. */
+/** Returns a type in words and quotes: `string or null`, `"at" or "before"`, `list of integer`. */
 function typeText(schema: Schema): string {
   const component = componentName(schema);
   if (component !== undefined) return NAMES[component];

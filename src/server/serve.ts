@@ -1,4 +1,4 @@
-/** The life of the process: the session at start, serving, the orderly end. */
+/** Process lifecycle: opens the initial session, serves, shuts down. */
 
 import type { Writable } from "node:stream";
 import { isErrno } from "../core/errno.ts";
@@ -10,10 +10,10 @@ import { ofTheDisk } from "./connection/dialect.ts";
 import type { Connection } from "./host-connection.ts";
 import type { Settings } from "./settings.ts";
 
-/** How long the host may take to close its end after `shutdown` was answered. */
+/** Milliseconds that the host has to close its end after `shutdown` was answered. */
 const AFTER_SHUTDOWN = 1000;
 
-/** Opens the session at the start, serves, and ends in order. Resolves to the exit status. */
+/** Opens the initial session, serves, and shuts down cleanly. Resolves to the exit status. */
 export async function serveUntilEnd(
   connection: Connection,
   workspace: Workspace,
@@ -22,7 +22,7 @@ export async function serveUntilEnd(
 ): Promise<number> {
   let hostGone = false;
   world.output.on("error", () => {
-    // Nobody reads any more; what was received is still made durable.
+    // Nobody reads the output any more; what was received is still made durable.
     hostGone = true;
     connection.stop();
   });
@@ -35,7 +35,7 @@ export async function serveUntilEnd(
     world.say(failure.message);
   }
   void connection.shutDownRequested().then(() => {
-    // An editor sends `exit` or closes our stdin now; a host that does neither is not kept waiting for.
+    // An editor now sends `exit` or closes our stdin; a host that does neither is not waited for any longer.
     setTimeout(() => connection.stop(), AFTER_SHUTDOWN).unref();
   });
   await connection.serve();
@@ -48,7 +48,7 @@ export async function serveUntilEnd(
   return hostGone ? 1 : 0;
 }
 
-/** Opens or makes the session the command line asks for. Throws the failure that leaves us without one. */
+/** Opens or makes the session that the command line asks for. Throws the failure that leaves us without one. */
 async function openFirst(workspace: Workspace, settings: Settings): Promise<void> {
   const { session, fork, sessionId, name } = settings;
   const { stores } = workspace;
@@ -76,13 +76,13 @@ async function openFirst(workspace: Workspace, settings: Settings): Promise<void
   if (settings.asPi) workspace.prepareFolder(first);
 }
 
-/** What looks like a path is one; anything else is an id. */
+/** Treats names with a separator or a session suffix, and names of files, as paths; others as ids. */
 function where(workspace: Workspace, given: string): { sessionPath?: string; sessionId?: string } {
   const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || isFile(workspace, given);
   return path ? { sessionPath: given } : { sessionId: given };
 }
 
-/** Whether there is a file of that name which may be named. */
+/** Returns whether there is a file of that name that may be accessed. */
 function isFile({ stores }: Workspace, given: string): boolean {
   try {
     return stores.exists(stores.absolute(given));
@@ -92,7 +92,7 @@ function isFile({ stores }: Workspace, given: string): boolean {
   }
 }
 
-/** A new session begins with the model and level of the command line. */
+/** Appends the model and the thinking level of the command line to a new session. */
 export function setUp(session: Session, settings: Settings): void {
   if (session.log.readOnly) return;
   const { provider, model, thinking } = settings;

@@ -1,4 +1,4 @@
-/** What a server does and does not, as whoever starts it wishes. */
+/** The settings that a server is started with. */
 
 import type { DialectName } from "./connection/dialect.ts";
 import type { FramingName } from "./connection/framing.ts";
@@ -19,13 +19,13 @@ export interface Settings {
   readonly readOnly: boolean;
   readonly maxMessageBytes: number;
   readonly hookTimeout: number | undefined;
-  /** Folders beside the session folders that may be touched; undefined when paths are not confined. */
+  /** Folders besides the session folders that may be accessed; undefined when paths are not confined. */
   readonly allowedPaths: readonly string[] | undefined;
   readonly verbose: boolean;
   readonly provider?: string;
   readonly model?: string;
   readonly thinking?: string;
-  /** `--mode rpc`: a stand-in for Pi. */
+  /** Whether the server stands in for Pi (`--mode rpc`). */
   readonly asPi: boolean;
   readonly action: "serve" | "help" | "version";
 }

@@ -1,4 +1,4 @@
-/** Sessions in memory only: `--no-session`, and the backend that unit tests use. */
+/** The backend that keeps sessions in memory only: for `--no-session` and for unit tests. */
 
 import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
@@ -114,7 +114,7 @@ export function memoryStore(): Store {
   };
 }
 
-/** The lines of bytes that end with a line feed. */
+/** Returns the lines that end with a line feed and are JSON objects. */
 export function wholeLines(bytes: Uint8Array): Uint8Array[] {
   const lines: Uint8Array[] = [];
   let start = 0;

@@ -1,4 +1,4 @@
-/** The backends by name, and which of them opens a given path. */
+/** Puts the backends together, and chooses the one that opens a given path. */
 
 import { basename, dirname, isAbsolute, join, relative, sep } from "node:path";
 import { storageFailure } from "../core/errno.ts";
@@ -45,19 +45,19 @@ export interface StoreOptions {
   readonly places: Places;
   readonly durability: Durability;
   readonly locks: Locks;
-  /** Working directory of this process, which relative paths of a host refer to. */
+  /** Working directory of this process, in which relative paths of a host begin. */
   readonly cwd: string;
-  /** Backend of new sessions. */
+  /** The backend of new sessions. */
   readonly kind: "jsonl" | "v2" | "memory";
   readonly readOnly?: boolean;
-  /** See Keeping; where it is missing, what is deleted goes to our own trash. */
+  /** See Keeping. Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: Keeping["desktopTrash"];
   /**
-   * Throws path_outside_root for a path that a host may not name. That no link leads elsewhere when the path is used is a
-   * matter of the disk (see confinedDisk).
+   * Throws path_outside_root for a path that a host may not name. The disk ensures that no link leads elsewhere when
+   * the path is used (see confinedDisk).
    */
   readonly demandAllowed?: (path: string) => void;
-  /** Whether others may write in our state folder, so that nothing is to be opened there but through the disk. */
+  /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
 }
 
@@ -91,7 +91,7 @@ export function makeStores(options: StoreOptions): Stores {
     try {
       return allowed(join(dirname(file), name));
     } catch {
-      // A server that is confined opens files in folders that it may not write to.
+      // A confined server opens files in folders in which it may not write.
       return undefined;
     }
   };
@@ -100,7 +100,7 @@ export function makeStores(options: StoreOptions): Stores {
     options.demandAllowed?.(path);
     return path;
   };
-  /** A session file, or a database as the session file that it would be. */
+  /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
   const openSource = (file: string, readOnly?: boolean): Log =>
     isDatabase(disk, file)
       ? jsonlStore({ ...files, disk: withBytes(disk, file, linesOf(disk, file)), sideIndexes: undefined }).open(
@@ -127,7 +127,7 @@ export function makeStores(options: StoreOptions): Stores {
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = allowed(path);
-      // A repair that was cut off left a container under another name.
+      // An interrupted repair left a container under another name.
       return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
     isSame: (a, b) => a === b || sameFile(disk, a, b),
@@ -136,7 +136,7 @@ export function makeStores(options: StoreOptions): Stores {
       try {
         disk.makeFolder(dirname(file));
       } catch {
-        // The first append meets the same obstacle and tells of it.
+        // The first append fails in the same way and reports it.
       }
     },
     writeOutput: (file, pieces, taken, attachmentsOf) =>
@@ -190,7 +190,10 @@ export function makeStores(options: StoreOptions): Stores {
   };
 }
 
-/** Opens what is the session now: one that was migrated or rolled back is named by many who do not know that. */
+/**
+ * Opens the file or container that is now the session: hosts may still use the path from before a migration or
+ * rollback.
+ */
 function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
   if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
   if (isContainerName(file) || !exists(disk, file)) {
@@ -198,7 +201,7 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
     if (moved !== file) return at(moved).open(moved, readOnly);
   }
   const log = at(file).open(file, readOnly);
-  // Between the commit marker of a migration and the freezing of the file both stand there.
+  // Between the commit marker of a migration and the freezing of the file, both exist.
   let container: string | null;
   try {
     container = isContainerName(file) ? null : containerOf(disk, file, log.header.id);
@@ -211,7 +214,7 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
   return at(container).open(container, readOnly);
 }
 
-/** What opening a file failed with; of a database it is said how it becomes a session that can be opened. */
+/** Returns the error of opening a file. For a database it explains how to make it a session that can be opened. */
 function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
   if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) return error;
   return new Failure(
@@ -221,7 +224,7 @@ function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
   );
 }
 
-/** Where the session is now that is named by a path. Throws storage failures. */
+/** Returns the current path of the session that a path names. Throws storage failures. */
 function nowAt(disk: Disk, file: string): string {
   try {
     return standsAt(disk, file);
@@ -230,7 +233,7 @@ function nowAt(disk: Disk, file: string): string {
   }
 }
 
-/** Opens the frozen copy of a session file, which rolling back must find as it is: for reading only. */
+/** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
 function openFrozen(disk: Disk, store: Store, file: string): Log {
   const log = store.open(file, true);
   const source = frozenFrom(file) as string;
@@ -243,7 +246,7 @@ function openFrozen(disk: Disk, store: Store, file: string): Log {
   return Object.assign(log, { readOnly: new Failure("read_only", sentence, { sessionPath: now ?? source }) });
 }
 
-/** A store for new sessions that goes by the name of the file where one is given. */
+/** Returns a store for new sessions that chooses the backend by the name of the file, if one is given. */
 function byPath(store: Store, at: (file: string) => Store): Store {
   const storeOf = ({ file }: Beginning): Store => (file === undefined ? store : at(file));
   return {
@@ -253,20 +256,20 @@ function byPath(store: Store, at: (file: string) => Store): Store {
   };
 }
 
-/** Whether a name in a folder is that of a session. Throws errno errors. */
+/** Whether a name in a folder belongs to a session. Throws errno errors. */
 export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
   return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
 }
 
-/** Returns the folders that a server with confined paths may touch. */
+/** Returns the folders that a confined server may access. */
 export function confinesOf(places: Places, allowed: readonly string[]): Confines {
   const sessions = [places.flat, places.root].filter((folder) => folder !== undefined);
   return { given: [...sessions, archiveFolder(places), ...allowed], own: [places.state] };
 }
 
 /**
- * Whether what comes of a session lies beside it, as both Pis have it: it lies neither below the session folders nor in
- * our state folder (archive, trash), and nobody named one folder for all.
+ * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the session
+ * folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
  */
 function isOutside(disk: Disk, { flat, root, state }: Places, kind: StoreOptions["kind"], file: string): boolean {
   if (kind === "memory" || flat !== undefined) return false;
@@ -277,7 +280,7 @@ function isOutside(disk: Disk, { flat, root, state }: Places, kind: StoreOptions
   });
 }
 
-/** Returns the real path as far as a disk shows it: one that is confined shows nothing above its folders. */
+/** Returns the real path if the disk shows it: a confined disk shows nothing above its folders. */
 function knownPath(disk: Disk, path: string): string {
   try {
     return realPathOf(disk, path);
@@ -286,7 +289,7 @@ function knownPath(disk: Disk, path: string): string {
   }
 }
 
-/** The path, if a file can have it. Throws storage_failed. */
+/** Returns the path if a file can have it. Throws storage_failed. */
 function nameable(path: string): string {
   if (!path.includes("\0")) return path;
   const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
@@ -303,24 +306,26 @@ function sameFile(disk: Disk, a: string, b: string): boolean {
   }
 }
 
-/** The file of the session with an id, or with the only id that begins so. Throws session_not_found, ambiguous_id. */
+/**
+ * Returns the file of the session with an id or a unique id prefix. Throws invalid_id, session_not_found, ambiguous_id.
+ */
 function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
   const { exact, prefixed } = filesOf(disk, folders, id);
   let found = exact.length > 0 ? exact : prefixed;
-  // While a migration or a rollback is under way, or was cut off, a session has a file and a container.
+  // During a migration or rollback, or after an interrupted one, a session has a file and a container.
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
   if (found.length === 0)
     throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
       sessionId: id,
     });
-  // A move that was cut off leaves two names of one session.
+  // An interrupted move leaves two names of one session.
   if (!found.every((file) => sameFile(disk, file, found[0])))
     throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
   return found[0];
 }
 
-/** The session files with an id, and those with one that begins so. */
+/** Returns the session files with an id, and those with an id that begins with it. */
 function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: string[]; prefixed: string[] } {
   const exact: string[] = [];
   const prefixed: string[] = [];
@@ -328,7 +333,7 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
     for (const name of disk.names(folder)) {
       if (!isSessionIn(disk, folder, name)) continue;
       const file = join(folder, name);
-      // A file of ours or of the TypeScript Pi bears its id; of any other only the header tells.
+      // Files written by us or by the TypeScript Pi have their id in the name; other files only in the header.
       const [, named = ""] = /^\d{4}-\d\d-\d\dT[^_]*_(.+)\.jsonl$/.exec(name) ?? [];
       const found =
         named === id
@@ -342,10 +347,10 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
   return { exact, prefixed };
 }
 
-/** How much of a file is read to find its header; headers are a few hundred bytes. */
+/** Bytes of a file that are read to find its header; headers are a few hundred bytes. */
 const HEADER_BYTES = 1 << 16;
 
-/** What the header of a session file says, or undefined when the file is no session. */
+/** Returns the header of a session, or undefined when the file is not a session. */
 export function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeader, unknown>> | undefined {
   let fd: number;
   try {
@@ -357,7 +362,7 @@ export function readHeader(disk: Disk, file: string): Partial<Record<keyof Sessi
     if (disk.infoOf(fd).kind !== "file") return undefined;
     const bytes = new Uint8Array(HEADER_BYTES);
     const count = disk.read(fd, bytes, 0, bytes.length, 0);
-    // A byte order mark and blank lines may stand before it.
+    // A byte order mark and blank lines may come before it.
     const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
     const end = bytes.indexOf(0x0a, start);
     const line = bytes.subarray(start, end >= 0 && end < count ? end : count);
@@ -377,14 +382,14 @@ function readId(disk: Disk, file: string): string | undefined {
   return typeof id === "string" ? id : undefined;
 }
 
-/** How many of the youngest files are looked at for the one that a repeated request made before. */
+/** Number of newest files to search for the one that an earlier attempt of a repeated request created. */
 const YOUNGEST = 200;
 
-/** The session file of a folder whose header has an idempotency key. File names begin with the time of their making. */
+/** Returns the session in a folder whose header has an idempotency key. File names begin with the time of creation. */
 function madeWith(disk: Disk, folder: string, key: string): string | undefined {
   if (!exists(disk, folder)) return undefined;
   const names = disk.names(folder).sort().reverse();
-  // Names of containers begin with the id, which is in the order of time, too.
+  // Names of containers begin with the id, and ids are ordered by time too.
   const youngest = [
     ...names.filter(isSessionName).slice(0, YOUNGEST),
     ...names.filter(isContainerName).slice(0, YOUNGEST),
@@ -392,15 +397,15 @@ function madeWith(disk: Disk, folder: string, key: string): string | undefined {
   return youngest.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
 }
 
-/** Returns the working directory's session that was changed last, or undefined. */
+/** Returns the most recently changed session of a working directory, or undefined. */
 function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
-  // Folder names collide, so only the header tells whose session it is.
+  // Folder names collide, so only the header shows which working directory a session belongs to.
   return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd);
 }
 
 /**
- * Returns the session of a folder that was changed last, among those whose header fits, or undefined. Of two that were
- * changed within one tick of the file system's clock, it is the one that was begun later.
+ * Returns the most recently changed session of a folder whose header fits, or undefined. Of two that were changed
+ * within one tick of the file system's clock, returns the one that was created later.
  */
 export function latestIn(
   disk: Disk,
@@ -418,7 +423,7 @@ export function latestIn(
   candidates.sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
   let latest: { file: string; changed: number; begun: number } | undefined;
   for (const { file, changed } of candidates) {
-    // Headers are read of the youngest alone: a folder may hold thousands.
+    // Only the headers of the newest are read: a folder may contain thousands.
     if (latest !== undefined && changed < latest.changed) break;
     if (isContainerName(file) && !isActiveQuietly(disk, file)) continue;
     const header = readHeader(disk, file);
@@ -433,7 +438,7 @@ function isActiveQuietly(disk: Disk, container: string): boolean {
   try {
     return isActive(disk, container);
   } catch {
-    // It went away between the listing and the look, or may not be read.
+    // It was removed after the listing, or may not be read.
     return false;
   }
 }

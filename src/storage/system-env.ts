@@ -1,11 +1,11 @@
-/** The real clock, ids and hash. This is the only file that imports uuid; tests pass an Env that repeats itself. */
+/** The real clock, ids and hash. Only this file imports uuid; tests pass a deterministic Env. */
 
 import { createHash, randomFillSync } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import type { Env } from "../core/ports/env.ts";
 import { unpackId } from "../core/tree/nodes.ts";
 
-/** Random bytes are drawn many at a time: the call costs more than the bytes. */
+/** Random bytes, drawn many at a time: the call costs more than the bytes. */
 const drawn = Buffer.alloc(4096);
 let used = drawn.length;
 

@@ -1,4 +1,4 @@
-/** What a terminal sends for keys. */
+/** Parses what a terminal sends for keys. */
 
 export type KeyName =
   | "up"
@@ -29,7 +29,7 @@ const CONTROLS: Readonly<Record<string, KeyName>> = {
   "\u0015": "ctrl+u",
 };
 
-/** By what follows `ESC [` or `ESC O`, without modifiers. */
+/** Keys by what follows `ESC [` or `ESC O`, without modifiers. */
 const SEQUENCES: Readonly<Record<string, KeyName>> = {
   A: "up",
   B: "down",
@@ -44,13 +44,13 @@ const SEQUENCES: Readonly<Record<string, KeyName>> = {
   "6~": "pageDown",
 };
 
-/** A sequence behind its escape character, and the beginning of one. */
+/** A sequence after its escape character, and the beginning of one. */
 const SEQUENCE = /^(?:\[([0-?]*)[ -/]*([@-~])|O([A-Za-z]))/;
 const BEGINNING = /^(?:\[[0-?]*[ -/]*|O)?$/;
 
 /**
- * The keys in what a terminal sent, and what is left of it: the beginning of a sequence, or the escape key, which only
- * time tells apart. Unknown sequences and control characters are no keys.
+ * Returns the keys in what a terminal sent, and the rest of it: the beginning of a sequence, or the escape key, which
+ * only time can tell apart. Unknown sequences and control characters are skipped.
  */
 export function keysIn(sent: string): { keys: Key[]; rest: string } {
   const keys: Key[] = [];
@@ -81,7 +81,7 @@ export function keysIn(sent: string): { keys: Key[]; rest: string } {
   return { keys, rest };
 }
 
-/** What is left when nothing more comes: the escape key, and what may have been typed after it. */
+/** Returns the keys of the rest when nothing more comes: the escape key, and what may have been typed after it. */
 export function keysAtRest(rest: string): Key[] {
   if (rest === "") return [];
   return [{ name: "escape" }, ...Array.from(rest.slice(1), (text): Key => ({ text }))];

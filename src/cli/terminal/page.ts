@@ -1,8 +1,8 @@
-/** Where a verb's lines go: how wide that is, and whether it shows colours. */
+/** The place that a verb's lines are printed to: its width, and whether it shows colours. */
 
 import type { Variables } from "../../storage/fs/paths.ts";
 
-/** Columns of what is no terminal. */
+/** Columns of the output, where neither the terminal nor `COLUMNS` gives them. */
 const USUAL_WIDTH = 80;
 
 export interface Page {
@@ -11,15 +11,15 @@ export interface Page {
   readonly paint: Paint;
   /** Milliseconds since 1970. */
   readonly now: number;
-  /** The user's own folder, which is shown as `~`; empty when it is not known. */
+  /** The user's home folder, which is shown as `~`; empty when it is not known. */
   readonly home: string;
-  /** Whether a person looks at it right away. */
+  /** Whether the output is a terminal, where a person reads it right away. */
   readonly isTerminal: boolean;
 }
 
 export type Colour = "plain" | "bold" | "dim" | "red" | "green" | "yellow" | "blue" | "magenta" | "cyan" | "reverse";
 
-/** Puts a text into a colour, or leaves it as it is. */
+/** A function that puts a text into a colour, or leaves it as it is. */
 export type Paint = (colour: Colour, text: string) => string;
 
 const CODES: Readonly<Record<Exclude<Colour, "plain">, readonly [number, number]>> = {
@@ -42,19 +42,22 @@ export const coloured: Paint = (colour, text) => {
   return text === "" ? "" : `\u001b[${on}m${text}\u001b[${off}m`;
 };
 
-/** FORCE_COLOR counts more than NO_COLOR, as in Node; without either, terminals that know colours get them. */
+/**
+ * Returns whether to print colours. FORCE_COLOR takes precedence over NO_COLOR, as in Node. Without either, a terminal
+ * that supports colours gets them.
+ */
 export function wantsColours(variables: Variables, isTerminal: boolean): boolean {
   const { FORCE_COLOR, NO_COLOR, TERM } = variables;
   if (FORCE_COLOR !== undefined) return FORCE_COLOR !== "0" && FORCE_COLOR !== "false";
   return isTerminal && TERM !== "dumb" && (NO_COLOR === undefined || NO_COLOR === "");
 }
 
-/** `columns` are those of the terminal; undefined when it is none. */
+/** Returns the page for a terminal of so many columns, or for output that is not a terminal (undefined). */
 export function pageFor(variables: Variables, columns: number | undefined, now: number): Page {
   const isTerminal = columns !== undefined;
   const told = Number(/^\d{1,4}$/.exec(variables.COLUMNS ?? "")?.[0] ?? 0);
   return {
-    // A terminal that does not know its size says 0.
+    // A terminal that does not know its size reports 0.
     width: Math.max(20, columns || told || USUAL_WIDTH),
     paint: wantsColours(variables, isTerminal) ? coloured : plain,
     now,

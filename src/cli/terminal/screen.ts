@@ -1,4 +1,4 @@
-/** A terminal taken over as a whole, and given back as it was. */
+/** A terminal that is taken over as a whole, and restored at the end. */
 
 import { StringDecoder } from "node:string_decoder";
 import type { ReadStream, WriteStream } from "node:tty";
@@ -7,26 +7,26 @@ import { type Key, keysAtRest, keysIn } from "./keys.ts";
 export interface Screen {
   readonly rows: number;
   readonly columns: number;
-  /** Calls back from now on. `gone`: the terminal went away, or a signal asks for the end. */
+  /** Calls back from now on. `gone` is called when the terminal was closed, or a signal asks for the end. */
   listen(ears: { key(key: Key): void; resized(): void; gone(): void }): void;
   /** Shows these lines and nothing else. */
   draw(lines: readonly string[]): void;
-  /** Gives the terminal back. */
+  /** Restores the terminal. */
   close(): void;
 }
 
-/** How long after an escape character the rest of a sequence may come, in milliseconds. */
+/** Milliseconds in which the rest of a sequence may follow an escape character. */
 const ESCAPE_WAIT = 50;
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"] as const;
 
-/** What a terminal that does not tell its size is taken for. */
+/** Size that is assumed for a terminal that does not report its own. */
 const USUAL = { rows: 24, columns: 80 };
 
-/** How large a terminal is; 0 for what it does not tell. */
+/** Size of a terminal; 0 for what it does not report. */
 type Size = Readonly<Record<"rows" | "columns", number>>;
 
-/** `size` looks anew where `output` does not notice that the terminal became another size. */
+/** Takes over a terminal. `size` measures it, for an `output` that does not notice when its size changes. */
 export function takeScreen(input: ReadStream, output: WriteStream, size?: () => Size): Screen {
   const decoder = new StringDecoder("utf8");
   let unread = "";
@@ -34,7 +34,7 @@ export function takeScreen(input: ReadStream, output: WriteStream, size?: () => 
   let isOpen = true;
   let known: Size | undefined = size?.();
   const undo: (() => void)[] = [];
-  // Another screen beside the usual one, no cursor, no line that goes on below.
+  // The alternate screen, no cursor, no wrapping of long lines.
   const enter = (): void => {
     input.setRawMode(true);
     output.write("\u001b[?1049h\u001b[?25l\u001b[?7l");
@@ -49,7 +49,7 @@ export function takeScreen(input: ReadStream, output: WriteStream, size?: () => 
     input.pause();
   };
   enter();
-  // However this process ends, the terminal is given back.
+  // However this process ends, the terminal is restored.
   process.once("exit", close);
   undo.push(() => process.off("exit", close));
   return {
@@ -75,7 +75,7 @@ export function takeScreen(input: ReadStream, output: WriteStream, size?: () => 
         known = size?.();
         resized();
       };
-      // After a stop the shell has had the terminal.
+      // While we were stopped, the shell had the terminal.
       const resume = (): void => {
         enter();
         look();

@@ -8,7 +8,7 @@ import { type Screen, takeScreen } from "./screen.ts";
 
 export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
   const { stdin, stdout, stderr } = process;
-  // Whoever reads what we write may stop before the end, as `head` does; those who write hear of it by their callbacks.
+  // The reader of our output may stop before the end, as `head` does; writers learn of that through their callbacks.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
   return {
     print: (text) => new Promise((resolve) => stdout.write(text, (error) => resolve(!error))),
@@ -31,13 +31,13 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
   };
 }
 
-/** The terminal that this process belongs to, whatever its streams are; undefined when to none. */
+/** Takes over the terminal that this process belongs to, whatever its streams are; returns undefined without one. */
 function controllingTerminal(): Screen | undefined {
   const open = (): number => realDisk.openAppend("/dev/tty");
   try {
     const input = open();
     if (!isatty(input)) return undefined;
-    // A stream of our own learns its size once, when it is made.
+    // A stream that we open learns its size only once, when it is made.
     const size = (): { rows: number; columns: number } => {
       const { rows, columns } = new WriteStream(open()).destroy();
       return { rows, columns };

@@ -1,6 +1,6 @@
 /** Text for terminals: made inert, measured in columns, cut to fit. */
 
-/** Text that does nothing to a terminal: control characters, and marks that turn the direction of text, are shown. */
+/** Makes text inert for a terminal: control characters, and marks that change the direction of text, become escapes. */
 export function inert(text: unknown): string {
   return String(text).replace(
     // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
@@ -9,17 +9,17 @@ export function inert(text: unknown): string {
   );
 }
 
-/** A path for whoever reads it: a terminal gets it inert, a program as it is. */
+/** Returns a path as its reader needs it: inert for a terminal, unchanged for a program. */
 export function exact(path: string, isTerminal: boolean): string {
   return isTerminal ? inert(path) : path;
 }
 
-/** Inert text on one line: what parts lines and words becomes one space. */
+/** Returns an inert text on one line; white space becomes one space. */
 export function oneLine(text: unknown): string {
   return inert(String(text).replace(/\s+/g, " ").trim());
 }
 
-/** The lines of a text, each inert; a tab goes to the next of the places that are eight columns apart. */
+/** Returns the lines of a text, each inert. Tabs become spaces up to the next multiple of eight columns. */
 export function inertLines(text: unknown): string[] {
   return String(text)
     .split(/\r\n|\n|\r/)
@@ -35,12 +35,12 @@ export function count(n: number, one: string, many: string): string {
   return `${grouped(n)} ${n === 1 ? one : many}`;
 }
 
-/** A whole number with commas between the thousands. */
+/** Returns a whole number with commas between the thousands. */
 export function grouped(n: number): string {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-/** Milliseconds as the largest unit that fits, in four columns at most. */
+/** Returns milliseconds as the largest unit that fits, in four columns at most. */
 export function ageText(milliseconds: number): string {
   const minutes = Math.floor(milliseconds / 60_000);
   if (minutes < 1) return "now";
@@ -53,7 +53,7 @@ export function ageText(milliseconds: number): string {
   return `${Math.min(999, Math.floor(days / 365.25))}y`;
 }
 
-/** Code points that take two columns (Unicode's East Asian Width W and F), emoji apart: from, to. */
+/** Ranges of code points that take two columns (Unicode's East Asian Width W and F), without emoji. */
 const WIDE: readonly (readonly [number, number])[] = [
   [0x1100, 0x115f],
   [0x2329, 0x232a],
@@ -75,11 +75,13 @@ const WIDE: readonly (readonly [number, number])[] = [
 
 const PLAIN = /^[\u0020-\u007e]*$/;
 const EMOJI = /\p{Emoji_Presentation}|\p{Extended_Pictographic}\ufe0f|^[#*0-9]\ufe0f?\u20e3|\p{Regional_Indicator}{2}/u;
-/** What takes no column of its own. The second and third letters of a Korean syllable stand in the first one's. */
+/**
+ * Symbols that take no column of their own. The second and third letters of a Korean syllable share the first one's.
+ */
 const NO_WIDTH = /[\p{Mn}\p{Me}\p{Cf}\u1160-\u11ff\ud7b0-\ud7ff]/u;
 const characters = new Intl.Segmenter("en", { granularity: "grapheme" });
 
-/** Columns that an inert text takes. */
+/** Returns the columns that an inert text takes. */
 export function widthOf(text: string): number {
   if (PLAIN.test(text)) return text.length;
   let width = 0;
@@ -87,29 +89,29 @@ export function widthOf(text: string): number {
   return width;
 }
 
-/** Columns of what a reader sees as one character. */
+/** Returns the columns of what a reader sees as one character. */
 function characterWidth(character: string): number {
   if (EMOJI.test(character)) return 2;
   let width = 0;
   for (const symbol of character) {
     const code = symbol.codePointAt(0) as number;
-    // A soft hyphen is shown by terminals.
+    // Terminals show a soft hyphen.
     if (code !== 0xad && NO_WIDTH.test(symbol)) continue;
     width += code >= 0x1100 && WIDE.some(([from, to]) => code >= from && code <= to) ? 2 : 1;
   }
   return width;
 }
 
-/** More characters than this for a column are marks upon marks, which nobody reads. */
+/** Characters that are read for one column at most; more are marks upon marks, which nobody reads. */
 const MOST_FOR_A_COLUMN = 16;
 
-/** The beginning of an inert text that fits, with an ellipsis if that is not all of it. */
+/** Returns the beginning of an inert text that fits, with an ellipsis if that is not all of it. */
 export function cutTo(text: string, width: number): string {
   if (PLAIN.test(text)) return text.length <= width ? text : width < 1 ? "" : `${text.slice(0, width - 1)}…`;
   const most = text.slice(0, (width + 1) * MOST_FOR_A_COLUMN);
   let taken = 0;
   let end = 0;
-  // Where the ellipsis goes if the text turns out too long.
+  // The place of the ellipsis, if the text turns out to be too long.
   let cut = 0;
   for (const { segment, index } of characters.segment(most)) {
     taken += characterWidth(segment);
@@ -120,7 +122,7 @@ export function cutTo(text: string, width: number): string {
   return end === text.length ? text : width < 1 ? "" : `${text.slice(0, cut)}…`;
 }
 
-/** The end of an inert text that fits, with an ellipsis if that is not all of it. */
+/** Returns the end of an inert text that fits, with an ellipsis if that is not all of it. */
 export function cutFront(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   if (width < 1) return "";
@@ -131,14 +133,14 @@ export function cutFront(text: string, width: number): string {
   return `…${parts.slice(from).join("")}`;
 }
 
-/** A text cut or filled up to a width. */
+/** Cuts or pads a text to a width. */
 export function column(text: string, width: number, side: "left" | "right" = "left"): string {
   const fitting = cutTo(text, width);
   const space = " ".repeat(Math.max(0, width - widthOf(fitting)));
   return side === "left" ? `${fitting}${space}` : `${space}${fitting}`;
 }
 
-/** An inert line on as many lines as it takes, broken between words where that goes. */
+/** Wraps an inert line into as many lines as it takes, between words where possible. */
 export function wrap(line: string, width: number): string[] {
   if (widthOf(line) <= width) return [line];
   const lines: string[] = [];
@@ -168,7 +170,7 @@ export function wrap(line: string, width: number): string[] {
   return lines;
 }
 
-/** A path with the user's own folder as `~`. */
+/** Returns an inert path, with the user's home folder as `~`. */
 export function shortPath(path: string, home: string): string {
   const own = home.length > 1 && (path === home || path.startsWith(`${home}/`));
   return inert(own ? `~${path.slice(home.length)}` : path);

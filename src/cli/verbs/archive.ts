@@ -11,7 +11,7 @@ export default {
   print: movedLine,
 } satisfies Verb;
 
-/** Where a session went. */
+/** Returns the line that says where a session is now. */
 export function movedLine({ movedTo }: Result): string[] {
   return [`It is now ${inert(movedTo)}.`];
 }

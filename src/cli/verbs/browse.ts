@@ -31,12 +31,12 @@ q and Ctrl+C end with status 1 and print nothing.`,
   status: ({ sessionPath }) => (sessionPath === null ? FAILURE : OK),
 } satisfies Verb;
 
-/** The path of the session that is picked, or null. */
+/** Resolves to the path of the session that is picked, or to null. */
 function pick(asking: Asking, screen: Screen): Promise<string | null> {
   const actions = new Actions(asking);
   return new Promise((resolve, reject) => {
     let { state, effects }: Step = begin(screen.rows, screen.columns);
-    // Keys that were sent before the screen was given back are for nobody.
+    // Keys that were sent before the screen was closed are ignored.
     let isOver = false;
     const end = (path: string | null): void => {
       isOver = true;
@@ -63,7 +63,7 @@ function pick(asking: Asking, screen: Screen): Promise<string | null> {
   });
 }
 
-/** What the picker asks for, done by commands. */
+/** The effects of the picker, carried out by commands. */
 class Actions {
   private readonly asking: Asking;
   /** The session whose tree is on the screen. */

@@ -3,7 +3,7 @@ import type { Verb } from "../verb.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-/** What a shell is told of an option or flag. */
+/** An option or flag as the scripts describe it to a shell. */
 interface Word {
   readonly names: readonly string[];
   readonly meaning: string;
@@ -17,11 +17,11 @@ interface Words {
   readonly name: string;
   readonly meaning: string;
   readonly flags: readonly Word[];
-  /** Values that may stand where operands do; none: paths. */
+  /** Possible values of an operand; if there are none, paths are offered. */
   readonly operands: readonly string[];
 }
 
-/** The verb that prints the scripts, made from the other verbs. */
+/** Returns the verb that prints the scripts, which are made from the other verbs. */
 export function completionOf(verbs: () => readonly Verb[]): Verb {
   return {
     name: "completion",
@@ -87,7 +87,7 @@ function bash(verbs: readonly Words[], options: readonly Word[]): string[] {
     "_pi_session_server() {",
     `  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" verb="\${COMP_WORDS[1]}" words=""`,
     "  COMPREPLY=()",
-    // The shell takes --flag=value apart.
+    // The shell splits --flag=value.
     `  if [ "$word" = "=" ]; then word=""; elif [ "$before" = "=" ]; then before="\${COMP_WORDS[COMP_CWORD-2]}"; fi`,
     `  [ "$COMP_CWORD" -eq 1 ] && verb=""`,
     "  case $verb in",

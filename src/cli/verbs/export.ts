@@ -1,7 +1,7 @@
 import { exact, inertLines } from "../terminal/text.ts";
 import { open, type Verb } from "../verb.ts";
 
-/** The format that a file's name asks for. */
+/** Formats by the ending of the file's name. */
 const BY_NAME: readonly (readonly [RegExp, string])[] = [
   [/\.html?$/i, "html"],
   [/\.(md|markdown)$/i, "markdown"],

@@ -15,7 +15,7 @@ import {
 } from "../terminal/text.ts";
 import { numberOf, type Result, type Verb } from "../verb.ts";
 
-/** Sessions that a terminal gets when nothing is said of how many. */
+/** Sessions that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
 
 export default {
@@ -61,7 +61,7 @@ function* table(sessions: Result[], total: number, page: Page): Generator<string
   if (left > 0) yield page.paint("dim", cutTo(`${count(left, "more session", "more sessions")}.`, page.width));
 }
 
-/** How wide the columns of a list are, and how much of the ids is shown; 0 leaves a column out. */
+/** Widths of a list's columns, and characters of an id that are shown; 0 leaves a column out. */
 export interface Columns {
   readonly age: number;
   readonly count: number;
@@ -70,7 +70,7 @@ export interface Columns {
   readonly id: number;
 }
 
-/** Between two columns. */
+/** Text between two columns. */
 const GAP = "  ";
 const AGE = 4;
 const ID = 8;
@@ -78,7 +78,7 @@ const SHORT_ID = 12;
 const CWD = 9;
 const TITLE = 16;
 
-/** The columns in which sessions fit a page, and the line over them. */
+/** Returns the columns in which sessions fit a page, and the line above them. */
 export function columnsFor(sessions: readonly Result[], page: Page): { columns: Columns; head: string } {
   const columns = widthsFor(sessions, page);
   const { age, count, title, cwd, id } = columns;
@@ -92,7 +92,7 @@ export function columnsFor(sessions: readonly Result[], page: Page): { columns: 
   return { columns, head: cutTo(head, page.width) };
 }
 
-/** The titles tell most: where a page is narrow, the others give way one after the other. */
+/** Returns the widths of the columns. On a narrow page, all but the titles are left out one after the other. */
 function widthsFor(sessions: readonly Result[], { width, home }: Page): Columns {
   let count = 4;
   let widest = CWD;
@@ -113,7 +113,7 @@ function widthsFor(sessions: readonly Result[], { width, home }: Page): Columns 
   return { age: AGE, count, title: afterId - cwd - GAP.length, cwd, id };
 }
 
-/** A session on one line, no wider than the page. */
+/** Returns a session as one line, no wider than the page. */
 export function sessionRow(session: Result, { age, count, title, cwd, id }: Columns, page: Page): string {
   const { paint } = page;
   const { name, firstMessage, messageCount, modified, sessionId } = session;
@@ -136,7 +136,7 @@ function cells(all: readonly (readonly [string, number])[]): string {
   return all.flatMap(([text, width]) => (width === 0 ? [] : [text])).join(GAP);
 }
 
-/** Characters that tell the ids apart: eight at least, as people are used to, and all of ids that are short. */
+/** Returns how many characters tell the ids apart: at least eight, as people are used to, and all of short ids. */
 function idLength(sessions: readonly Result[]): number {
   const ids = sessions.map(({ sessionId }) => String(sessionId)).sort();
   const longest = Math.max(0, ...new Set(ids.map((id) => id.length)));

@@ -40,7 +40,7 @@ function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): str
   ];
 }
 
-/** What a migration or a rollback did, for a person. */
+/** Returns the lines that tell a person what a migration or a rollback did. */
 export function movementLines(result: Result): string[] {
   const { state, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [

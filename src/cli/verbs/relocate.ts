@@ -19,7 +19,7 @@ export default {
   print: ({ movedTo, keptAt }) => [`It is now ${inert(movedTo)}.`, `The original is ${inert(keptAt)}.`],
 } satisfies Verb;
 
-/** A refusal with the option of the command line in place of the param. */
+/** Returns an error with the option of the command line in place of the param. */
 function inOurWords(error: Result): Result {
   return { ...error, message: error.message.replace("; allowMissing takes", "; --allow-missing takes") };
 }

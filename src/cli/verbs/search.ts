@@ -59,7 +59,7 @@ function* hitLines({ entryId, role, snippet, onActivePath }: Result, words: stri
     yield `${" ".repeat(INDENT)}${highlighted(line, words, page)}`;
 }
 
-/** What was searched for stands out where it is written as in the question, whatever its case. */
+/** Highlights the words of the query where they appear in the same spelling, whatever their case. */
 function highlighted(line: string, words: string[], { paint }: Page): string {
   if (words.length === 0) return line;
   const any = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");

@@ -53,7 +53,7 @@ function money(cost: number): string {
   return `$${cost.toFixed(4)}`;
 }
 
-/** Names to the left, numbers to the right. */
+/** Aligns names to the left and numbers to the right. */
 function aligned(rows: readonly (readonly [string, ...string[]])[]): string[] {
   const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => (row[i] ?? "").length)));
   return rows.map((row) =>

@@ -1,5 +1,5 @@
 /**
- * Where a compaction may begin to keep, and the preparation of one by Pi's rules (protocol, `compact_append` and
+ * Checks where a compaction may begin to keep, and prepares one by Pi's rules (protocol, `compact_append` and
  * `prepare_compaction`; reliability cases C1 to C3).
  */
 
@@ -22,7 +22,7 @@ import type { CompactionSettings } from "./settings.ts";
 import { type FileLists, Files, type Message, paragraphs } from "./summary.ts";
 import { estimateTokens, reportedTokens } from "./tokens.ts";
 
-/** An entry that is to be appended below the leaf of a path, and is in no tree yet. */
+/** An entry that will be appended below the leaf of a path, and is in no tree yet. */
 export interface Coming {
   readonly id: string | undefined;
   readonly role: Role;
@@ -30,8 +30,9 @@ export interface Coming {
 }
 
 /**
- * Returns what is wrong with keeping the path to `leaf`, and what comes below it, from an entry on, and the nearest
- * entries that would do; or null. `first` is a position, or of what comes the number of all nodes plus its index.
+ * Returns what is wrong with keeping the path to `leaf`, and the `coming` entries below it, from an entry on, and the
+ * nearest entries that would do; or null. `first` is a position; for a coming entry, the number of all nodes plus its
+ * index.
  */
 export function boundaryFault(
   tree: Tree,
@@ -82,7 +83,7 @@ export function boundaryFault(
   };
 }
 
-/** The depth from which on the path to `leaf` is shown to the model. */
+/** Returns the depth from which on the path to `leaf` is shown to the model. */
 function shownDepth(tree: Tree, bodies: Bodies, leaf: number): number {
   const compaction = tree.lastCompaction(leaf);
   return compaction === ROOT ? 0 : tree.depth(keptFrom(tree, bodies, compaction).first);
@@ -93,12 +94,12 @@ function shownDepth(tree: Tree, bodies: Bodies, leaf: number): number {
 export interface CompactionPlan {
   /** Tokens of the context now. */
   readonly contextTokens: number;
-  /** They are beyond the window's share for them, and the user lets compaction happen by itself. */
+  /** Whether they exceed the window's share for them, and the user wants compaction to happen by itself. */
   readonly shouldCompact: boolean;
   /** The first entry to keep, or {@link ROOT} when there is none. */
   readonly firstKept: number;
   readonly history: readonly ContextItem[];
-  /** What is summarised of the turn that is kept from its middle on. */
+  /** The summarised part of the turn that is kept from its middle on. */
   readonly turnPrefix: readonly ContextItem[];
   readonly isSplitTurn: boolean;
   readonly previousSummary?: string;
@@ -108,9 +109,9 @@ export interface CompactionPlan {
 }
 
 /**
- * What a compaction at `leaf` would summarise and keep. The newest messages are kept up to `keepRecentTokens`; the
- * cut never falls between a call and its result; what an earlier compaction has summarised is not summarised again,
- * but its summary and its files go along.
+ * Returns what a compaction at `leaf` would summarise and keep. The newest messages are kept up to `keepRecentTokens`;
+ * the cut never falls between a call and its result. What an earlier compaction has summarised is not summarised again,
+ * but its summary and its files are included.
  */
 export function prepareCompaction(
   tree: Tree,
@@ -124,7 +125,7 @@ export function prepareCompaction(
   const tokens = contextTokens(tree, bodies, leaf, items);
   const isOver = tokens > settings.contextWindow - settings.reserveTokens;
   const previous = compaction === ROOT ? undefined : bodies.entry(compaction);
-  // Right after a compaction there is nothing that another could add.
+  // Right after a compaction, another one has nothing to add.
   const cut = leaf === compaction ? 0 : stretch.cut(settings.keepRecentTokens, isOver);
   const turnStart = stretch.turnStart(cut);
   const isSplitTurn = leaf !== compaction && turnStart >= 0;
@@ -173,29 +174,32 @@ class Stretch {
     const found: ContextItem[] = [];
     for (let i = from; i < past; i++) {
       const item = this.shown.get(this.positions[i]);
-      // A system message is no conversation: the compaction itself carries what such messages say.
+      // System messages are left out: the compaction itself contains them, merged.
       if (item && this.roleAt(i) !== "system") found.push(item);
     }
     return found;
   }
 
-  /** Index of the first entry to keep; 0 when the budget holds all of them. */
+  /** Returns the index of the first entry to keep; 0 when the budget holds all of them. */
   cut(keepRecentTokens: number, isOver: boolean): number {
     const places: number[] = [];
     for (let i = 0; i < this.positions.length; i++) if (this.mayBegin(i)) places.push(i);
     if (places.length === 0) return 0;
     const full = this.fullFrom(keepRecentTokens);
-    // Results at the end may be too much by themselves. Pi 0.73 then keeps everything, later ones the last call on;
-    // the latter is what helps when the context is over its limit.
+    // Results at the end may exceed the budget by themselves. Pi 0.73 then keeps everything, later versions keep from
+    // the last call on; the latter helps when the context is over its limit.
     const last = isOver ? places[places.length - 1] : places[0];
     let cut = full < 0 ? places[0] : (places.find((place) => place >= full) ?? last);
     while (cut > 0 && (!this.mayBegin(cut) || separates(this.tree, this.bodies, this.positions, cut, 0))) cut--;
-    // What stands before it and says nothing (a model change, a label, a note) belongs to what follows.
+    // Entries before it that are no messages (a model change, a label, a note) belong to what follows.
     while (cut > 0 && !this.isMessage(cut - 1) && !this.tree.nodes.isType(this.positions[cut - 1], "compaction")) cut--;
     return cut;
   }
 
-  /** Index of the message with which the newest ones reach the budget, or -1. As in Pi, only messages are counted. */
+  /**
+   * Returns the index of the message with which the newest ones reach the budget, or -1. As in Pi, only messages are
+   * counted.
+   */
   private fullFrom(keepRecentTokens: number): number {
     let tokens = 0;
     for (let i = this.positions.length - 1; i >= 0; i--) {
@@ -207,7 +211,10 @@ class Stretch {
     return -1;
   }
 
-  /** Index of what began the turn that a cut falls into, or -1 when it falls before a user message or into none. */
+  /**
+   * Returns the index of the entry that began the turn that a cut falls into; -1 if the cut falls before a user message
+   * or into no turn.
+   */
   turnStart(cut: number): number {
     if (this.roleAt(cut) === "user") return -1;
     for (let i = cut; i >= 0; i--) {
@@ -221,7 +228,7 @@ class Stretch {
     return this.shown.has(this.positions[index]) && (BEGINNING.has(this.roleAt(index)) || this.isNote(index));
   }
 
-  /** What is no message by itself and still reaches the model as one of a user. */
+  /** Returns whether an entry is no message by itself and still reaches the model as one of a user. */
   private isNote(index: number): boolean {
     const { nodes } = this.tree;
     const position = this.positions[index];
@@ -237,7 +244,7 @@ class Stretch {
   }
 }
 
-/** What the messages say to a summariser; their files are added to `files`. */
+/** Yields the paragraphs of messages for a summariser, and adds their files to `files`. */
 function* spoken(tree: Tree, bodies: Bodies, items: readonly ContextItem[], files: Files): Generator<string> {
   for (const item of items) {
     const message = messageOf(tree, bodies, item);
@@ -253,8 +260,8 @@ function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): Message | und
 }
 
 /**
- * Tokens of the context at `leaf`: what the last assistant message reports and the estimates of what came after it. A
- * report from before a compaction or a context edit was about another context.
+ * Returns the tokens of the context at `leaf`: those that the last assistant message reports, and estimates for what
+ * came after it. Reports from before a compaction or a context edit are ignored: they were about another context.
  */
 export function contextTokens(tree: Tree, bodies: Bodies, leaf: number, items: readonly ContextItem[]): number {
   let depth = tree.lastCompaction(leaf) === ROOT ? -1 : tree.depth(tree.lastCompaction(leaf));
@@ -283,7 +290,7 @@ export interface BranchPlan {
   readonly conversationText: string;
 }
 
-/** What is left behind when the leaf moves from `leaf` to `target`. */
+/** Returns what is left behind when the leaf moves from `leaf` to `target`. */
 export function prepareBranchSummary(tree: Tree, bodies: Bodies, leaf: number, target: number): BranchPlan {
   const commonAncestor = tree.commonAncestor(leaf, target);
   const left = walkUp(tree, leaf, commonAncestor);

@@ -1,6 +1,6 @@
 /**
- * What the model sees at a leaf: which entries of the path yield a message and what that message is
- * (seed 000 "Context Building", session-format reference, section 3).
+ * The context that the model sees at a leaf: which entries of the path yield a message, and what that message is (seed
+ * 000 "Context Building", session-format reference, section 3).
  */
 
 import type { Entry } from "../format/entry.ts";
@@ -10,7 +10,7 @@ import { ROOT } from "../tree/nodes.ts";
 import type { Boundary, Tree } from "../tree/tree.ts";
 import { isUnknown } from "./models.ts";
 
-/** Bodies by position, read when asked for. */
+/** Bodies by position, read on demand. */
 export interface Bodies {
   line(position: number): Uint8Array;
   entry(position: number): Entry;
@@ -28,19 +28,19 @@ export interface ContextItem {
 export interface Context {
   /** Oldest first. */
   readonly items: readonly ContextItem[];
-  /** The compaction that rules here, or {@link ROOT}. */
+  /** The compaction in force here, or {@link ROOT}. */
   readonly compaction: number;
-  /** A compaction whose kept entry is not on the path before it: more was kept instead (guarantee 1). */
+  /** Whether the compaction's kept entry is not on the path before it: more was kept instead (guarantee 1). */
   readonly misplacedBoundary: boolean;
 }
 
 /** The entries of a path that can matter to its context, whether or not they yield a message. */
 export interface Span {
-  /** The compaction that rules, or {@link ROOT}. */
+  /** The compaction in force, or {@link ROOT}. */
   readonly compaction: number;
-  /** What it keeps of the entries before it, system messages left out; oldest first. */
+  /** Entries before it that it keeps, system messages left out; oldest first. */
   readonly kept: readonly number[];
-  /** What came after it, or the whole path; oldest first. */
+  /** Entries after it, or the whole path; oldest first. */
   readonly after: readonly number[];
   readonly misplacedBoundary: boolean;
 }
@@ -57,7 +57,7 @@ export function spanAt(tree: Tree, bodies: Bodies, leaf: number): Span {
   return { compaction, kept: spoken, after, misplacedBoundary: misplaced };
 }
 
-/** The context at `leaf`. Costs what it returns plus the entries that yield nothing between them. */
+/** Returns the context at `leaf`. Costs what it returns plus the entries between that yield nothing. */
 export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
   const { compaction, kept, after, misplacedBoundary } = spanAt(tree, bodies, leaf);
   const edits = editsAmong(tree, bodies, kept, after);
@@ -76,7 +76,7 @@ function carriesSystemMessage(bodies: Bodies, compaction: number): boolean {
   return typeof system === "object" && system !== null;
 }
 
-/** Positions below `end` down to `from`, oldest first; `end` itself is not among them. */
+/** Returns the positions below `end` down to `from`, oldest first; `end` itself is not among them. */
 export function walkUp(tree: Tree, from: number, end: number): number[] {
   const walked: number[] = [];
   for (let at = from; at >= 0 && at !== end; at = tree.nodes.parent(at)) walked.push(at);
@@ -84,9 +84,9 @@ export function walkUp(tree: Tree, from: number, end: number): number[] {
 }
 
 /**
- * The first entry that a compaction keeps: the entry it names when that lies on the path before it, itself when it
- * keeps nothing. When the named entry is not there, everything since the previous compaction is kept: a reader
- * that gets too much is served better than one that silently gets too little (reliability case C2).
+ * Returns the first entry that a compaction keeps: the entry it names when that lies on the path before it, itself when
+ * it keeps nothing. When the named entry is not there, everything since the previous compaction is kept: a reader is
+ * better off with too much than with silently too little (reliability case C2).
  */
 export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): Boundary {
   const known = tree.boundaries.get(compaction);
@@ -108,14 +108,14 @@ function findBoundary(tree: Tree, bodies: Bodies, compaction: number): Boundary 
   return { first: oldest, misplaced: true };
 }
 
-/** What a context edit does to its target. */
+/** The effect of a context edit on its target. */
 export interface Edit {
-  /** Of the edit. */
+  /** Position of the edit. */
   readonly position: number;
   readonly leavesOut: boolean;
 }
 
-/** The latest edit of each target among the walked entries. */
+/** Returns the latest edit of each target among the walked entries. */
 export function editsAmong(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[]): Map<number, Edit> {
   const edits = new Map<number, Edit>();
   if (!tree.hasEdits) return edits;
@@ -140,8 +140,8 @@ function pushItem(items: ContextItem[], tree: Tree, bodies: Bodies, position: nu
 }
 
 /**
- * What a stretch of a path says to a model by itself, edits and the summaries of its compactions included: no context,
- * for nothing of it is cut.
+ * Returns the messages that a part of a path yields by itself, edits and the summaries of its compactions included.
+ * This is no context, because nothing of it is cut.
  */
 export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly number[]): ContextItem[] {
   const edits = editsAmong(tree, bodies, positions);
@@ -153,7 +153,7 @@ export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly numbe
   return items;
 }
 
-/** Whether an entry yields a message where nothing cuts or edits it. */
+/** Returns whether an entry yields a message where nothing cuts or edits it. */
 export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
   const { nodes } = tree;
   if (nodes.isType(position, "message")) return !nodes.lacksMessage(position);
@@ -161,23 +161,26 @@ export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boo
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
-/** Whether an entry that would count is too malformed for it. */
+/** Returns whether an entry of a type that counts is too malformed to count. */
 export function isVoid(entry: Entry): boolean {
   if (entry.type === "branch_summary") return !hasSummary(entry);
   return entry.type === "compaction" && !isCompaction(entry);
 }
 
-/** A branch summary without text yields nothing. */
+/** Returns whether a branch summary has text; without it, it yields nothing. */
 function hasSummary(entry: Entry): boolean {
   return typeof entry.summary === "string" && entry.summary !== "";
 }
 
-/** A compaction whose record is malformed does not rule; the one before does (reliability case C14). */
+/**
+ * Returns whether a compaction is well formed. A malformed one is not in force; the one before it is (reliability case
+ * C14).
+ */
 function isCompaction(entry: Entry): boolean {
   return typeof entry.summary === "string";
 }
 
-/** How many messages {@link contextAt} would give, without reading what it can count. */
+/** Returns how many messages {@link contextAt} would return, without reading what it can count. */
 export function contextCount(tree: Tree, bodies: Bodies, leaf: number): number {
   if (tree.hasEdits) return contextAt(tree, bodies, leaf).items.length;
   const compaction = tree.lastCompaction(leaf);
@@ -197,7 +200,7 @@ export interface Model {
   readonly id: string;
 }
 
-/** The model in force at a position: the nearest that an entry of its path names. */
+/** Returns the model in force at a position: the nearest one that an entry of its path names. */
 export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
   for (let p = tree.lastModel(at); p >= 0; p = tree.lastModel(tree.nodes.parent(p))) {
     const { type, message, provider, modelId } = bodies.entry(p);
@@ -212,7 +215,7 @@ export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
   return null;
 }
 
-/** The thinking level in force at a position, if an entry of its path names one. */
+/** Returns the thinking level in force at a position, if an entry of its path names one. */
 export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefined {
   for (let p = tree.lastLevel(at); p >= 0; p = tree.lastLevel(tree.nodes.parent(p))) {
     const level = bodies.entry(p).thinkingLevel;
@@ -222,8 +225,8 @@ export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefi
 }
 
 /**
- * The JSON text of one message of the context, from the bytes of its entry wherever they hold it already; undefined
- * when those bytes turn out to be damaged.
+ * Returns the JSON text of one message of the context, from the bytes of its entry wherever they contain it already;
+ * undefined when those bytes turn out to be damaged.
  */
 export function messageText(
   tree: Tree,
@@ -231,11 +234,11 @@ export function messageText(
   item: ContextItem,
   line: Uint8Array = bodies.line(item.position),
 ): Uint8Array | undefined {
-  // What stands in for it has nothing of it but its head.
+  // A placeholder has nothing of the entry but its head.
   if (tree.nodes.lacksMessage(item.position)) return undefined;
   if (item.kind === "message" && tree.nodes.isType(item.position, "message")) {
     const start = tree.nodes.messageStart(item.position);
-    // A line that was changed since, to be published anew, may have it elsewhere.
+    // A line that was changed since, in order to be published anew, may have it elsewhere.
     if (start > 0 && holdsAt(line, start - MESSAGE.length, MESSAGE))
       return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
   }
@@ -280,7 +283,7 @@ function shownMessage(tree: Tree, bodies: Bodies, item: ContextItem, message: Ui
 
 const MESSAGE = bytesOf(',"message":');
 
-/** What stands for missing content; a reader of these roles may rely on there being some. */
+/** Values for missing content; readers of these roles may rely on there being some. */
 const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
   user: bytesOf("[]"),
   assistant: bytesOf("[]"),
@@ -288,7 +291,7 @@ const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
   system: bytesOf('""'),
 };
 
-/** Roles whose content a context edit replaces; for others it can only leave the message out. */
+/** Roles whose content a context edit replaces; messages of other roles it can only leave out. */
 const EDITABLE = new Set(["user", "assistant", "toolResult", "custom"]);
 
 function withContent(message: Uint8Array, role: string, edited: Uint8Array | undefined): Uint8Array {
@@ -298,7 +301,10 @@ function withContent(message: Uint8Array, role: string, edited: Uint8Array | und
   return setMembers(message, { content: edited ?? MISSING_CONTENT[role] });
 }
 
-/** Whether a message has content, told by its first bytes: in the usual order content follows the role, and in results the call. */
+/**
+ * Returns whether the first bytes of a message show its content: usually that follows the role, or in results the
+ * tool's name.
+ */
 function beginsWithContent(message: Uint8Array, role: string): boolean {
   if (role === "toolResult") {
     const afterId = pastMember(message, 0, RESULT_ID);
@@ -309,7 +315,7 @@ function beginsWithContent(message: Uint8Array, role: string): boolean {
   return holdsAt(message, 0, beginning) && message[beginning.length] !== 0x6e;
 }
 
-/** Just past a string whose member begins like that, or -1. */
+/** Returns the position just past a string member that begins with `beginning`, or -1. */
 function pastMember(bytes: Uint8Array, at: number, beginning: Uint8Array): number {
   return holdsAt(bytes, at, beginning) ? stringEnd(bytes, at + beginning.length - 1, bytes.length) : -1;
 }
@@ -322,13 +328,15 @@ const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
   Object.keys(MISSING_CONTENT).map((role) => [role, bytesOf(`{"role":"${role}","content":`)]),
 );
 
-/** Content that an edit puts in place; a string becomes one text block where the role takes only blocks. */
+/**
+ * Returns the content that an edit puts in place; a string becomes one text block where the role accepts only blocks.
+ */
 function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {
   if (item.edit === undefined) return undefined;
   const line = bodies.line(item.edit);
   const replacement = memberOf(members(line) ?? [], "replacement");
   const content = replacement && memberOf(members(line, replacement.start, replacement.end) ?? [], "content");
-  // It was found to be damaged since: then it replaces nothing.
+  // The edit was found to be damaged since: it then replaces nothing.
   if (!content) return undefined;
   const text = line.subarray(content.start, content.end);
   const blocks = (role === "assistant" || role === "toolResult") && text[0] === 0x22;

@@ -1,4 +1,4 @@
-/** Why each entry of a path is in the context or out of it. */
+/** Explains why each entry of a path is in the context or out of it. */
 
 import { parse } from "../json/json.ts";
 import type { Tree } from "../tree/tree.ts";
@@ -6,7 +6,7 @@ import { type Bodies, type Edit, editsAmong, spanAt, yieldsMessage } from "./con
 import type { Shown } from "./pairing.ts";
 import { estimateTokens } from "./tokens.ts";
 
-/** In: shown, edited, shown_in_part. Out: the others. */
+/** Reasons. In the context: shown, edited, shown_in_part. Out of it: the others. */
 export const REASONS = [
   "shown",
   "edited",
@@ -23,13 +23,16 @@ export interface Explanation {
   readonly position: number;
   readonly in: boolean;
   readonly reason: (typeof REASONS)[number];
-  /** The compaction or context edit that did it. */
+  /** The compaction or context edit that caused it. */
   readonly by?: number;
-  /** Estimate of what it takes in the context. */
+  /** Estimated tokens that it takes in the context. */
   readonly tokens: number;
 }
 
-/** One for each entry of the path to `leaf`; `shown` is what is left of `all` of the context when it has to be paired. */
+/**
+ * Returns one explanation for each entry of the path to `leaf`. `all` is the context, and `shown` is what is left of it
+ * when calls and results are paired.
+ */
 export function explain(
   tree: Tree,
   bodies: Bodies,
@@ -42,7 +45,7 @@ export function explain(
   const inContext = new Set(all.map(({ item }) => item.position));
   const seen = new Map<number, { tokens: number; inPart: boolean; edit?: number }>();
   for (const { item, text, inPart = false } of shown) {
-    // A compaction may stand for two messages.
+    // A compaction may yield two messages.
     const tokens = estimateTokens(parse(text)) + (seen.get(item.position)?.tokens ?? 0);
     seen.set(item.position, { tokens, inPart, edit: item.edit });
   }

@@ -1,4 +1,4 @@
-/** What is known of models where a client needs a number and the session does not tell it. */
+/** Facts about models, for clients that need a number that the session does not have. */
 
 /** Context windows in tokens, by the beginning of the model's id; the longest beginning counts. */
 const CONTEXT_WINDOWS: Readonly<Record<string, number>> = {
@@ -19,10 +19,10 @@ const CONTEXT_WINDOWS: Readonly<Record<string, number>> = {
   "glm-4.6": 204_800,
 };
 
-/** What stands in for the window of a model that is not known, where there has to be one; Pi's clients need one too. */
+/** The window assumed for an unknown model where one is required; Pi's clients need one too. */
 export const UNKNOWN_WINDOW = 128_000;
 
-/** The context window of a model, if it is a known one. */
+/** Returns the context window of a model, if it is a known one. */
 export function contextWindowOf(modelId: string): number | undefined {
   const id = modelId.slice(modelId.lastIndexOf("/") + 1).toLowerCase();
   let best = "";
@@ -31,14 +31,14 @@ export function contextWindowOf(modelId: string): number | undefined {
   return best === "" ? undefined : CONTEXT_WINDOWS[best];
 }
 
-/** How Pi calls a model that nobody has named. */
+/** Pi's name for a model that was never named. */
 export const UNKNOWN_MODEL = { provider: "unknown", id: "unknown" } as const;
 
 export function isUnknown({ provider, id }: { readonly provider: string; readonly id: string }): boolean {
   return provider === UNKNOWN_MODEL.provider && id === UNKNOWN_MODEL.id;
 }
 
-/** Returns the context window of a model, or what stands in for it. */
+/** Returns the context window of a model, or {@link UNKNOWN_WINDOW}. */
 export function windowOf(model: { readonly id: string } | null): number {
   return (model && contextWindowOf(model.id)) ?? UNKNOWN_WINDOW;
 }

@@ -1,6 +1,6 @@
 /**
- * Which tool result answers which tool call. The results of an assistant message stand between it and the next one;
- * ids decide, and where they are empty or repeated, the order does (seed 002).
+ * Pairs tool results with tool calls. The results of an assistant message are between it and the next one; ids decide,
+ * and where they are empty or repeated, the order does (seed 002).
  */
 
 import type { Damage } from "../format/damage.ts";
@@ -10,7 +10,7 @@ import type { Nodes } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import type { Bodies, ContextItem } from "./context.ts";
 
-/** For each result the index of the call that it answers, or -1. */
+/** Returns for each result the index of the call that it answers, or -1. */
 export function pairUp(calls: readonly { id: string }[], results: readonly string[]): number[] {
   const answers = results.map(() => -1);
   const answered = calls.map(() => false);
@@ -20,14 +20,14 @@ export function pairUp(calls: readonly { id: string }[], results: readonly strin
     answered[call] = true;
     answers[result] = call;
   };
-  // An exact id first, whatever its place, so that a nameless result never takes a named one's call.
+  // Exact ids come first, whatever their place, so that a result without an id never takes the call of one with an id.
   for (const [index, result] of results.entries()) if (result !== "") pair(index, (id) => id === result);
   for (const [index, result] of results.entries())
     if (answers[index] < 0) pair(index, (id) => id === "" || result === "");
   return answers;
 }
 
-/** What of a tree tells who says what: entries that are still to come have that too. */
+/** The part of a tree that shows who speaks: entries that are not appended yet have it too. */
 export interface Heads {
   readonly nodes: Pick<Nodes, "role" | "lacksMessage">;
 }
@@ -37,7 +37,7 @@ export interface Exchange {
   readonly calls: readonly ToolCall[];
   /** Indexes into the path. */
   readonly results: readonly number[];
-  /** For each of these the index of its call, or -1. */
+  /** For each result the index of its call, or -1. */
   readonly answers: readonly number[];
 }
 
@@ -56,7 +56,7 @@ export function exchangeAt(
   return { calls, results, answers: calls.length === 0 ? results.map(() => -1) : pairUp(calls, ids) };
 }
 
-/** Whether what stands from index `at` of a path on holds a result whose call stands before, from index `from` on. */
+/** Returns whether a path has a result from index `at` on whose call is before `at`, from index `from` on. */
 export function separates(
   tree: Heads,
   bodies: Pick<Bodies, "entry">,
@@ -73,27 +73,28 @@ export function separates(
 }
 
 export interface DanglingCall extends ToolCall {
-  /** The assistant message that called. */
+  /** The assistant message that made the call. */
   readonly position: number;
 }
 
-/** The calls of an assistant message that nothing answers on the path to a leaf below it. */
+/** The calls of an assistant message that no result answers on the path to a leaf below it. */
 export interface Dangling {
   readonly leaf: number;
   readonly speaker: number;
-  /** Positions of the results that stand between them, oldest first. */
+  /** Positions of the results between them, oldest first. */
   readonly results: readonly number[];
   readonly calls: readonly DanglingCall[];
 }
 
 /**
- * The calls of the last assistant message on the path to `leaf` that nothing answers; a result that is appended can
- * still answer them, and no others. What was found `before` for a leaf above spares the way from there on.
+ * Returns the calls of the last assistant message on the path to `leaf` that no result answers; a result that is
+ * appended can still answer these, and no others. With `before`, found for a leaf above, only the path from there on is
+ * walked.
  */
 export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker: number, before?: Dangling): Dangling {
   const { nodes } = tree;
   const asked = toolCalls(messageOf(bodies, speaker).content);
-  // Most answers ask for nothing, and then it does not matter how much stands behind them.
+  // Most assistant messages call nothing, and then it does not matter how much comes after them.
   if (asked.length === 0) return { leaf, speaker, results: [], calls: [] };
   const known = before?.speaker === speaker ? before : undefined;
   const more: number[] = [];
@@ -109,7 +110,7 @@ export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker:
   return { leaf, speaker, results, calls };
 }
 
-/** What `diagnostics` says of such a call. */
+/** Returns the damage that `diagnostics` reports for such a call. */
 export function danglingDamage({ id, name }: DanglingCall, entryId: string): Damage & Record<string, unknown> {
   return {
     kind: "dangling_tool_call",
@@ -124,7 +125,7 @@ export function danglingDamage({ id, name }: DanglingCall, entryId: string): Dam
   };
 }
 
-/** The result of a call that nobody answers any more. */
+/** Returns an error result for a call that will not get a result of its own any more. */
 export function lostResult({ id, name }: ToolCall, timestamp: number): Readonly<Record<string, unknown>> {
   return {
     role: "toolResult",
@@ -156,14 +157,14 @@ function idOf(value: unknown): string {
 export interface Shown {
   readonly item: ContextItem;
   readonly text: Uint8Array;
-  /** Tool calls were taken out of it. */
+  /** Whether tool calls were removed from it. */
   readonly inPart?: boolean;
 }
 
 /**
- * The same messages with every call answered and every result asked for, as providers demand: calls without a result
- * are taken out of their message, which goes too if nothing but thoughts is left; results without a call go; the
- * others stand directly behind their call.
+ * Returns the same messages with every call answered and every result asked for, as providers demand. Calls without a
+ * result are removed from their message, and so is the message if only thoughts are left. Results without a call are
+ * removed; the others come directly after their call.
  */
 export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
   const out: Shown[] = [];
@@ -204,7 +205,10 @@ function settled(assistant: Shown, results: readonly Shown[]): Shown[] {
   return [{ ...assistant, text: withBlocks(text, content as Range, left), inPart: true }, ...answering];
 }
 
-/** Thoughts alone are no message: providers refuse them, and nothing follows from them any more. */
+/**
+ * Returns whether a block is enough for a message. Thoughts alone are not: providers refuse them, and nothing follows
+ * from them any more.
+ */
 function saysSomething(block: unknown): boolean {
   const { type, text } = (block ?? {}) as { type?: unknown; text?: unknown };
   return type === "text" ? text !== "" : type !== "thinking" && type !== "redactedThinking";
@@ -214,7 +218,7 @@ function memberRange(text: Uint8Array, name: string): Range | undefined {
   return memberOf(members(text) ?? [], name);
 }
 
-/** The text of a message with some of the blocks of its content, their bytes as they were. */
+/** Returns the text of a message with only these blocks of its content, their bytes as they were. */
 function withBlocks(text: Uint8Array, content: Range, blocks: readonly Range[]): Uint8Array {
   const parts: Uint8Array[] = [text.subarray(0, content.start), bytesOf("[")];
   for (const [index, block] of blocks.entries()) {

@@ -1,4 +1,4 @@
-/** The part of Pi's settings that a server without a model has a use for. */
+/** The part of Pi's settings that a server without a model uses. */
 
 export interface CompactionSettings {
   /** Whether the user wants compaction to happen by itself. */
@@ -15,7 +15,10 @@ export const COMPACTION_DEFAULTS: CompactionSettings = {
   keepRecentTokens: 20_000,
 };
 
-/** The `compaction` blocks of settings files, later files over earlier ones; what has not the right type counts for nothing. */
+/**
+ * Returns the `compaction` blocks of settings files merged, later files over earlier ones; values of the wrong type are
+ * ignored.
+ */
 export function compactionSettings(files: readonly unknown[]): CompactionSettings {
   let settings = COMPACTION_DEFAULTS;
   for (const file of files) {

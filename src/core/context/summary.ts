@@ -1,4 +1,4 @@
-/** What a summariser gets of a conversation: its text, and the files that its tool calls read and changed. */
+/** Input for a summariser: the text of a conversation, and the files that its tool calls read and changed. */
 
 import { contentText, toolCalls } from "../format/message.ts";
 import { jsonText } from "../json/json.ts";
@@ -17,7 +17,9 @@ export class Files {
   private readonly read = new Set<string>();
   private readonly modified = new Set<string>();
 
-  /** Those of an earlier summary, unless an extension wrote it: what its details mean is the extension's business. */
+  /**
+   * Adds the files of an earlier summary, unless an extension wrote it: only the extension knows what its details mean.
+   */
   addSummary(entry: Readonly<Record<string, unknown>>): void {
     if (entry.fromHook) return;
     const { readFiles, modifiedFiles } = (entry.details ?? {}) as { readFiles?: unknown; modifiedFiles?: unknown };
@@ -28,7 +30,7 @@ export class Files {
   addMessage(message: Message): void {
     if (message.role === "assistant")
       for (const { name, arguments: args } of toolCalls(message.content)) this.addCall(name, args);
-    // A script that called tools has the calls on its own result.
+    // The result of a script that called tools lists those calls.
     const nested = (message.nestedCalls as { calls?: unknown } | null | undefined)?.calls;
     if (message.role === "toolResult" && Array.isArray(nested))
       for (const call of nested) this.addCall(call?.name, call?.arguments);
@@ -55,7 +57,7 @@ function texts(value: unknown): string[] {
 
 export type Message = Readonly<Record<string, unknown>>;
 
-/** A message of the context as paragraphs for a summariser; none when it says nothing that counts. */
+/** Returns a message of the context as paragraphs for a summariser; none when it has no content that counts. */
 export function paragraphs(message: Message): string[] {
   const said: string[] = [];
   const say = (who: string, text: string): void => {
@@ -69,7 +71,7 @@ export function paragraphs(message: Message): string[] {
       say("Note", textAndImages(message.content));
       break;
     case "assistant":
-      // Thoughts stay out: they are long, and what came of them is said and done.
+      // Thoughts are left out: they are long, and their outcome is in the texts and calls.
       say("Assistant", contentText(message.content));
       for (const { name, arguments: args } of toolCalls(message.content)) say("Tool call", `${name} ${jsonText(args)}`);
       break;
@@ -108,10 +110,10 @@ function textAndImages(content: unknown): string {
   return `${text}${text === "" ? "" : "\n"}(${images === 1 ? "an image" : `${images} images`})`;
 }
 
-/** The beginning of a long output, and how many characters are not shown. */
+/** Returns the beginning of a long output, and how many characters are not shown. */
 function shortened(text: string): string {
   if (text.length <= RESULT_LIMIT) return text;
-  // No half of a character that takes two.
+  // A surrogate pair is not cut in two.
   const end = isHighSurrogate(text.charCodeAt(RESULT_LIMIT - 1)) ? RESULT_LIMIT - 1 : RESULT_LIMIT;
   return `${text.slice(0, end)}\n(${text.length - end} more characters are left out here)`;
 }

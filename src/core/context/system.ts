@@ -1,11 +1,11 @@
 /**
- * The system prompt in force. Pi 1.5 keeps it in messages of role system that patch each other; what they say together
- * goes into a compaction, which leaves the ones before it out (session-format reference, sections 2 and 3).
+ * The system prompt in force. Pi 1.5 keeps it in messages of role system that patch each other; a compaction contains
+ * them merged, because it leaves out the ones before it (session-format reference, sections 2 and 3).
  */
 
 interface SystemPatch {
   readonly content?: unknown;
-  /** Parts of the prompt by name; null takes one away. */
+  /** Parts of the prompt by name; null removes one. */
   readonly sections?: unknown;
   readonly toolsAdded?: unknown;
   readonly toolsRemoved?: unknown;
@@ -20,7 +20,7 @@ export interface SystemMessage {
   readonly timestamp: number;
 }
 
-/** One message that says what the given ones say one after the other; undefined when there are none. */
+/** Merges system messages, in order, into one; returns undefined when there are none. */
 export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: number): SystemMessage | undefined {
   if (patches.length === 0) return undefined;
   const texts: string[] = [];

@@ -1,12 +1,12 @@
-/** How many tokens messages take: what the model said where it did, else Pi's estimate of four characters to a token. */
+/** Counts the tokens of messages: as the model reports them, else by Pi's estimate of four characters to a token. */
 
 import { jsonText } from "../json/json.ts";
 
 const CHARACTERS_PER_TOKEN = 4;
-/** What an image counts for, in characters. */
+/** Characters that an image counts for. */
 const IMAGE = 4800;
 
-/** The estimate for one message of the context, whatever shape it has. */
+/** Returns the estimate for one message of the context, whatever shape it has. */
 export function estimateTokens(message: unknown): number {
   if (typeof message !== "object" || message === null) return 0;
   return Math.ceil(charactersOf(message as Readonly<Record<string, unknown>>) / CHARACTERS_PER_TOKEN);
@@ -59,8 +59,8 @@ function jsonLength(value: unknown): number {
 }
 
 /**
- * The whole context's tokens as an assistant message reports them; 0 when it reports none. What was broken off or
- * failed reports nothing that can be relied on.
+ * Returns the whole context's tokens as an assistant message reports them; 0 when it reports none. A message that was
+ * aborted or failed reports nothing reliable.
  */
 export function reportedTokens(message: unknown): number {
   const { role, stopReason, usage } = (message ?? {}) as Readonly<Record<string, unknown>>;

@@ -1,4 +1,4 @@
-/** The branches of a session as a reader wants them: each ends where something was said last. */
+/** The branches of a session as a reader wants them: each ends at the last entry of its conversation. */
 
 import type { Session } from "../session/session.ts";
 import { ROOT } from "../tree/nodes.ts";
@@ -11,14 +11,14 @@ export interface Branch {
   readonly active: boolean;
   /** The last entry that it has in common with a branch before it, or {@link ROOT}. */
   readonly from: number;
-  /** What it has beyond that, oldest first. */
+  /** Its entries after that one, oldest first. */
   readonly own: readonly number[];
 }
 
-/** Types of entries that are a conversation; a label or a name that hangs somewhere is no branch. */
+/** Types of entries that make up a conversation; a label or a name alone is no branch. */
 const TELLING = new Set(["message", "custom_message", "compaction", "branch_summary"]);
 
-/** The path to the leaf first, then the others in file order. */
+/** Returns the path to the leaf first, then the other branches in file order. */
 export function branchesOf({ tree }: Session): Branch[] {
   const taken = new Uint8Array(tree.nodes.count);
   const branches: Branch[] = [];
@@ -35,13 +35,13 @@ export function branchesOf({ tree }: Session): Branch[] {
   return branches;
 }
 
-/** Telling entries without any behind them, in file order. */
+/** Returns entries of the conversation that no other such entry continues, in file order. */
 function endsOf(tree: Tree): number[] {
   const { nodes } = tree;
   const order = Int32Array.from({ length: nodes.count }, (_, position) => position);
-  // A file may name a parent that stands later in it.
+  // A file may name a parent that comes later in it.
   if (nodes.forward.size > 0) order.sort((a, b) => tree.depth(a) - tree.depth(b));
-  /** The nearest telling entry on the path, itself included. */
+  /** Nearest entry of the conversation on the path, itself included. */
   const nearest = new Int32Array(nodes.count);
   const goesOn = new Uint8Array(nodes.count);
   for (const position of order) {

@@ -26,7 +26,7 @@ mark { unicode-bidi: isolate; padding: 0 .3rem; }
 p.off { font-size: .85rem; }
 `;
 
-/** The page in pieces, so that a long session need not lie in memory twice. */
+/** Yields the page in pieces, so that a long session need not be in memory twice. */
 export function* htmlPieces(page: Page): Generator<string> {
   yield `<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n`;
   yield `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">\n`;
@@ -60,7 +60,7 @@ function headingOf({ number, active, from }: PageBranch): string {
   return `<h2>Branch ${number}${active ? " (current)" : ""}${place}</h2>\n`;
 }
 
-/** Text that a browser shows as it is. */
+/** Returns text that a browser shows as it is. */
 export function escapeHtml(text: string): string {
   return visibleText(text)
     .replace(/&/g, "&amp;")
@@ -76,7 +76,7 @@ function articleOf(entry: PageEntry): string {
   const time = typeof timestamp === "string" ? ` · ${escapeHtml(timestamp)}` : "";
   const label = entry.label === undefined ? "" : ` <mark>${escapeHtml(entry.label)}</mark>`;
   const off = entry.goingOff.map((number) => `<a href="#b${number}">branch ${number}</a>`).join(", ");
-  // An entry that shows nothing is still where branches go off and labels stand.
+  // An entry without content is still shown where branches start or a label is set.
   if (body === "" && kind === "note" && off === "" && label === "") return "";
   return (
     `<article id="e${entry.number}" class="${kind}"><header>${escapeHtml(title)}${time}${label}</header>${body}</article>\n` +

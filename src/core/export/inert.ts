@@ -1,25 +1,25 @@
-/** Text that does nothing to whoever shows it. */
+/** Neutralizes control and bidirectional characters in displayed text. */
 
 import { jsonText } from "../json/json.ts";
 
-// Control characters but line feeds and tabs, and the marks that turn the direction of text for whatever follows them.
+// Control characters except line feeds and tabs, and marks that change the direction of the text after them.
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
 const ACTIVE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
-/** Characters that act instead of being seen, made visible: controls as their pictures, others as a replacement. */
+/** Makes characters visible that act instead of being seen: controls as their pictures, others as a replacement. */
 export function visibleText(text: string): string {
   return text
     .replace(/\r\n/g, "\n")
     .replace(ACTIVE, (c) => (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd"));
 }
 
-/** Arguments of a tool call, readable. */
+/** Returns the arguments of a tool call as readable text. */
 export function argumentsText(value: unknown): string {
   if (value === undefined) return "";
   try {
     return JSON.stringify(value, null, 2);
   } catch {
-    // Nested deeper than that goes.
+    // Nested too deep for JSON.stringify.
     return jsonText(value);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * A session as Markdown. What was said stands in fenced blocks: it reads as it was written, and no renderer takes any of
- * it for HTML, a link or an image.
+ * A session as Markdown. The conversation is in fenced blocks: it reads as it was written, and no renderer treats any
+ * of it as HTML, a link or an image.
  */
 
 import { contentText, shownText, toolCalls } from "../format/message.ts";
@@ -43,7 +43,7 @@ function textOf(entry: PageEntry): string {
 }
 
 interface Block {
-  /** The word behind the fence. */
+  /** The word after the fence. */
   readonly kind: "text" | "thinking" | "call" | "summary";
   readonly text: string;
 }
@@ -97,7 +97,7 @@ function messageContent(message: unknown): { title: string; blocks: Block[] } {
   return { title: `${name}${tool}${isError === true ? ", error" : ""}`, blocks };
 }
 
-/** A block whose fence is longer than any in the text. */
+/** Returns a block whose fence is longer than any in the text. */
 function fenced(text: string, kind: Block["kind"]): string {
   const shown = visibleText(text).replace(/\n$/, "");
   let longest = 2;
@@ -106,7 +106,7 @@ function fenced(text: string, kind: Block["kind"]): string {
   return `${fence}${kind}\n${shown}\n${fence}\n\n`;
 }
 
-/** Text on one line in which every mark of Markdown is only a character, and an address no link. */
+/** Returns text on one line in which every mark of Markdown is a plain character, and no address is a link. */
 function inline(text: string): string {
   return visibleText(text)
     .replace(/\s+/g, " ")

@@ -1,4 +1,4 @@
-/** A session as pages show it, whatever the page is written in. */
+/** A session as exported pages show it, in any format. */
 
 import { withAttachments } from "../format/attachments.ts";
 import { contentText, preview, shownText } from "../format/message.ts";
@@ -7,11 +7,11 @@ import type { Session } from "../session/session.ts";
 import { type Branch, branchesOf } from "./branches.ts";
 
 export interface PageEntry {
-  /** Unlike any other of the page. */
+  /** Unique within the page. */
   readonly number: number;
   readonly body: Readonly<Record<string, unknown>>;
   readonly label?: string;
-  /** Numbers, from 1, of the branches that go off behind it. */
+  /** Numbers, from 1, of the branches that start after it. */
   readonly goingOff: readonly number[];
 }
 
@@ -19,11 +19,11 @@ export interface PageBranch {
   /** From 1. */
   readonly number: number;
   readonly active: boolean;
-  /** The entry behind which it goes off, if it begins in another branch. */
+  /** The entry after which it starts, if it begins in another branch. */
   readonly from?: number;
-  /** How its own part begins. */
+  /** The first words of its own part. */
   readonly preview: string;
-  /** Of its own part. */
+  /** Number of entries in its own part. */
   readonly entryCount: number;
   readonly entries: () => Iterable<PageEntry>;
 }
@@ -35,7 +35,7 @@ export interface Page {
   readonly branches: readonly PageBranch[];
 }
 
-/** With `all`, every branch; else the path to the leaf. */
+/** Returns the page of a session: every branch with `all`, else the path to the leaf. */
 export function pageOf(session: Session, all: boolean): Page {
   const { log, tree } = session;
   const branches: readonly Branch[] = all
@@ -71,7 +71,7 @@ export function pageOf(session: Session, all: boolean): Page {
   };
 }
 
-/** An entry with what is kept beside the session put back in its message. */
+/** Returns an entry whose message has its attachments put back. */
 function bodyOf(session: Session, position: number): Readonly<Record<string, unknown>> {
   const line = session.line(position);
   const body = parse(line) as Record<string, unknown>;
@@ -83,7 +83,7 @@ function bodyOf(session: Session, position: number): Readonly<Record<string, unk
   return whole === text ? body : { ...body, message: parse(whole) };
 }
 
-/** The first words that are said in a stretch of entries. */
+/** Returns the first words of the conversation in these entries. */
 function previewOf(session: Session, positions: readonly number[]): string {
   for (const position of positions) {
     const body = session.entry(position);

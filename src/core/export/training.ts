@@ -1,6 +1,6 @@
 /**
- * Sessions as records for training (seed 002, "Mapping to lora_forge ExtractedSession"): one for each branch that is
- * asked for, in the seed's words and, as the scripts that read it are Python's, in its spelling.
+ * Sessions as training records (seed 002, "Mapping to lora_forge ExtractedSession"), one for each requested branch.
+ * Names are the seed's, in Python's spelling because Python scripts read them.
  */
 
 import { pairUp } from "../context/pairing.ts";
@@ -27,7 +27,7 @@ export interface Turn {
   /** Text blocks joined. */
   readonly content: string;
   readonly tool_calls: TrainingCall[];
-  /** Of these calls, in the order of the calls that they answer. */
+  /** Results of these calls, in the order of the calls. */
   readonly tool_results: TrainingResult[];
 }
 
@@ -45,7 +45,7 @@ export interface TrainingRecord {
   readonly turns: readonly Turn[];
   readonly metadata: {
     readonly cwd: string;
-    /** Who worked there, by the working directory, else by the first message; null when neither tells. */
+    /** The role that worked there, by the working directory, else by the first message; null when neither names one. */
     readonly role: string | null;
     /** The part of the working directory that the role belongs to, where there is one. */
     readonly rig: string | null;
@@ -55,28 +55,28 @@ export interface TrainingRecord {
     readonly timestamp: string | null;
     readonly name: string | null;
     readonly parent_session: string | null;
-    /** Sums over the turns; the cost stands beside. */
+    /** Sums over the turns, without the cost. */
     readonly usage: Omit<TokenCounts, "cost">;
     readonly cost: number;
-    /** One for each turn; null where the entry tells none. */
+    /** One for each turn; null where the entry has none. */
     readonly turn_usage: readonly (TokenCounts | null)[];
     /** The entry that the branch ends with, and whether that is the session's leaf. */
     readonly leaf_id: string | null;
     readonly active: boolean;
-    /** What the mapping has no place for, by kind. */
+    /** Number of items that the mapping has no place for, by kind. */
     readonly left_out: Readonly<Record<string, number>>;
   };
 }
 
-/** How a role is told. */
+/** Rules that find the role. */
 export interface RoleRules {
-  /** Regular expressions that are looked for in the working directory, and the roles they stand for; first come first. */
+  /** Regular expressions to search for in the working directory, and their roles; the first match counts. */
   readonly patterns: readonly (readonly [RegExp, string])[];
-  /** Stands before the role in the first user message. */
+  /** Text before the role in the first user message. */
   readonly marker: string;
 }
 
-/** Those of seed 002, in its order. Python's `\w` knows letters of all scripts. */
+/** The patterns of seed 002, in its order. Python's `\w` matches letters of all scripts. */
 export const SEED_PATTERNS: Readonly<Record<string, string>> = {
   "/deacon$": "deacon",
   "/deacon/dogs/boot$": "boot",
@@ -92,8 +92,8 @@ export const SEED_MARKER = "[GAS TOWN]";
 const TOWN_ROLES = new Set(["deacon", "boot"]);
 
 /**
- * Makes rules of patterns in the spelling of Python or JavaScript. Without groups and with few repetitions none of them
- * takes long on any path. Answers the pattern that cannot be used, and why.
+ * Makes rules from patterns in the spelling of Python or JavaScript. Without groups and with few repetitions, none of
+ * them takes long on any path. Returns the first pattern that cannot be used, and why, if there is one.
  */
 export function roleRules(
   patterns: Readonly<Record<string, string>> = SEED_PATTERNS,
@@ -115,10 +115,10 @@ export function roleRules(
 }
 
 const MOST_REPETITIONS = 2;
-/** Characters of a working directory, from its end, that patterns are looked for in. */
+/** Characters at the end of a working directory, or after the marker, that are searched for patterns. */
 const LOOKED_AT = 1024;
 
-/** With `all`, a record for every branch, the active one first; else for the path to the leaf. */
+/** Yields a record for every branch with `all`, the active one first; else for the path to the leaf. */
 export function* trainingRecords(session: Session, rules: RoleRules, all: boolean): Generator<TrainingRecord> {
   if (!all) yield recordOf(session, rules, session.tree.leaf, true);
   else for (const { end, active } of branchesOf(session)) yield recordOf(session, rules, end, active);
@@ -188,10 +188,10 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
   };
 }
 
-/** Entries that say something about the session; what they say stands in the metadata. */
+/** Types of entries about the session, whose content is in the metadata. */
 const SILENT = new Set(["model_change", "thinking_level_change", "label", "session_info"]);
 
-/** Results go to the turn whose calls they answer; those that answer none make a turn of their own. */
+/** Adds results to the turn whose calls they answer; the others make a turn of their own. */
 function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: readonly TrainingResult[]): void {
   if (results.length === 0) return;
   const asked = turns.at(-1);
@@ -244,7 +244,7 @@ function countsOf(usage: unknown): TokenCounts | null {
   return { ...counts, total: numberOf(totalTokens) || sum, cost: costOf(cost) };
 }
 
-/** Some writers give the total, others only its parts. */
+/** Returns the cost of a message. Some writers give the total, others only its parts. */
 function costOf(cost: unknown): number {
   if (typeof cost !== "object" || cost === null) return numberOf(cost);
   const { total, input, output, cacheRead, cacheWrite } = cost as Readonly<Record<string, unknown>>;
@@ -267,7 +267,7 @@ function numberOf(value: unknown): number {
   return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }
 
-/** Who worked there: the working directory tells, else what stands behind the marker in the first user message. */
+/** Returns the role by the working directory, else by the text after the marker in the first user message. */
 export function roleOf(
   cwd: string,
   firstSaid: string,

@@ -1,17 +1,17 @@
 /**
- * Large media that pi_agent_rust keeps in files beside the session: in an entry stands a reference in place of the
- * base64 text, and a message gets the text back when it is sent (session-format reference, section 8.6).
+ * Large media that pi_agent_rust keeps in files beside the session: an entry has a reference in place of the base64
+ * text, and a message gets the text back when it is sent (session-format reference, section 8.6).
  */
 
 import { bytesOf, concat, elements, holdsAt, memberOf, members, parse } from "../json/json.ts";
 
-/** The base64 text of a stored file, or null when it is not there or not what its name says. */
+/** A function that returns the base64 text of a stored file, or null if it is missing or does not match its name. */
 export type ReadAttachment = (sha256: string, sizeBytes: number) => string | null;
 
-/** Begins with a byte that is rare in text, so that looking for it costs little. */
+/** A mark that begins with a byte that is rare in text, so that searching for it costs little. */
 const MARK = bytesOf('$piBlob"');
 
-/** The message with every reference resolved that can be; one that cannot stays as it is. */
+/** Returns the message with every reference resolved that can be; the others stay as they are. */
 export function withAttachments(message: Uint8Array, read: ReadAttachment): Uint8Array {
   if (!contains(message, MARK)) return message;
   const content = memberOf(members(message) ?? [], "content");
@@ -45,7 +45,7 @@ function contains(bytes: Uint8Array, mark: Uint8Array): boolean {
   return false;
 }
 
-/** Buffers are searched four times as fast as other bytes. */
+/** Returns the index of a byte, or -1. Buffers are searched four times as fast as other bytes. */
 function find(bytes: Uint8Array, byte: number, from: number): number {
   return Buffer.prototype.indexOf.call(bytes, byte, from);
 }

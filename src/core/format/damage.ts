@@ -27,7 +27,7 @@ export interface Damage {
   readonly length: number;
   readonly entryId?: string;
   readonly reason: string;
-  /** Where bytes are that were taken out of the file. */
+  /** Path of the bytes that were moved out of the file. */
   readonly keptAt?: string;
   /** Whether what the bytes held is still reachable. */
   readonly salvaged: boolean;

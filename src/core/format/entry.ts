@@ -9,7 +9,7 @@ export const CURRENT_VERSION = 3;
 /** The first line of a session file. A header without a version is of version 1. */
 export type SessionHeader = z.infer<typeof header>;
 
-/** Members of a header that are texts, where they are there. */
+/** Members of a header that are texts when present. */
 const HEADER_TEXTS = [
   "timestamp",
   "cwd",
@@ -22,7 +22,7 @@ const HEADER_TEXTS = [
   "idempotencyKey",
 ] as const;
 
-/** Returns the header that a line is, as it is stored; null where it is none. */
+/** Returns the header on a line, as it is stored; null if the line is not a header. */
 export function headerIn(line: Uint8Array): SessionHeader | null {
   let value: unknown;
   try {
@@ -36,8 +36,8 @@ export function headerIn(line: Uint8Array): SessionHeader | null {
 }
 
 /**
- * Returns the header that a file holds, for readers: a member that is not what it has to be is as good as missing. The
- * line itself stays as it is.
+ * Returns a stored header for readers, without the members that should be texts and are not. The line itself stays as
+ * it is.
  */
 export function headerOf(stored: object): SessionHeader {
   const header = { ...stored } as Record<string, unknown>;
@@ -54,12 +54,12 @@ export interface Entry {
   [member: string]: unknown;
 }
 
-/** Ids that a caller may choose for an entry. `~` is ours, for aliases of duplicate ids. */
+/** Ids that a caller may choose for an entry. `~` is reserved for aliases of duplicate ids. */
 export const ENTRY_ID = /^[A-Za-z0-9_-]{1,128}$/;
 /** Session ids a caller may choose (session-format reference, section 6). */
 export const SESSION_ID = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$/;
 
-/** An entry to be: base members by value, the others as JSON text that is written as it stands. */
+/** An entry before it is stored: base members by value, the others as JSON text that is written unchanged. */
 export interface Draft {
   readonly type: string;
   readonly id?: string;
@@ -72,8 +72,8 @@ export interface Draft {
 const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
 
 /**
- * The draft that stands as JSON text at a range, and is this value; its members keep the host's bytes (rule: raw bytes
- * are sacred).
+ * Returns the draft in a range of JSON text; `value` is its parsed value, if at hand. Its members keep the host's bytes
+ * (rule: raw bytes are sacred).
  */
 export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase>): Draft {
   const found = members(bytes, range.start, range.end, knownValueEnd);
@@ -84,7 +84,7 @@ export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<Dr
     let { nameStart } = found[i];
     if (bytes[nameStart - 1] === COMMA[0]) nameStart--;
     else rest.push(COMMA);
-    // Nothing but a comma between them: they are taken together.
+    // Only a comma is between them: they are copied together.
     while (i + 1 < found.length && found[i + 1].nameStart === found[i].end + 1 && !BASE_MEMBERS.has(found[i + 1].name))
       i++;
     rest.push(bytes.subarray(nameStart, found[i].end));
@@ -98,13 +98,13 @@ type DraftBase = Pick<Draft, "type" | "id" | "parentId" | "timestamp">;
 const COMMA = bytesOf(",");
 const NOTHING = new Uint8Array(0);
 
-/** A draft of values, which are written, or left out, as JSON.stringify does. */
+/** Returns a draft from values, which are written or left out as JSON.stringify does. */
 export function draftOfValues(type: string, rest: Readonly<Record<string, unknown>>): Draft {
   const text = JSON.stringify(rest);
   return { type, rest: text === "{}" ? "" : `,${text.slice(1, -1)}` };
 }
 
-/** A draft of ours: the same, but a Uint8Array stands for its JSON text. */
+/** Returns a draft from values, of which those that are a Uint8Array are JSON text already. */
 export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): Draft {
   const parts: Uint8Array[] = [];
   let text = "";
@@ -115,14 +115,14 @@ export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): 
       text = "";
       continue;
     }
-    // What JSON does not know (undefined, functions) is left out, as JSON.stringify does.
+    // Values that JSON does not have (undefined, functions) are left out, as JSON.stringify does.
     const json: string | undefined = JSON.stringify(value);
     if (json !== undefined) text += `,${JSON.stringify(name)}:${json}`;
   }
   return { type, rest: parts.length === 0 ? text : concat([...parts, bytesOf(text)]) };
 }
 
-/** Which append an entry belongs to (protocol, section 3, `append`). */
+/** The append that an entry belongs to (protocol, section 3, `append`). */
 export interface Batch {
   readonly session: string;
   readonly key?: string;
@@ -130,7 +130,9 @@ export interface Batch {
   readonly count: number;
 }
 
-/** The line of an entry, without its line feed: base members first, `type` the very first (clients look for that). */
+/**
+ * Returns the line of an entry, without its line feed: base members first, `type` before all (clients look for that).
+ */
 export function entryLine(
   entry: { type: string; id: string; parentId: string | null; timestamp: string; rest: Uint8Array | string },
   batch?: Batch,
@@ -139,7 +141,7 @@ export function entryLine(
     `{"type":${JSON.stringify(entry.type)},"id":${JSON.stringify(entry.id)},"parentId":${JSON.stringify(entry.parentId)}` +
     `,"timestamp":${JSON.stringify(entry.timestamp)}${batch ? `,"_batch":${JSON.stringify(batch)}` : ""}`;
   const { rest } = entry;
-  // Half a microsecond less than a TextEncoder takes, of the five that an append has.
+  // Takes half a microsecond less than a TextEncoder, of the five that an append takes.
   if (typeof rest === "string") return Buffer.from(`${head}${rest}}`);
   const begun = Buffer.byteLength(head);
   const line = Buffer.allocUnsafe(begun + rest.length + 1);
@@ -149,7 +151,7 @@ export function entryLine(
   return line;
 }
 
-/** The line of a header, `type` first. */
+/** Returns the line of a header, `type` first. */
 export function headerLine(members: {
   id: string;
   timestamp: string;
@@ -161,7 +163,7 @@ export function headerLine(members: {
   return bytesOf(JSON.stringify({ type: "session", version: CURRENT_VERSION, id, timestamp, cwd, ...more }));
 }
 
-/** The same line with other values in place of some members' bytes; every other byte stays. */
+/** Returns the line with other values for some members; every other byte stays. */
 export function patchMembers(line: Uint8Array, values: Readonly<Record<string, Uint8Array>>): Uint8Array {
   const found = members(line);
   if (!found) return line;
@@ -177,7 +179,9 @@ export function patchMembers(line: Uint8Array, values: Readonly<Record<string, U
   return concat(parts);
 }
 
-/** Returns the text of an object with these values for members: in place of those it has, the others at its end. */
+/**
+ * Returns the text of an object with these member values: existing members are replaced, others are added at its end.
+ */
 export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uint8Array>>): Uint8Array {
   const found = members(text) ?? [];
   const names = new Set(found.map(({ name }) => name));

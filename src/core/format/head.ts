@@ -17,8 +17,8 @@ import {
 export const LEAF_MARKER = "pi-session-server.leaf";
 
 /**
- * A text of four bytes or more as the words that it is compared by, the last of which may overlap the one before:
- * compared byte by byte, heads take twice as long, which is a quarter of opening a session of short entries.
+ * A text of four bytes or more as 32-bit words to compare with; the last word may overlap the one before. Compared byte
+ * by byte, heads take twice as long, which is a quarter of opening a session of short entries.
  */
 interface Words {
   readonly length: number;
@@ -35,7 +35,7 @@ function wordsOf(text: string): Words {
 }
 
 const TYPES = KNOWN_TYPES.map((name) => wordsOf(`${name}"`));
-/** No entry names the first role, which stands for none. */
+/** Roles without the first, which means that there is no role. */
 const NAMED_ROLES = ROLES.slice(1).map((name) => wordsOf(`${name}"`));
 const OPENING = wordsOf('{"type":"');
 const ID = wordsOf(',"id":"');
@@ -48,7 +48,7 @@ const MESSAGE_CODE = KNOWN_TYPES.indexOf("message");
 const CUSTOM_CODE = KNOWN_TYPES.indexOf("custom");
 const QUOTE = 0x22;
 
-/** How many bytes of a line the quick reading may look at; a head that is longer is parsed. */
+/** Bytes of a line that the fast path may read; a longer head is parsed. */
 export const HEAD_BYTES = 512;
 
 function startsWith(view: DataView, at: number, end: number, { length, offsets, words }: Words): boolean {
@@ -57,20 +57,23 @@ function startsWith(view: DataView, at: number, end: number, { length, offsets, 
   return true;
 }
 
-/** The index of the name that stands there, or -1. */
+/** Returns the index of the name at `at`, or -1. */
 function codeOf(view: DataView, at: number, end: number, names: readonly Words[]): number {
   for (let code = 0; code < names.length; code++) if (startsWith(view, at, end, names[code])) return code;
   return -1;
 }
 
-/** The values of lower-case hex digits; of other bytes one that no four bits can be. */
+/** Marks bytes that are not lower-case hex digits; no value of four bits has this bit. */
 const NO_DIGIT = 0x10;
 const DIGITS = Uint8Array.from({ length: 256 }, (_, c) => {
   const digit = "0123456789abcdef".indexOf(String.fromCharCode(c));
   return digit < 0 ? NO_DIGIT : digit;
 });
 
-/** Without a loop: most sessions are read before V8 has compiled this, and a loop takes twice as long until then. */
+/**
+ * Returns the value of the eight hex digits at `at`, or -1. Without a loop: most sessions are read before V8 has
+ * compiled this, and a loop takes twice as long until then.
+ */
 function packedAt(b: Uint8Array, at: number): number {
   const d0 = DIGITS[b[at]];
   const d1 = DIGITS[b[at + 1]];
@@ -84,9 +87,7 @@ function packedAt(b: Uint8Array, at: number): number {
   return ((d0 << 28) | (d1 << 24) | (d2 << 20) | (d3 << 16) | (d4 << 12) | (d5 << 8) | (d6 << 4) | d7) >>> 0;
 }
 
-/**
- * One reader serves a whole scan: after a successful {@link read} or {@link parse} its fields are the head.
- */
+/** Reads all heads of a scan: after a successful {@link read} or {@link parse} its fields are the head. */
 export class HeadReader implements Head {
   packedId = -1;
   id = "";
@@ -96,7 +97,7 @@ export class HeadReader implements Head {
   role = 0;
   flags = 0;
   private readonly nodes: Nodes;
-  /** What was read last, and a view of it: most lines of a scan lie in the same bytes. */
+  /** The bytes that were read last, and a view of them: most lines of a scan lie in the same bytes. */
   private bytes: Uint8Array = new Uint8Array(0);
   private view = new DataView(this.bytes.buffer);
 
@@ -105,8 +106,8 @@ export class HeadReader implements Head {
   }
 
   /**
-   * The quick reading of `b[start, end)`, of which only the beginning need be the line: members in the usual
-   * order, without white space, ids of eight hex digits. False when the line is anything else.
+   * Reads a head on the fast path: members in the usual order, without white space, ids of eight hex digits. `b[start,
+   * end)` need only hold the beginning of the line. Returns false for any other line.
    */
   read(b: Uint8Array, start: number, end: number): boolean {
     const view = this.viewOf(b);
@@ -145,7 +146,7 @@ export class HeadReader implements Head {
       if (!startsWith(view, at, end, MESSAGE)) return false;
       at += MESSAGE.length;
       role = 1 + codeOf(view, at, end, NAMED_ROLES);
-      // Unknown, escaped, or cut off where the quick reading ends.
+      // Unknown, escaped, or cut off where the fast path ends.
       if (role === 0) return false;
     } else if (type === CUSTOM_CODE) {
       if (at + MARKER.length > end) return false;
@@ -170,8 +171,8 @@ export class HeadReader implements Head {
   }
 
   /**
-   * The thorough reading of a whole line: any member order and any ids. Answers what is wrong with the line, or
-   * null; an entry without an id gets what `missingId` answers.
+   * Reads the head of a whole line on the slow path: any member order and any ids. An entry without an id gets one from
+   * `missingId`. Returns what is wrong with the line, or null.
    */
   parse(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
     const found = members(b, start, end);
@@ -204,7 +205,7 @@ export class HeadReader implements Head {
     return null;
   }
 
-  /** The head of an entry that is at hand as a value; one without an id gets what `missingId` answers. */
+  /** Reads the head of an entry that is given as a value; one without an id gets one from `missingId`. */
   take(entry: Readonly<Record<string, unknown>>, missingId: () => string): void {
     const { type, id, parentId, message } = entry;
     const inside = type === "message" && typeof message === "object" && message !== null && !Array.isArray(message);
@@ -233,7 +234,7 @@ export function roleOf(role: unknown): Role {
   return typeof role === "string" && role !== "" && ROLES.includes(role as Role) ? (role as Role) : "other";
 }
 
-/** Just past the flat object of strings and numbers at `at`, or -1. */
+/** Returns the position just past the flat object of strings and numbers at `at`, or -1. */
 function batchEnd(b: Uint8Array, at: number, end: number): number {
   let i = skipSpace(b, at + 1, end);
   while (i < end && b[i] !== 0x7d) {
@@ -245,7 +246,7 @@ function batchEnd(b: Uint8Array, at: number, end: number): number {
   return i < end ? i + 1 : -1;
 }
 
-/** Adds the node of a line of ours. */
+/** Adds the node of a line written by us. */
 export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array): number {
   if (!heads.read(line, 0, line.length)) {
     const fault = heads.parse(line, 0, line.length, () => {

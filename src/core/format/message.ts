@@ -2,13 +2,15 @@
 
 import { jsonText } from "../json/json.ts";
 
-/** Returns a value of a file as text to show: a text as it is, what is missing as none, anything else as JSON. */
+/**
+ * Returns a stored value as text to show: a string as it is, a missing value as an empty string, anything else as JSON.
+ */
 export function shownText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined || value === null ? "" : jsonText(value);
 }
 
-/** The text of a message's content: the string itself, or its text blocks joined. */
+/** Returns the text of a message's content: the string itself, or its text blocks joined. */
 export function contentText(value: unknown): string {
   if (typeof value === "string") return value;
   if (!Array.isArray(value)) return "";
@@ -27,7 +29,7 @@ export interface ToolCall {
   readonly arguments: unknown;
 }
 
-/** The tool calls of an assistant message's content, in order. */
+/** Returns the tool calls of an assistant message's content, in order. */
 export function toolCalls(value: unknown): ToolCall[] {
   if (!Array.isArray(value)) return [];
   const calls: ToolCall[] = [];
@@ -43,7 +45,7 @@ export function toolCalls(value: unknown): ToolCall[] {
   return calls;
 }
 
-/** One line of at most `limit` characters, for lists. */
+/** Returns the text as one line of at most `limit` characters, for lists. */
 export function preview(text: string, limit = 100): string {
   const line = text
     .slice(0, limit * 4)

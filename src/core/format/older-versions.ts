@@ -1,12 +1,12 @@
 /**
- * Versions 1 and 2 read as version 3, line by line and without touching the source (session-format reference,
- * section 1). Ids are derived from the lines themselves, so that they are the same at every opening.
+ * Reads versions 1 and 2 as version 3, line by line and without touching the source (session-format reference, section
+ * 1). Ids are derived from the lines themselves, so that they are the same at every opening.
  */
 
 import { bytesOf, concat, memberOf, members, parse } from "../json/json.ts";
 import { patchMembers } from "./entry.ts";
 
-/** A header line raised to version 3. */
+/** Returns a header line raised to version 3. */
 export function migrateHeader(line: Uint8Array): Uint8Array {
   const found = members(line) ?? [];
   if (memberOf(found, "version")) return patchMembers(line, { version: bytesOf("3") });
@@ -14,7 +14,10 @@ export function migrateHeader(line: Uint8Array): Uint8Array {
   return type ? insert(line, type.end, ',"version":3') : line;
 }
 
-/** The id of a version 1 entry: the first hex digits of a hash over its line number and bytes, more on a collision. */
+/**
+ * Returns the id of a version 1 entry: the first hex digits of a hash over its line number and bytes, more on a
+ * collision.
+ */
 export function idOfLine(
   lineNumber: number,
   line: Uint8Array,
@@ -26,10 +29,10 @@ export function idOfLine(
   return hash;
 }
 
-/** How many entries of the same bytes get an id of the usual length. */
+/** Attempts to give entries with the same bytes an id of the usual length. */
 const LEGACY_TRIES = 100;
 
-/** The id of a version 3 entry that lacks one, as the Rust implementation gives it (reference, section 8.4). */
+/** Returns the id of a version 3 entry that lacks one, as the Rust implementation gives it (reference, section 8.4). */
 export function legacyIdOf(
   line: Uint8Array,
   sha256: (bytes: Uint8Array) => string,
@@ -52,13 +55,14 @@ export interface Earlier {
   makeId(): string;
   /** The id of the entry before; null before the first. */
   readonly lastId: string | null;
-  /** Returns the id of a line, the header being 0. */
+  /** Returns the id of a line; the header is line 0. */
   idAt(index: number): string | undefined;
 }
 
 /**
- * Raises an entry of version 1 to version 3, and returns it with its id. It continues the one before. No entry of that
- * version has an id or a parent: one that has is a later one, under a header that lost its version, and keeps them.
+ * Raises an entry of version 1 to version 3, and returns it with its id. Its parent is the entry before it. No entry of
+ * version 1 has an id or a parent: one that has them is of a later version, under a header that lost its version, and
+ * keeps them.
  */
 export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: Uint8Array; readonly id: string } {
   const found = members(line) ?? [];
@@ -91,7 +95,7 @@ function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | und
   const index = memberOf(members(line) ?? [], "firstKeptEntryIndex");
   if (!index) return line;
   const kept = idAt(Number(parse(line, index.start, index.end)));
-  // The member is there in version 1 only; without a target it goes, as the TypeScript reader has it.
+  // Only version 1 has this member. Without a target the id is empty.
   return concat([
     line.subarray(0, index.nameStart),
     bytesOf(`"firstKeptEntryId":${JSON.stringify(kept ?? "")}`),
@@ -99,7 +103,7 @@ function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | und
   ]);
 }
 
-/** A version 2 entry as version 3: the role `hookMessage` is called `custom`. */
+/** Raises an entry of version 2 to version 3: the role `hookMessage` is renamed to `custom`. */
 export function migrateV2(line: Uint8Array): Uint8Array {
   const message = memberOf(members(line) ?? [], "message");
   if (!message) return line;

@@ -1,7 +1,7 @@
 /**
- * The schemas of the session format (seeds 000 to 004; session-format reference, sections 1 and 2). Types and members we
- * do not know pass through. Only commands that take entries and the documents need them: making them takes 6 of the 100
- * ms of a start, so nothing imports them that every start runs.
+ * The schemas of the session format (seeds 000 to 004; session-format reference, sections 1 and 2). Unknown types and
+ * members pass through. Only commands that accept entries and the generated documents need the schemas: making them
+ * takes 6 of the 100 ms of a start, so no module that every start runs imports them.
  */
 
 import * as z from "zod";
@@ -22,7 +22,7 @@ export const message = z.looseObject({ role: z.string().min(1) }).superRefine((v
       context.addIssue({ code: "custom", path: issue.path, message: issue.message });
 });
 
-/** What is checked of the roles that are known. */
+/** Checks of the known roles. */
 export const messageRoles = {
   user: z.looseObject({ content: content.optional(), timestamp: z.number().optional() }),
   assistant: z.looseObject({
@@ -151,7 +151,10 @@ export const entryTypes = {
     .describe("Other content for an entry in what the model sees; the entry itself stays."),
 } as const;
 
-/** What `append` takes: an entry whose id, parentId and timestamp may be left to the server. Any type goes. */
+/**
+ * An entry that `append` accepts: its id, parentId and timestamp may be left to the server. Any type but `session` is
+ * allowed.
+ */
 export const draft = z.looseObject({ type: z.string().min(1), ...base }).superRefine((value, context) => {
   if (value.type === "session") {
     context.addIssue({ code: "custom", path: ["type"], message: "a header is not an entry; use new_session" });

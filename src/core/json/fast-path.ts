@@ -14,16 +14,17 @@ const ESCAPES = LOOKED_AT + 16;
 const DIGITS = ESCAPES + 256;
 
 export interface FirstLook {
-  /** What can be looked at. Nothing stays in it. */
+  /** Memory for the bytes to validate. Nothing stays in it. */
   readonly bytes: Uint8Array;
   /**
-   * Of a line `bytes[start, end)` that is JSON without white space and whose head is not ambiguous: where its message
-   * begins, counted from `start`, if it is the last member; else 0. -1 for any other line: it takes a closer look.
+   * Returns where the message of a line `bytes[start, end)` begins, counted from `start`, if it is the last member;
+   * else 0. The line must be JSON without white space, and its head not ambiguous. Returns -1 for any other line: it
+   * needs the full validation.
    */
   readonly read: (start: number, end: number) => number;
 }
 
-/** What is used of the standard's interface. */
+/** The part of the standard's interface that is used. */
 interface Machine {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (
@@ -33,7 +34,7 @@ interface Machine {
 
 let made: FirstLook | null | undefined;
 
-/** Made when it is first asked for, in 1 ms; null on a machine that does not have it. */
+/** Returns the module, which is made at the first call, in 1 ms; null on a machine that does not have it. */
 export function firstLook(): FirstLook | null {
   if (made !== undefined) return made;
   try {

@@ -1,4 +1,4 @@
-/** JSON as bytes: where values and members stand in a text, found and checked without building them. */
+/** JSON as bytes: values and members of a text are found and checked without building them. */
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -12,9 +12,9 @@ const CLOSE_BRACKET = 0x5d;
 /** One member of an object. All positions are byte offsets into the text that was searched. */
 export interface Member {
   readonly name: string;
-  /** Where the member's name begins, at its quote. */
+  /** Start of the member's name, at its quote. */
   readonly nameStart: number;
-  /** Where its value begins. */
+  /** Start of its value. */
   readonly start: number;
   /** Just past its value. */
   readonly end: number;
@@ -28,7 +28,7 @@ export interface Range {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const encoder = new TextEncoder();
 
-/** The text of `bytes[start, end)`. Throws a TypeError when the bytes are not UTF-8. */
+/** Returns the text of `bytes[start, end)`. Throws a TypeError when the bytes are not UTF-8. */
 export function textOf(bytes: Uint8Array, start = 0, end = bytes.length): string {
   return utf8.decode(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end));
 }
@@ -43,20 +43,20 @@ export function parse(bytes: Uint8Array, start = 0, end = bytes.length): unknown
 }
 
 /**
- * Whether JSON.parse takes a name for another one, as V8 of Node 24 (13.6) and 26 does: it expects the names of an
- * object that began likewise, and where an escaped name is as long as the expected one, it compares that with the text
- * before its escapes are resolved. So after a name `\` it reads a quote, and after `\u00` the name `type`, written as
- * "\u0074ype", as the name before.
+ * Whether JSON.parse mistakes a name for another one, as V8 of Node 24 (13.6) and 26 does. V8 expects the names of an
+ * earlier object that began in the same way. Where an escaped name is as long as the expected one, it compares the
+ * expected name with the text before its escapes are resolved. So after an object with the name `\`, it reads a quote
+ * as that name; after the name `\u00`, it reads `type`, written as "\u0074ype", as that name.
  */
 const MISREADS_NAMES = (() => {
   JSON.parse('{"pi-session-server":1,"\\\\":1}');
   return !('"' in JSON.parse('{"pi-session-server":1,"\\"":1}'));
 })();
 
-/** Returns the value of a JSON text, with its own names. Throws what JSON.parse throws. */
+/** Returns the value of a JSON text, with the names that it has. Throws what JSON.parse throws. */
 export function parseText(text: string): unknown {
   const value: unknown = JSON.parse(text);
-  // A name that was put in place of another has a backslash; without one in the text, or in a name, all is right.
+  // A mistaken name has a backslash: if the text or all names have none, the value is right.
   if (!MISREADS_NAMES || !text.includes("\\") || !hasBackslashedName(value)) return value;
   return valueOfKnown(bytesOf(text));
 }
@@ -77,7 +77,9 @@ function hasBackslashedName(value: unknown): boolean {
   return false;
 }
 
-/** Returns the value of a text that is known to be JSON. JSON.parse reads nothing of it but strings, numbers and words. */
+/**
+ * Returns the value of a text that is known to be JSON. JSON.parse reads only single strings, numbers and words of it.
+ */
 function valueOfKnown(b: Uint8Array): unknown {
   const open: object[] = [];
   let name: string | undefined;
@@ -113,8 +115,8 @@ function valueOfKnown(b: Uint8Array): unknown {
 }
 
 /**
- * The value of a JSON text that is well formed, with every string that takes more than `longest` bytes cut at about
- * there: for a look at what is too large to be built. Takes memory for what is left only.
+ * Returns the value of a well-formed JSON text in which every string of more than `longest` bytes is cut to about that
+ * length. This shows texts that are too large to be built; it takes memory only for what is left.
  */
 export function parseAbridged(b: Uint8Array, longest: number): unknown {
   const parts: Uint8Array[] = [];
@@ -131,7 +133,7 @@ export function parseAbridged(b: Uint8Array, longest: number): unknown {
   return copied === 0 ? parse(b) : parse(concat([...parts, b.subarray(copied)]));
 }
 
-/** The last place before `end` at which neither an escape nor a character is cut in two. */
+/** Returns the last position before `end` that cuts neither an escape nor a character in two. */
 function cutAt(b: Uint8Array, start: number, end: number): number {
   let cut = start;
   for (let i = start; i < end; ) {
@@ -152,20 +154,20 @@ export function skipSpace(b: Uint8Array, at: number, end: number): number {
   return i;
 }
 
-/** Bytes of a string that mean themselves: all but quotes, backslashes and control characters. */
+/** Table of bytes: 1 for those that mean themselves in a string: all but quotes, backslashes and control characters. */
 const PLAIN = Uint8Array.from({ length: 256 }, (_, c) => (c >= 0x20 && c !== QUOTE && c !== BACKSLASH ? 1 : 0));
-/** Which bytes are hexadecimal digits: 1, others 0. */
+/** Table of bytes: 1 for hexadecimal digits, 0 for others. */
 export const HEX = Uint8Array.from({ length: 256 }, (_, c) => (/[0-9a-fA-F]/.test(String.fromCharCode(c)) ? 1 : 0));
-/** How long an escape is, by the byte behind its backslash; 0 for what is none. */
+/** Length of an escape by the byte after its backslash; 0 if that byte begins none. */
 export const ESCAPE = Uint8Array.from({ length: 256 }, (_, c) =>
   c === 0x75 ? 6 : '"\\/bfnrt'.includes(String.fromCharCode(c)) ? 2 : 0,
 );
 
-/** Just past the string whose opening quote stands at `at`, or -1. */
+/** Returns the position just past the string whose opening quote is at `at`, or -1. */
 export function stringEnd(b: Uint8Array, at: number, end: number): number {
   let i = at + 1;
   for (;;) {
-    // The quote or the line feed behind `end` stops this too; to look for `end` at every byte takes a third longer.
+    // The quote or the line feed after `end` stops this too; checking for `end` at every byte takes a third longer.
     while (PLAIN[b[i]] === 1) i++;
     if (i >= end) return -1;
     if (b[i] === QUOTE) return i + 1;
@@ -216,7 +218,7 @@ function wordEnd(b: Uint8Array, at: number, end: number): number {
   return -1;
 }
 
-/** From a member's name at `at` to the start of its value, or -1. */
+/** Returns the start of the value of the member whose name is at `at`, or -1. */
 export function valueStart(b: Uint8Array, at: number, end: number): number {
   if (at >= end || b[at] !== QUOTE) return -1;
   const afterName = stringEnd(b, at, end);
@@ -227,7 +229,7 @@ export function valueStart(b: Uint8Array, at: number, end: number): number {
 }
 
 /**
- * Just past the JSON value that starts at `at`, or -1 when there is no well-formed value.
+ * Returns the position just past the JSON value that starts at `at`, or -1 when there is no well-formed value.
  * Iterative, so depth costs memory and never the stack (RFC 8259 grammar; UTF-8 is not checked here).
  */
 export function valueEnd(b: Uint8Array, at: number, end: number): number {
@@ -268,15 +270,15 @@ export function valueEnd(b: Uint8Array, at: number, end: number): number {
   }
 }
 
-/** How the end of a value is found. */
+/** A function that finds the end of a value. */
 export type ValueEnd = typeof valueEnd;
 
-/** Bytes of a string that are looked at one by one before the system searches for its end: most are shorter. */
+/** Bytes of a string that are checked one by one before indexOf searches for its end: most strings are shorter. */
 const NEAR = 64;
 
 /**
- * {@link valueEnd} in a text that is known to be JSON, as what JSON.parse has taken: nothing but strings and brackets
- * is looked at, which takes a quarter of the time for a message of 700 characters (0.2 us in place of 0.8).
+ * Does the same as {@link valueEnd} in a text that is known to be JSON, because JSON.parse accepted it. It looks only
+ * at strings and brackets, which takes a quarter of the time for a message of 700 characters (0.2 us instead of 0.8).
  */
 export function knownValueEnd(b: Uint8Array, at: number, end: number): number {
   let depth = 0;
@@ -315,7 +317,7 @@ function knownStringEnd(b: Uint8Array, at: number): number {
   }
 }
 
-/** Just past the number or word at `at`. */
+/** Returns the position just past the number or word at `at`. */
 function scalarEnd(b: Uint8Array, at: number, end: number): number {
   let i = at;
   while (i < end && b[i] > 0x20 && b[i] !== COMMA && b[i] !== CLOSE_BRACE && b[i] !== CLOSE_BRACKET) i++;
@@ -328,7 +330,10 @@ export function isJson(b: Uint8Array, start = 0, end = b.length): boolean {
   return i >= 0 && skipSpace(b, i, end) === end;
 }
 
-/** The members of the object that is all of `bytes[start, end)`, in order, duplicates included; null when it is not one. */
+/**
+ * Returns the members of the object that is all of `bytes[start, end)`, in order, duplicates included; null when it is
+ * not an object.
+ */
 export function members(b: Uint8Array, start = 0, end = b.length, endOf: ValueEnd = valueEnd): Member[] | null {
   let i = skipSpace(b, start, end);
   if (i >= end || b[i] !== OPEN_BRACE) return null;
@@ -350,7 +355,7 @@ export function members(b: Uint8Array, start = 0, end = b.length, endOf: ValueEn
   }
 }
 
-/** The elements of the array that is all of `bytes[start, end)`, or null when it is not one. */
+/** Returns the elements of the array that is all of `bytes[start, end)`, or null when it is not an array. */
 export function elements(b: Uint8Array, start = 0, end = b.length, endOf: ValueEnd = valueEnd): Range[] | null {
   let i = skipSpace(b, start, end);
   if (i >= end || b[i] !== OPEN_BRACKET) return null;
@@ -369,7 +374,7 @@ export function elements(b: Uint8Array, start = 0, end = b.length, endOf: ValueE
   }
 }
 
-/** The value of the string literal at `at`. */
+/** Returns the value of the string literal at `at`. */
 export function stringAt(b: Uint8Array, at: number, end: number): string {
   const usual = usualName(b, at, end);
   if (usual !== undefined) return usual;
@@ -378,7 +383,7 @@ export function stringAt(b: Uint8Array, at: number, end: number): string {
   return textOf(b, at + 1, past - 1);
 }
 
-/** Names that entries have over and over: comparing bytes takes a tenth of the time of making a string of them. */
+/** Names that nearly every entry has: comparing bytes takes a tenth of the time of making a string. */
 const USUAL_NAMES = ["type", "id", "parentId", "timestamp", "message", "role", "content", "text", "_batch"].map(
   (name) => ({
     name,
@@ -397,15 +402,14 @@ function usualName(b: Uint8Array, at: number, end: number): string | undefined {
   return undefined;
 }
 
-/** The last member of that name, as JSON.parse would choose it. */
+/** Returns the last member of that name, as JSON.parse would choose it. */
 export function memberOf(found: readonly Member[], name: string): Member | undefined {
   for (let i = found.length - 1; i >= 0; i--) if (found[i].name === name) return found[i];
   return undefined;
 }
 
 /**
- * The value that stands at a path of member names and array indexes inside a JSON text,
- * or undefined when there is none.
+ * Returns the value at a path of member names and array indexes inside a JSON text, or undefined when there is none.
  */
 export function valueAt(
   b: Uint8Array,
@@ -425,8 +429,8 @@ interface Goal {
 }
 
 /**
- * Goes once through the value at `at`, which is so many steps down a path, and notes what stands at the end of that;
- * answers just past the value, or -1.
+ * Walks once through the value at `at`, which is `depth` steps down the path, and sets `goal.found` to the value at the
+ * end of the path. Returns the position just past the value at `at`, or -1.
  */
 function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number): number {
   const step = goal.path[depth];
@@ -436,7 +440,7 @@ function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number)
     goal.found = step === undefined && past >= 0 ? { start: at, end: past } : undefined;
     return past;
   }
-  // Of members with the same name the last counts, also where it leads nowhere.
+  // The last of several members with the same name counts, even if it leads nowhere.
   goal.found = undefined;
   let i = skipSpace(b, at + 1, end);
   if (i < end && b[i] === open + 2) return i + 1;
@@ -454,7 +458,7 @@ function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number)
   }
 }
 
-/** Whether the string literal at `at` is a name, which has neither quotes nor backslashes. */
+/** Returns whether the string literal at `at` is this name, which has neither quotes nor backslashes. */
 function isNamed(b: Uint8Array, at: number, end: number, name: string): boolean {
   for (let i = at + 1, k = 0; i < end; i++, k++) {
     const c = b[i];
@@ -465,10 +469,10 @@ function isNamed(b: Uint8Array, at: number, end: number, name: string): boolean 
   return false;
 }
 
-/** The same JSON text on one line: line breaks between tokens become spaces, everything else stays as it is. */
+/** Returns the JSON text on one line: line breaks between tokens become spaces, everything else stays as it is. */
 export function oneLine(bytes: Uint8Array): Uint8Array {
   if (!bytes.includes(0x0a) && !bytes.includes(0x0d)) return bytes;
-  // A raw line break cannot stand inside a string of well-formed JSON, so it is always between tokens.
+  // A raw line break cannot occur inside a string of well-formed JSON, so it is always between tokens.
   return bytes.map((c) => (c === 0x0a || c === 0x0d ? 0x20 : c));
 }
 
@@ -485,7 +489,7 @@ export function concat(parts: readonly Uint8Array[]): Uint8Array {
   return all;
 }
 
-/** Whether these bytes stand at `at`. */
+/** Returns whether these bytes are at `at`. */
 export function holdsAt(b: Uint8Array, at: number, text: Uint8Array): boolean {
   for (let i = 0; i < text.length; i++) if (b[at + i] !== text[i]) return false;
   return true;
@@ -497,7 +501,7 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-/** The JSON text of a parsed value; of one that is nested deeper than JSON.stringify goes, too. */
+/** Returns the JSON text of a parsed value, even of one that is nested too deep for JSON.stringify. */
 export function jsonText(value: unknown): string {
   try {
     return JSON.stringify(value) ?? "";

@@ -1,10 +1,10 @@
-/** JSON text that is passed on as it was read, beside plain values in one result. */
+/** JSON text that is passed on as it was read, next to plain values in one result. */
 
 import { bytesOf, concat, parse } from "./json.ts";
 
 /**
- * A member of a result whose text is already at hand. The text is asked for when the reply is written, not when
- * the command runs; it comes in pieces, so that a large one never needs to lie in memory whole.
+ * A member of a result whose text already exists. The text is requested when the reply is written, not when the command
+ * runs; it comes in pieces, so that a large one never needs to be in memory as a whole.
  */
 export class Raw {
   readonly pieces: () => Iterable<Uint8Array>;
@@ -17,7 +17,7 @@ export class Raw {
     return new Raw(() => [bytes]);
   }
 
-  /** An array of the given texts. */
+  /** Returns an array of the given texts. */
   static array(items: () => Iterable<Uint8Array>): Raw {
     return new Raw(() => gathered(listed(items())));
   }
@@ -26,12 +26,15 @@ export class Raw {
     return concat([...this.pieces()]);
   }
 
-  /** The value, for callers inside this process. */
+  /** Returns the value, for callers inside this process. */
   value(): unknown {
     return parse(this.bytes());
   }
 
-  /** So that JSON.stringify of a small result that holds one (an event, a log line) is right, if not verbatim. */
+  /**
+   * Returns the value, so that JSON.stringify of a small result with a Raw (an event, a log line) is right, if not
+   * verbatim.
+   */
   toJSON(): unknown {
     return this.value();
   }
@@ -47,13 +50,13 @@ function* listed(items: Iterable<Uint8Array>): Generator<Uint8Array> {
   yield before === OPEN ? EMPTY : CLOSE;
 }
 
-/** Bytes of a block of gathered pieces, and of the first one, as many replies are short. */
+/** Sizes of a block of gathered pieces, and of the first one, because many replies are short. */
 const BLOCK = 1 << 18;
 const FIRST_BLOCK = 1 << 13;
 
 /**
- * The same bytes in blocks, copied: what becomes of a piece on its way out costs more than a copy of its bytes (25 MB
- * in 10,000 entries take 62 ms so, and one by one 75 ms). No character is cut in two.
+ * Yields the same bytes copied into blocks: sending a piece costs more than copying its bytes (25 MB in 10,000 entries
+ * take 62 ms this way, and 75 ms one by one). No character is cut in two.
  */
 export function* gathered(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   let block = new Uint8Array(FIRST_BLOCK);
@@ -73,7 +76,7 @@ export function* gathered(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   if (filled > 0) yield block.subarray(0, filled);
 }
 
-/** The last place up to `end` at which a character begins, in text that is UTF-8. */
+/** Returns the last position up to `end` at which a character begins, in text that is UTF-8. */
 function characterStart(text: Uint8Array, start: number, end: number): number {
   let at = end;
   while (at > start && end - at < 3 && (text[at] & 0xc0) === 0x80) at--;
@@ -85,14 +88,14 @@ const COMMA = bytesOf(",");
 const CLOSE = bytesOf("]");
 const EMPTY = bytesOf("[]");
 
-/** Result with every {@link Raw} read, for callers inside this process. */
+/** Returns the result with every {@link Raw} parsed, for callers inside this process. */
 export function plain<T>(result: T): T {
   const pieces = [...textPieces(result)].map((piece) => (typeof piece === "string" ? bytesOf(piece) : piece));
   return parse(concat(pieces)) as T;
 }
 
 /**
- * The JSON text of a result whose direct members may be {@link Raw}, in pieces: a string, or strings and bytes.
+ * Yields the JSON text of a result whose direct members may be {@link Raw}, in pieces: a string, or strings and bytes.
  * Deeper values are plain.
  */
 export function* textPieces(result: unknown): Generator<string | Uint8Array> {
@@ -115,16 +118,16 @@ export function* textPieces(result: unknown): Generator<string | Uint8Array> {
   }
 }
 
-/** Texts of results that are answered again as long as nothing changes. */
+/** Texts of results that are sent again as long as nothing changes. */
 const lastingTexts = new WeakMap<object, string>();
 
-/** The same result, which nobody changes any more: its text is made once, however often it is answered. */
+/** Returns the same result, which must not change any more: its text is made once, however often it is sent. */
 export function lasting<T extends object>(result: T): T {
   if (!lastingTexts.has(result)) lastingTexts.set(result, JSON.stringify(result));
   return result;
 }
 
-/** The JSON text of a value that is no {@link Raw} and holds none. */
+/** Returns the JSON text of a value that neither is nor contains a {@link Raw}. */
 export function textOfPlain(value: unknown): string {
   const known = typeof value === "object" && value !== null ? lastingTexts.get(value) : undefined;
   return known ?? JSON.stringify(value ?? null);

@@ -1,4 +1,4 @@
-/** Reads all of one entry line: whether it is JSON, whether its head is ambiguous, where its message stands. */
+/** Validates whole entry lines: whether a line is JSON, whether its head is ambiguous, and where its message is. */
 
 import { bytesOf, holdsAt, isJson, skipSpace, stringAt, valueEnd, valueStart } from "./json.ts";
 
@@ -16,22 +16,26 @@ interface Names {
 
 const named = (...names: string[]): Names => ({ names, spelled: names.map((name) => bytesOf(`"${name}"`)) });
 
-/** Members that tell what the head of an entry is. */
+/** Members that decide the head of an entry. */
 const OF_ENTRY = named("message", "type", "id", "parentId", "customType", "_batch");
 const MESSAGE = 1;
 const OF_MESSAGE = named("role");
 
-/** One reader serves many lines: after a successful {@link read} its fields tell of the last one. */
+/** Reads many lines: after a successful {@link read} its fields describe the last one. */
 export class BodyReader {
-  /** A member of the head stands twice: the quick reading of heads takes the first, parsers take the last. */
+  /** Whether a member of the head occurs twice: the fast path for heads uses the first, parsers use the last. */
   isAmbiguous = false;
-  /** Where the message begins, if nothing but a brace stands behind it; else 0. */
+  /** Start of the message in the line, if only a brace comes after it; else 0. */
   messageStart = 0;
-  /** The message that is the last member of the object that was read last, and its end; 0 when that is another. */
+  /**
+   * Start and end of the message, if it is the last member of the object that was read last; 0 when another member is.
+   */
   private last = 0;
   private lastEnd = 0;
 
-  /** Whether `b[start, end)` is one JSON value (RFC 8259; UTF-8 is not checked here): in one pass, building nothing. */
+  /**
+   * Returns whether `b[start, end)` is one JSON value (RFC 8259; UTF-8 is not checked here). One pass, builds nothing.
+   */
   read(b: Uint8Array, start: number, end: number): boolean {
     this.isAmbiguous = false;
     this.messageStart = 0;
@@ -42,7 +46,7 @@ export class BodyReader {
     return skipSpace(b, past, end) === end;
   }
 
-  /** Just past the object at `at`, or -1; members of these names are told apart. */
+  /** Returns the position just past the object at `at`, or -1. Notes whether any of these names occurs twice. */
   private object(b: Uint8Array, at: number, end: number, told: Names): number {
     let seen = 0;
     this.last = 0;
@@ -71,12 +75,12 @@ export class BodyReader {
   }
 }
 
-/** Which of the names the one at `at` is, as a bit; 0 when none. */
+/** Returns the bit of the name at `at`, or 0 when it is none of these names. */
 function bitOf({ names, spelled }: Names, b: Uint8Array, at: number, end: number): number {
   for (let k = 0; k < spelled.length; k++) if (holdsAt(b, at, spelled[k])) return 1 << k;
   for (let i = at + 1; b[i] !== QUOTE; i++) {
     if (b[i] !== BACKSLASH) continue;
-    // Escapes can spell any of them.
+    // A name with escapes can be any of them.
     const k = names.indexOf(stringAt(b, at, end));
     return k < 0 ? 0 : 1 << k;
   }

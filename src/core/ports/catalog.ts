@@ -1,25 +1,25 @@
-/** The contract of the catalog: what is known of sessions without opening them. */
+/** The contract of the catalog: facts about sessions that are known without opening them. */
 
-/** What a list tells of a session file. */
+/** A session file in a list. */
 export interface Listed {
   readonly path: string;
   readonly id: string;
   readonly cwd: string | null;
-  /** The last name in file order, as Pi has it. */
+  /** The last name in file order, as in Pi. */
   readonly name: string | null;
-  /** As the header has it. */
+  /** As in the header. */
   readonly parentSession: string | null;
   /** Milliseconds since the epoch. */
   readonly created: number | null;
-  /** When a person or the model said something last; never when the file was written. */
+  /** Time of the last message of a person or the model; never the time when the file was written. */
   readonly modified: number | null;
   readonly messageCount: number;
-  /** The beginning of the first thing a person said. */
+  /** The beginning of the first message of a person. */
   readonly firstMessage: string | null;
   readonly sizeBytes: number;
-  /** Nothing but a header stands in the file. */
+  /** Whether the file has nothing but a header. */
   readonly headerOnly: boolean;
-  /** It lies in the archive. */
+  /** Whether it is in the archive. */
   readonly archived: boolean;
 }
 
@@ -38,10 +38,10 @@ export interface ListWish {
   readonly cursor?: string;
 }
 
-/** Called with how much of how much is done. */
+/** A callback for progress: `done` of `total`. */
 export type Progress = (done: number, total: number) => void;
 
-/** The same, with the sessions that fit among those that were read since the last call. */
+/** A callback for progress, with the sessions that fit among those read since the last call. */
 export type ListProgress = (done: number, total: number, found: readonly Listed[]) => void;
 
 export interface SearchWish {
@@ -65,7 +65,7 @@ export interface Hit {
   readonly role: string;
   readonly snippet: string;
   readonly onActivePath: boolean;
-  /** Where a page that begins after this hit begins. */
+  /** Cursor of the page that begins after this hit. */
   readonly cursor: string;
 }
 
@@ -76,13 +76,15 @@ export interface Relative {
   readonly forkedAtEntryId?: string;
 }
 
-/** Everything that is found without opening a session. Nothing of it is kept but by files: it can be lost any time. */
+/**
+ * Everything that is found without opening a session. All of it is derived from files, and can be rebuilt from them.
+ */
 export interface Catalog {
-  /** All sessions that fit, behind the cursor; `total` counts those before it too. Throws cursor_expired. */
+  /** Returns all sessions after the cursor that fit; `total` counts those before it too. Throws cursor_expired. */
   list(wish: ListWish, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }>;
   /** Throws cursor_expired. */
   search(wish: SearchWish, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
-  /** The family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
+  /** Returns the family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
   family(
     of: { id: string; beside?: Relative },
     progress?: Progress,

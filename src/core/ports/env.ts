@@ -1,16 +1,16 @@
-/** What the core needs of the world: clock, ids and a hash. Made in store/env.ts, passed in everywhere. */
+/** The core's access to the world: clock, ids and a hash. Made in storage/system-env.ts, passed in everywhere. */
 export interface Env {
-  /** Milliseconds since the epoch. */
+  /** Returns milliseconds since the epoch. */
   now(): number;
-  /** A new UUIDv7, for sessions. */
+  /** Returns a new UUIDv7, for sessions. */
   sessionId(): string;
-  /** Eight random hex digits, for entries. */
+  /** Returns eight random hex digits, for entries. */
   entryId(): string;
-  /** SHA-256 as lower-case hex. */
+  /** Returns the SHA-256 as lower-case hex. */
   sha256(bytes: Uint8Array): string;
 }
 
-/** ISO 8601 in UTC with milliseconds, as every entry and header carries it. */
+/** Returns the time as every entry and header has it: ISO 8601 in UTC with milliseconds. */
 export function timestamp(env: Env): string {
   const now = env.now();
   if (now !== latest) {
@@ -20,6 +20,6 @@ export function timestamp(env: Env): string {
   return latestText;
 }
 
-/** Many entries may be made in one millisecond. */
+/** The last time and its text, kept because many entries may be made in one millisecond. */
 let latest = Number.NaN;
 let latestText = "";

@@ -1,40 +1,40 @@
-/** What happens to whole sessions: deleted, archived, moved, brought in. What the stores offer for it. */
+/** The contract of operations on whole sessions: delete, archive, move, import. */
 
 import type { Damage } from "../format/damage.ts";
 import type { Progress } from "./catalog.ts";
 
-/** Which session: by its path, or by its full id. */
+/** A session, named by its path or by its full id. */
 export interface Where {
   readonly sessionPath?: string;
   readonly sessionId?: string;
 }
 
 /**
- * What a session is to be moved for. An interrupted move leaves two names of one session; of several files with an id,
- * those count that can be moved so.
+ * The purpose of a move. An interrupted move leaves two names of one session: of several files with an id, only those
+ * count that can be moved for this purpose.
  */
 export type Purpose = "archive" | "unarchive" | { readonly cwd: string };
 
 export interface Moved {
   readonly sessionId: string;
-  /** Where it was. */
+  /** Path before the move. */
   readonly sessionPath: string;
-  /** Where it is now. */
+  /** Path after the move. */
   readonly movedTo: string;
 }
 
 export interface Deleted {
   readonly sessionId: string;
-  /** Where it was. */
+  /** Path before. */
   readonly sessionPath: string;
-  /** Where it lies now, as far as that is known. */
+  /** Path now, as far as it is known. */
   readonly movedTo?: string;
-  /** Which trash it lies in. */
+  /** The trash that it lies in. */
   readonly trash: "desktop" | "own" | "none";
 }
 
 export interface Relocated extends Moved {
-  /** Where the file is as it was before. */
+  /** Path at which the original file is kept. */
   readonly keptAt: string;
 }
 
@@ -42,8 +42,8 @@ export interface Imported {
   readonly sessionId: string;
   readonly sessionPath: string;
   /**
-   * `new`: nobody knew it. `known`: the session has all of it already. `continued`: the session had a part of it and got
-   * the rest. `conflict`: there is a session with this id that went another way; this one got an id of its own.
+   * `new`: no such session existed. `known`: the session has all of it already. `continued`: the session had a part of
+   * it and got the rest. `conflict`: a session with this id continued differently; this one got an id of its own.
    */
   readonly outcome: "new" | "known" | "continued" | "conflict";
   /** The session with the same id that it is a conflict copy of. */
@@ -55,9 +55,9 @@ export interface Imported {
 }
 
 /**
- * Everything here refuses a session that another process writes to (session_locked), overwrites nothing
- * (already_exists), takes an id only whole (ambiguous_id), and leaves, wherever it is interrupted, every byte under one
- * name or another. Whether the session is open in this process is for the caller to ask.
+ * Operations on whole sessions. Each refuses a session that another process writes to (session_locked), overwrites
+ * nothing (already_exists), accepts an id only in full (ambiguous_id), and keeps every byte under one name or another
+ * wherever it is interrupted. The caller checks whether the session is open in this process.
  */
 export interface LifeCycle {
   /**
@@ -66,13 +66,13 @@ export interface LifeCycle {
   locate(where: Where, purpose?: Purpose): string;
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
   delete(file: string, permanent: boolean): Promise<Deleted>;
-  /** Brings back what our own trash holds, the newest of that id or original path, or the one at a path of the trash. */
+  /** Restores from our own trash: the newest session of that id or original path, or the one at a path in the trash. */
   restore(where: Where): Promise<Moved>;
-  /** Moves a session where agents do not list it, and lists of ours say that it is archived. */
+  /** Moves a session to where agents do not list it; our own lists show it as archived. */
   archive(file: string): Promise<Moved>;
   unarchive(file: string): Promise<Moved>;
-  /** Gives a session another working directory. Throws BadParams when there is none and none may be missing. */
+  /** Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`. */
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
-  /** Brings in a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */
+  /** Imports a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
 }

@@ -1,8 +1,8 @@
-/** A session on its way between a JSONL file and Session Store V2: what the stores offer for it (seed 003). */
+/** The contract of migrations between a JSONL file and Session Store V2 (seed 003). */
 
 import type { Progress } from "./catalog.ts";
 
-/** Where the parts of one session lie, which share a folder. */
+/** Paths of the parts of one session, which share a folder. */
 export interface Site {
   readonly sessionId: string;
   readonly container: string;
@@ -12,7 +12,7 @@ export interface Site {
   readonly source: string | null;
 }
 
-/** Why a session cannot be migrated as it is. */
+/** A reason why a session cannot be migrated as it is. */
 export interface Obstacle {
   readonly kind: string;
   readonly entryId?: string;
@@ -22,7 +22,7 @@ export interface Obstacle {
 export interface Plan {
   readonly site: Site;
   readonly entryCount: number;
-  /** Of the session file. */
+  /** Size of the session file. */
   readonly bytes: number;
   /** Format version of the session file. */
   readonly version: number;
@@ -37,11 +37,11 @@ export interface Verification {
 
 export interface Moved {
   readonly site: Site;
-  /** Null when nothing was to be done. */
+  /** Null when there was nothing to do. */
   readonly migrationId: string | null;
   readonly correlationId: string;
   readonly state: string;
-  /** The moves of the state machine that led there. */
+  /** The transitions of the state machine that led there. */
   readonly transitions: readonly {
     readonly fromState: string;
     readonly toState: string;
@@ -51,15 +51,15 @@ export interface Moved {
   readonly snapshotId: string | null;
   readonly verification: Verification;
   readonly entryCount: number;
-  /** Which store has the session now. */
+  /** The store that has the session now. */
   readonly active: Status["active"];
-  /** Where the session is now. */
+  /** Path of the session now. */
   readonly sessionPath: string;
-  /** Of a rollback: entries that were appended after the migration and are in the file again. */
+  /** After a rollback: entries that were appended after the migration and are in the file again. */
   readonly laterEntries: number;
-  /** Of a rollback: there was no snapshot, so that the file was written from the container alone. */
+  /** Whether a rollback wrote the file from the container alone, because there was no snapshot. */
   readonly rebuilt: boolean;
-  /** Of a rollback: where the container is kept. */
+  /** After a rollback: path at which the container is kept. */
   readonly keptAt: string | null;
 }
 
@@ -83,14 +83,14 @@ export interface Status {
   readonly active: "jsonl_v3" | "sqlite_v1" | "native_v2";
   /** One of the nine states. */
   readonly state: string;
-  /** Of the pointer; null without one. */
+  /** Phase of the pointer; null without one. */
   readonly phase: string | null;
-  /** The session file as it was frozen; null when there is none. */
+  /** Path of the frozen session file; null when there is none. */
   readonly snapshotPath: string | null;
   readonly snapshotId: string | null;
   readonly correlationId: string | null;
   readonly reason: string | null;
-  /** Something was begun and not brought to its end; migrating or rolling back again does. */
+  /** Whether an operation was begun and not finished; migrating or rolling back again finishes it. */
   readonly interrupted: boolean;
   readonly events: readonly LedgerEvent[];
 }
@@ -98,42 +98,44 @@ export interface Status {
 export interface Wishes {
   /** 8 to 128 letters, digits, dots, colons, underscores and hyphens. */
   readonly correlationId?: string;
-  /** Of a rollback. */
+  /** Reason for a rollback. */
   readonly reason?: string;
   readonly progress?: Progress;
 }
 
 /** Something wrong in a container. */
 export interface StoreFinding {
-  /** The invariant that it breaks; null for what breaks none. */
+  /** The invariant that it breaks; null if it breaks none. */
   readonly invariant: string | null;
-  /** In the container. */
+  /** Path in the container. */
   readonly file: string;
   readonly byteOffset: number;
   readonly length: number;
   readonly entryId?: string;
   readonly reason: string;
-  /** The next write mends it by itself; nothing is lost. */
+  /** Whether the next write repairs it by itself, without loss. */
   readonly recoverable: boolean;
 }
 
 export interface StoreAudit {
   readonly ok: boolean;
-  /** INV-001 to INV-007. */
+  /** Whether each invariant holds, INV-001 to INV-007. */
   readonly invariants: Readonly<Record<string, boolean>>;
   readonly findings: readonly StoreFinding[];
 }
 
 export interface Migrations {
-  /** What a migration would do, and what stands against it; writes nothing. */
+  /** Returns what a migration would do, and the obstacles to it; writes nothing. */
   plan(path: string, progress?: Progress): Promise<Plan>;
   /** Throws migration_failed, session_locked, storage failures. */
   migrate(path: string, wishes: Wishes): Promise<Moved>;
-  /** Throws the same, and already_exists. */
+  /** Throws what `migrate` throws, and already_exists. */
   rollBack(path: string, wishes: Wishes): Promise<Moved>;
   status(path: string): Status;
-  /** Where the session stands now that had this path before it was migrated or rolled back; else the path itself. */
+  /**
+   * Returns the present path of the session that had this path before a migration or rollback; else the path itself.
+   */
   standsAt(path: string): string;
-  /** Every byte of a container, held against the rules of the store. */
+  /** Checks every byte of a container against the rules of the store. */
   audit(container: string, progress?: Progress): Promise<StoreAudit>;
 }

@@ -1,16 +1,16 @@
-/** The contract of the place where replies wait that are too large for memory. */
+/** The contract of the spool, where replies wait that are too large for memory. */
 
-/** Bytes of one reply that wait outside of memory. */
+/** The bytes of one reply, kept outside of memory. */
 export interface Spooled {
   readonly bytes: number;
-  /** Reads them, block by block, and gives up their place after the last. Throws errno errors. */
+  /** Reads them, block by block, and frees their space after the last. Throws errno errors. */
   blocks(): Iterable<Uint8Array>;
-  /** Gives up their place; nobody reads them any more. */
+  /** Frees their space; they will not be read any more. */
   release(): void;
 }
 
 export interface Spool {
-  /** Takes in these pieces. Throws storage_full, storage_failed, and whatever making the pieces throws. */
+  /** Stores these pieces. Throws storage_full, storage_failed, and whatever making the pieces throws. */
   take(pieces: Iterable<string | Uint8Array>): Spooled;
 }
 

@@ -6,9 +6,12 @@ import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
 import type { Log, Store } from "./store.ts";
 
-/** Keeps the position of a leaf that the session file itself does not tell (session-format reference, section 5). */
+/** Leaf positions that cannot be derived from the session file itself (session-format reference, section 5). */
 export interface LeafMemory {
-  /** The recorded position, if the session's file is still as it was then: an id, null for before the first entry. */
+  /**
+   * Returns the position that was recorded for the entries that the log has now: an id, null for before the first
+   * entry, undefined when none is recorded for them.
+   */
   recall(log: Log): string | null | undefined;
   /** Records a position durably. */
   record(log: Log, leafId: string | null): Promise<void>;
@@ -22,20 +25,20 @@ export interface Stores {
   readonly leaves: LeafMemory;
   /** Opens a session file. Throws session_not_found, not_a_session, storage_failed. */
   open(file: string, readOnly?: boolean): Log;
-  /** The absolute path of what the host calls so. Throws path_outside_root where paths are confined. */
+  /** Returns the absolute path of a path from the host. Throws path_outside_root where paths are confined. */
   absolute(file: string): string;
   exists(file: string): boolean;
-  /** Whether there is something at a path, or the session that was there is in another place now. Throws path_outside_root. */
+  /** Returns whether something is at a path, or the session that was there has moved. Throws path_outside_root. */
   holds(file: string): boolean;
   isSame(a: string, b: string): boolean;
-  /** The file of a session id or of an unambiguous beginning of one. */
+  /** Returns the file of a session id, or of an unambiguous beginning of one. */
   find(id: string): string;
-  /** Makes the folder of a session's file, if that can be done; its first append says why not. */
+  /** Makes the folder of a session's file, if possible; otherwise the first append reports why not. */
   prepareFolder(file: string): void;
   /**
-   * Writes a file for a person, whole or not at all and as durable as an append, and returns its path. When the name is taken: refuses
-   * (already_exists), takes a name beside it, or replaces what is there. With the session file whose attachments it
-   * refers to, it gets them too.
+   * Writes a file for a person, whole or not at all and as durable as an append, and returns its path. When the name
+   * exists, it refuses (already_exists), chooses another name beside it, or replaces the file. The file also gets the
+   * attachments of the session file `attachmentsOf`, if it refers to them.
    */
   writeOutput(
     file: string,
@@ -43,24 +46,24 @@ export interface Stores {
     taken: "refuse" | "rename" | "replace",
     attachmentsOf?: string,
   ): Promise<string>;
-  /** The bytes of a session as it is stored, damage and all, in pieces. */
+  /** Returns the bytes of a session as stored, damage included, in pieces. */
   bytesOf(log: Log): Iterable<Uint8Array>;
-  /** Returns the working directory's session that was changed last. */
+  /** Returns the session of the working directory that was changed last. */
   latest(cwd: string): string | undefined;
   /**
-   * Returns the path of a new session that comes of the one at `file`: beside it, where that lies outside the session
-   * folders and no flat one was named; undefined where it goes to the folder of its working directory.
+   * Returns the path of a new session that is derived from the one at `file`: beside it, if that lies outside the
+   * session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.
    */
   beside(file: string, header: SessionHeader): string | undefined;
   /**
-   * Returns the session that was made lately by a request with an idempotency key: of a working directory, or of those
-   * that came to lie beside a file.
+   * Returns the session that a request with this idempotency key made recently, in a working directory or beside a
+   * file.
    */
   made(key: string, of: { readonly cwd: string } | { readonly beside: string }): string | undefined;
-  /** What is found without opening sessions. */
+  /** Facts that are found without opening sessions. */
   readonly catalog: Catalog;
-  /** What happens to sessions that are not open. */
+  /** Operations on sessions that are not open. */
   readonly lifeCycle: LifeCycle;
-  /** The way between a JSONL file and Session Store V2. */
+  /** Migrations between a JSONL file and Session Store V2. */
   readonly migrations: Migrations;
 }

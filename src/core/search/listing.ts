@@ -1,4 +1,4 @@
-/** Finding sessions: what is known of each, how a list of them is filtered, ordered and cut, and who is forked from whom. */
+/** Lists of sessions: filters, order and cursors, and which session is forked from which. */
 
 import { Failure } from "../failure.ts";
 import { bytesOf, textOf } from "../json/json.ts";
@@ -7,7 +7,7 @@ import { fold } from "./query.ts";
 
 // --- the list ----------------------------------------------------------------------------------------------------
 
-/** What stands first in an order. Never NaN: what has no time stands behind all that have one. */
+/** Returns the sort key of a session. Never NaN: a session without a time sorts after all that have one. */
 function keyOf(listed: Listed, order: Order): number | string {
   if (order === "name") return fold(listed.name ?? "\uffff");
   return listed[order] ?? Number.NEGATIVE_INFINITY;
@@ -18,12 +18,12 @@ function compareKeys(a: number | string, b: number | string): number {
   return a === b ? 0 : (b as number) - (a as number) < 0 ? -1 : 1;
 }
 
-/** Newest first, names from A on; equal ones by their path. */
+/** Returns a comparison: newest first, or names from A on; equal ones by their path. */
 export function comparing(order: Order): (a: Listed, b: Listed) => number {
   return (a, b) => compareKeys(keyOf(a, order), keyOf(b, order)) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
 }
 
-/** The part of an ordered list that lies behind a wish's cursor. Throws cursor_expired. */
+/** Returns the part of an ordered list that comes after a wish's cursor. Throws cursor_expired. */
 export function behindCursor(ordered: readonly Listed[], { cursor, sort = "modified" }: ListWish): readonly Listed[] {
   if (cursor === undefined) return ordered;
   const compare = comparing(sort);
@@ -32,7 +32,7 @@ export function behindCursor(ordered: readonly Listed[], { cursor, sort = "modif
   return ordered.slice(place < ordered.length && compare(ordered[place], after) === 0 ? place + 1 : place);
 }
 
-/** Where something stands in an ordered list, or would. */
+/** Returns the index of a session in an ordered list, or the index where it belongs. */
 export function placeIn(ordered: readonly Listed[], listed: Listed, compare: (a: Listed, b: Listed) => number): number {
   let low = 0;
   let high = ordered.length;
@@ -44,7 +44,7 @@ export function placeIn(ordered: readonly Listed[], listed: Listed, compare: (a:
   return low;
 }
 
-/** Whether a session fits a wish. */
+/** Returns a function that checks whether a session fits a wish. */
 export function filterOf(wish: ListWish): (listed: Listed) => boolean {
   const words =
     wish.query === undefined
@@ -76,7 +76,7 @@ export function cursorAfter(listed: Listed, order: Order): string {
   return packed([order, key === Number.NEGATIVE_INFINITY ? null : key, listed.path]);
 }
 
-/** Something that compares as the session that the cursor names, whether or not that still exists. */
+/** Returns something that compares like the session that the cursor names, whether or not that still exists. */
 function readCursor(cursor: string, order: Order): Listed {
   const [named, key, path] = unpacked(cursor);
   const type = order === "name" ? "string" : "number";
@@ -88,36 +88,36 @@ export function expired(cursor: string): Failure {
   return new Failure("cursor_expired", "The cursor is not one of this list. Ask again without a cursor.", { cursor });
 }
 
-/** A cursor that holds plain values. */
+/** Returns a cursor that holds plain values. */
 export function packed(values: readonly unknown[]): string {
   return btoa(String.fromCharCode(...bytesOf(JSON.stringify(values))));
 }
 
-/** The values of a cursor. Throws cursor_expired. */
+/** Returns the values of a cursor. Throws cursor_expired. */
 export function unpacked(cursor: string): unknown[] {
   try {
     const values = JSON.parse(textOf(Uint8Array.from(atob(cursor), (c) => c.charCodeAt(0))));
     if (Array.isArray(values)) return values;
   } catch {
-    // It was never one of ours.
+    // It was not made by `packed`.
   }
   throw expired(cursor);
 }
 
-/** A moment that a host names, in milliseconds; null when it is none. */
+/** Returns a time that a host names in milliseconds; null when it is no time. */
 export function momentOf(text: string): number | null {
   const moment = Date.parse(text);
   return Number.isFinite(moment) ? moment : null;
 }
 
-/** ISO 8601 in UTC; null for what is no moment that can be written so. */
+/** Returns a time as ISO 8601 in UTC; null when it cannot be written in this form. */
 export function momentText(moment: number | null): string | null {
   return moment === null || !(Math.abs(moment) <= 8.64e15) ? null : new Date(moment).toISOString();
 }
 
 // --- families ----------------------------------------------------------------------------------------------------
 
-/** The id that the name of a session file or container ends with; a name without one stands for itself. */
+/** Returns the id that the name of a session file or container ends with; a name without one is returned as it is. */
 export function idInPath(path: string): string {
   const name = nameOf(path);
   const stem = name.replace(/\.(?:jsonl|v2)$/, "");
@@ -128,7 +128,10 @@ function nameOf(path: string): string {
   return path.split(/[/\\]/).pop() ?? "";
 }
 
-/** Which session is whose parent, where the parent's file is known: by its path, or moved, by the id or name in it. */
+/**
+ * Returns the parent of each session whose parent's file is known, by its path or, if it was moved, by the id or name
+ * in it.
+ */
 export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative> {
   const byPath = new Map<string, Relative>();
   const byId = new Map<string, Relative[]>();
@@ -163,8 +166,9 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
 }
 
 /**
- * The sessions that are forked, over any number of steps, from the same one as this: that first, parents before
- * their children. Where the first one's file is gone there is no root, and those forked from it stay together.
+ * Returns the sessions that are forked, over any number of steps, from the same one as this: that one first, parents
+ * before their children. If the file of the first one is missing there is no root, and those forked from it stay
+ * together.
  */
 export function familyOf(
   sessions: readonly Relative[],
@@ -181,7 +185,7 @@ export function familyOf(
   }
   const seen = new Set<Relative>();
   let top = of;
-  // Files can name each other as parents; then the walk ends where it began.
+  // Files can name each other as parents; the walk then ends when it meets a session again.
   for (let above = parents.get(top); above !== undefined && !seen.has(top); above = parents.get(top)) {
     seen.add(top);
     top = above;

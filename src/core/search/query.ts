@@ -1,25 +1,27 @@
-/** What a search query means, for every way of searching: its terms, where they stand in a text, how well they fit. */
+/**
+ * The meaning of a search query, for every way of searching: its terms, where they occur in a text, how well they fit.
+ */
 
-/** A query as its terms: all of them must stand in a text, in any place, whatever their case. */
+/** A query as its terms: all of them must occur in a text, anywhere and in any case. */
 export interface Query {
   readonly terms: readonly Term[];
 }
 
 export interface Term {
-  /** Folded, as {@link fold} does it. */
+  /** The term, folded by {@link fold}. */
   readonly text: string;
   /** The pieces of it that the index knows. */
   readonly runs: readonly string[];
 }
 
-/** Text in the one form in which texts and terms are compared: composed, and without case. */
+/** Returns text in the one form in which texts and terms are compared: composed, and without case. */
 export function fold(text: string): string {
   const folded = text.normalize("NFC").toLowerCase();
-  // The same letter at the end of a word and elsewhere.
+  // Two forms of one letter, at the end of a word and elsewhere.
   return folded.includes("ς") ? folded.replaceAll("ς", "σ") : folded;
 }
 
-/** Words, and what stands between quotation marks as one term. Null when there is nothing to look for. */
+/** Parses words, and text between quotation marks as one term. Returns null when there is nothing to search for. */
 export function parseQuery(query: string): Query | null {
   const terms: Term[] = [];
   const known = new Set<string>();
@@ -41,11 +43,17 @@ export function holds(folded: string, query: Query): boolean {
 // --- tokens of the index -----------------------------------------------------------------------------------------
 //
 // An ASCII run is a word, which is found by its parts through a list of all words. Any other script gives its
-// characters and pairs of them, as many put no space between words.
+// characters and pairs of them, because many scripts put no space between words.
 
-/** What the index takes for one piece: ASCII letters, digits and underscores; or what is neither ASCII nor punctuation. */
+/**
+ * Runs that are one piece to the index: ASCII letters, digits and underscores; or characters that are neither ASCII nor
+ * punctuation.
+ */
 const RUN = /[a-z0-9_]+|[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
-/** Longer words are cut into pieces that overlap by half, so that all parts up to half of it are in one of them. */
+/**
+ * Characters of a word. Longer words are cut into pieces that overlap by half, so that each part of up to half this
+ * length is in one of them.
+ */
 const LONGEST_WORD = 64;
 
 const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
@@ -53,9 +61,9 @@ const NOT_ASCII = /[\u0080-\uffff]/;
 const NO_ASCII = /[\u0080-\uffff]+/g;
 const LONG_RUN = /[a-z0-9_]{65,}/g;
 
-/** A folded text so that the index, which splits at ASCII punctuation only, finds its tokens in it. */
+/** Returns a folded text in the form in which the index, which splits at ASCII punctuation only, finds its tokens. */
 export function tokensOf(folded: string, longestRun: number): string {
-  // Some libraries end a text where a NUL stands.
+  // Some libraries end a text at a NUL.
   let words = folded.includes("\0") ? folded.replaceAll("\0", " ") : folded;
   let parts = "";
   if (NOT_ASCII.test(folded)) {
@@ -72,21 +80,21 @@ function* piecesOf(run: string): Generator<string> {
   for (let i = 0; i < run.length - LONGEST_WORD / 2; i += LONGEST_WORD / 2) yield run.slice(i, i + LONGEST_WORD);
 }
 
-/** What a {@link Lexicon} found in a text. */
+/** Facts that a {@link Lexicon} finds in a text. */
 export interface Reading {
   /** Words that it had not seen before. */
   readonly unseen: readonly string[];
   /** Characters of the longest ASCII run. */
   readonly longestRun: number;
-  /** The same for texts with the same runs, and hardly ever for others. */
+  /** A checksum: equal for texts with the same runs, and hardly ever for others. */
   readonly sum: string;
 }
 
-/** The words that were seen, letter by letter: a text is read in one pass, without a string for each of its words. */
+/** The words that were seen, stored as letters: a text is read in one pass, without a string for each of its words. */
 export class Lexicon {
-  /** Where a word stands in the letters, by its hash; 0: free. */
+  /** Positions of words in `letters`, by their hash; 0: free. */
   private slots = new Int32Array(1 << 12);
-  /** Each word behind its length. */
+  /** Each word, after its length. */
   private letters = new Uint8Array(1 << 15);
   private used = 1;
   /** Words seen. */
@@ -132,7 +140,7 @@ export class Lexicon {
     return { unseen, longestRun, sum: `${(a >>> 0).toString(36)}.${(b >>> 0).toString(36)}` };
   }
 
-  /** Whether a word was seen; from now on it was. */
+  /** Returns whether a word was seen before, and adds it. */
   private has(text: string, start: number, length: number, hash: number): boolean {
     const { letters, slots } = this;
     const mask = slots.length - 1;
@@ -170,7 +178,7 @@ export class Lexicon {
   }
 }
 
-/** FNV-1a. */
+/** Returns the FNV-1a hash of a word. */
 function hashOf(word: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < word.length; i++) hash = Math.imul(hash ^ word.charCodeAt(i), 0x01000193);
@@ -181,13 +189,13 @@ function spread(hash: number): number {
   return hash ^ (hash >>> 15);
 }
 
-/** The characters of a run, and its pairs. */
+/** Returns the characters of a run, and its pairs. */
 function partsOf(run: string): string[] {
   const characters = [...run];
   return [...characters, ...characters.slice(1).map((character, i) => characters[i] + character)];
 }
 
-/** Expressions for FTS5 over the tokens; undefined where the index cannot tell and any text has to be looked at. */
+/** Expressions for FTS5 over the tokens; undefined where the index cannot decide and every text must be checked. */
 export interface Expression {
   /** Texts in which the terms are whole words. */
   readonly words?: string;
@@ -195,7 +203,10 @@ export interface Expression {
   readonly parts?: string;
 }
 
-/** `wordsWith` answers the words that have something in them, or undefined when they are too many to ask for. */
+/**
+ * Returns the expressions of a query. `wordsWith` returns the words that contain a part, or undefined if there are too
+ * many to search for.
+ */
 export function expressionOf({ terms }: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
   const words: string[] = [];
   const parts: string[] = [];
@@ -209,7 +220,7 @@ export function expressionOf({ terms }: Query, wordsWith: (part: string) => read
     if (run.length <= LONGEST_WORD) words.push(quoted(run));
     else isWhole = false;
     const matching = wordsWith(run.slice(0, LONGEST_WORD / 2));
-    // Without a word that has it the whole word does not occur either; it stands for that.
+    // If no word contains it, it is no word itself either; searching for it then finds nothing.
     if (matching) parts.push(`(${(matching.length === 0 ? [run] : matching).map(quoted).join(" OR ")})`);
   }
   return {
@@ -224,7 +235,7 @@ function quoted(token: string): string {
 
 // --- what is shown -----------------------------------------------------------------------------------------------
 
-/** How well a folded text that holds the terms fits: higher is better, 0 to 1 for each term, more for neighbours. */
+/** Returns how well a folded text with all terms fits: higher is better, 0 to 1 for each term, more for neighbours. */
 export function score(folded: string, { terms }: Query): number {
   // Long texts hold many words by chance (BM25's idea, with constants for messages).
   const weight = 1.2 * (0.25 + 0.75 * Math.min(4, folded.length / 800));
@@ -253,7 +264,7 @@ function isWordAt(text: string, at: number): boolean {
 /** Characters of a snippet around the first term. */
 const SNIPPET = 160;
 
-/** One line of the text around the first place where a term stands. */
+/** Returns one line of the text around the first occurrence of a term. */
 export function snippet(text: string, { terms }: Query): string {
   const folded = fold(text);
   let first = folded.length;
@@ -261,11 +272,11 @@ export function snippet(text: string, { terms }: Query): string {
     const at = folded.indexOf(term.text);
     if (at >= 0 && at < first) first = at;
   }
-  // Folding may have changed lengths before it; then the place is found in proportion.
+  // Folding may have changed lengths before it; the place is then found in proportion.
   const place = folded.length === text.length ? first : Math.round((first / folded.length) * text.length);
   let start = Math.max(0, place - SNIPPET / 4);
   let past = Math.min(text.length, start + SNIPPET);
-  // Half a character is none.
+  // Surrogate pairs stay whole.
   if (start > 0 && /[\udc00-\udfff]/.test(text[start])) start--;
   if (past < text.length && /[\udc00-\udfff]/.test(text[past])) past++;
   const line = text.slice(start, past).replace(/\s+/g, " ").trim();

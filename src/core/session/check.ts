@@ -1,4 +1,6 @@
-/** What is right and wrong with a session, read whole (protocol, `verify_session`; reliability cases, guarantee 6). */
+/**
+ * Verifies a whole session: its damage and its invariants (protocol, `verify_session`; reliability cases, guarantee 6).
+ */
 
 import type { Damage } from "../format/damage.ts";
 import type { Entry } from "../format/entry.ts";
@@ -11,7 +13,7 @@ export interface Verdict {
   readonly invariants: Readonly<Record<Invariant, boolean>>;
   /** Entries that pi_agent_rust does not read; such a session is read-only there. */
   readonly unreadableForRust: readonly { readonly entryId: string; readonly reason: string }[];
-  /** No damage. */
+  /** Whether there is no damage. */
   readonly ok: boolean;
 }
 
@@ -47,7 +49,7 @@ const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
   bad_index: undefined,
 };
 
-/** Reads every entry. Throws storage_failed when the disk refuses. */
+/** Verifies a session, and reads every entry for it. Throws storage_failed when the disk refuses. */
 export function verify(session: Session): Verdict {
   const { log, tree } = session;
   const found: Damage[] = [];
@@ -90,7 +92,7 @@ function damageAt(entryId: string, kind: Damage["kind"], reason: string): Damage
 
 /** Returns what is wrong with the message of an entry, if anything is. */
 function messageFault(entry: Entry, entryId: string): Damage | null {
-  // Where a body is damaged, this stands in for it, and that is told.
+  // A placeholder for a damaged body, which is reported already.
   if (entry.type !== "message" || entry.damaged === true) return null;
   const { message } = entry;
   if (typeof message !== "object" || message === null || Array.isArray(message))
@@ -130,7 +132,7 @@ const RUST_TYPES = new Set([
 
 const RUST_BLOCKS = new Set(["text", "thinking", "image", "toolCall", "redactedThinking", "media"]);
 
-/** Why pi_agent_rust skips an entry, or null (session-format reference, section 8.3). */
+/** Returns why pi_agent_rust skips an entry, or null (session-format reference, section 8.3). */
 function rustRefusal(entry: Entry): string | null {
   if (!RUST_TYPES.has(entry.type)) return `its type is ${entry.type}`;
   if (typeof entry.timestamp !== "string") return "it has no timestamp";

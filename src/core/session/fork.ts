@@ -1,7 +1,7 @@
 /**
- * Which entries a fork takes along and what changes in them (seed 001 "/fork"; session-format reference, section 4).
- * Labels leave the path, the entries after them are linked past them, and labels of kept entries are made again at
- * the end. Everything else is copied byte for byte.
+ * Plans which entries a fork copies and what changes in them (seed 001 "/fork"; session-format reference, section 4).
+ * Labels are left out of the path, the entries after them are linked past them, and labels of kept entries are written
+ * again at the end. Everything else is copied byte for byte.
  */
 
 import { patchMembers } from "../format/entry.ts";
@@ -27,7 +27,10 @@ export interface Patch {
   readonly firstKeptEntryId?: string;
 }
 
-/** The plan for a session that ends at `end` ({@link ROOT}: no entries). Reads no bodies but those of compactions. */
+/**
+ * Returns the plan for a session that ends at `end` ({@link ROOT}: no entries). Reads no bodies but those of
+ * compactions.
+ */
 export function planFork(tree: Tree, end: number, firstKept: (compaction: number) => string | undefined): ForkPlan {
   const { nodes } = tree;
   const path = tree.path(end);
@@ -42,7 +45,7 @@ export function planFork(tree: Tree, end: number, firstKept: (compaction: number
       continue;
     }
     const above = count > 0 ? kept[count - 1] : ROOT;
-    // A parent that is not in the new file would leave a reference open.
+    // A parent that is not in the new file would be a dangling reference.
     relink ||= nodes.bridged.has(position) || (above === ROOT && nodes.parent(position) !== ROOT);
     const isAlias = nodes.looksLikeAlias(position);
     if (relink || isAlias || code === COMPACTION) {
@@ -63,7 +66,7 @@ export function planFork(tree: Tree, end: number, firstKept: (compaction: number
   return { positions, patches, labels: labelsOf(tree, positions) };
 }
 
-/** The plan for a session that holds all entries of another, labels included. */
+/** Returns the plan for a session that holds all entries of another, labels included. */
 export function planCopy({ nodes }: Tree): ForkPlan {
   const positions = Int32Array.from({ length: nodes.count }, (_, position) => position);
   const patches = new Map<number, Patch>();
@@ -71,7 +74,7 @@ export function planCopy({ nodes }: Tree): ForkPlan {
   return { positions, patches, labels: [] };
 }
 
-/** The first entry after a label on the way down to `end` that is not a label. */
+/** Returns the first entry after a label on the way down to `end` that is not a label. */
 function nextKept(tree: Tree, label: number, end: number): number {
   let next = end;
   for (let at = end; at >= 0 && at !== label; at = tree.nodes.parent(at))
@@ -88,7 +91,7 @@ function labelsOf(tree: Tree, kept: Int32Array): ForkPlan["labels"] {
   return labels.sort((a, b) => a.setBy - b.setBy);
 }
 
-/** The line with a patch applied: only the bytes of the patched values change. */
+/** Returns the line with a patch applied: only the bytes of the patched values change. */
 export function patchLine(line: Uint8Array, patch: Patch): Uint8Array {
   const values: Record<string, Uint8Array> = {};
   for (const [name, value] of Object.entries(patch)) values[name] = bytesOf(JSON.stringify(value));

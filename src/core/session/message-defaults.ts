@@ -1,6 +1,6 @@
 /**
- * What Pi relies on in messages. It reads usage, cost and content without looking whether they are there, and its
- * interface ends with a TypeError where they are not (0.73: `entry.message.usage.input`, `message.content.some`).
+ * Members that Pi relies on in messages. It reads usage, cost and content without checking that they exist, and its
+ * interface ends with a TypeError where they do not (0.73: `entry.message.usage.input`, `message.content.some`).
  */
 
 import { UNKNOWN_MODEL } from "../context/models.ts";
@@ -10,21 +10,21 @@ import type { Session } from "./session.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** The model that speaks at a place, with the API that its last answer names. */
+/** The model that speaks at a position, with the API that its last message names. */
 export interface Speaker {
   readonly provider: string;
   readonly id: string;
   readonly api?: string;
 }
 
-/** What is known of a message beside what it says itself. */
+/** Facts about a message that it does not hold itself. */
 export interface Surroundings {
-  /** When it was made, in milliseconds. */
+  /** Returns when it was made, in milliseconds. */
   time(): number;
   speaker(): Speaker | null;
 }
 
-/** Says which member Pi cannot go without a message lacks; null where it lacks none. */
+/** Returns the first member that Pi requires and a message lacks; null if it lacks none. */
 export function gapOf(message: Members): string | null {
   const { role, content, usage } = message;
   if (role !== "user" && role !== "assistant" && role !== "toolResult") return null;
@@ -35,16 +35,16 @@ export function gapOf(message: Members): string | null {
 }
 
 /**
- * Returns the text of a message with the members that Pi needs and it lacks: content, and of an assistant message
- * `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes one block; all
- * else stays byte for byte. Returns the same bytes where nothing is lacking.
+ * Returns the text of a message, completed with the members that Pi needs and it lacks: content, and in an assistant
+ * message `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes one
+ * block; everything else stays byte for byte. Returns the same bytes if nothing is missing.
  */
 export function completed(text: Uint8Array, message: Members, around: Surroundings): Uint8Array {
   const lacking = lackingOf(text, message, around);
   return Object.keys(lacking).length === 0 ? text : setMembers(text, lacking);
 }
 
-/** Returns a draft's text, likewise, `draft` being its value. */
+/** Returns the text of a draft, completed likewise; `draft` is its value. */
 export function completedDraft(text: Uint8Array, draft: Members, around: Surroundings): Uint8Array {
   if (draft.type !== "message" || !isObject(draft.message)) return text;
   const member = memberOf(members(text) ?? [], "message");
@@ -89,7 +89,7 @@ function inBlock(text: Uint8Array): Uint8Array {
 
 const COUNTS = ["input", "output", "cacheRead", "cacheWrite"];
 
-/** Returns the usage of a message with what it lacks; undefined where it lacks nothing. */
+/** Returns the usage of a message, completed with what it lacks; undefined if it lacks nothing. */
 function usageText(message: Uint8Array, usage: unknown): Uint8Array | undefined {
   const given: Members = isObject(usage) ? usage : {};
   const lacking: Record<string, Uint8Array> = {};
@@ -103,7 +103,7 @@ function usageText(message: Uint8Array, usage: unknown): Uint8Array | undefined 
   const missing = [...COUNTS, "total"].filter((name) => !isObject(cost) || typeof cost[name] !== "number");
   if (missing.length > 0) {
     const zeros = Object.fromEntries(missing.map((name) => [name, ZERO]));
-    // Some writers know no more than the sum.
+    // Some writers give only the sum.
     if (typeof cost === "number") zeros.total = valueIn(text, "cost");
     lacking.cost = setMembers(isObject(cost) ? valueIn(text, "cost") : EMPTY, zeros);
   }
@@ -126,7 +126,7 @@ function isObject(value: unknown): value is Members {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns who speaks at a position of a session. */
+/** Returns the model that speaks at a position of a session. */
 export function speakerAt(session: Session, position: number): Speaker | null {
   const model = session.model(position);
   const named = session.tree.lastModel(position);
@@ -136,7 +136,10 @@ export function speakerAt(session: Session, position: number): Speaker | null {
   return message.provider === model.provider && message.model === model.id ? { ...model, api: message.api } : model;
 }
 
-/** Who speaks where each of several drafts is appended, which change that themselves. Reads nothing until it is asked. */
+/**
+ * The models that speak before each of several drafts, which can change the model themselves. Reads nothing until
+ * asked.
+ */
 export class Speakers {
   private readonly session: Session;
   private now: () => Speaker | null;
@@ -147,7 +150,7 @@ export class Speakers {
     this.now = this.at(session.tree.leaf);
   }
 
-  /** Takes the next draft and returns who speaks before it. */
+  /** Adds the next draft, and returns a function that finds who speaks before it. */
   next(draft: Pick<Draft, "type" | "id" | "parentId"> & Members): () => Speaker | null {
     const { type, id, parentId, message } = draft;
     if (parentId !== undefined) this.now = this.known.get(parentId ?? "") ?? this.at(this.positionOf(parentId));

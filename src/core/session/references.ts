@@ -1,4 +1,6 @@
-/** Entries that a host appends as they are, and that name others: those must be there (protocol, `append`). */
+/**
+ * Checks entries that a host appends as they are and that name other entries: those must exist (protocol, `append`).
+ */
 
 import { boundaryFault, type Coming } from "../context/compaction.ts";
 import { Failure } from "../failure.ts";
@@ -15,8 +17,8 @@ interface NamedDraft {
 }
 
 /**
- * Throws entry_not_found and invalid_boundary, as the commands that make such entries do, where a label, a context edit
- * or a compaction names an entry that is neither in the session nor before it among the drafts.
+ * Throws entry_not_found or invalid_boundary, as the commands that make such entries do, if a label, a context edit or
+ * a compaction names an entry that is neither in the session nor before it among the drafts.
  */
 export function demandReferences(session: Session, drafts: readonly NamedDraft[]): void {
   const sent: Sent = { session, drafts, before: new Map() };
@@ -30,7 +32,7 @@ export function demandReferences(session: Session, drafts: readonly NamedDraft[]
 interface Sent {
   readonly session: Session;
   readonly drafts: readonly NamedDraft[];
-  /** Where the drafts with an id are that come before the one that is looked at. */
+  /** Indexes of the drafts with an id that come before the one being checked. */
   readonly before: Map<string, number>;
 }
 
@@ -47,7 +49,7 @@ function demandTarget({ session, drafts, before }: Sent, index: number): void {
 function demandBoundary(sent: Sent, index: number): void {
   const { session, drafts, before } = sent;
   const { id, firstKeptEntryId } = drafts[index];
-  // Its own id keeps nothing.
+  // A compaction that names itself keeps nothing.
   if (firstKeptEntryId === id) return;
   const keptId = String(firstKeptEntryId);
   const { leaf, above } = placeOf(sent, index);
@@ -65,7 +67,7 @@ function demandBoundary(sent: Sent, index: number): void {
   throw new Failure("invalid_boundary", fault.reason, { entryId: keptId, nearest: fault.nearest, path });
 }
 
-/** Returns the leaf below which a draft comes, and which of the drafts are between them, oldest first. */
+/** Returns the leaf below which a draft comes, and the drafts between them, oldest first. */
 function placeOf({ session, drafts, before }: Sent, index: number): { leaf: number; above: number[] } {
   const above: number[] = [];
   for (let at = index; ; ) {

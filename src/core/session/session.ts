@@ -29,31 +29,33 @@ import { Tree } from "../tree/tree.ts";
 
 export type { Model } from "../context/context.ts";
 
-/** Entry types that set a session up and are no conversation yet: they wait in memory for the first that is. */
+/**
+ * Entry types that set up a session before its conversation: they wait in memory for the first entry of another type.
+ */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
 
-/** How far back a repeated idempotency key is recognised (protocol, `append`). */
+/** Entries at the end that are searched for a repeated idempotency key (protocol, `append`). */
 const KEY_WINDOW = 10_000;
 
 export interface Appended {
   readonly ids: string[];
   /** The lines of the new entries, as they were written. */
   readonly lines: readonly Uint8Array[];
-  /** The leaf before. */
+  /** The leaf before the append. */
   readonly oldLeafId: string | null;
   /** Whether the new entries do not continue the old leaf. */
   readonly branchChanged: boolean;
 }
 
-/** An entry that a repair gives what it lacks. */
+/** An entry that a repair completes. */
 export interface Incomplete {
   readonly position: number;
   readonly damage: Damage;
-  /** Returns its line with that. */
+  /** Returns its line, completed. */
   mend(line: Uint8Array): Uint8Array;
 }
 
-/** What other programs did to the session since that was last asked for. */
+/** Changes by other programs that were found since they were last requested. */
 export interface Foreign {
   /** Positions of their entries, in the order in which they were found. */
   readonly positions: readonly number[];
@@ -65,36 +67,38 @@ export class Session implements Bodies {
   private logNow: Log;
   readonly env: Env;
   private readonly leaves: LeafMemory | undefined;
-  /** Whether a position that the entries do not tell outlives the session: recorded, and written down as a marker. */
+  /** Whether a position that the entries do not give outlives the session: it is recorded, and written as a marker. */
   private readonly keepsLeaf: boolean;
   private treeNow!: Tree;
   /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   name: string | null = null;
-  /** What the opening found ambiguous, beside the log's own damage. */
+  /** Ambiguities found at opening, besides the log's own damage. */
   private found: Damage[] = [];
   private voids = new Set<number>();
-  /** What a failed commit goes back to. */
+  /** The leaf that a failed commit goes back to. */
   private durableLeaf = ROOT;
-  /** The leaf differs from what the file tells, and no record of it is durable yet. */
+  /** Whether the leaf differs from the one that the file gives, and no record of it is durable yet. */
   private leafMoved = false;
-  /** It gave up its lock, and takes it again with the next change. */
+  /** Whether it released its lock; it takes it again with the next change. */
   resting = false;
   private heededLosses = 0;
-  /** What others did and nobody asked for yet: the ids of their entries, for positions change with the log. */
+  /**
+   * Changes by other programs that were not requested yet: ids of their entries, because positions change with the log.
+   */
   private untold: { ids: string[]; lost: number } = { ids: [], lost: 0 };
-  /** How much of the log's damage was told, and what of it is to be told although it comes before that. */
+  /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
   private toldDamage = 0;
   private untoldDamage: Damage[] = [];
-  /** How many entries the tree and what they say of the session include; the log may be ahead after a failed read. */
+  /** Number of entries in the tree and in the facts about the session; the log may be ahead after a failed read. */
   private taken = 0;
-  /** Where the leaf is once the tree was read anew; undefined while the tree is good. */
+  /** Function that gives the leaf once the tree is rebuilt; undefined while the tree is valid. */
   private leafDue: (() => number) | undefined;
   /** The leaf that the file alone gives, once it was needed. */
   private fileLeaf: number | undefined;
   private keys: Map<string, { ids: string[]; leafId: string | null }> | undefined;
-  /** Entries that were there when the session was opened; what comes later may belong to a turn that still goes on. */
+  /** Number of entries at opening; later ones may belong to a turn that is still going on. */
   private openedWith = 0;
-  /** What the last question for it found; a path never changes, so it holds for as long as the tree does. */
+  /** Results of the last request for each; a path never changes, so they hold for as long as the tree does. */
   private counted: { tree: Tree; leaf: number; messages: number } | undefined;
   private named: { tree: Tree; by: number; model: Model | null } | undefined;
   private levelled: { tree: Tree; by: number; level: string | undefined } | undefined;
@@ -116,7 +120,7 @@ export class Session implements Bodies {
     return this.logNow;
   }
 
-  /** Throws storage_failed while the tree is to be read anew and cannot be. */
+  /** Throws storage_failed while the tree must be rebuilt and cannot be. */
   get tree(): Tree {
     if (this.leafDue) this.renewTree(this.leafDue);
     return this.treeNow;
@@ -150,7 +154,7 @@ export class Session implements Bodies {
     return position < 0 ? null : this.log.nodes.id(position);
   }
 
-  /** Position of the entry with that id. Throws entry_not_found. */
+  /** Returns the position of the entry with that id. Throws entry_not_found. */
   position(entryId: string): number {
     const position = this.log.nodes.position(entryId);
     if (position < 0 || !this.tree.isVisible(position))
@@ -177,7 +181,7 @@ export class Session implements Bodies {
     return contextAt(this.tree, this, leaf);
   }
 
-  /** The JSON texts of the messages at a leaf, or of some of them, each good until the next is asked for. */
+  /** Yields the JSON texts of the messages at a leaf, or of some of them; each is valid until the next is requested. */
   *messageTexts(items: Context["items"]): Generator<Uint8Array> {
     const positions = items.map(({ position }) => position);
     const lines = this.log.readMany(positions, true)[Symbol.iterator]();
@@ -195,7 +199,7 @@ export class Session implements Bodies {
     return this.counted.messages;
   }
 
-  /** Takes account of messages that turned out to be unreadable; answers whether there were any. */
+  /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
   heedLosses(): boolean {
     const { losses } = this.log.nodes;
     if (losses === this.heededLosses) return false;
@@ -204,7 +208,7 @@ export class Session implements Bodies {
     return true;
   }
 
-  /** Damage that was found since the last call, or since the session was opened. */
+  /** Returns the damage that was found since the last call, or since the session was opened. */
   freshDamage(): readonly Damage[] {
     const { damage } = this.log;
     if (damage.length === this.toldDamage && this.untoldDamage.length === 0) return [];
@@ -214,7 +218,10 @@ export class Session implements Bodies {
     return fresh;
   }
 
-  /** Returns what others did since the last call, as far as it was found; null for nothing. Throws storage_failed. */
+  /**
+   * Returns what other programs did since the last call, as far as it was found; null for nothing. Throws
+   * storage_failed.
+   */
   freshForeign(): Foreign | null {
     const { ids, lost } = this.untold;
     if (ids.length === 0 && lost === 0) return null;
@@ -225,8 +232,8 @@ export class Session implements Bodies {
   }
 
   /**
-   * Tool calls at the end of the path that were left without a result before the session was opened, so that nobody is
-   * at work on them. Those further up can be answered no more. Reads what stands behind the last assistant message.
+   * Returns the tool calls at the end of the path that had no result when the session was opened, so that nobody is
+   * working on them. Calls further up can no longer be answered. Reads what comes after the last assistant message.
    */
   danglingCalls(): readonly DanglingCall[] {
     const { leaf } = this.tree;
@@ -236,14 +243,14 @@ export class Session implements Bodies {
     if (speaker < 0 || speaker >= this.openedWith) return [];
     const compaction = this.tree.lastCompaction(leaf);
     const from = compaction === ROOT ? ROOT : keptFrom(this.tree, this, compaction).first;
-    // What a compaction has cut away is shown to nobody.
+    // Nothing that a compaction has cut away is shown.
     if (from >= 0 && this.tree.depth(from) > this.tree.depth(speaker)) return [];
     if (this.dangling?.leaf !== leaf || this.dangling.speaker !== speaker)
       this.dangling = danglingCalls(this.tree, this, leaf, speaker, this.dangling);
     return this.dangling.calls;
   }
 
-  /** The model in force at a position: the nearest that is named on its path, else the header's. */
+  /** Returns the model in force at a position: the nearest one named on its path, else the header's. */
   model(at: number = this.tree.leaf): Model | null {
     const { provider, modelId } = this.log.header;
     const first = provider !== undefined && modelId !== undefined ? { provider, id: modelId } : null;
@@ -260,7 +267,7 @@ export class Session implements Bodies {
     return this.levelled.level ?? this.log.header.thinkingLevel ?? "off";
   }
 
-  /** The visible entries in file order, from a position on. */
+  /** Yields the visible entries in file order, from a position on. */
   *visible(from = 0): Generator<number> {
     for (let p = from; p < this.log.nodes.count; p++) if (this.tree.isVisible(p)) yield p;
   }
@@ -279,19 +286,19 @@ export class Session implements Bodies {
 
   /**
    * Appends drafts at the leaf, or where a draft's `parentId` says; each further draft continues the one before.
-   * All or none. Several drafts, or a key, are marked as one batch, so that a torn write is recognised. With `hold`,
-   * a session that is nowhere stored yet stays so; entries that only set it up are always held.
-   * Throws invalid_entry, entry_not_found, read_only and the log's failures.
+   * Appends all or none. Several drafts, or drafts with a key, are marked as one batch, so that a torn write is
+   * recognised. With `hold`, a session that is not stored yet stays so; by default, entries that only set it up are
+   * held. Throws invalid_entry, entry_not_found, read_only and the log's failures.
    */
   append(drafts: readonly Draft[], key?: string, hold = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
-    // Until the lock was ours, another server may have written.
+    // Before we had the lock, another server may have written.
     if (this.log.takeLock()) this.look();
     const { nodes } = this.log;
     const oldLeafId = this.leafId;
     const lines: Uint8Array[] = [];
     const ids: string[] = [];
-    /** The ids so far, where there are several. */
+    /** The ids so far, if there are several drafts. */
     const others = drafts.length > 1 ? new Set<string>() : undefined;
     let parentId = oldLeafId;
     let branchChanged = false;
@@ -328,7 +335,7 @@ export class Session implements Bodies {
       this.resting = false;
       this.log.append(lines, { hold });
     } catch (error) {
-      // What was cut off again changed the file, and a record of the leaf names the file as it was.
+      // A write that was cut off again changed the file, and a record of the leaf names the file as it was.
       this.leafMoved = this.tree.leaf !== this.leafFound();
       throw error;
     }
@@ -339,7 +346,7 @@ export class Session implements Bodies {
     for (let position = first; position < nodes.count; position++)
       this.takeIn(position, alone ? lines[position - first] : undefined);
     this.tree.leaf = alone ? nodes.count - 1 : nodes.position(parentId as string);
-    // Behind entries of others, and after a jump to a label, the file alone gives another leaf than ours.
+    // After entries of other programs, and after a jump to a label, the file alone gives another leaf than ours.
     this.fileLeaf = straight && alone ? this.tree.leaf : undefined;
     this.leafMoved = this.tree.leaf !== this.leafOfFile();
     if (this.settled) this.durableLeaf = this.tree.leaf;
@@ -349,7 +356,10 @@ export class Session implements Bodies {
     return appended;
   }
 
-  /** What an append with this key answered, when it was applied before. Survives a restart: the key is in the entries. */
+  /**
+   * Returns the result of an append with this key that was applied before. Survives a restart: the key is in the
+   * entries.
+   */
   repeated(key: string): { ids: string[]; leafId: string | null } | undefined {
     this.keys ??= this.readKeys();
     return this.keys.get(key);
@@ -363,8 +373,8 @@ export class Session implements Bodies {
   }
 
   /**
-   * A compaction at the leaf that keeps from an entry of the path on, or nothing. It carries the system prompt in
-   * force, for the system messages before it are not shown any more. Throws invalid_boundary.
+   * Returns a compaction at the leaf that keeps from an entry of the path on, or nothing. It contains the system prompt
+   * in force, because the system messages before it are not shown any more. Throws invalid_boundary.
    */
   compactionDraft(compaction: {
     summary: string;
@@ -394,7 +404,7 @@ export class Session implements Bodies {
     };
   }
 
-  /** What the system messages at the leaf say together. */
+  /** Merges the system messages at the leaf. */
   private systemMessage(time: number): SystemMessage | undefined {
     const patches: object[] = [];
     for (const { position, kind } of this.context().items) {
@@ -406,19 +416,22 @@ export class Session implements Bodies {
     return foldSystemMessages(patches, time);
   }
 
-  /** Resolves when all that was appended or moved before is durable; on a failure the session is as it was then. */
+  /**
+   * Resolves when all that was appended or moved before is durable; on a failure the session returns to its durable
+   * state.
+   */
   async commit(): Promise<void> {
     const leaf = this.tree.leaf;
     const moved = this.leafMoved;
     const count = this.log.nodes.count;
     try {
-      // The position first: it is of use only with the file as it is now, so a failure of either undoes both.
+      // The position comes first: it is of use only with the file as it is now, so a failure of either undoes both.
       if (moved && this.recordsLeaf) await this.leaves?.record(this.log, this.idOrNull(leaf));
       await this.log.commit();
     } catch (error) {
       this.log.rollBack();
       this.undo();
-      // A record that was written, but not durably, tells of a position that was given up.
+      // A record that was written, but not durably, names a position that was given up.
       this.leafMoved ||= moved;
       throw error;
     }
@@ -426,7 +439,7 @@ export class Session implements Bodies {
     if (moved && this.tree.leaf === leaf && this.log.nodes.count === count) this.leafMoved = false;
   }
 
-  /** Whether there is anything that `commit` would have to wait for. */
+  /** Whether there is nothing that `commit` would have to wait for. */
   get settled(): boolean {
     const { log } = this;
     if (log.durableCount < log.nodes.count || log.isCheckpointDue) return false;
@@ -438,10 +451,10 @@ export class Session implements Bodies {
     return this.log.persisted && this.log.readOnly === null && this.log.lockedBy === null;
   }
 
-  /** Leaves the session: a position that the file alone would not give is written into it as a marker. */
+  /** Leaves the session: writes a marker into it if the file alone would not give the position. */
   async leave(): Promise<void> {
     if (this.log.readOnly || !this.log.persisted || this.tree.leaf === this.leafFound()) return;
-    // Where another process is the writer now, our place is nobody's business but ours.
+    // If another process is the writer now, our position is not written.
     if (!this.becomeWriter() && this.log.lockedBy) return;
     let first = this.log.nodes.count;
     try {
@@ -458,7 +471,7 @@ export class Session implements Bodies {
         this.log.append([this.marker(this.leafId)]);
       } catch (again) {
         if (!(again instanceof Failure)) throw again;
-        // Whoever goes on changing it decides what is there; our record keeps the place.
+        // Another program keeps changing the file; our record keeps the position.
         return await this.keepPosition();
       }
     }
@@ -475,7 +488,7 @@ export class Session implements Bodies {
     this.leaves?.forget(this.log);
   }
 
-  /** Lets other programs write while nothing happens here; what was in order stays so. */
+  /** Leaves the session and releases the lock, so that other programs can write while nothing happens here. */
   async rest(): Promise<void> {
     await this.leave();
     this.log.unlock();
@@ -498,11 +511,11 @@ export class Session implements Bodies {
     try {
       this.renewTree(leafDue);
     } catch {
-      // What made the commit fail may make this fail; whoever needs the tree reads it first.
+      // What made the commit fail may make this fail too; the next use of the tree reads it first.
     }
   }
 
-  /** Records a durable position again after a failed commit, as far as the disk lets us. */
+  /** Records a durable position again after a failed commit, as far as the disk allows. */
   async keepPosition(): Promise<void> {
     if (!this.leafMoved || !this.recordsLeaf) return;
     const { leaf } = this.tree;
@@ -511,17 +524,17 @@ export class Session implements Bodies {
       await this.leaves?.record(this.log, this.leafId);
       if (this.tree.leaf === leaf && this.log.nodes.count === count) this.leafMoved = false;
     } catch {
-      // The next commit tries again; until then the old position is what a crash leads back to.
+      // The next commit tries again; until then a crash leads back to the old position.
     }
   }
 
   // --- other programs ------------------------------------------------------------------------------------------
 
   /**
-   * Takes in what other programs did to the stored session since the last look, and what damaged lines were found to
-   * hide; the leaf follows where they continue it. Returns what is to be told of it. Throws storage_failed when the
-   * session is gone or cannot be read, and content_modified when it was written anew under changes of ours that are not
-   * durable yet; what was found until then is told by the next call.
+   * Adds what other programs did to the stored session since the last check, and what damaged lines were found to hide;
+   * the leaf follows where they continue it. Returns what is to be reported of it. Throws storage_failed when the
+   * session is missing or cannot be read, and content_modified when it was rewritten while changes of ours are not
+   * durable yet. What was found until then is returned by the next call.
    */
   refresh(): Foreign | null {
     this.look();
@@ -529,18 +542,18 @@ export class Session implements Bodies {
   }
 
   /**
-   * The same before a change, as the only writer: of servers like this one, none writes after that look. Where another
-   * is the writer, the change itself says so. Throws what `refresh` throws.
+   * Does the same before a change, as the only writer: no server like this one writes after that check. If another
+   * process is the writer, the change itself fails with session_locked. Throws what `refresh` throws.
    */
   refreshToWrite(): Foreign | null {
     this.becomeWriter();
     const isOther = this.look();
-    // What lies there may be another file now, with a lock of its own.
+    // The path may hold another file now, with a lock of its own.
     if (isOther && this.becomeWriter()) this.look();
     return this.freshForeign();
   }
 
-  /** Returns whether anything was found. */
+  /** Checks for changes by other programs. Returns whether there were any. */
   private look(): boolean {
     const change = this.log.refresh();
     if (change.kind === "gone")
@@ -566,7 +579,7 @@ export class Session implements Bodies {
     return true;
   }
 
-  /** Answers whether it was not the writer before. */
+  /** Takes the lock if it can be had. Returns whether this call acquired it. */
   private becomeWriter(): boolean {
     if (this.log.readOnly) return false;
     try {
@@ -589,13 +602,13 @@ export class Session implements Bodies {
     if (this.tree.leaf === leaf && leaf !== this.leafOfFile()) this.leafMoved = true;
   }
 
-  /** Goes on with another log of the same session, which took the place of this one. The old one is closed. */
+  /** Continues with another log of the same session, which replaced this one. The old one is closed. */
   become(next: Log): void {
     this.rebase(next);
   }
 
   /**
-   * Goes on with the log of what lies now where ours was: its entries count, and the leaf stays if it is among them.
+   * Continues with the log that is now in the place of ours: its entries count, and the leaf stays if it is among them.
    * Changes nothing when that cannot be read.
    */
   private rebase(successor?: Log): void {
@@ -637,7 +650,7 @@ export class Session implements Bodies {
     before.close();
   }
 
-  /** Sees to it that damage is told which the log before this one did not know. */
+  /** Makes sure that damage is reported that the log before this one did not know. */
   private tellDamageSince(before: Log): void {
     const known = new Set(before.damage.slice(0, this.toldDamage).map(textOfDamage));
     for (const old of this.untoldDamage) known.delete(textOfDamage(old));
@@ -646,8 +659,8 @@ export class Session implements Bodies {
   }
 
   /**
-   * Takes damage out of the stored session, and puts in what entries lack. Every body is read first, so that damage that
-   * was not met yet counts too. Throws session_locked, read_only, storage_failed.
+   * Removes damage from the stored session, and adds what entries lack. Every body is read first, so that damage that
+   * was not found yet counts too. Throws session_locked, read_only, storage_failed.
    */
   repair(
     dryRun: boolean,
@@ -665,7 +678,7 @@ export class Session implements Bodies {
     if (backupPath !== null) {
       const { lost } = this.untold;
       this.rebase();
-      // What was taken out is told by the result.
+      // The result reports what was removed.
       this.untold.lost = lost;
     }
     return { repaired, backupPath };
@@ -673,7 +686,7 @@ export class Session implements Bodies {
 
   // --- what open reads -----------------------------------------------------------------------------------------
 
-  /** Reads the tree anew, and sets the leaf. While that fails, whoever asks for the tree tries again. */
+  /** Rebuilds the tree, and sets the leaf. If that fails, the next use of the tree tries again. */
   private renewTree(leafDue: () => number): void {
     this.leafDue = leafDue;
     this.readTree();
@@ -685,11 +698,14 @@ export class Session implements Bodies {
     }
   }
 
-  /** Builds the tree of all entries and what they say of the session. Changes nothing when one cannot be read. */
+  /**
+   * Builds the tree of all entries, and the facts that they give about the session. Changes nothing when one cannot be
+   * read.
+   */
   private readTree(): void {
     const { nodes } = this.log;
     const { losses } = nodes;
-    // Of a summary that was looked at before there is nothing more to learn.
+    // Summaries that were checked before need not be read again.
     const telling = positionsOf(nodes, TELLING).filter((position) => !nodes.summarises(position));
     const voids = new Set<number>();
     const bodies: [number, Entry][] = [];
@@ -711,7 +727,7 @@ export class Session implements Bodies {
     for (const [position, entry] of bodies) this.applyFacts(position, entry);
   }
 
-  /** Takes in the entry after those that were taken in. */
+  /** Adds the entry after those that were added. */
   private takeIn(position: number, line?: Uint8Array): void {
     const { nodes } = this.log;
     if (TELLS[nodes.code(position)] === 1) {
@@ -736,7 +752,7 @@ export class Session implements Bodies {
     }
   }
 
-  /** The leaf at opening (session-format reference, section 5, rules 1 to 3). */
+  /** Returns the leaf at opening (session-format reference, section 5, rules 1 to 3). */
   private firstLeaf(): number {
     this.found = [];
     const recorded = this.leaves?.recall(this.log);
@@ -762,7 +778,7 @@ export class Session implements Bodies {
     return leaf;
   }
 
-  /** The leaf that the header names, until our first write takes it out of there. */
+  /** Returns the leaf that the header names, until our first write removes it from there. */
   private leafOfHeader(): number | undefined {
     const { leafId } = this.log.header;
     if (leafId === undefined) return undefined;
@@ -771,18 +787,20 @@ export class Session implements Bodies {
     return position >= 0 ? this.placeOf(position) : undefined;
   }
 
-  /** The leaf that the next opening would find without a record of ours. */
+  /** Returns the leaf that the next opening would find without a record of ours. */
   private leafFound(): number {
     return this.leafOfHeader() ?? this.leafOfFile();
   }
 
-  /** The leaf that the entries of the file alone give. */
+  /** Returns the leaf that the entries of the file alone give. */
   private leafOfFile(): number {
     this.fileLeaf ??= this.readLeafOfFile().leaf;
     return this.fileLeaf;
   }
 
-  /** Rule 3: labels and names at the end of the file move the leaf only where they continue the conversation. */
+  /**
+   * Applies rule 3: labels and names at the end of the file move the leaf only where they continue the conversation.
+   */
   private readLeafOfFile(): { leaf: number; ambiguous: boolean } {
     const { nodes } = this.log;
     const last = nodes.count - 1;
@@ -797,7 +815,7 @@ export class Session implements Bodies {
     return { leaf: descends ? last : target, ambiguous: !descends };
   }
 
-  /** A leaf marker that nobody continued from stands for its parent. */
+  /** Returns the position, or the parent's if it is a leaf marker that no entry continues. */
   private placeOf(position: number): number {
     if (this.tree.isVisible(position)) return position;
     const parent = this.log.nodes.parent(position);
@@ -821,7 +839,7 @@ export class Session implements Bodies {
     return draft.id;
   }
 
-  /** Whether an id is that of an entry which the host can see. */
+  /** Returns whether an id is that of an entry that the host can see. */
   private isKnown(id: string): boolean {
     const position = this.log.nodes.position(id);
     return position >= 0 && this.tree.isVisible(position);
@@ -831,7 +849,7 @@ export class Session implements Bodies {
     return this.log.nodes.position(id) >= 0 || this.log.nodes.isAwaited(id);
   }
 
-  /** An id that no entry of this session has. */
+  /** Returns an id that no entry of this session has. */
   newEntryId(others?: ReadonlySet<string>): string {
     for (let tries = 0; tries < 100; tries++) {
       const id = this.env.entryId();
@@ -840,7 +858,10 @@ export class Session implements Bodies {
     return this.env.sessionId();
   }
 
-  /** A label or a name at a place that the file alone would not give as the leaf needs the marker before it. */
+  /**
+   * Returns whether a draft is a label or a name at a place that the file alone would not give as the leaf: it then
+   * needs the marker before it.
+   */
   private needsMarkerBefore(draft: Draft): boolean {
     if (!this.keepsLeaf || !isAside(draft.type) || !this.log.persisted) return false;
     const place =
@@ -852,7 +873,7 @@ export class Session implements Bodies {
     return place !== this.leafOfFile();
   }
 
-  /** The line of a leaf marker. */
+  /** Returns the line of a leaf marker. */
   private marker(parentId: string | null): Uint8Array {
     const data = parentId === null ? { leafId: null } : undefined;
     const draft = draftOf("custom", { customType: LEAF_MARKER, data });
@@ -869,37 +890,43 @@ export class Session implements Bodies {
       if (batch?.session !== this.id || typeof batch.key !== "string") continue;
       if (batch.index === 0) ids = [];
       ids.push(nodes.id(p));
-      // What is left of a torn batch was never acknowledged, wherever it stands.
+      // The rest of a torn batch was never acknowledged, wherever it is.
       if (ids.length === batch.count && batch.index === batch.count - 1)
         keys.set(batch.key, { ids, leafId: nodes.id(p) });
     }
     return keys;
   }
 
-  /** The kept entry that a compaction names, for a fork that must not leave it dangling. */
+  /** Returns the kept entry that a compaction names, for a fork that must not leave it dangling. */
   firstKeptId(compaction: number): string | undefined {
     const id = this.entry(compaction).firstKeptEntryId;
     return typeof id === "string" ? id : undefined;
   }
 
-  /** Whether the entry that a compaction keeps from is not where it has to be. */
+  /** Returns whether the entry that a compaction keeps from is not where it has to be. */
   isBoundaryMisplaced(compaction: number): boolean {
     return keptFrom(this.tree, this, compaction).misplaced;
   }
 }
 
-/** Whether a failure is that others changed the session's files meanwhile, and none of the disk. */
+/**
+ * Returns whether a failure means that other programs changed the session's files meanwhile, and not a fault of the
+ * disk.
+ */
 function isOthers({ name, retryable, cause }: Failure): boolean {
   return name === "storage_failed" && retryable && cause === undefined;
 }
 
-/** Notes of a summary whether it has anything to show. */
+/** Notes whether a summary has anything to show. */
 function noteVoid(nodes: Nodes, voids: Set<number>, position: number, entry: Entry): void {
   if (isVoid(entry)) voids.add(position);
   else if (entry.type === "compaction" || entry.type === "branch_summary") nodes.noteSummary(position);
 }
 
-/** Returns the ids of entries that were told as damage of a log and that the next one finds damaged in the same place. */
+/**
+ * Returns the ids of entries that were reported as damage of a log and that the next one finds damaged in the same
+ * place.
+ */
 function stillDamaged(before: Log, next: Log): Set<string> {
   const places = new Set(next.damage.map(({ byteOffset }) => byteOffset));
   const ids = new Set<string>();
@@ -908,7 +935,7 @@ function stillDamaged(before: Log, next: Log): Set<string> {
   return ids;
 }
 
-/** Returns what makes a damage the same one: two lists of one file's damage are compared by it. */
+/** Returns a text that is equal for the same damage: two lists of one file's damage are compared by it. */
 function textOfDamage({ kind, entryId, line, byteOffset, length, reason }: Damage): string {
   return JSON.stringify([kind, entryId, line, byteOffset, length, reason]);
 }
@@ -916,10 +943,13 @@ function textOfDamage({ kind, entryId, line, byteOffset, length, reason }: Damag
 /** Entry types whose bodies the tree needs from the start; all of them are small and few. */
 const TELLING = ["session_info", "label", "branch_summary", "compaction"] as const;
 
-/** By the code of the type. */
+/** Whether a type is in TELLING, by its code. */
 const TELLS = Uint8Array.from(KNOWN_TYPES, (type) => (TELLING.some((telling) => telling === type) ? 1 : 0));
 
-/** The entries of some types, in file order. A search for each is faster by ten times than a look at each entry. */
+/**
+ * Returns the entries of some types, in file order. Searching for each type is ten times faster than checking each
+ * entry.
+ */
 function positionsOf(nodes: Nodes, wanted: readonly (typeof KNOWN_TYPES)[number][]): number[] {
   const { types } = nodes.columns();
   const found: number[] = [];
@@ -930,7 +960,7 @@ function positionsOf(nodes: Nodes, wanted: readonly (typeof KNOWN_TYPES)[number]
   return found.sort((a, b) => a - b);
 }
 
-/** Entries that say something about the conversation and are none of it. */
+/** Returns whether entries of a type are about the conversation and not part of it. */
 function isAside(type: string): boolean {
   return type === "label" || type === "session_info";
 }

@@ -1,4 +1,4 @@
-/** What a session cost and holds, counted over the whole file as Pi does, and over the path to the leaf. */
+/** Counts what a session holds and costs, over the whole file as Pi does, and over the path to the leaf. */
 
 import { contextTokens } from "../context/compaction.ts";
 import { windowOf } from "../context/models.ts";
@@ -13,7 +13,7 @@ export interface Usage {
   output: number;
   cacheRead: number;
   cacheWrite: number;
-  /** Sum of the four; of what names only a total, that. */
+  /** Sum of the four; the total as named, if only that is. */
   total: number;
   cost: number;
 }
@@ -28,25 +28,25 @@ export interface Counts {
 }
 
 export interface Stats extends Counts {
-  /** Of entries that this session did not take over from the one it was forked from. */
+  /** Usage of entries that this session did not inherit from the one it was forked from. */
   own: Usage;
   inherited: Usage;
-  /** The same counts for the path to the leaf. */
+  /** These counts for the path to the leaf. */
   path: Counts;
   /** Bytes of the lines, by entry type. */
   bytesByType: Record<string, number>;
 }
 
-/** How full the context is, as Pi answers it. */
+/** Usage of the context window, as Pi returns it. */
 export interface ContextUsage {
-  /** Null after a compaction, until an answer reports them. */
+  /** Null after a compaction, until an assistant message reports them. */
   readonly tokens: number | null;
   readonly contextWindow: number;
-  /** Of the window. */
+  /** Percent of the window. */
   readonly percent: number | null;
 }
 
-/** Returns how full the context at the leaf is; undefined where no model is named, whose window it would fill. */
+/** Returns the usage of the context at the leaf; undefined when no model is named, so that the window is not known. */
 export function contextUsageOf(session: Session): ContextUsage | undefined {
   const model = session.model();
   if (!model) return undefined;
@@ -59,7 +59,7 @@ export function contextUsageOf(session: Session): ContextUsage | undefined {
   return { tokens, contextWindow, percent: (tokens / contextWindow) * 100 };
 }
 
-/** Whether the last answer after a compaction that was not broken off tells how many tokens it took. */
+/** Returns whether the last assistant message after a compaction, aborted and failed ones aside, reports its tokens. */
 function isReportedSince(session: Session, compaction: number): boolean {
   const { tree, log } = session;
   for (let at = tree.leaf; at >= 0 && at !== compaction; at = log.nodes.parent(at)) {
@@ -85,7 +85,7 @@ export function statsOf(session: Session): Stats {
   };
   const onPath = new Set(session.tree.path());
   const takenOver = new TakenOver(session);
-  /** A type may have any name, that of a member of every object too. */
+  /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
     const type = nodes.type(position);
@@ -112,8 +112,8 @@ export function statsOf(session: Session): Stats {
 }
 
 /**
- * Which entries a fork began with: those in front that are no younger than it. Where they end, the session's own begin,
- * whatever time these name, for a host may give entries any.
+ * The entries that a fork began with: those at the start that are no younger than it, and that no append to the fork
+ * itself wrote. After them come the session's own, whatever time they name, because a host may give entries any time.
  */
 class TakenOver {
   lasts: boolean;
@@ -126,7 +126,7 @@ class TakenOver {
     this.sessionId = session.id;
   }
 
-  /** To be asked for every entry in file order, as long as it `lasts`. */
+  /** Returns whether an entry is one of them. Must be called for every entry in file order, as long as it `lasts`. */
   holds(entry: Entry): boolean {
     const batch = entry._batch as { session?: unknown } | null | undefined;
     const { timestamp } = entry as { timestamp?: unknown };
@@ -160,7 +160,7 @@ function addUsage(sum: Usage, usage: unknown): void {
     sum[kind] += tokens;
     total += tokens;
   }
-  // Some writers keep no more than the total.
+  // Some writers keep only the total.
   sum.total += total > 0 ? total : numberOf(totalTokens);
   sum.cost += numberOf(cost?.total);
 }

@@ -1,14 +1,14 @@
-/** What is stored as it was sent although it may not be meant so: hosts are told of it when they append. */
+/** Warnings about entries that are stored as sent, although the host may not have meant them that way. */
 
 import { KNOWN_TYPES, ROLES } from "../tree/nodes.ts";
 
 export interface Doubt {
-  /** Where in the entry, as in `message.role`. */
+  /** Path in the entry, for example `message.role`. */
   readonly path: string;
   readonly message: string;
 }
 
-/** Roles that are known, and what others call two of them. */
+/** Known roles, and other names for some of them. */
 const KNOWN_ROLES = new Set<string>([...ROLES.filter((role) => role !== "" && role !== "other"), "hookMessage"]);
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   tool: "toolResult",
@@ -20,7 +20,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   developer: "system",
 };
 
-/** Returns what is doubtful about a draft that is well formed. */
+/** Returns what is doubtful about a well-formed draft. */
 export function doubtsOf(draft: Readonly<Record<string, unknown>>): Doubt[] {
   const { type, message } = draft;
   if (type === "message") return messageDoubts(message as Readonly<Record<string, unknown>>);
@@ -55,20 +55,20 @@ function messageDoubts(message: Readonly<Record<string, unknown>>): Doubt[] {
   return doubts;
 }
 
-/** Returns the name that another is likely to be a misspelling of; none is of itself. */
+/** Returns the known name that another is likely to be a misspelling of; undefined if it is known itself. */
 function nearest(name: string, names: readonly string[]): string | undefined {
   if (names.includes(name) || name.length > 40) return undefined;
   const plain = (text: string): string => text.toLowerCase().replace(/[^a-z]/g, "");
   let best: { readonly name: string; readonly distance: number } | undefined;
   for (const known of names) {
     const distance = distanceOf(plain(name), plain(known));
-    // Short names are near to each other by themselves.
+    // Short names are similar by chance.
     if (distance <= (known.length < 6 ? 1 : 2) && (!best || distance < best.distance)) best = { name: known, distance };
   }
   return best?.name;
 }
 
-/** Returns how many letters have to be put in, left out, changed or swapped with the next. */
+/** Returns how many letters must be inserted, removed, changed or swapped with the next. */
 function distanceOf(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, n) => n);

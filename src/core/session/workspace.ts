@@ -1,4 +1,4 @@
-/** What this process has open, and how sessions are made, opened, forked and replaced. */
+/** The sessions that this process has open: makes, opens, forks and replaces them. */
 
 import { Failure } from "../failure.ts";
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
@@ -15,9 +15,9 @@ export interface NewSession {
   readonly id?: string;
   readonly name?: string;
   readonly file?: string;
-  /** Idempotency key of the request that asks for it; it stands in the header. */
+  /** Idempotency key of the request that asks for it; it is stored in the header. */
   readonly key?: string;
-  /** The session that it comes of, which says where it lies when no file is named. */
+  /** The session that it is derived from, which decides where it lies when no file is named. */
   readonly comesOf?: Session;
 }
 
@@ -27,13 +27,13 @@ export class Workspace {
   /** Working directory of sessions that name none. */
   readonly cwd: string;
   private currentSession: Session | null = null;
-  /** Sessions that were opened beside the current one, by id, the least recently used first. */
+  /** Sessions that were opened besides the current one, by id, the least recently used first. */
   private readonly beside = new Map<string, Session>();
-  /** Files of sessions that were closed to make room and open again when they are named. */
+  /** Files of sessions that were closed to make room, and are opened again when they are named. */
   private readonly resting = new Map<string, string>();
-  /** Sessions that were published for a request that is not answered yet. */
+  /** Sessions that were published for a request that has no reply yet. */
   private readonly unheard = new WeakSet<Session>();
-  /** Why there is no current session. */
+  /** The reason why there is no current session. */
   private absence = new Failure("no_session");
   /** Called with every new session, before anyone else sees it. */
   private readonly setUp: (session: Session) => void;
@@ -49,7 +49,7 @@ export class Workspace {
     return this.currentSession;
   }
 
-  /** The current session, or the open one with an id. Throws no_session or session_not_found. */
+  /** Returns the current session, or the open one with an id. Throws no_session or session_not_found. */
   session(id?: string): Session {
     if (id === undefined || id === this.currentSession?.id) {
       if (!this.currentSession) throw this.absence;
@@ -77,13 +77,13 @@ export class Workspace {
     return id === this.currentSession?.id || this.beside.has(id) || this.resting.has(id);
   }
 
-  /** The open session with a file, by any name of it. Throws path_outside_root. */
+  /** Returns the open session with a file, by any name of it. Throws path_outside_root. */
   openAt(sessionPath: string): Session | undefined {
     const file = this.stores.absolute(sessionPath);
     return this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
   }
 
-  /** The id of the session that is open with a file, or was only closed to make room. */
+  /** Returns the id of the session that is open with a file, or was only closed to make room. */
   holding(file: string): string | undefined {
     const open = this.openAt(file);
     if (open) return open.id;
@@ -91,7 +91,7 @@ export class Workspace {
     return undefined;
   }
 
-  /** Keeps a session open beside the current one. */
+  /** Keeps a session open besides the current one. */
   keep(session: Session): void {
     this.beside.set(session.id, session);
     this.resting.delete(session.id);
@@ -105,7 +105,9 @@ export class Workspace {
     return session;
   }
 
-  /** Closes a session in order; without a current one, commands that name none fail. */
+  /**
+   * Commits, leaves and closes a session. If it was the current one, commands that name no session fail from then on.
+   */
   async closeSession(session: Session): Promise<void> {
     await session.commit();
     await session.leave();
@@ -115,7 +117,7 @@ export class Workspace {
     session.close();
   }
 
-  /** Closes a session that nobody uses, until it is named again. One that lives in memory stays open. */
+  /** Closes a session that is not in use, until it is named again. A session that lives in memory stays open. */
   async rest(session: Session): Promise<void> {
     if (session === this.currentSession || session.file === null || !session.log.persisted) return;
     await session.leave();
@@ -124,7 +126,7 @@ export class Workspace {
     session.close();
   }
 
-  /** A new session that nothing on disk tells of yet. Throws invalid_id, already_exists. */
+  /** Makes a new session that is not on disk yet. Throws invalid_id, already_exists. */
   create(wanted: NewSession = {}): Session {
     const { forNew } = this.stores;
     const beginning = this.beginning({ ...wanted, cwd: wanted.cwd ?? this.cwd });
@@ -138,7 +140,7 @@ export class Workspace {
     return session;
   }
 
-  /** Opens a session by path or id. The session that is current already is not opened twice. */
+  /** Opens a session by path or id. A session that is open already is not opened twice. */
   open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
     const known = this.sessions.find(({ id }) => id === where.sessionId);
     if (known) return known;
@@ -156,17 +158,17 @@ export class Workspace {
     return there;
   }
 
-  /** A session to look at; unless it is open already, the caller closes it. */
+  /** Opens a session for reading; unless it is open already, the caller closes it. */
   look(where: { sessionPath: string }): Session {
     return this.open(where);
   }
 
-  /** Clients of Pi look into the folder of a session as soon as they know its path. */
+  /** Makes the folder of a session: clients of Pi look into it as soon as they know its path. */
   prepareFolder(session: Session): void {
     if (session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
   }
 
-  /** The session that a request with this idempotency key made, opened if need be. */
+  /** Returns the session that a request with this idempotency key made, and opens it if needed. */
   made(key: string, cwds: readonly (string | undefined)[]): Session | undefined {
     const current = this.currentSession;
     if (current?.log.header.idempotencyKey === key) return current;
@@ -179,7 +181,7 @@ export class Workspace {
     return file === undefined ? undefined : this.open({ sessionPath: file });
   }
 
-  /** An entry of a session that need not be open, if both are there. */
+  /** Returns an entry of a session that need not be open, if both exist. */
   entryIn(sessionPath: string | null, entryId: string): Entry | undefined {
     if (sessionPath === null || !this.stores.exists(sessionPath)) return undefined;
     const session = this.look({ sessionPath });
@@ -203,7 +205,7 @@ export class Workspace {
     }
   }
 
-  /** Closes a session that cannot become the current one; one that was made for that goes away. */
+  /** Closes a session that cannot become the current one; removes it if it was made for that. */
   private giveUp(session: Session): void {
     if (this.unheard.has(session) && session.log.discard) session.log.discard();
     else session.close();
@@ -211,11 +213,11 @@ export class Workspace {
 
   /**
    * Makes a new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
-   * and is changed later than the session that it takes the place of. The source gets at most the marker that it gets
-   * when it is left.
+   * and its last change is later than that of the session that it replaces. The source gets at most the marker that it
+   * gets when it is left.
    */
   async fork(source: Session, end: number, wanted: Pick<NewSession, "key" | "id" | "comesOf"> = {}): Promise<Session> {
-    // A marker that is written after the fork would make the old session the one that was changed last.
+    // A marker that is written after the fork would make the old session the one changed last.
     await this.currentSession?.leave();
     const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
     const beginning = this.beginning({
@@ -228,7 +230,7 @@ export class Workspace {
     return this.sessionOn(log, true);
   }
 
-  /** Makes a session the current one; the one before is left in order and closed. Answers it. */
+  /** Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. */
   async replace(next: Session): Promise<Session | null> {
     const before = this.currentSession;
     if (before === next) return before;
@@ -245,13 +247,13 @@ export class Workspace {
     return before;
   }
 
-  /** There is no current session, for this reason. */
+  /** Sets that there is no current session, and why. */
   none(absence: Failure): void {
     this.currentSession = null;
     this.absence = absence;
   }
 
-  /** Leaves what is open in order. */
+  /** Commits, leaves and closes all open sessions, and closes the catalog. */
   async close(): Promise<void> {
     let failed: unknown;
     for (const session of this.sessions)
@@ -278,7 +280,7 @@ export class Workspace {
 
 const LF = bytesOf("\n");
 
-/** What a new session begins with; `file` is absolute. Throws invalid_id. */
+/** Returns the beginning of a new session; `file` is absolute. Throws invalid_id. */
 export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: string }): Beginning {
   const id = wanted.id ?? env.sessionId();
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
@@ -292,14 +294,14 @@ export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: stri
   return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
 }
 
-/** The bytes of a forked session's lines, in pieces. */
+/** Returns the bytes of a forked session's lines, in pieces. */
 export function forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
   return bytesOfContent(forkedLines(source, plan));
 }
 
 /**
- * The lines of a forked session: whole stretches of the source are copied, only entries that a patch names are read one
- * by one.
+ * Yields the lines of a forked session: runs of lines are copied from the source, and only entries with a patch are
+ * read one by one.
  */
 function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
   const { log } = source;
@@ -325,7 +327,7 @@ function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | C
   }
 }
 
-/** A display name on one line. */
+/** Returns a display name on one line. */
 export function sessionName(name: string): string {
   return name.replace(/[\r\n]+/g, " ").trim();
 }

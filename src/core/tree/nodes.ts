@@ -1,7 +1,7 @@
-/** The nodes of one session in file order, as columns: what open learns of each entry without reading its body. */
+/** The nodes of one session in file order, as columns: what opening learns of each entry without reading its body. */
 
 export const ROOT = -1;
-/** The parent of a node whose parent id names no entry. The id stands in {@link Nodes.missingParent}. */
+/** The parent of a node whose parent id names no entry. The id is in {@link Nodes.missingParent}. */
 export const MISSING = -2;
 
 /** Entry types of the format (seeds 000, 001, 002, 004 and Pi 1.5); any other is interned when it is met. */
@@ -40,26 +40,29 @@ export const HEAD_MARKER = 2;
 export const HEAD_BATCH = 4;
 export const HEAD_NO_MESSAGE = 8;
 const SUMMARISES = 16;
-/** The table of ids, unlike a column, takes memory for what does not come. */
+/**
+ * Most entries for which the table of ids is sized in advance: unlike a column, it takes memory for those that never
+ * come.
+ */
 const MOST_EXPECTED = 1 << 20;
 
-/** The head of an entry as codes: what one line of a session file tells the tree. */
+/** The head of an entry as codes: the facts of one line that the tree needs. */
 export interface Head {
   /** The id as a number when it is eight lower-case hex digits, else -1 and `id` holds it. */
   readonly packedId: number;
   readonly id: string;
-  /** Likewise; -1 and a `parentId` of null is a root. */
+  /** The parent's id likewise; -1 and a `parentId` of null is a root. */
   readonly packedParent: number;
   readonly parentId: string | null;
   /** From {@link Nodes.typeCode}. */
   readonly type: number;
   /** Index into {@link ROLES}. */
   readonly role: number;
-  /** Of HEAD_MARKER, HEAD_BATCH, HEAD_NO_MESSAGE. */
+  /** Bits: HEAD_MARKER, HEAD_BATCH, HEAD_NO_MESSAGE. */
   readonly flags: number;
 }
 
-/** An id of eight lower-case hex digits as a number, or -1 for any other id. */
+/** Returns an id of eight lower-case hex digits as a number, or -1 for any other id. */
 export function packId(id: string): number {
   if (id.length !== 8) return -1;
   let packed = 0;
@@ -80,7 +83,7 @@ export function unpackId(packed: number): string {
   return DIGITS[packed >>> 24] + DIGITS[(packed >>> 16) & 0xff] + DIGITS[(packed >>> 8) & 0xff] + DIGITS[packed & 0xff];
 }
 
-/** Growing in small steps costs more than the room: each step of a column is two calls into V8. */
+/** Least capacity of a column. Growing in small steps costs more than the memory: each step is two calls into V8. */
 const LEAST_ROOM = 1024;
 
 function roomFor(position: number): number {
@@ -106,8 +109,8 @@ export class Column<T extends Uint8Array | Uint16Array | Uint32Array | Int32Arra
     this.room(position)[position] = value;
   }
   /**
-   * The values, with room for one at a position. To store through them takes a fifth of the time of `set`, which
-   * meets every kind of column in one place; an entry that is added sets fifteen.
+   * Returns the values, with room for one at a position. Storing through them takes a fifth of the time of `set`, which
+   * meets every kind of column in one place; adding an entry sets fifteen.
    */
   room(position: number): T {
     if (position >= this.values.length) this.values = grow(this.values, roomFor(position));
@@ -115,7 +118,7 @@ export class Column<T extends Uint8Array | Uint16Array | Uint32Array | Int32Arra
   }
 }
 
-/** What nodes are beside their columns of numbers: small, unless ids are not of eight hex digits. */
+/** Data of nodes besides their columns of numbers: small, unless ids are not of eight hex digits. */
 export interface NodesRest {
   readonly types: readonly string[];
   readonly aliases: number;
@@ -130,12 +133,15 @@ export interface NodesRest {
   readonly figures?: Omit<Figures, "columns"> | null;
 }
 
-/** Columns that a tree works out of nodes, a number for each node. */
+/** Columns that a tree computes from nodes, with a number for each node. */
 export const FIGURES = ["depths", "childCounts", "yields", "systems", "compactions", "models", "levels"] as const;
 
-/** What a tree works out of its nodes: kept with them, a session that is opened again need not work it out again. */
+/**
+ * Counts that a tree computes from its nodes: kept with them, so that a session that is opened again need not compute
+ * them again.
+ */
 export interface Figures {
-  /** Of nodes that were taken in. */
+  /** Number of nodes that were counted. */
   readonly count: number;
   readonly hidden: number;
   readonly branchCount: number;
@@ -143,7 +149,7 @@ export interface Figures {
   readonly columns: Readonly<Record<(typeof FIGURES)[number], Int32Array>>;
 }
 
-/** All that nodes are, for keeping them outside of the process. The columns may be longer than `count`. */
+/** All data of nodes, for keeping it outside of the process. The columns may be longer than `count`. */
 export interface NodesImage {
   readonly count: number;
   readonly ids: Uint32Array;
@@ -158,7 +164,7 @@ export interface NodesImage {
 
 export class Nodes {
   count = 0;
-  /** How many ids were taken when their entry came, and became aliases. */
+  /** Number of ids that were taken when their entry came, and became aliases. */
   aliases = 0;
   /** The columns have room for as many nodes as `ids` has, or more. */
   private ids: Uint32Array = new Uint32Array(16);
@@ -177,10 +183,10 @@ export class Nodes {
 
   /** Children that were read before their parent, by the parent's id. */
   private readonly awaited = new Map<string, number[]>();
-  /** Nodes whose parent stands later in the file, and nodes without their parent. */
+  /** Nodes whose parent comes later in the file, and nodes whose parent is missing. */
   readonly forward = new Set<number>();
   readonly missingParent = new Map<number, string>();
-  /** Nodes whose parent is another than their bytes say. */
+  /** Nodes whose parent is not the one that their bytes name. */
   readonly bridged = new Set<number>();
 
   /**
@@ -267,13 +273,16 @@ export class Nodes {
     return named === this.parentIdOf(position);
   }
 
-  /** The id that a node names as its parent's, whether or not that is there; null for a root. */
+  /** Returns the id that a node names as its parent's, whether or not that exists; null for a root. */
   private parentIdOf(position: number): string | null {
     const parent = this.parents[position];
     return parent >= 0 ? this.id(parent) : (this.missingParent.get(position) ?? null);
   }
 
-  /** Most entries continue the one before them; the table is asked for the others. */
+  /**
+   * Returns the position of a parent, or {@link MISSING}. Most entries continue the one before them; the table is
+   * searched for the others.
+   */
   private parentFor(packed: number, position: number): number {
     const before = position - 1;
     if (before >= 0 && this.ids[before] === packed && (this.flags[before] & ODD_ID) === 0) return before;
@@ -281,7 +290,7 @@ export class Nodes {
     return found === 0 ? MISSING : found - 1;
   }
 
-  /** Makes room for as many nodes as are likely to come: to grow step by step copies them again and again. */
+  /** Makes room for as many nodes as are likely to come: growing step by step copies them again and again. */
   expect(count: number): void {
     if (count > this.ids.length) this.makeRoom(Math.ceil(count / 1.5));
     const size = 2 ** Math.ceil(Math.log2(2 * Math.min(count, MOST_EXPECTED)));
@@ -304,7 +313,9 @@ export class Nodes {
     }
   }
 
-  /** Whether an entry that is not there is named as a parent: one that came now would change what is above others. */
+  /**
+   * Returns whether a missing entry is named as a parent: if it were added now, it would change what is above others.
+   */
   isAwaited(id: string): boolean {
     return this.awaited.size > 0 && this.awaited.has(id);
   }
@@ -336,7 +347,7 @@ export class Nodes {
     }
   }
 
-  /** Gives a node whose parent is missing another one, which stands before it. */
+  /** Gives a node whose parent is missing another one, which comes before it. */
   bridge(position: number, parent: number): void {
     this.stopWaiting(position, this.missingParent.get(position) as string);
     this.parents[position] = parent;
@@ -344,9 +355,9 @@ export class Nodes {
   }
 
   /**
-   * Cuts every cycle at one node, which becomes a node with a missing parent, and returns those nodes: the last in file
-   * order whose parent comes later, as parents are written first and one wrong link shall cost no other; where there is
-   * none, the last. Only links to a later node, or to itself, can close a cycle.
+   * Cuts every cycle at one node, which becomes a node with a missing parent, and returns those nodes. The node cut is
+   * the last in file order whose parent comes later, because parents are written first and one wrong link must not cost
+   * another. If there is none, it is the last node. Only links to a later node, or to itself, can close a cycle.
    */
   cutCycles(): number[] {
     if (this.forward.size === 0) return [];
@@ -379,18 +390,18 @@ export class Nodes {
     return this.flags[position] & ODD_ID ? (this.oddIds.get(position) as string) : unpackId(this.ids[position]);
   }
 
-  /** Whether an id is like one that an entry gets whose own is taken. */
+  /** Returns whether an id looks like the alias of an entry whose own id was taken. */
   looksLikeAlias(position: number): boolean {
     return (this.flags[position] & ODD_ID) !== 0 && this.id(position).includes("~");
   }
 
-  /** Position of the entry with that id, or -1. */
+  /** Returns the position of the entry with that id, or -1. */
   position(id: string): number {
     const packed = packId(id);
     return packed >= 0 ? this.findPacked(packed) : (this.oddPositions.get(id) ?? -1);
   }
 
-  /** Position of the parent, {@link ROOT} or {@link MISSING}. */
+  /** Returns the position of the parent, {@link ROOT} or {@link MISSING}. */
   parent(position: number): number {
     return this.parents[position];
   }
@@ -399,7 +410,7 @@ export class Nodes {
     return this.typeNames[this.types[position]];
   }
 
-  /** The code of the type: for those of the format their index in {@link KNOWN_TYPES}. */
+  /** Returns the code of the type: for types of the format their index in {@link KNOWN_TYPES}. */
   code(position: number): number {
     return this.types[position];
   }
@@ -425,8 +436,8 @@ export class Nodes {
   }
 
   /**
-   * Where messages begin whose line is known to end with them, so that they need not be searched in it; 0 where it is
-   * not known. Known by who read them, and no part of an image.
+   * Starts of messages whose line is known to end with them, so that they need not be searched for; 0 where it is not
+   * known. Set by whatever read the line, and no part of an image.
    */
   private readonly messageStarts: Column<Uint16Array> = new Column(new Uint16Array(0));
 
@@ -439,7 +450,7 @@ export class Nodes {
     else if (position < this.messageStarts.values.length) this.messageStarts.values[position] = 0;
   }
 
-  /** Whether an entry's summary was looked at and counts. */
+  /** Returns whether an entry's summary was checked and counts. */
   summarises(position: number): boolean {
     return (this.flags[position] & SUMMARISES) !== 0;
   }
@@ -448,28 +459,28 @@ export class Nodes {
     this.flags[position] |= SUMMARISES;
   }
 
-  /** Tells what the tree of these nodes has worked out of them. */
+  /** Returns what the tree of these nodes has computed from them. */
   tellFigures: () => Figures | null = () => null;
   private keptFigures: Figures | null = null;
 
-  /** What was worked out of the first nodes and kept with them; null for whoever asks again. */
+  /** Returns what was computed from the first nodes and kept with them; null on later calls. */
   takeFigures(): Figures | null {
     const kept = this.keptFigures;
     this.keptFigures = null;
     return kept;
   }
 
-  /** How many messages turned out to be unreadable after their nodes were known. */
+  /** Number of messages that turned out to be unreadable after their nodes were known. */
   losses = 0;
 
-  /** The message of a node cannot be read: it yields nothing any more. */
+  /** Marks the message of a node as unreadable: it yields nothing any more. */
   lose(position: number): void {
     this.flags[position] = (this.flags[position] | HEAD_NO_MESSAGE) & ~SUMMARISES;
     this.losses++;
     this.keptFigures = null;
   }
 
-  /** How many times nodes were forgotten: others may have their positions since. */
+  /** Number of times that nodes were forgotten: other nodes may have their positions since then. */
   cuts = 0;
 
   /** Forgets every node from `count` on, in the order in which nodes were added. */
@@ -497,7 +508,9 @@ export class Nodes {
     if (packed) this.retable(this.table.length);
   }
 
-  /** Views of what whoever goes through all nodes needs: codes of {@link KNOWN_TYPES} and {@link ROLES}, HEAD flags. */
+  /**
+   * Returns views of the columns for walks over all nodes: codes of {@link KNOWN_TYPES} and {@link ROLES}, HEAD flags.
+   */
   columns(): Pick<NodesImage, "parents" | "types" | "roles" | "flags"> {
     const { count } = this;
     return {
@@ -508,7 +521,7 @@ export class Nodes {
     };
   }
 
-  /** A view of all that the nodes are now. */
+  /** Returns a view of all data of the nodes as it is now. */
   image(): NodesImage {
     const { count } = this;
     const { columns = null, ...figures } = this.tellFigures() ?? {};
@@ -535,8 +548,8 @@ export class Nodes {
   }
 
   /**
-   * Makes an image the content of these nodes, which are empty; its columns are theirs from then on. False when it was
-   * made where other types were known.
+   * Makes an image the content of these nodes, which must be empty; its columns belong to them from then on. Returns
+   * false when the image was made with other known types.
    */
   adopt(image: NodesImage): boolean {
     const { rest } = image;
@@ -577,7 +590,7 @@ export class Nodes {
     return code;
   }
 
-  /** Where in the table an id stands, or is to stand. */
+  /** Returns the slot of the table where an id is, or where it belongs. */
   private slotOf(packed: number): number {
     const { table, ids } = this;
     const mask = table.length - 1;

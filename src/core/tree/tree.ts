@@ -1,4 +1,4 @@
-/** The tree of one session: its nodes, its leaf, and running figures that make state cheap at any size. */
+/** The tree of one session: its nodes, its leaf, and running counts that make state cheap at any size. */
 
 import {
   Column,
@@ -22,17 +22,17 @@ export interface Label {
 export interface Boundary {
   /** The first entry that is kept; the compaction itself when nothing is. */
   readonly first: number;
-  /** The entry that the compaction names is not where it has to be. */
+  /** Whether the entry that the compaction names is not where it has to be. */
   readonly misplaced: boolean;
 }
 
-/** What the tree must know of bodies; everything else it reads from the nodes. */
+/** Facts about bodies that the tree needs; it reads everything else from the nodes. */
 export interface TreeFacts {
-  /** A compaction that does not count, because it has no summary to show. */
+  /** Returns whether a compaction or a branch summary does not count, because it has no summary to show. */
   isVoid(position: number): boolean;
 }
 
-/** What an entry of a type does to what is counted and inherited along a path. */
+/** Effects of an entry, by its type, on what is counted and inherited along a path. */
 const IS_MESSAGE = 1;
 const YIELDS = 2;
 const COMPACTS = 4;
@@ -49,7 +49,7 @@ const DOES_BY_TYPE: Partial<Record<(typeof KNOWN_TYPES)[number], number>> = {
   thinking_level_change: NAMES_LEVEL,
   context_edit: EDITS,
 };
-/** By the code of the type. */
+/** Effects by the code of the type. */
 const DOES = Uint8Array.from(KNOWN_TYPES, (type) => DOES_BY_TYPE[type] ?? 0);
 const SYSTEM = ROLES.indexOf("system");
 const ASSISTANT = ROLES.indexOf("assistant");
@@ -63,7 +63,7 @@ export class Tree {
   readonly labels = new Map<number, Label>();
   /** Entries with more than one child. */
   branchCount = 0;
-  /** Where compactions keep from, worked out once for each: what is on a path never changes. */
+  /** First kept entries of compactions, computed once for each: the entries on a path never change. */
   readonly boundaries = new Map<number, Boundary>();
   /** Whether any entry changes what others yield, so that counts need a walk. */
   hasEdits = false;
@@ -90,7 +90,7 @@ export class Tree {
     nodes.tellFigures = () => this.figures();
   }
 
-  /** What was worked out of all nodes, for keeping it with them; null while some are not taken in. */
+  /** Returns what was computed from all nodes, for keeping it with them; null while some are not added. */
   private figures(): Figures | null {
     const { nodes, extended: count, hidden, branchCount, hasEdits } = this;
     if (count !== nodes.count) return null;
@@ -98,7 +98,7 @@ export class Tree {
     return { count, hidden, branchCount, hasEdits, columns: Object.fromEntries(columns) };
   }
 
-  /** Goes on from what was kept of the first nodes. */
+  /** Continues from the counts that were kept of the first nodes. */
   private resume({ count, hidden, branchCount, hasEdits, columns }: Figures): void {
     this.extended = count;
     this.hidden = hidden;
@@ -109,8 +109,8 @@ export class Tree {
   }
 
   /**
-   * {@link extend} for all nodes of a file in which parents come first: the same rules on bare columns. For a million
-   * entries it takes 20 ms; one call of `extend` after the other takes 250 ms.
+   * Does the same as {@link extend} for all nodes of a file in which parents come first, on bare columns. For a million
+   * entries it takes 20 ms; calling `extend` for each of them takes 250 ms.
    */
   private extendAll(): void {
     const { nodes, facts } = this;
@@ -178,7 +178,7 @@ export class Tree {
     this.levels = new Column(levels);
   }
 
-  /** Takes in the node at `position`, whose parent has been taken in before. */
+  /** Adds the node at `position`, whose parent has been added before. */
   extend(position: number): void {
     const { nodes } = this;
     const parent = nodes.parent(position);
@@ -203,7 +203,7 @@ export class Tree {
     } else this.countChild(position);
   }
 
-  /** A file may name a parent that stands later in it; then file order is not parents-first. */
+  /** Adds all nodes, parents first: a file may name a parent that comes later in it. */
   private extendParentsFirst(): void {
     const { nodes } = this;
     this.depths = new Column(new Int32Array(nodes.count));
@@ -241,17 +241,17 @@ export class Tree {
     }
   }
 
-  /** Entries without the leaf markers that nobody continued from. */
+  /** Number of entries without the leaf markers that no entry continues. */
   get entryCount(): number {
     return this.extended - this.hidden;
   }
 
-  /** False for a leaf marker that nobody continued from: it is no part of the conversation. */
+  /** Returns false for a leaf marker that no entry continues: it is no part of the conversation. */
   isVisible(position: number): boolean {
     return !this.nodes.isMarker(position) || this.childCounts.values[position] > 0;
   }
 
-  /** Number of ancestors. */
+  /** Returns the number of ancestors. */
   depth(position: number): number {
     return this.depths.values[position];
   }
@@ -260,19 +260,19 @@ export class Tree {
     return this.childCounts.values[position];
   }
 
-  /** Children in file order; of {@link ROOT} the roots, entries with a missing parent included. */
+  /** Yields children in file order; for {@link ROOT} the roots, entries with a missing parent included. */
   *children(position: number): Generator<number> {
     this.family ??= Family.of(this);
     yield* this.family.children(position);
   }
 
-  /** All entries that are visible, each before its children and these in file order. */
+  /** Returns all visible entries, each before its children, and children in file order. */
   depthFirst(): Int32Array {
     this.family ??= Family.of(this);
     return this.family.depthFirst(this.nodes);
   }
 
-  /** Positions from the root (or the end of what is known) down to `position`, inclusive. */
+  /** Returns the positions from the root (or the first known ancestor) down to `position`, inclusive. */
   path(position: number = this.leaf): Int32Array {
     if (position < 0) return new Int32Array(0);
     const path = new Int32Array(this.depths.values[position] + 1);
@@ -292,7 +292,7 @@ export class Tree {
     return at === ancestor;
   }
 
-  /** The deepest node that is an ancestor of both (or one of them), or {@link ROOT}. */
+  /** Returns the deepest node that is an ancestor of both (or one of them), or {@link ROOT}. */
   commonAncestor(a: number, b: number): number {
     let x = a;
     let y = b;
@@ -304,7 +304,7 @@ export class Tree {
     return x < 0 ? ROOT : x;
   }
 
-  /** How many entries from the root to `position` yield a message by themselves. */
+  /** Returns how many entries from the root to `position` yield a message by themselves. */
   yieldCount(position: number): number {
     return position < 0 ? 0 : this.yields.values[position];
   }
@@ -313,12 +313,12 @@ export class Tree {
     return position < 0 ? 0 : this.systems.values[position];
   }
 
-  /** The nearest compaction on the path to `position`, itself included, or {@link ROOT}. */
+  /** Returns the nearest compaction on the path to `position`, itself included, or {@link ROOT}. */
   lastCompaction(position: number): number {
     return position < 0 ? ROOT : this.compactions.values[position];
   }
 
-  /** The nearest entry on the path that names a model. */
+  /** Returns the nearest entry on the path that names a model. */
   lastModel(position: number): number {
     return position < 0 ? ROOT : this.models.values[position];
   }
@@ -334,7 +334,7 @@ function inherit(column: Column<Int32Array>, parent: number, own: boolean, posit
   values[position] = own ? position : parent >= 0 ? values[parent] : ROOT;
 }
 
-/** Lists of children, built when first asked for. */
+/** Lists of children, built on first use. */
 class Family {
   private first = new Column(new Int32Array(16));
   private last = new Column(new Int32Array(16));
@@ -357,7 +357,7 @@ class Family {
     this.link(position, parent);
   }
 
-  /** A node that has no children and is nobody's child. */
+  /** Adds a node that has no children and is in no list of children. */
   hide(position: number): void {
     this.first.set(position, -1);
     this.last.set(position, -1);

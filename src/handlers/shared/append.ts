@@ -1,4 +1,4 @@
-/** Appending for a command: with its idempotency key, and told to the host. */
+/** Appends for commands: with the idempotency key, and with events for the host. */
 
 import { BadParams } from "../../core/failure.ts";
 import type { Draft } from "../../core/format/entry.ts";
@@ -6,7 +6,7 @@ import { Raw } from "../../core/json/raw.ts";
 import type { Appended, Foreign, Session } from "../../core/session/session.ts";
 import type { Context } from "./command.ts";
 
-/** Tells, by `tell`, what others did to a session and nobody was told yet. */
+/** Sends events, through `tell`, for changes by other programs that have not been reported yet. */
 export function tellForeign(session: Session, foreign: Foreign | null, tell: Context["tell"]): void {
   const { positions = [], lost = 0 } = foreign ?? {};
   if (positions.length > 0)
@@ -27,7 +27,10 @@ export function typesOf(context: Context, entryIds: readonly string[]): string[]
   return entryIds.map((id) => nodes.type(nodes.position(id)));
 }
 
-/** What a key stands for must be what the command writes; else the key was another command's. Throws BadParams. */
+/**
+ * Throws BadParams unless the entries of a key have the types that the command writes; else another command used the
+ * key.
+ */
 export function demandTypes(context: Context, entryIds: readonly string[], types: readonly string[]): void {
   const found = typesOf(context, entryIds);
   if (found.length === types.length && found.every((type, index) => type === types[index])) return;
@@ -36,7 +39,7 @@ export function demandTypes(context: Context, entryIds: readonly string[], types
   ]);
 }
 
-/** Throws what Session.append throws. */
+/** Appends drafts and notifies the host. Throws what Session.append throws. */
 export function appendEntries(context: Context, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
   tellForeign(context.session, context.session.freshForeign(), (name, payload) => context.tell(name, payload));

@@ -1,4 +1,4 @@
-/** Sessions that are not open: how a command names one, and what it answers when it moved it. */
+/** Sessions that are not open: the params by which a command names one, and the result of moving it. */
 
 import * as z from "zod";
 import { BadParams, Failure } from "../../core/failure.ts";
@@ -16,7 +16,7 @@ export const moved = {
   movedTo: z.string().describe("where it is now"),
 };
 
-/** What moving a session can fail with. */
+/** Failures that moving a session can end in. */
 export const MOVE_FAILURES = [
   "session_not_found",
   "ambiguous_id",
@@ -30,14 +30,14 @@ export const MOVE_FAILURES = [
   "storage_failed",
 ] as const;
 
-/** Throws BadParams unless one of both is given. */
+/** Throws BadParams unless exactly one of the two is given. */
 export function demandOne({ sessionPath, sessionId }: Where): Where {
   if ((sessionPath === undefined) === (sessionId === undefined))
     throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
   return { sessionPath, sessionId };
 }
 
-/** Returns the file of a session that this process does not have open. Throws session_locked when it has. */
+/** Returns the file of a session that this process does not have open. Throws session_locked when it is open here. */
 export function fileAtRest(workspace: Workspace, where: Where, purpose?: Purpose): string {
   const file = workspace.stores.lifeCycle.locate(demandOne(where), purpose);
   const open = workspace.holding(file);

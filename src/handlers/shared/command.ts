@@ -1,4 +1,7 @@
-/** The shape of a command's declaration. Everything that can be derived from it is: see table.ts. */
+/**
+ * The shape of a command's declaration. Validation, documents and the typed client are derived from it: see table.ts
+ * and declarations.ts.
+ */
 
 import * as z from "zod";
 import type { FailureName } from "../../core/failure.ts";
@@ -8,40 +11,42 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
 import type { HookAnswer, HookName, HookRegistration } from "./hooks.ts";
 
-/** Tells how much of how much is done, with members of its own for what is there already. */
+/** A callback for progress: `done` of `total`, with further members in `more` for results that are there already. */
 export type Report = (done: number, total: number, more?: object) => void;
 
-/** What a command may use while it runs. */
+/** The server as a command sees it while it runs. */
 export interface Context {
   readonly workspace: Workspace;
-  /** The session the request names, or the current one. Throws no_session or session_not_found. */
+  /** The session that the request names, or the current one. Throws no_session or session_not_found. */
   readonly session: Session;
   readonly env: Env;
   readonly server: ServerFacts;
   readonly dialect: "jsonrpc" | "pi";
-  /** No reply may be larger, if the host said so. */
+  /** Bytes that a reply may have at most; undefined when the host set no limit. */
   readonly maxReplyBytes: number | undefined;
-  /** Bytes that JSON text takes in a reply, escapes of the framing included. */
+  /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
   sizeOf(text: Uint8Array): number;
   /** The request's idempotency key. */
   readonly key: string | undefined;
   /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
   readonly settings: Settings;
-  /** The JSON text of a param as the host sent it, so that it can be stored without change. */
+  /** Returns the JSON text of a param as the host sent it, so that it can be stored without change. */
   text(...path: (string | number)[]): Uint8Array | undefined;
   /** Sends an event right after this command's reply. */
   tell<N extends EventName>(event: N, payload: EventPayload<N>): void;
-  /** Whether the host wants to be asked. */
+  /** Returns whether the host registered for a hook. */
   asks(hook: HookName): boolean;
-  /** Asks the host, if it wants to be; later commands of the session wait meanwhile. Throws cancelled. */
+  /**
+   * Asks the host, which must have registered (`asks`). Later commands of the session wait meanwhile. Throws cancelled.
+   */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
-  /** Tells how far the command is, if the request asked for that with a progress token. */
+  /** Callback for progress; undefined unless the request has a progress token. */
   readonly progress: Report | undefined;
-  /** Makes another session the current one and tells so. */
+  /** Makes another session the current one and notifies the host. */
   replace(next: Session, replacement: Replacement): Promise<void>;
-  /** Ends the process in order once the reply is out; unless `atOnce`, the host may close its end first. */
+  /** Shuts down cleanly once the reply is out; unless `atOnce`, the host may close its end first. */
   shutDown(how?: { atOnce: boolean }): void;
-  /** Host's wishes from `initialize`. Throws nothing. */
+  /** Applies the host's wishes from `initialize`. Throws nothing. */
   introduce(wishes: Introduction): void;
 }
 
@@ -59,9 +64,11 @@ export interface ServerFacts {
   readonly limits: Readonly<Record<string, number>>;
   /** Names and aliases of all commands. */
   readonly commands: readonly string[];
-  /** What Pi's settings files hold now for a working directory, the one that counts more last; undefined: no such file. */
+  /**
+   * Reads Pi's settings files for a working directory, the one that takes precedence last; undefined for a missing one.
+   */
   piSettings(cwd: string): readonly unknown[];
-  /** The OpenRPC document, made when it is asked for. */
+  /** Returns the OpenRPC document, which is made on the first call. */
   discover(): Promise<object>;
 }
 
@@ -73,19 +80,20 @@ export interface Settings {
 }
 
 export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
-  /** The name on the wire; the file has it too. */
+  /** The name on the wire, and of the command's file. */
   readonly name: string;
   readonly alias?: string;
   /** One sentence. */
   readonly summary: string;
   /**
-   * `read` and `write` act on a session in its order, `replace` makes another one current, `close` gives one up,
-   * `control` is about the connection and keeps the order too, `server` touches no session and holds none up.
+   * `read` and `write` act on a session and keep the order of its commands, `replace` makes another one current,
+   * `close` closes one, `control` is about the connection and keeps the order too, `server` touches no session and
+   * delays none.
    */
   readonly effect: Effect;
   /**
-   * Whether its `sessionPath` may name any session: an open one, in whose order it runs, or one that is not, and then it
-   * runs like `server` and makes durable itself what it writes.
+   * Whether `sessionPath` may name any session. For an open session, the command runs in that session's order. For any
+   * other, it runs like `server`, and makes what it writes durable itself.
    */
   readonly ofAny?: boolean;
   readonly params: S;
@@ -93,14 +101,14 @@ export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   readonly failures: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: Context, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
-  /** The result as Pi's dialect has it, where that differs. */
+  /** Returns the result in the shape of Pi's dialect, where that differs. */
   pi?(context: Context, result: z.input<R>): unknown;
   /**
-   * Of a `write`: the result of an earlier run with the same idempotency key, from the entries that it wrote. Throws
-   * BadParams when they are none of this command.
+   * Returns, for a `write`, the result of an earlier run with the same idempotency key, from the entries that it wrote.
+   * Throws BadParams when another command wrote them.
    */
   repeat?(context: Context, entryIds: string[], params: z.output<z.ZodObject<S>>): z.input<R>;
-  /** Of a command that makes a session: the result of an earlier run with the same key, from what it made. */
+  /** Returns, for a command that makes a session, the result of an earlier run with the same key, from that session. */
   recall?(context: Context, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
 }
 
@@ -114,9 +122,9 @@ export interface Command {
   readonly summary: string;
   readonly effect: Effect;
   readonly ofAny?: boolean;
-  /** Strict: unknown members are refused. `_meta` is always allowed. */
+  /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;
-  /** The same for Pi's dialect, where unknown members are ignored. */
+  /** The schema for Pi's dialect, in which unknown members are ignored. */
   readonly looseParams: z.ZodObject;
   readonly result: z.ZodType;
   readonly failures: readonly FailureName[];
@@ -127,7 +135,7 @@ export interface Command {
   recall?(context: Context, made: Session, params: never): unknown;
 }
 
-/** Params that commands get by their effect. */
+/** Params that a command gets because of its effect. */
 export const commonParams = {
   sessionId: z.string().optional().describe("an open session; the current one by default"),
   expectedLeafId: z
@@ -150,13 +158,13 @@ export const commonParams = {
     .describe("for the protocol itself, never for the command"),
 };
 
-/** A command that also tells, to the compiler alone, what it takes and answers: the typed client is made of that. */
+/** A command with the types of its params and result, which exist for the compiler only: the typed client uses them. */
 export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.ZodType> extends Command {
   readonly name: N;
   readonly types?: { readonly params: z.input<z.ZodObject<S>>; readonly result: z.output<R> };
 }
 
-/** Declares a command. Members that every command of its kind takes are added here. */
+/** Declares a command. Adds the params and failures that all commands with its effect have. */
 export function command<const N extends string, const S extends z.ZodRawShape, R extends z.ZodType>(
   declaration: Declaration<S, R> & { readonly name: N },
 ): Typed<N, S, R> {
@@ -178,7 +186,7 @@ export function command<const N extends string, const S extends z.ZodRawShape, R
   let loose: z.ZodObject<typeof shape> | undefined;
   return {
     ...declaration,
-    // Made when they are first asked for: no start needs those of all commands.
+    // Made on first use, because a start does not need the schemas of all commands.
     get params() {
       strict ??= z.strictObject(shape);
       return strict;

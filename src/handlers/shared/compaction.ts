@@ -1,4 +1,4 @@
-/** What a host gets before its model summarises: for a compaction, asked for by command or by hook. */
+/** Input for a host's summariser, returned by prepare_compaction and sent with the hook session_before_compact. */
 
 import * as z from "zod";
 import { type CompactionPlan, prepareCompaction } from "../../core/context/compaction.ts";
@@ -83,6 +83,6 @@ export function compactionPreparationOf(
 function planOf(session: Session, settings: CompactionSettings & { contextWindow: number }): CompactionPlan {
   session.heedLosses();
   const plan = prepareCompaction(session.tree, session, session.tree.leaf, settings);
-  // Reading may have found messages that are damaged, and the cut may not stand at one of these.
+  // Reading may have found damaged messages, and the cut must not be at one of these.
   return session.heedLosses() ? prepareCompaction(session.tree, session, session.tree.leaf, settings) : plan;
 }

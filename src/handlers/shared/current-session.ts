@@ -1,4 +1,4 @@
-/** What a vetoed replacement answers: the session that stays the current one. */
+/** The members of a vetoed replacement's result that name the session that stays current. */
 
 import type { Context } from "./command.ts";
 

@@ -1,4 +1,4 @@
-/** Everything that is declared about the wire and the files, for what is derived from it. */
+/** All declarations of the wire and the files in one value, for the documents that are made from it. */
 
 import { FAILURES } from "../../core/failure.ts";
 import { draft, entryTypes, header, message, messageRoles } from "../../core/format/schemas.ts";

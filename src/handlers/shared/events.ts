@@ -1,4 +1,4 @@
-/** What the server tells the host on its own (protocol, section 4), and the hooks it may ask. */
+/** Events, which the server sends on its own (protocol, section 4). */
 
 import * as z from "zod";
 import { damage, entry, stored } from "./shapes.ts";
@@ -65,9 +65,9 @@ export const eventBase = {
 
 export type EventPayload<N extends EventName> = z.input<z.ZodObject<(typeof events)[N]["payload"]>>;
 
-/** Why one session takes the place of another. */
+/** The reason why one session replaces another. */
 export interface Replacement {
   readonly reason: "new" | "resume" | "fork";
-  /** Of a fork: which entry and how. */
+  /** For a fork: the entry and the position that were asked for. */
   readonly fork?: { readonly entryId: string | null; readonly position: "before" | "at" };
 }

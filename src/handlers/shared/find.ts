@@ -1,6 +1,6 @@
 /**
- * Commands by name. The build puts the same list in place of this file with each command's file loaded when the command
- * is first asked for (scripts/build.js): making the schemas of all took 12 of the 100 ms of a start.
+ * Finds commands by name. The build replaces this file with one that loads each command's file when the command is
+ * first asked for (scripts/build.js): making the schemas of all took 12 of the 100 ms of a start.
  */
 
 import type { Command } from "./command.ts";
@@ -12,7 +12,7 @@ for (const command of table) {
   if (command.alias !== undefined) byName.set(command.alias, command);
 }
 
-/** The command with that name or alias. */
+/** Returns the command with that name or alias. */
 export function findCommand(name: string): Command | undefined {
   return byName.get(name);
 }

@@ -1,4 +1,4 @@
-/** What the server asks a host that registered for it, before acting (protocol, section 5). */
+/** Hooks: requests that the server sends before it acts, to a host that registered for them (protocol, section 5). */
 
 import * as z from "zod";
 
@@ -58,18 +58,18 @@ export type HookName = keyof typeof hooks;
 
 export interface HookRegistration {
   readonly name: HookName;
-  /** What no answer in time means. */
+  /** The meaning of an answer that does not come in time. */
   readonly onTimeout?: "cancel" | "continue";
 }
 
 export interface HookAnswer {
   readonly cancelled: boolean;
-  /** Why: `hook`, `hook_timeout`, `hook_failed` or `host_gone`. */
+  /** The reason when cancelled: `hook`, `hook_timeout`, `hook_failed` or `host_gone`. */
   readonly reason?: string;
   readonly answer?: Readonly<Record<string, unknown>>;
 }
 
-/** The checked answer of a hook, or undefined when it has not the shape that was asked for. */
+/** Returns the validated answer of a hook, or undefined when it does not have the declared shape. */
 export function checkedAnswer<N extends HookName>(
   name: N,
   answer: HookAnswer["answer"],
@@ -78,7 +78,7 @@ export function checkedAnswer<N extends HookName>(
   return result.success ? (result.data as never) : undefined;
 }
 
-/** A result member beside `cancelled`: why nothing was done. */
+/** The result member next to `cancelled` with the reason why nothing was done. */
 export const vetoReason = z
   .string()
   .optional()

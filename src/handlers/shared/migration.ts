@@ -1,4 +1,4 @@
-/** Sessions on their way between a JSONL file and Session Store V2: what the commands for it share. */
+/** Shared parts of the commands that move sessions between a JSONL file and Session Store V2. */
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
@@ -63,14 +63,16 @@ export const MOVEMENT_FAILURES = [
   "corrupt",
 ] as const;
 
-/** The open session that is meant, also by the path it had in the other store; undefined when it is not open. */
+/**
+ * Returns the open session that is meant, also by the path it had in the other store; undefined when it is not open.
+ */
 export function openSession(context: Context, path: string | undefined): Session | undefined {
   if (path === undefined) return context.session;
   const { workspace } = context;
   return workspace.openAt(path) ?? workspace.openAt(workspace.stores.migrations.standsAt(path));
 }
 
-/** Throws migration_failed when the session is stored nowhere yet. */
+/** Returns the file of a session. Throws migration_failed when the session is not stored yet. */
 export function demandStored(session: Session): string {
   const { file, log } = session;
   if (file === null || !log.persisted)
@@ -78,7 +80,7 @@ export function demandStored(session: Session): string {
   return file;
 }
 
-/** Moves a session, which goes on in its new place if it is open here. */
+/** Moves a session. If it is open here, it continues in its new place. */
 export async function move(
   context: Context,
   path: string | undefined,
@@ -87,10 +89,11 @@ export async function move(
   const session = openSession(context, path);
   if (!session) return told(await go(path as string));
   const file = demandStored(session);
-  // Opened for reading only, it is nobody's to move; what is read-only because a migration was cut off is led out of that.
+  // A session that was opened for reading only must not be moved. One that is read-only because a migration was cut off
+  // is recovered by the move.
   if (session.log.readOnly?.name === "read_only") throw session.log.readOnly;
   await session.commit();
-  // Nothing of it is to be written at the old place once it is at the new one.
+  // Nothing may be written at the old place once the session is at the new one.
   await session.rest();
   let moved: Moved;
   try {
@@ -99,7 +102,7 @@ export async function move(
     try {
       goOn(context, session, context.workspace.stores.migrations.standsAt(file));
     } catch {
-      // What failed is told; the next command meets what is there.
+      // The first error is reported; the next command meets the state that is there.
     }
     throw error;
   }
@@ -108,7 +111,7 @@ export async function move(
   return told(moved);
 }
 
-/** Closes a session that is in a database now, which no server has open. */
+/** Closes a session that is in a database now, because no server keeps such a session open. */
 async function giveUp({ workspace }: Context, session: Session, sessionPath: string): Promise<void> {
   const isCurrent = session === workspace.current;
   await workspace.closeSession(session);
@@ -117,7 +120,7 @@ async function giveUp({ workspace }: Context, session: Session, sessionPath: str
   workspace.none(new Failure("no_session", sentence));
 }
 
-/** Opens an open session anew if it is in another place now, or could not be written before. */
+/** Reopens an open session if it is in another place now, or could not be written before. */
 function goOn({ workspace }: Context, session: Session, sessionPath: string): void {
   if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
 }
@@ -142,7 +145,7 @@ function told({ site, verification, transitions, ...moved }: Moved): z.input<typ
   };
 }
 
-/** What a dry run answers. */
+/** Returns the result of a dry run. */
 export function planned(
   { sessionId, container }: Site,
   sessionPath: string,

@@ -1,11 +1,11 @@
-/** Commands of Pi that have nothing to do in a server without an agent, and settings that its clients read back. */
+/** Commands of Pi that do nothing in a server without an agent, and settings that Pi's clients read back. */
 
 import * as z from "zod";
 import { bytesOf } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import { command, type Settings } from "./command.ts";
 
-/** Succeeds and does nothing. With `says`, Pi's dialect has the null in so many words. */
+/** Declares a command that succeeds and does nothing. With `says`, its reply in Pi's dialect has `"data":null`. */
 export function neutral<const N extends string>(name: N, summary: string, says = false) {
   return command({
     name,
@@ -20,7 +20,7 @@ export function neutral<const N extends string>(name: N, summary: string, says =
   });
 }
 
-/** Keeps a setting while the process lives. */
+/** Declares a command that keeps a setting while the process lives. */
 export function setting<const N extends string, K extends keyof Settings, const P extends string>(
   name: N,
   summary: string,

@@ -1,6 +1,6 @@
 /**
- * Pages: where the next one begins and how much goes into one. Cursors are opaque to hosts; those of a path are
- * `<leaf id>.<index>`, those in file order a position.
+ * Pages: where the next one begins, and how much fits on one. Cursors are opaque to hosts. A cursor into a path is
+ * `<leaf id>.<index>`, a cursor in file order is a position.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -9,14 +9,14 @@ import { ROOT } from "../../core/tree/nodes.ts";
 import type { Context } from "./command.ts";
 
 export interface Page {
-  /** The leaf whose path is paged through. A path never changes, whatever is appended meanwhile. */
+  /** The leaf of the path that is paged through. A path never changes, whatever is appended meanwhile. */
   readonly leaf: number;
-  /** Where in it this page begins. */
+  /** The index in the path at which this page begins. */
   readonly index: number;
   next(index: number): string;
 }
 
-/** The page that a cursor names, or the first page of the path to `end`. Throws cursor_expired. */
+/** Returns the page that a cursor names, or the first page of the path to `end`. Throws cursor_expired. */
 export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf): Page {
   const { nodes } = session.log;
   const dot = cursor?.lastIndexOf(".") ?? -1;
@@ -28,7 +28,7 @@ export function pageOf(session: Session, cursor: string | undefined, end = sessi
   return { leaf, index, next: (at) => `${leafId ?? ""}.${at}` };
 }
 
-/** The index that a cursor names; below `count` if that is given. Throws cursor_expired. */
+/** Returns the index that a cursor names, which must be below `count` if that is given. Throws cursor_expired. */
 export function indexOf(cursor: string | undefined, count = Number.POSITIVE_INFINITY): number {
   if (cursor === undefined) return 0;
   const index = /^\d{1,15}$/.test(cursor) ? Number(cursor) : -1;
@@ -38,18 +38,18 @@ export function indexOf(cursor: string | undefined, count = Number.POSITIVE_INFI
 
 /** Bytes of a reply that are not its items. */
 const AROUND = 512;
-/** No entry and no node is shorter. */
+/** Bytes of the shortest possible entry or node. */
 const SHORTEST = 16;
 
-/** How many entries or nodes can go on a page; what lies behind them need not be looked at. */
+/** Returns how many entries or nodes can go on a page at most; those after them need not be read. */
 export function atMost(context: Context, limit: number | undefined): number {
   const { maxReplyBytes = Number.POSITIVE_INFINITY } = context;
   return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
 }
 
 /**
- * Just past the last index that goes on a page: `limit` items, and no more than the host's `maxReplyBytes` holds.
- * One item goes always; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
+ * Returns the index after the last item of a page: `limit` items, and no more than the host's `maxReplyBytes` allows.
+ * One item is always included; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
  */
 export function take(
   context: Context,

@@ -1,8 +1,8 @@
-/** Results as Pi's clients expect them where Pi's shape is not ours (Pi reference, sections 2.1 and 9.7). */
+/** Results in the shape that Pi's clients expect, where it differs from ours (Pi reference, sections 2.1 and 9.7). */
 
 import { contextWindowOf, UNKNOWN_WINDOW } from "../../core/context/models.ts";
 
-/** Pi's Model object, with neutral values for what a server without models cannot know. */
+/** Returns Pi's Model object, with neutral values for what a server without models cannot know. */
 export function piModel(model: { provider: string; id: string }): Record<string, unknown> {
   return {
     id: model.id,
@@ -18,7 +18,7 @@ export function piModel(model: { provider: string; id: string }): Record<string,
   };
 }
 
-/** Members that are null are absent in Pi. */
+/** Removes the members that are null; Pi leaves those out. */
 export function withoutNulls(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null));
 }

@@ -39,12 +39,12 @@ export const cursor = z.string().optional().describe("nextCursor of the page bef
 
 export const nextCursor = z.string().optional().describe("there is more; pass it as cursor");
 
-/** A result member whose text comes from the session's bytes. */
+/** Types a result member whose text comes from the session's bytes. */
 export function stored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
   return schema as unknown as z.ZodType<z.output<T>, unknown>;
 }
 
-/** Damage as it is told: see the core's Damage. */
+/** Damage as it is reported: see the core's Damage. */
 export const damage = z.looseObject({
   kind: z.string(),
   line: z.number(),

@@ -139,5 +139,5 @@ const commands = [
 
 export const table: readonly Command[] = commands;
 
-/** All of them for the compiler, which the typed client asks for names, params and results. */
+/** All commands as a type, from which the typed client takes names, params and results. */
 export type AnyCommand = (typeof commands)[number];

@@ -1,4 +1,6 @@
-/** Commands of Pi that need a model or a tool runner: answered at once, with what to use instead. */
+/**
+ * Commands of Pi that need a model or a tool runner: they fail at once, with a sentence that says what to use instead.
+ */
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
@@ -25,7 +27,7 @@ export function unsupported<const N extends string, const S extends z.ZodRawShap
   });
 }
 
-/** What Pi's messages carry. */
+/** Params of Pi's messages. */
 export const promptParams = {
   message: z.string().optional(),
   images: z.array(z.unknown()).optional(),

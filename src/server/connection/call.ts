@@ -19,13 +19,15 @@ export interface Call {
   readonly params: unknown;
   /** JSON text of the id, echoed as it is; undefined for a notification. */
   readonly idText: string | undefined;
-  /** Looked at only when a command asks for the text of a param. */
+  /** Returns the message of the call; used only when a command asks for the text of a param. */
   readonly messageText: () => MessageText;
-  /** The params did not pass; the reply says so in its turn. */
+  /**
+   * The error with which the call ends without being run, such as that of invalid params; it is reported in its turn.
+   */
   readonly fault?: unknown;
 }
 
-/** The raw text of a value inside the params. */
+/** Returns the raw text of a value inside the params. */
 export function textOfParam(call: Call, path: readonly (string | number)[]): Uint8Array | undefined {
   const { bytes, range, toParams } = call.messageText();
   const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
@@ -33,8 +35,8 @@ export function textOfParam(call: Call, path: readonly (string | number)[]): Uin
 }
 
 /**
- * The id of a message as JSON text. Numbers that JavaScript cannot hold exactly are taken from the bytes, so that
- * the host gets back what it sent; so is what may be nested deeper than JSON.stringify goes.
+ * Returns the id of a message as JSON text. Numbers that JavaScript cannot hold exactly are taken from the bytes, so
+ * that the host gets back what it sent. So are ids that may be nested too deep for JSON.stringify.
  */
 export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
@@ -43,7 +45,7 @@ export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
 }
 
-/** The id of a message of which only the beginning is there, if it can be read. */
+/** Returns the id of a message of which only the beginning was kept, if it can be read. */
 export function idTextOfBeginning(bytes: Buffer): string | undefined {
   const text = bytes.toString("utf8");
   const found =
@@ -54,7 +56,7 @@ export function idTextOfBeginning(bytes: Buffer): string | undefined {
     JSON.parse(found?.[1] ?? "");
     return found?.[1];
   } catch {
-    // It goes into our reply as it stands, so it has to be JSON.
+    // The text goes into our reply unchanged, so it must be JSON.
     return undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** What the two dialects have in common: a payload becomes calls, an outcome becomes a reply, an event a message. */
+/** The contract of the two dialects: a payload becomes calls, an outcome becomes a reply, an event a message. */
 
 import { isErrno } from "../../core/errno.ts";
 import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
@@ -8,20 +8,20 @@ import type { Call, Outcome } from "./call.ts";
 export type DialectName = "jsonrpc" | "pi";
 export type Pieces = (string | Uint8Array)[];
 
-/** What a payload asks for. */
+/** A decoded payload: what it asks for. */
 export type Decoded =
   | { readonly kind: "call"; readonly call: Call }
   | { readonly kind: "batch"; readonly items: readonly Decoded[] }
-  /** The host's answer to a request of ours. */
+  /** The host's answer to a request from the server. */
   | { readonly kind: "response"; readonly message: HookMessage }
-  /** A call with this id need not be run any more. */
+  /** A notification that a call with this id need not be run any more. */
   | { readonly kind: "cancel"; readonly idText: string }
-  /** Nothing can be run; the reply says why. */
+  /** A payload that cannot be run; the reply says why. */
   | { readonly kind: "refusal"; readonly reply: Pieces }
-  /** Nothing to run and nothing to say: a response, an unknown `$/` notification. */
+  /** A payload without effect or reply: an unknown notification, or a cancellation without a usable id. */
   | { readonly kind: "nothing" };
 
-/** A message about a hook: JSON-RPC on our side of either dialect. */
+/** A message about a hook. Inside the server it is JSON-RPC, whichever dialect the host speaks. */
 export interface HookMessage {
   readonly jsonrpc: "2.0";
   readonly id?: number | string | null;
@@ -34,10 +34,10 @@ export interface HookMessage {
 export interface Dialect {
   readonly name: DialectName;
   decode(value: unknown, bytes: Buffer): Decoded;
-  /** A message that could not be cut or parsed. `idText` is the JSON text of its id where that could be read. */
+  /** Returns the reply to a message that could not be cut or parsed. `idText` is the JSON text of its id, if known. */
   refuse(refusal: Refusal, idText?: string): Pieces;
   reply(call: Call, outcome: Outcome): Iterable<string | Uint8Array>;
-  /** A message about a hook, which is JSON-RPC on our side. */
+  /** Encodes a message about a hook. */
   hook(message: HookMessage): Pieces;
   event(name: string, payload: Readonly<Record<string, unknown>>): Iterable<string | Uint8Array>;
 }
@@ -57,7 +57,7 @@ export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
   bug: "internal_error",
 };
 
-/** An error as both dialects tell it. */
+/** An error with all that either dialect sends of it. */
 export interface Told {
   readonly code: number;
   readonly sentence: string;
@@ -65,7 +65,7 @@ export interface Told {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** The failure that stands for an error of the system that nobody on its way has named. */
+/** Returns the failure for an errno error that nothing on its way has turned into a failure. */
 export function ofTheDisk(error: Error & { readonly code: string }): Failure {
   const { code } = error;
   const full = code === "ENOSPC" || code === "EDQUOT";
@@ -80,9 +80,9 @@ export function ofTheDisk(error: Error & { readonly code: string }): Failure {
 let references = 0;
 
 /**
- * Tells an error of any kind. One of the system that nobody on its way has named is the disk's doing. What is neither
- * that nor a failure nor bad input is a bug of ours: the host gets a reference number and nothing internal, stderr gets
- * the stack under the same number.
+ * Describes an error of any kind for the host. An errno error that nothing on its way has turned into a failure is
+ * reported as one of the disk. An error that is neither that nor a failure nor bad input is a bug in the server: the
+ * host gets a reference number and nothing internal, stderr gets the stack with the same number.
  */
 export function tellError(error: unknown): Told {
   if (isErrno(error)) return tellError(ofTheDisk(error));
@@ -117,7 +117,7 @@ export function tellError(error: unknown): Told {
   };
 }
 
-/** The pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */
+/** Returns the pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */
 export function withMember(head: string, member: string, value: unknown): Iterable<string | Uint8Array> {
   return holdsRaw(value) ? lazily(head, member, value) : [`${head},"${member}":${textOfPlain(value)}}`];
 }

@@ -1,28 +1,28 @@
 /**
- * Framing: cutting a byte stream into payloads and putting payloads into frames. Two of them: newline-delimited
+ * Framing: cuts a byte stream into payloads, and puts payloads into frames. There are two framings: newline-delimited
  * JSON, and Content-Length headers as in LSP (protocol, section 2). Memory is bounded by the message limit.
  */
 
 export type FramingName = "lines" | "headers";
 
-/** One payload cut out of the stream, or what stood in its place. */
+/** A decoded payload, or why there is none. */
 export type Cut =
   | { readonly kind: "payload"; readonly bytes: Buffer }
-  /** A message over the limit, of which only the beginning was kept. */
+  /** A message over the limit; only its beginning was kept. */
   | { readonly kind: "too_large"; readonly bytes: Buffer; readonly size: number | undefined }
-  /** A header block that is none; reading goes on at the next that is one. */
+  /** A malformed header block; decoding resumes at the next valid one. */
   | { readonly kind: "bad_header"; readonly reason: string };
 
 export interface Decoder {
   readonly name: FramingName;
   push(chunk: Buffer): void;
-  /** The next payload that is complete, or undefined when more input is needed. */
+  /** Returns the next complete payload, or undefined when more input is needed. */
   next(): Cut | undefined;
-  /** At the end of input: what was left, if it makes a payload. */
+  /** Returns, at the end of the input, what is left, if anything. */
   end(): Cut | undefined;
 }
 
-/** How much of an oversized message is kept, for its id. */
+/** Bytes of an oversized message that are kept, for its id. */
 const KEPT_OF_TOO_LARGE = 4096;
 
 const LF = 0x0a;
@@ -31,10 +31,13 @@ const CR = 0x0d;
 /** A queue of chunks that can be searched and cut without copying more than once. */
 class ByteQueue {
   private chunks: Buffer[] = [];
-  /** Bytes of the first chunk that were taken: to cut them off each time makes an object more for every message. */
+  /**
+   * Bytes of the first chunk that were consumed. Cutting them off each time would make one more object for every
+   * message.
+   */
   private taken = 0;
   length = 0;
-  /** Bytes from the front that are known not to hold what is searched. */
+  /** Bytes from the front that are known not to contain the byte that is searched for. */
   searched = 0;
 
   push(chunk: Buffer): void {
@@ -43,7 +46,7 @@ class ByteQueue {
     this.length += chunk.length;
   }
 
-  /** Index of a byte from the front, or -1. Bytes that were looked at before are not looked at again. */
+  /** Returns the index of a byte from the front, or -1. Bytes that were searched before are not searched again. */
   indexOf(byte: number): number {
     let before = -this.taken;
     for (const chunk of this.chunks) {
@@ -58,7 +61,7 @@ class ByteQueue {
     return -1;
   }
 
-  /** Takes that many bytes from the front. */
+  /** Removes that many bytes from the front and returns them. */
   take(count: number): Buffer {
     const parts: Buffer[] = [];
     for (let missing = count; missing > 0; ) {
@@ -72,7 +75,7 @@ class ByteQueue {
     return parts.length === 1 ? parts[0] : Buffer.concat(parts, count);
   }
 
-  /** Drops that many bytes at the front, which lie in one chunk. */
+  /** Drops that many bytes at the front, which must be in one chunk. */
   skip(count: number): void {
     this.searched = 0;
     this.length -= count;
@@ -82,7 +85,7 @@ class ByteQueue {
     this.taken = 0;
   }
 
-  /** A copy of up to that many bytes at the front. */
+  /** Returns a copy of up to that many bytes at the front. */
   peek(count: number): Buffer {
     const parts: Buffer[] = [];
     let missing = Math.min(count, this.length);
@@ -98,7 +101,9 @@ class ByteQueue {
   }
 }
 
-/** Payloads that end with a line feed. A carriage return before it is dropped, blank lines are no payloads. */
+/**
+ * Decoder of payloads that end with a line feed. A carriage return before it is dropped, and blank lines are skipped.
+ */
 export class LineDecoder implements Decoder {
   readonly name = "lines";
   private readonly queue = new ByteQueue();
@@ -160,13 +165,13 @@ function isBlank(bytes: Buffer): boolean {
   return true;
 }
 
-/** A header block is a few dozen bytes; one that is longer than this is none. */
+/** Bytes beyond which a header block counts as malformed; a real one has a few dozen. */
 const HEADER_LIMIT = 8192;
-/** A length beyond this is no length: skipping that much would be a hang. */
+/** Bytes at which a Content-Length counts as malformed: skipping that much would be a hang. */
 const PLAUSIBLE_LENGTH = 2 ** 32;
 const NEXT_HEADER = /content-length:[ \t]*\d+[ \t]*\r?\n/i;
 
-/** Payloads that follow a `Content-Length` header block. */
+/** Decoder of payloads that follow a `Content-Length` header block. */
 export class HeaderDecoder implements Decoder {
   readonly name = "headers";
   private readonly queue = new ByteQueue();
@@ -208,7 +213,7 @@ export class HeaderDecoder implements Decoder {
     }
   }
 
-  /** Drops what precedes the next thing that looks like a header. */
+  /** Drops the input before the next thing that looks like a header. Returns whether there is one. */
   private findHeader(): boolean {
     const text = this.queue.peek(this.queue.length).toString("latin1");
     const found = NEXT_HEADER.exec(text);
@@ -227,7 +232,7 @@ export class HeaderDecoder implements Decoder {
     const start = /^[\r\n]*/.exec(text)?.[0].length ?? 0;
     const blank = /\r?\n\r?\n/.exec(text.slice(start));
     if (!blank) {
-      // A first line that cannot belong to a header is wrong at once; waiting for its end could be for ever.
+      // A first line that cannot belong to a header is malformed at once; the end of its block might never come.
       const firstLine = /^([^\n]*)\n/.exec(text.slice(start));
       if (firstLine && !/^[A-Za-z-]+:/.test(firstLine[1])) return this.bad("a line that is no header field");
       return this.queue.length >= HEADER_LIMIT ? this.bad("a header block without an end") : undefined;
@@ -248,7 +253,7 @@ export class HeaderDecoder implements Decoder {
 
   private bad(reason: string): Cut {
     this.lost = true;
-    // The first byte goes, so that the same place is not found bad again.
+    // The first byte is dropped, so that the same position is not found malformed again.
     this.queue.take(1);
     return { kind: "bad_header", reason };
   }
@@ -268,8 +273,8 @@ function isBlankText(queue: ByteQueue): boolean {
 const HEADERS_BEGIN = "content-";
 
 /**
- * The beginning of a stream: drops a byte order mark and, where the framing is not given, chooses it by the first
- * bytes: a header block begins with `Content-`, anything else is a line.
+ * Decoder of the beginning of a stream: drops a byte order mark and, unless the framing is given, chooses it by the
+ * first bytes. A header block begins with `Content-`; anything else is a line.
  */
 export class AutoDecoder {
   private input: Buffer = Buffer.alloc(0);
@@ -282,7 +287,7 @@ export class AutoDecoder {
     this.given = given;
   }
 
-  /** The decoder for the stream, with the input so far, or undefined when it takes more to tell. */
+  /** Returns the decoder for the stream, with the input so far, or undefined when deciding takes more input. */
   push(chunk: Buffer): Decoder | undefined {
     this.input = Buffer.concat([this.input, chunk]);
     if (!this.begun) {
@@ -307,7 +312,7 @@ export class AutoDecoder {
   }
 }
 
-/** The input without a byte order mark, or undefined when it may still be arriving. */
+/** Returns the input without a byte order mark, or undefined when one may still be arriving. */
 export function withoutBom(bytes: Buffer): Buffer | undefined {
   const bom = [0xef, 0xbb, 0xbf];
   for (let i = 0; i < 3; i++) {
@@ -317,12 +322,12 @@ export function withoutBom(bytes: Buffer): Buffer | undefined {
   return bytes.subarray(3);
 }
 
-/** What a payload is put into: what goes before it by its bytes, what becomes of its pieces, what goes behind it. */
+/** The text around a payload, and the form of its pieces. `before` gets the payload's length in bytes. */
 export interface Frame {
   before(bytes: number): string;
   piece(piece: string | Uint8Array): string | Uint8Array;
   readonly behind: string;
-  /** Whether `before` needs to know. */
+  /** Whether `before` needs the number of bytes. */
   readonly counts: boolean;
 }
 
@@ -342,7 +347,7 @@ export function byteLength(pieces: Iterable<string | Uint8Array>): number {
   return length;
 }
 
-/** A payload given in pieces, as a frame. */
+/** A function that puts a payload, given in pieces, into a frame. */
 export type Encoder = (pieces: (string | Uint8Array)[]) => (string | Uint8Array)[];
 
 export const encoders: Record<FramingName, Encoder> = {
@@ -350,10 +355,10 @@ export const encoders: Record<FramingName, Encoder> = {
   headers: (pieces) => [frames.headers.before(byteLength(pieces)), ...pieces],
 };
 
-/** U+2028 and U+2029 end a line for some readers of lines, so they are written as escapes (reliability case F3). */
+/** Escapes U+2028 and U+2029, because they end a line for some readers of lines (reliability case F3). */
 function escaped(piece: string | Uint8Array): string | Uint8Array {
   if (typeof piece === "string")
-    // A search costs nothing in a text whose characters all fit a byte, which a pattern is matched against one by one.
+    // In a text whose characters all fit in a byte a search costs nothing, while a pattern looks at every character.
     return piece.includes("\u2028") || piece.includes("\u2029")
       ? piece.replace(/[\u2028\u2029]/g, (c) => (c === "\u2028" ? "\\u2028" : "\\u2029"))
       : piece;

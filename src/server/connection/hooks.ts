@@ -1,6 +1,7 @@
 /**
- * Asking the host before acting (protocol, section 5). A vscode-jsonrpc connection over the same streams carries the
- * requests: it makes their ids, finds the request that a response belongs to, and tells the host of cancellations.
+ * Asks the host before the server acts (protocol, section 5). A vscode-jsonrpc connection over the same streams carries
+ * the requests: it makes their ids, finds the request that a response belongs to, and notifies the host of
+ * cancellations.
  */
 
 import type { MessageConnection } from "vscode-jsonrpc/node";
@@ -8,7 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import type { HookAnswer, HookName, HookRegistration } from "../../handlers/shared/hooks.ts";
 import type { Dialect, HookMessage, Pieces } from "./dialect.ts";
 
-/** Milliseconds the host has for an answer; where a model may be at work there is no limit. */
+/** Milliseconds that the host has for an answer; there is no limit where a model may be at work. */
 const LIMITS: Readonly<Record<HookName, number | undefined>> = {
   session_before_switch: 30_000,
   session_before_fork: 30_000,
@@ -27,7 +28,7 @@ export class Hooks {
   private registered = new Map<HookName, HookRegistration>();
   private readonly send: (pieces: Pieces) => void;
   private readonly dialect: () => Dialect;
-  /** Overrides every limit. */
+  /** Milliseconds that override every limit, if given. */
   private readonly timeout: number | undefined;
   private connecting: Promise<MessageConnection> | undefined;
   private receiveNow: ((message: HookMessage) => void) | undefined;
@@ -49,24 +50,24 @@ export class Hooks {
     return this.registered.has(name) && !this.hostGone;
   }
 
-  /** A response to a request of ours; one that belongs to none is ignored. */
+  /** Receives the host's response to a request. A response that belongs to no request is ignored. */
   receive(message: HookMessage): void {
     this.receiveNow?.(message);
   }
 
-  /** The host can answer nothing any more: what waits for it counts as cancelled. */
+  /** Cancels every question that waits, because the host can answer nothing any more. */
   abandon(): void {
     this.hostGone = true;
     for (const cancel of [...this.waiting]) cancel();
   }
 
-  /** Asks; `onId` gets the request's id as JSON text as soon as it is known. */
+  /** Asks the host. `onId` gets the request's id as JSON text as soon as it is known. */
   ask(name: HookName, payload: Readonly<Record<string, unknown>>, onId: (id: string) => void): Question {
     let stop: (answer: HookAnswer | Failure) => void = () => {};
     const stopped = new Promise<HookAnswer>((resolve, reject) => {
       stop = (answer) => (answer instanceof Failure ? reject(answer) : resolve(answer));
     });
-    // It may be cancelled before anybody waits for it.
+    // It may be cancelled before anything waits for it.
     stopped.catch(() => {});
     const hostGone = (): void => stop({ cancelled: true, reason: "host_gone" });
     this.waiting.add(hostGone);
@@ -122,7 +123,7 @@ export class Hooks {
 
   private connect(): Promise<MessageConnection> {
     this.connecting ??= this.makeConnection().catch((error) => {
-      // Its module may be readable the next time.
+      // The module may be readable the next time.
       this.connecting = undefined;
       throw error;
     });

@@ -1,4 +1,4 @@
-/** What the server says on its own: events, numbered and filtered as the host wishes. */
+/** Events, which the server sends on its own: numbered, and filtered as the host wishes. */
 
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -6,7 +6,7 @@ import type { EventName, EventPayload } from "../../handlers/shared/events.ts";
 import type { Dialect } from "./dialect.ts";
 import type { Message } from "./output.ts";
 
-/** An event as it stands at the moment it happened; its number comes when it is sent. */
+/** An event as of the moment it happened; it gets its number when it is sent. */
 export interface ToldEvent {
   readonly name: EventName;
   readonly sessionId: string;
@@ -26,15 +26,15 @@ export class Host {
     this.wanted = wanted === "all" ? "all" : new Set(wanted);
   }
 
-  /** Only these events from now on. */
+  /** Limits events to these from now on. */
   want(names: readonly string[]): void {
     this.wanted = new Set(names);
   }
 
   /**
-   * Returns the message of an event, which `made` puts together, or undefined when the host does not want it. Stored
-   * entries are read for that; where they cannot be, the event tells the rest, which is in memory. Throws nothing: the
-   * reply or the change that the event follows has happened.
+   * Returns the message of an event, built by `made`, or undefined when the host does not want it. Stored entries are
+   * read for that. Where they cannot be read, the message has the other members, which are in memory. Throws nothing,
+   * because the reply or the change that the event follows has happened.
    */
   message(
     dialect: Dialect,
@@ -50,7 +50,7 @@ export class Host {
         this.seq = seq;
         return message;
       } catch {
-        // Without what is stored, then; who asks for that hears why it cannot be read.
+        // The next try goes without stored entries. A command that asks for these reports why they cannot be read.
       }
     return undefined;
   }

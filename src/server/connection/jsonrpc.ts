@@ -88,7 +88,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   if (!hasId && (method === "$/cancelRequest" || method === "$/cancel_request")) return decodeCancel(params);
   const command = findCommand(method);
   if (!command) {
-    // Notifications that begin so may be ignored (LSP base protocol).
+    // An unknown notification is ignored, because none gets a reply. LSP allows this for those that begin with `$/`.
     if (!hasId) return { kind: "nothing" };
     return {
       kind: "refusal",
@@ -120,7 +120,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   return { kind: "call", call };
 }
 
-/** Cancellation as in LSP and ACP; without a usable id there is nothing to cancel. */
+/** Decodes a cancellation as in LSP and ACP; without a usable id there is nothing to cancel. */
 function decodeCancel(params: unknown): Decoded {
   const { id, requestId } = (params ?? {}) as { id?: unknown; requestId?: unknown };
   const cancelled = id ?? requestId;

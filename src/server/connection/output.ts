@@ -1,23 +1,23 @@
-/** The way out: frames are gathered and written together, and a slow reader is noticed. */
+/** Buffers outgoing frames, writes them in batches, and applies backpressure. */
 
 import type { Writable } from "node:stream";
 import { isSpooled, type Spooled } from "../../core/ports/spool.ts";
 import { byteLength, type Frame } from "./framing.ts";
 
-/** Gathered text that is written without waiting for the end of the input chunk. */
+/** Size of gathered output that is written without waiting for the end of the input chunk. */
 const WRITE_AT = 1 << 16;
-/** Bytes that are gathered with their neighbours; more are written by themselves. */
+/** Bytes of a piece that is written by itself; smaller ones are gathered with their neighbours. */
 const SMALL = 4096;
-/** Unread output beyond which nothing more is produced and no input is taken. */
+/** Size of unread output at which no more is produced and no input is read. */
 const FULL_AT = 4 << 20;
 
-/** A payload: pieces in memory, and such as wait in a file. */
+/** A payload: pieces in memory, and spooled pieces, which wait in a file. */
 export type Message = readonly (string | Uint8Array | Spooled)[];
 
 export class Output {
   private readonly stream: Writable;
   private readonly onRoom: () => void;
-  /** What is gathered: bytes, and behind them text. */
+  /** The gathered output: bytes of `block` from `begun` to `filled`, and after them `text`. */
   private block: Buffer | undefined;
   private begun = 0;
   private filled = 0;
@@ -25,13 +25,13 @@ export class Output {
   private frame: Frame | undefined;
   private waiting = false;
   private gone = false;
-  /** The rest of the large message that is on its way, in its frame, and what is to follow it. */
+  /** The rest of the large message that is being written, in its frame; `queue` has those that follow. */
   private flowing: Generator<string | Uint8Array> | undefined;
   private large: Message = [];
   private readonly queue: Message[] = [];
   private whenThrough: (() => void)[] = [];
 
-  /** `onRoom` is called when the reader has caught up after {@link hasRoom} was false. */
+  /** Creates an output. `onRoom` is called when the reader has caught up after {@link hasRoom} was false. */
   constructor(stream: Writable, onRoom: () => void) {
     this.stream = stream;
     this.onRoom = onRoom;
@@ -45,7 +45,10 @@ export class Output {
     this.frame = frame;
   }
 
-  /** A stream that is gone has room for everything: what was received is still done, and its reply goes nowhere. */
+  /**
+   * Whether more may be sent. A closed stream has room for everything: what was received is still done, and its reply
+   * is dropped.
+   */
   get hasRoom(): boolean {
     return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }
@@ -70,7 +73,7 @@ export class Output {
     }
   }
 
-  /** Writes of a large message as much as there is room for. */
+  /** Writes as much of a large message as there is room for. */
   private flow(): void {
     try {
       while (this.flowing && this.unread < FULL_AT) {
@@ -80,7 +83,7 @@ export class Output {
       }
       this.flush();
     } catch (error) {
-      // Half of the message is out; an end of the stream is all that tells the reader.
+      // Half of the message is out, and only the end of the stream can show that to the reader.
       this.giveUp();
       this.stream.destroy(error as Error);
     }
@@ -99,7 +102,7 @@ export class Output {
     for (const wake of whenThrough) wake();
   }
 
-  /** Nobody reads any more. */
+  /** Drops all output, because nobody reads it any more. */
   private giveUp(): void {
     this.gone = true;
     this.flowing = undefined;
@@ -118,7 +121,7 @@ export class Output {
     return frame ? plain + byteLength([frame.behind, frame.before(plain)]) : plain;
   }
 
-  /** Returns the pieces as they are between the ends of a frame. */
+  /** Yields the pieces as they are between the ends of a frame. */
   *inFrame(pieces: Iterable<string | Uint8Array>): Generator<string | Uint8Array> {
     const { frame } = this;
     if (!frame) throw new TypeError("nothing can be made ready before the framing is known");
@@ -139,7 +142,7 @@ export class Output {
     if (this.text.length + this.filled - this.begun >= WRITE_AT) this.flush();
   }
 
-  /** Text that bytes follow joins the bytes before it: texts alone are faster to join as what they are. */
+  /** Moves text to the bytes before it, because bytes follow. Texts alone are faster to join as strings. */
   private moveText(): void {
     const { text } = this;
     if (text === "") return;
@@ -154,7 +157,7 @@ export class Output {
     this.filled += block.write(text, this.filled);
   }
 
-  /** The block, with room for that many bytes behind what is in it. */
+  /** Returns the block, with room for that many bytes after its content. */
   private makeRoom(bytes: number): Buffer {
     if (this.block && this.filled + bytes <= this.block.length) return this.block;
     this.writeBlock();
@@ -176,7 +179,7 @@ export class Output {
     });
   }
 
-  /** Resolves when the stream has taken everything, or is gone. */
+  /** Resolves when the stream has accepted everything, or is closed. */
   async drained(): Promise<void> {
     this.writeGathered();
     while (this.flowing && !this.stream.destroyed) await new Promise<void>((resolve) => this.whenThrough.push(resolve));
@@ -198,7 +201,7 @@ export class Output {
 
   private writeBlock(): void {
     if (!this.block || this.filled === this.begun) return;
-    // What is behind it in the block is used next.
+    // The rest of the block is used next.
     this.stream.write(this.block.subarray(this.begun, this.filled));
     this.begun = this.filled;
   }
@@ -209,7 +212,7 @@ function isInMemory(message: Message): message is readonly (string | Uint8Array)
   return true;
 }
 
-/** The bytes of a message in its frame; what waits in a file was put in there as the frame has it. */
+/** Yields the bytes of a message in its frame. Spooled pieces were stored in the form that the frame needs. */
 function* framed(frame: Frame, message: Message): Generator<string | Uint8Array> {
   const pieces = message.map((piece) => (isSpooled(piece) ? piece : frame.piece(piece)));
   let bytes = 0;
@@ -225,7 +228,7 @@ function sizeOfPiece(piece: string | Uint8Array): number {
   return typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
 }
 
-/** Gives up what of a message waits in a file. */
+/** Releases the spooled pieces of a message. */
 export function release(message: Message): void {
   for (const piece of message) if (isSpooled(piece)) piece.release();
 }

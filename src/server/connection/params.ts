@@ -1,9 +1,9 @@
-/** Params against a command's declaration. */
+/** Validates params against a command's schema. */
 
 import { BadParams } from "../../core/failure.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
-/** The checked params. Throws BadParams with the path of each offending member. */
+/** Returns the validated params. Throws BadParams with the path of each offending member. */
 export function checkParams(command: Command, params: unknown, loose: boolean): unknown {
   const result = (loose ? command.looseParams : command.params).safeParse(params ?? {});
   if (result.success) return result.data;

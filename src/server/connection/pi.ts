@@ -24,7 +24,7 @@ export const pi: Dialect = {
         reply: failed("unknown", idText, "A command is an object whose type is a string.", "invalid_request"),
       };
     if (type === "hook_response") return { kind: "response", message: hookResponse(value as Record<string, unknown>) };
-    // Answers a question of an extension. None is ever asked here, and Pi sends no reply.
+    // An answer to a question of an extension. The server never asks one, and Pi sends no reply.
     if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
     const command = findCommand(type);
     if (!command)
@@ -66,7 +66,10 @@ export const pi: Dialect = {
   event: (name, payload) => textPieces({ type: name, ...payload }),
 };
 
-/** A host's answer to a hook: its members beside type and id are the result, or `error` says that it failed. */
+/**
+ * Converts a host's answer to a hook: the members other than type and id are the result, or `error` says that it
+ * failed.
+ */
 function hookResponse({ type: _type, id, error, ...result }: Record<string, unknown>): HookMessage {
   const answered = { jsonrpc: "2.0" as const, id: id as number | string };
   return error === undefined

@@ -1,6 +1,6 @@
 /**
- * Runs calls: per session strictly in the order of arrival, applied at once, acknowledged when durable, answered in
- * order (architecture, "Apply in order, acknowledge when durable").
+ * Runs calls. Those of a session run strictly in the order of arrival: they are applied at once, acknowledged when
+ * durable, and answered in order (ARCHITECTURE.md, "How an append goes").
  */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
@@ -19,34 +19,37 @@ import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type ToldEvent } from "../connection/host.ts";
 import type { Message } from "../connection/output.ts";
 
-/** A reply that is made already and leaves later: it needs nothing of a session any more. */
+/** A reply that was made in advance and leaves later; it needs nothing of a session any more. */
 export interface Prepared {
-  /** Undefined for what gets no reply. */
+  /** Undefined when the call gets no reply. */
   readonly message: Message | undefined;
-  /** Bytes of the frame it would be alone in, where the host limits that. */
+  /** Bytes of the frame that it would have alone, where the host limits replies; else 0. */
   readonly size: number;
-  /** Bytes of it that lie in memory. */
+  /** Bytes of it that are in memory. */
   readonly held: number;
 }
 
 export type Renewed = () => Outcome | undefined;
 
 /**
- * Where finished calls go. Replies and events read stored entries as they are put together: an error in that becomes
- * the reply, or an event that tells less, and nothing of this throws it.
+ * The receiver of finished calls. Replies and events read stored entries while they are put together. An error in that
+ * becomes the reply, or an event with fewer members; none of these methods throws it.
  */
 export interface Sink {
   readonly hasRoom: boolean;
-  /** `renewed` gives the outcome that counts instead when putting the reply together has shown this one to be wrong. */
+  /**
+   * Sends a reply. `renewed` returns the outcome to use instead, when putting the reply together showed this one to be
+   * wrong.
+   */
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
-  /** Makes a reply that leaves later, as a part of a message of which so many bytes are `taken`. */
+  /** Makes a reply that leaves later, as part of a message that has `taken` bytes already. */
   prepare(call: Call, outcome: Outcome, taken: number, renewed?: Renewed): Prepared;
   send(prepared: Prepared): void;
-  /** A reply that was ready before any call was made of its message. */
+  /** Sends the reply to a message from which no call could be made. */
   refuse(reply: Pieces): void;
   batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void;
   event(event: ToldEvent): void;
-  /** How far a command is, at once; of no use to a host that does not keep up. */
+  /** Reports at once how far a command is; not called while the host does not keep up. */
   progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;
 }
@@ -63,7 +66,7 @@ export interface DispatchOptions {
   readonly shutDown: (how?: { atOnce: boolean }) => void;
 }
 
-/** Commands that decide themselves what a read-only session allows. */
+/** Commands that decide themselves what they may do with a read-only session. */
 const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
   "branch",
   "migrate_session",
@@ -71,19 +74,19 @@ const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
   "rollback_migration",
 ]);
 
-/** Commands beside the reads whose results tell of sessions; to run them again changes nothing. */
+/** Commands other than reads whose results describe sessions; running them again changes nothing. */
 const TELLS_OF_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
 
-/** Sessions open at a time, the current one included. */
+/** Sessions that may be open at a time, including the current one. */
 const MOST_OPEN = 64;
 
-/** Milliseconds without a command after which a session lets other programs write. */
+/** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
 const REST_AFTER = 5 * 60_000;
 
-/** Results of keyed commands that are remembered for a repeat, oldest forgotten first. */
+/** Results of keyed commands that are remembered for repeats; the oldest are forgotten first. */
 const REMEMBERED_RESULTS = 10_000;
 
-/** One request of a batch, or why it is none. */
+/** One request of a batch, or the reply to an invalid one. */
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
 interface Source {
@@ -92,22 +95,22 @@ interface Source {
   readonly losses: number;
 }
 
-/** A reply on its way, or something else that leaves in its turn. */
+/** An entry in a lane's output queue: a reply, a refusal, a batch, or events. */
 interface Slot {
   readonly call?: Call;
   readonly refusal?: Pieces;
   readonly batch?: Batch;
   outcome: Outcome;
-  /** Of a read: the log that its result names places in, and how much of that was known to be unreadable before. */
+  /** For a read: the log whose positions its result names, with the losses that were known then. */
   readFrom?: Source;
-  /** The reply, where the session of the call was about to be left. */
+  /** The reply, if it was made in advance. */
   prepared?: Prepared;
   events: ToldEvent[];
-  /** How many mutations of the lane must be durable before this may leave. */
+  /** Number of the lane's mutations that must be durable before this may leave. */
   after: number;
 }
 
-/** A slot in which a reply waits. */
+/** A slot that holds a reply. */
 type Reply = Slot & { readonly call: Call };
 
 function isReply(slot: Slot): slot is Reply {
@@ -118,7 +121,7 @@ function sourceOf(session: Session | null): Source | undefined {
   return session ? { session, log: session.log, losses: session.log.nodes.losses } : undefined;
 }
 
-/** Whether a session has nothing left to make durable. Where the disk does not tell, a commit finds out. */
+/** Returns whether a session has nothing left to make durable. If the disk cannot tell, a commit will. */
 function isSettled(session: Session | null): boolean {
   try {
     return session?.settled ?? true;
@@ -127,7 +130,7 @@ function isSettled(session: Session | null): boolean {
   }
 }
 
-/** The replies of one batch leave as one array when the last of them is ready. */
+/** A batch, whose replies leave as one array when the last of them is ready. */
 class Batch {
   readonly replies: { call: Call; prepared: Prepared }[] = [];
   /** Bytes of the array so far. */
@@ -138,13 +141,13 @@ class Batch {
   sent = false;
 }
 
-/** One order of execution and of replies. */
+/** An ordered sequence of calls and their replies. */
 class Lane {
-  /** The session it belongs to; null for the current session, whichever that is, and for none. */
+  /** The session it belongs to; null for the current session, whichever that is, and for calls without a session. */
   readonly sessionId: string | null;
-  /** The call that is being run, while others wait for it. */
+  /** The call that is being run while others wait for it. */
   running: Call | undefined;
-  /** What it asked the host and waits for, with the request's id as JSON text. */
+  /** The question to the host that the call waits for, and the request's id as JSON text. */
   question: Question | undefined;
   questionId: string | undefined;
   readonly calls: { call: Call; readonly batch?: Batch }[] = [];
@@ -152,9 +155,9 @@ class Lane {
   applied = 0;
   durable = 0;
   committing: Promise<void> | undefined;
-  /** When something happened here last. */
+  /** Time of the latest call, in milliseconds. */
   touched = 0;
-  /** The session whose file was looked at for a write since the input chunk began. */
+  /** The session that was checked for foreign writes since the input chunk began. */
   looked: Session | undefined;
 
   constructor(sessionId: string | null) {
@@ -174,24 +177,24 @@ class Lane {
   }
 }
 
-/** What commands that change a session take beside their own params. */
+/** Params that commands which change a session take besides their own. */
 interface KeyedParams {
   readonly expectedLeafId?: string | null;
   readonly idempotencyKey?: string;
 }
 
-/** Stands for what a lane does on its own account. */
+/** Sentinel for internal work (closing, unlocking) that occupies a lane. */
 const OWN_WORK = { name: "" } as Call;
 
 export class Dispatcher {
   private readonly options: DispatchOptions;
   private readonly workspace: Workspace;
   private readonly sink: Sink;
-  /** The order of the current session, of everything without one, and of malformed messages. */
+  /** The lane of the current session, of every call without a session, and of malformed messages. */
   private readonly main = new Lane(null);
-  /** Commands that touch no session. */
+  /** The lane of commands that touch no session. */
   private readonly aside = new Lane(null);
-  /** Sessions that are open beside the current one. */
+  /** The lanes of the other open sessions, by session id. */
   private readonly beside = new Map<string, Lane>();
   private readonly settings: Settings = {
     steeringMode: "one-at-a-time",
@@ -203,9 +206,9 @@ export class Dispatcher {
   private readonly ids = new Set<string>();
   private whenIdle: (() => void)[] = [];
   private laneWaiters: { lane: Lane; resolve: () => void }[] = [];
-  /** `shutdown` was asked for: nothing new is run. */
+  /** Whether `shutdown` was requested; then nothing new is run. */
   ending = false;
-  /** `initialize` was answered. */
+  /** Whether `initialize` has been run. */
   introduced = false;
   private started = false;
   private startEvent: ToldEvent | null | undefined;
@@ -216,7 +219,7 @@ export class Dispatcher {
     this.sink = options.sink;
   }
 
-  /** Calls and replies that are not out yet; the reader of input slows down by it. */
+  /** Number of calls and replies that are not out yet; input is paused when there are too many. */
   get pending(): number {
     let pending = this.main.pending + this.aside.pending;
     for (const lane of this.beside.values()) pending += lane.pending;
@@ -234,7 +237,7 @@ export class Dispatcher {
     return true;
   }
 
-  /** The session whose changes a lane makes. */
+  /** Returns the session that the calls of a lane change. */
   private sessionOf(lane: Lane): Session | null {
     if (lane === this.aside) return null;
     if (lane.sessionId === null) return this.workspace.current;
@@ -256,8 +259,8 @@ export class Dispatcher {
   }
 
   /**
-   * The open session that a call of a command on any session names; null when that is not open here, undefined when it
-   * names none.
+   * Returns the open session that is named by a call whose command takes any session; null when that session is not
+   * open here, undefined when the call names none.
    */
   sessionAt({ command, params }: Call): Session | null | undefined {
     if (!command.ofAny) return undefined;
@@ -269,12 +272,12 @@ export class Dispatcher {
     try {
       return this.workspace.openAt(sessionPath) ?? null;
     } catch {
-      // It may not be looked at, which the command says itself.
+      // The path may not be accessed, which the command reports itself.
       return null;
     }
   }
 
-  /** Whether a call with this id is being worked on. */
+  /** Returns whether a call with this id is being worked on. */
   inFlight(idText: string): boolean {
     return this.ids.has(idText);
   }
@@ -290,15 +293,15 @@ export class Dispatcher {
   }
 
   /**
-   * A call that has not been run yet, or that waits for the host's consent, is not run and answered as cancelled. One
-   * that has been run is applied whole, and its ordinary reply says so.
+   * Cancels a call that has not been run yet, or that waits for the host's consent: it is not run, and fails with
+   * `cancelled`. A call that has been run is applied whole, and its ordinary reply says so.
    */
   cancel(idText: string): void {
     for (const lane of this.lanes()) {
       if (lane.running?.idText === idText) lane.question?.cancel();
       const waiting = lane.calls.find(({ call }) => call.idText === idText);
       if (!waiting) continue;
-      // It keeps its place, so that its reply comes in its turn.
+      // The call keeps its place, so that its reply comes in its turn.
       waiting.call = { ...waiting.call, fault: new Failure("cancelled") };
       return;
     }
@@ -321,9 +324,9 @@ export class Dispatcher {
     }
   }
 
-  /** The end of an input chunk: everything applied in it becomes durable together. */
+  /** Ends an input chunk: everything applied in it becomes durable together. */
   settle(): void {
-    // What is ready leaves first: the medium may be waited for at once.
+    // Replies that are ready leave first, because a commit may wait for the disk at once.
     this.sink.flush();
     for (const lane of this.lanes()) {
       lane.looked = undefined;
@@ -331,7 +334,7 @@ export class Dispatcher {
     }
   }
 
-  /** The reader has room again. */
+  /** Continues after the reader has room again. */
   resume(): void {
     for (const lane of this.lanes()) this.flush(lane);
     this.sink.flush();
@@ -344,7 +347,7 @@ export class Dispatcher {
     return new Promise((resolve) => this.whenIdle.push(resolve));
   }
 
-  /** Tells of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
+  /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
   start(): void {
     if (this.started) return;
     this.started = true;
@@ -352,7 +355,7 @@ export class Dispatcher {
     if (this.startEvent) this.sink.event(this.startEvent);
   }
 
-  /** The event tells the state before the first call changed it. */
+  /** Makes the event of the start, with the state before the first call changes it. */
   private noteStart(): void {
     if (this.startEvent !== undefined) return;
     const { current } = this.workspace;
@@ -373,7 +376,7 @@ export class Dispatcher {
 
   private run(lane: Lane, call: Call, batch?: Batch): void {
     if (lane === this.aside && this.sessionAt(call)) {
-      // The session was opened since, and what changes it keeps its order.
+      // The session was opened since then, so the call must keep that session's order.
       this.enqueue(call, batch);
       return;
     }
@@ -405,13 +408,13 @@ export class Dispatcher {
       });
   }
 
-  /** A host that is being asked may look at the session as it is before what it is asked about. */
+  /** Returns whether a call is a read that the host makes while it is asked. It sees the session before the change. */
   private asksWhile(call: Call, questionId: string): boolean {
     const { _meta } = (call.params ?? {}) as { _meta?: { hook?: string | number } };
     return call.command.effect === "read" && _meta?.hook !== undefined && JSON.stringify(_meta.hook) === questionId;
   }
 
-  /** Runs a read beside the call that its lane is busy with. */
+  /** Runs a read while its lane is busy with another call. */
   private runNow(lane: Lane, call: Call, batch?: Batch): void {
     const events: ToldEvent[] = [];
     const readFrom = this.sourceFor(lane, call);
@@ -481,27 +484,27 @@ export class Dispatcher {
       if (known !== undefined) return known;
     }
     const { session } = context;
-    // One look serves an input chunk: what comes in within its moment, the append itself finds.
+    // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.looked !== session) this.takeForeign(lane, session, true);
     lane.looked = session;
     session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
     return this.remembered(call, command.run(context, call.params as never));
   }
 
-  /** The same result, which a repeat of a call with its key is answered with, too. */
+  /** Returns the result, and remembers it for a repeat of the call with its key. */
   private remembered(call: Call, result: unknown): unknown {
     const { idempotencyKey } = call.params as KeyedParams;
     if (idempotencyKey === undefined) return result;
     if (result instanceof Promise) return result.then((value) => this.remembered(call, value));
-    // What the host vetoed was not done, and may be asked for again.
+    // A vetoed call did nothing, and may be made again.
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
     if (!vetoed) this.remember(call, idempotencyKey, result);
     return result;
   }
 
   /**
-   * Takes in what other programs wrote, and tells of it before anything else leaves. Throws what Session.refresh
-   * throws.
+   * Reads what other programs wrote, and notifies the host of it before anything else leaves. Throws what
+   * Session.refresh throws.
    */
   private takeForeign(lane: Lane, session: Session, toWrite = false): void {
     const foreign = toWrite ? session.refreshToWrite() : session.refresh();
@@ -511,9 +514,9 @@ export class Dispatcher {
     lane.slots.push({ outcome: { result: null }, events, after: lane.applied });
   }
 
-  /** Looks for entries of other programs while nothing else is going on. */
+  /** Polls idle sessions for entries of other programs. */
   follow(): void {
-    // A reply that is being read still names bytes of a file as it is.
+    // A reply that is being read still refers to bytes of a file as it is now.
     if (this.ending || !this.sink.hasRoom) return;
     for (const session of this.workspace.sessions) {
       const lane = this.laneFor(session);
@@ -521,7 +524,7 @@ export class Dispatcher {
       try {
         this.takeForeign(lane, session);
       } catch {
-        // A file that is gone is told of when somebody wants to write to it.
+        // A missing file is reported when a command wants to write to it.
       }
       this.flush(lane);
     }
@@ -536,8 +539,8 @@ export class Dispatcher {
   }
 
   /**
-   * Sessions that nobody used for a while let other programs write, and beyond a number of open ones the least
-   * recently used are closed until they are named again.
+   * Releases the locks of sessions that were not used for a while, so that other programs can write. Closes the least
+   * recently used sessions beyond `MOST_OPEN`; they open again when they are named.
    */
   tidy(): void {
     if (!this.sink.hasRoom) return;
@@ -560,12 +563,12 @@ export class Dispatcher {
     }
   }
 
-  /** Runs something of our own in a lane's order. */
+  /** Runs internal work in a lane, whose calls wait for it. */
   private inLane(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
     lane.running = OWN_WORK;
     run()
       .catch(() => {
-        // The next command meets the same obstacle and tells of it.
+        // The next command meets the same obstacle and reports it.
       })
       .then(() => {
         lane.running = undefined;
@@ -575,7 +578,9 @@ export class Dispatcher {
       });
   }
 
-  /** What replaces the session runs when nothing of the old one is open any more. */
+  /**
+   * Runs something that closes the lane's session, once everything applied is durable and no reply needs the session.
+   */
   private whenDurable(lane: Lane, run: () => unknown): unknown {
     const go = (): unknown => {
       this.renderWaiting(lane);
@@ -583,11 +588,14 @@ export class Dispatcher {
     };
     if (lane.durable >= lane.applied) return go();
     this.commit(lane);
-    // What was applied while an earlier commit was under way takes another.
+    // Changes that were applied during an earlier commit need another one.
     return Promise.resolve(lane.committing).then(() => this.whenDurable(lane, run));
   }
 
-  /** Replies that wait for their reader still name bytes of the session that is about to be closed. */
+  /**
+   * Makes the replies that wait for their reader, because they still refer to bytes of the session that is about to be
+   * closed.
+   */
   private renderWaiting(lane: Lane): void {
     for (const slot of lane.slots) if (isReply(slot)) this.prepare(lane, slot);
   }
@@ -600,14 +608,14 @@ export class Dispatcher {
     return slot.prepared;
   }
 
-  /** Returns the outcome as it can be told now. */
+  /** Returns the outcome that holds now. */
   private asOf(lane: Lane, slot: Reply): Outcome {
     return this.renewed(lane, slot) ?? slot.outcome;
   }
 
   /**
-   * Runs a read again whose result does not hold any more: it names places in a log that another has taken the place of
-   * since, or something that it tells of was found to be unreadable on the way, and what is left tells something else.
+   * Runs a read again when its result does not hold any more: it names positions in a log that was replaced since, or
+   * an entry that it describes was found to be unreadable in the meantime. Returns undefined when the result holds.
    */
   private renewed(lane: Lane, slot: Reply): Outcome | undefined {
     const { readFrom, outcome } = slot;
@@ -620,7 +628,7 @@ export class Dispatcher {
     return slot.outcome;
   }
 
-  /** Only what reads as it is put together can come to be wrong by that. */
+  /** Returns the renewal of a reply, if putting it together reads entries; only that can show a result to be wrong. */
   private renewal(lane: Lane, slot: Reply): Renewed | undefined {
     const { readFrom, outcome } = slot;
     return readFrom && "result" in outcome && holdsRaw(outcome.result) ? () => this.renewed(lane, slot) : undefined;
@@ -632,7 +640,7 @@ export class Dispatcher {
     try {
       const result = call.command.run(this.contextFor(lane, call, []), call.params as never);
       if (!(result instanceof Promise)) return this.shaped(call, { result });
-      // It has read files rather than the session, and what it found is what it answers.
+      // It has read files rather than the session, and its result is still what it found.
       result.catch(() => {});
       return slot.outcome;
     } catch (error) {
@@ -640,7 +648,7 @@ export class Dispatcher {
     }
   }
 
-  /** The outcome in the shape of the host's dialect. */
+  /** Returns the outcome in the shape of the host's dialect. */
   private shaped(call: Call, outcome: Outcome): Outcome {
     const { pi } = call.command;
     if (!pi || "error" in outcome || this.options.dialect() !== "pi") return outcome;
@@ -662,7 +670,7 @@ export class Dispatcher {
     const outcome = this.shaped(call, ran);
     const failed = "error" in outcome;
     const session = this.sessionOf(lane);
-    // A write that failed may have left something to make durable, too: that all is as before.
+    // A failed write, too, may have left something to make durable: the state that it restored.
     if (call.command.effect === "write") {
       const settled = isSettled(session);
       if (!failed || !settled) {
@@ -684,8 +692,8 @@ export class Dispatcher {
   }
 
   /**
-   * A session that a request with this key made is not made again: it is the current one again, as its maker was
-   * told. When it is gone, there is nothing to repeat.
+   * Makes the session of an earlier request with this key the current one again, as the earlier reply said, instead of
+   * making another. Returns the result, or undefined when the session is missing.
    */
   private async madeBefore(context: Context, call: Call, key: string): Promise<unknown> {
     const { command, params } = call;
@@ -699,7 +707,10 @@ export class Dispatcher {
     return result;
   }
 
-  /** A key belongs to its session; that of a command which leaves the session belongs to the process. */
+  /**
+   * Returns the key of a remembered result. It belongs to the session, or to the process if the command leaves the
+   * session.
+   */
   private resultKey({ command, params }: Call, key: string): string {
     const { sessionId } = params as { sessionId?: string };
     const session = command.effect === "write" ? (sessionId ?? this.workspace.current?.id ?? "") : "";
@@ -719,7 +730,7 @@ export class Dispatcher {
     return new CallContext(this, this.options, this.settings, lane, call, events);
   }
 
-  /** Makes another session the current one; `events` gets what there is to tell of it. */
+  /** Makes another session the current one, and adds the events about that to `events`. */
   async replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void> {
     const { reason, fork } = replacement;
     await this.makeMain(next.id);
@@ -734,7 +745,7 @@ export class Dispatcher {
     );
   }
 
-  /** A session that becomes the current one brings what is under way in it to its end first. */
+  /** Waits until a session that becomes the current one has finished what is under way in its own lane. */
   private async makeMain(sessionId: string): Promise<void> {
     const lane = this.beside.get(sessionId);
     if (!lane) return;
@@ -781,13 +792,13 @@ export class Dispatcher {
       });
   }
 
-  /** A commit failed and the session is as it was: writes that waited fail, reads are asked again. */
+  /** Handles a failed commit, after which the session is as it was: writes that waited fail, reads are run again. */
   private undo(lane: Lane, error: unknown): void {
     for (const slot of lane.slots) {
       if (slot.after <= lane.durable || !slot.call) continue;
       slot.events = [];
       if (slot.call.command.effect === "write") {
-        // What is wrong with a request itself is wrong with it still.
+        // An invalid request is still invalid.
         if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
         slot.outcome = { error };
         this.forget(slot.call);
@@ -814,7 +825,7 @@ export class Dispatcher {
       const slot = lane.slots[0];
       if (slot.after > lane.durable) return;
       if (slot.batch && slot.call) {
-        // A part of a batch is ready; the array leaves in the place of its last part.
+        // One part of a batch is ready; the array leaves in the place of its last part.
         lane.slots.shift();
         slot.batch.replies.push({ call: slot.call, prepared: this.prepare(lane, slot as Reply) });
         slot.batch.events.push(...slot.events);
@@ -852,7 +863,7 @@ export class Dispatcher {
     }
   }
 
-  /** Bodies are read when replies are written, so that is when damage in them is met. */
+  /** Reports damage after a reply: stored entries are read while replies are put together, so it is found then. */
   private tellDamage(call: Call): void {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
     const { current } = this.workspace;
@@ -867,13 +878,13 @@ export class Dispatcher {
       this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 
-  /** Tells of what a request found of others and could not tell itself, because it failed. */
+  /** Notifies the host of foreign changes that a request found and could not report itself, because it failed. */
   private tellUntold(session: Session): void {
     try {
       tellForeign(session, session.freshForeign(), (name, payload) => this.sink.event(eventOf(session, name, payload)));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      // Its tree cannot be read for now; the next reply tries again.
+      // The tree cannot be read for now; the next reply tries again.
     }
   }
 
@@ -905,7 +916,7 @@ export class Dispatcher {
   }
 }
 
-/** What a command sees of the server while it runs. */
+/** The server as one call sees it while it runs. */
 class CallContext implements Context {
   private readonly dispatcher: Dispatcher;
   private readonly options: DispatchOptions;
@@ -935,7 +946,7 @@ class CallContext implements Context {
   }
 
   get session(): Session {
-    // Where a session is to be switched to, its id names the new one.
+    // In switch_session, the param names the session to switch to.
     const { sessionId } = this.call.params as { sessionId?: string };
     const named = this.dispatcher.sessionAt(this.call);
     if (named) return named;

@@ -1,4 +1,4 @@
-/** Rows in the catalog's file: opened when it is first needed, taken in, written, and given up when it is damaged. */
+/** Rows in the catalog's file: opens it when it is first needed, loads and saves rows, and discards it when damaged. */
 
 import { join } from "node:path";
 import type { Env } from "../../core/ports/env.ts";
@@ -14,28 +14,28 @@ export interface KeptRowsOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly places: Places;
-  /** Which SQLite there is; looked for when it is first needed. */
+  /** Returns the available SQLite. It is called when SQLite is first needed. */
   readonly sqlite?: () => OpenDatabase | undefined;
 }
 
-/** The rows as the owner knows them. */
+/** The current rows, which the owner keeps in memory. */
 export interface Known {
   readonly rows: ReadonlyMap<string, Row>;
-  /** What the catalog holds is as good, and is kept instead. */
+  /** Replaces a row by the equivalent one in the catalog. */
   adopt(path: string, row: Row): void;
 }
 
 /** Rows written in one transaction, and read without a pause. */
 const ROWS_AT_ONCE = 200;
-/** How often a catalog that turns out damaged is begun anew before this process goes without. */
+/** Number of damaged catalogs after which this process works without one. */
 const MOST_DAMAGE = 3;
-/** Milliseconds after which a catalog that could not be opened is tried again. */
+/** Milliseconds after which opening a catalog is tried again. */
 const TRY_AGAIN_AFTER = 5000;
-/** Milliseconds for which a transaction waits for other processes: for what can be written later, and for what cannot. */
+/** Milliseconds that a transaction waits for other processes. Rows can be written later, texts for a search cannot. */
 const PATIENCE = { rows: 300, texts: 10_000 };
 
 export class KeptRows {
-  /** What the catalog's file holds, as far as we know. */
+  /** Index states in the catalog's file, as last read. */
   readonly indexed = new Map<string, Indexed>();
 
   private readonly options: KeptRowsOptions;
@@ -45,11 +45,11 @@ export class KeptRows {
   private file: CatalogFile | undefined;
   private damages = 0;
   private tryAgainAt = Number.NEGATIVE_INFINITY;
-  /** Paths whose rows are to be written, moved or dropped; undefined: compare all. */
+  /** Paths whose rows must be written, moved or dropped; undefined: compare all. */
   private changed: Set<string> | undefined;
   private readonly moves = new Map<string, string>();
 
-  /** `onReadAnew` is called when what is indexed may be anything again. */
+  /** `onReadAnew` is called when the known index states are no longer valid. */
   constructor(options: KeptRowsOptions, known: Known, onReadAnew: () => void) {
     this.options = options;
     this.known = known;
@@ -62,8 +62,8 @@ export class KeptRows {
   }
 
   /**
-   * Runs something on the catalog's file, opening it before. Undefined where there is none, and when it fails: then
-   * the answer comes from the session files.
+   * Runs `run` on the catalog's file, which it opens if needed. Returns undefined when there is none or storage fails:
+   * then callers read the session files instead.
    */
   async with<T>(run: (file: CatalogFile) => Promise<T>): Promise<T | undefined> {
     const { env, places, disk } = this.options;
@@ -109,7 +109,7 @@ export class KeptRows {
     this.onReadAnew();
   }
 
-  /** A row is another one, or gone. */
+  /** Records that a row was replaced or removed. */
   note(path: string, gone: boolean): void {
     this.changed?.add(path);
     if (gone) this.moves.delete(path);
@@ -119,7 +119,7 @@ export class KeptRows {
     this.moves.set(to, from);
   }
 
-  /** Looks for what another process wrote; `take` is given each row at the first call, when it answers so. */
+  /** Reads the index states if another process wrote. Passes each row to `take`, if given. */
   async load(file: CatalogFile, take: ((path: string, row: Row) => void) | undefined): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
     this.readIndexed(file);
@@ -138,7 +138,7 @@ export class KeptRows {
     for (const { path, ...indexed } of file.files()) this.indexed.set(path, indexed);
   }
 
-  /** Writes what the catalog does not hold yet. */
+  /** Writes rows that differ from the catalog. */
   async save(file: CatalogFile): Promise<void> {
     const { rows } = this.known;
     if (file.changedElsewhere()) this.readIndexed(file);
@@ -169,7 +169,7 @@ export class KeptRows {
     }
     const there = file.record(path);
     if (there !== undefined) {
-      // Another process found out the same in its own way: both are right, and one of them is kept.
+      // Another process scanned the same file: both rows are correct, and its row is kept.
       const theirs = readRow(path, there.record, there.sum);
       if (theirs && row.sure && theirs.size === row.size && sameStamp(theirs.stamp, row.stamp)) {
         this.known.adopt(path, theirs);
@@ -181,7 +181,7 @@ export class KeptRows {
     file.keep(keptOf(row));
   }
 
-  /** A transaction that waits for its turn among processes without holding this one up. */
+  /** Runs a transaction. Waits for other processes without blocking this one. */
   async write(file: CatalogFile, what: keyof typeof PATIENCE, run: () => void): Promise<void> {
     const until = performance.now() + PATIENCE[what];
     for (let tries = 1; ; tries++)
@@ -191,7 +191,7 @@ export class KeptRows {
       } catch (error) {
         const { errcode } = error as { errcode?: number };
         if ((errcode ?? 0) % 256 !== BUSY || performance.now() >= until) throw error;
-        // Not in step with the others that wait.
+        // The delay differs between processes, so that they do not retry in step.
         await new Promise((resolve) => setTimeout(resolve, 1 + ((tries * process.pid) % 17)));
       }
   }
@@ -205,7 +205,7 @@ function isStorageError(error: unknown): boolean {
     error instanceof CatalogDamaged ||
     errcode !== undefined ||
     typeof code === "string" ||
-    // What the SQLite library throws of its own.
+    // Errors that the SQLite library throws itself.
     /sqlite|database|statement/i.test(String(error))
   );
 }

@@ -1,6 +1,6 @@
 /**
- * Finds sessions and what was said in them: the truth is in the session files, which are looked at on every call; what
- * was found out before is kept in memory and, where there is SQLite, in the catalog.
+ * Finds sessions, and texts in them. The session files are authoritative and are checked on every call; results of
+ * earlier scans are cached in memory and, where there is SQLite, in the catalog.
  */
 
 import { sep } from "node:path";
@@ -42,33 +42,33 @@ export interface FinderOptions {
   readonly leaves: LeafMemory;
   /** Opens a session file or container for reading. */
   readonly openLog: (file: string) => Log;
-  /** Which SQLite there is; looked for when it is first needed. */
+  /** Returns the available SQLite. It is called when SQLite is first needed. */
   readonly sqlite?: () => OpenDatabase | undefined;
-  /** Files from which on folders are watched instead of asked about. */
+  /** Number of files from which on folders are watched instead of read on every call. */
   readonly watchFrom?: number;
-  /** Whether what was said is indexed after a list, before anybody searches. */
+  /** Whether texts are indexed after a list, before the first search. */
   readonly indexAhead?: boolean;
-  /** Whether an index that is written for scripts is on the medium when that is told. */
+  /** Whether an index that is written for scripts is durable when `exportIndex` resolves. */
   readonly isDurable?: boolean;
 }
 
 /** Milliseconds within which a file can change twice under one time stamp. */
 const TICK = 50;
 const CLOCKS_APART = 60_000;
-/** A file up to this size is read again when that may have happened. */
+/** Bytes up to which a file is read again when it may have changed under the same time stamp. */
 const CHEAP = 4 << 20;
-/** Milliseconds without a pause. */
+/** Milliseconds of work without a pause. */
 const SLICE = 8;
-/** Changes from which on sorting anew is faster than putting each in its place. */
+/** Number of changes from which on sorting again is faster than inserting each. */
 const SORT_FROM = 1000;
-/** Lists that are remembered for their next pages. */
+/** Maximum number of lists cached for their next pages. */
 const MOST_PAGED = 8;
-/** Files scanned after which what is known of them is written. */
+/** Files scanned between writes of their rows to the catalog. */
 const SAVE_AFTER = 200;
-/** Times a search looks for a moment in which the index is complete. */
+/** Attempts of a search to find the index complete. */
 const TRIES = 20;
 
-/** Milliseconds after the last list or search in which nothing is indexed ahead. */
+/** Milliseconds after the last list or search before texts are indexed ahead. */
 const QUIET = 100;
 
 export function makeCatalog(options: FinderOptions): Catalog {
@@ -80,24 +80,24 @@ class Finder implements Catalog {
   private readonly disk: Disk;
   private readonly folders: Folders;
   private readonly rows = new Map<string, Row>();
-  /** Files that are no sessions, as they were when that was found. */
+  /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, Stamp>();
   private readonly ordered = new Map<Order, Listed[]>();
-  /** What fits the last wishes, until something changes. */
+  /** Lists for the most recent requests, until something changes. */
   private readonly pages = new Map<string, readonly Listed[]>();
-  /** Whether the folders have been looked at. */
+  /** Whether the folders have been read once. */
   private looked = false;
-  /** One call works at a time. */
+  /** Settles when the last call in the queue has ended: only one call runs at a time. */
   private last: Promise<unknown> = Promise.resolve();
 
-  /** What the paths of archived sessions begin with. */
+  /** Prefix of the paths of archived sessions. */
   private readonly archive: string;
 
   private readonly kept: KeptRows;
   private readonly texts: TextIndex;
   private ahead: NodeJS.Timeout | undefined;
   private closed = false;
-  /** When somebody wanted something last. */
+  /** Time of the last list or search. */
   private askedAt = 0;
 
   constructor(options: FinderOptions) {
@@ -193,7 +193,7 @@ class Finder implements Catalog {
           { retryable: false },
         );
       try {
-        // Agents list what is archived no more.
+        // Agents do not list archived sessions.
         const rows = [...this.rows.values()].filter((row) => !this.listed(row).archived);
         await writeIndex(sqlite, this.disk, file, rows.map(keptOf), this.options.isDurable === true);
         return rows.length;
@@ -210,7 +210,7 @@ class Finder implements Catalog {
     this.kept.close();
   }
 
-  /** Indexes what was said while nobody asks, a little at a time, so that the first search finds it done. */
+  /** Indexes texts a little at a time while there are no requests, so that the first search finds them indexed. */
   private indexAhead(): void {
     if (!this.options.indexAhead || this.ahead) return;
     const step = async (): Promise<void> => {
@@ -225,12 +225,12 @@ class Finder implements Catalog {
         return this.closed ? Promise.resolve(false) : this.kept.with((file) => this.texts.goOn(file, "talk"));
       });
       const took = performance.now() - since;
-      // As much rest as work: there is more for this process to do.
+      // Pauses as long as it worked: this process has other work to do.
       this.ahead = more && !this.closed ? setTimeout(run, took).unref() : undefined;
     };
     const run = (): void => {
       step().catch(() => {
-        // The next search meets it too, and tells.
+        // The next search meets the same error and reports it.
         this.ahead = undefined;
       });
     };
@@ -252,7 +252,7 @@ class Finder implements Catalog {
     return ordered;
   }
 
-  /** All that fit, in order; remembered from one page to the next. */
+  /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
   private fitting(wish: ListWish): readonly Listed[] {
     const key = JSON.stringify({ ...wish, cursor: undefined });
     let fitting = this.pages.get(key);
@@ -268,7 +268,7 @@ class Finder implements Catalog {
     return listed.path.startsWith(this.archive) ? { ...listed, archived: true } : listed;
   }
 
-  /** The last entry that a fork took over from its parent. */
+  /** Returns the id of the last entry that a fork shares with its parent. */
   private forkedAt(parent: string, child: string): string | undefined {
     const logs: Log[] = [];
     try {
@@ -278,16 +278,16 @@ class Finder implements Catalog {
       while (shared < below.count && above.position(below.id(shared)) >= 0) shared++;
       return shared === 0 ? undefined : below.id(shared - 1);
     } catch {
-      // One of them went away, or cannot be read: the family is told without it.
+      // One of them was removed or cannot be read: the family is returned without that entry.
       return undefined;
     } finally {
       for (const log of logs) log.close();
     }
   }
 
-  // --- what the files tell -------------------------------------------------------------------------------------
+  // --- reading the files ---------------------------------------------------------------------------------------
 
-  /** Afterwards the rows are what a scan of every file would give. */
+  /** Updates the rows to what a scan of every file would return. */
   private async refresh(progress?: ListProgress): Promise<void> {
     const take = (path: string, row: Row): void => {
       if (this.rows.has(path)) return;
@@ -340,7 +340,7 @@ class Finder implements Catalog {
         if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0));
       }
       if (performance.now() - since < SLICE) continue;
-      // A long build is worth keeping even if it is not finished.
+      // A long scan is worth saving even before it is finished.
       if (i % SAVE_AFTER === 0) await this.kept.with((file) => this.kept.save(file));
       await pause();
       since = performance.now();
@@ -351,7 +351,7 @@ class Finder implements Catalog {
     const before = this.rows.get(path);
     const { now } = this.options.env;
     const age = now() - stamp.changed;
-    // Where the file's clock is far ahead of ours, they say nothing about each other.
+    // A file's clock that is far ahead of ours cannot be compared with it.
     const sure = age >= TICK || age < -CLOCKS_APART;
     const same = before !== undefined && before.stamp.inode === stamp.inode && before.stamp.device === stamp.device;
     const grown =
@@ -362,7 +362,7 @@ class Finder implements Catalog {
         ? scanContainer(this.disk, path, this.options.openLog, same ? before.base : undefined)
         : scanFile(this.disk, path, grown ? before.base : undefined);
     } catch {
-      // It went away, or may not be read: the next look asks again.
+      // It was removed or may not be read: the next call tries again.
       this.put(path, undefined);
       return;
     }

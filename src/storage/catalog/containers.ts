@@ -1,4 +1,4 @@
-/** What the catalog needs to know of Session Store V2 containers: which folders are such sessions, and what they tell. */
+/** Finds containers of Session Store V2 that are sessions, and reads their stamps and summaries for the catalog. */
 
 import { join } from "node:path";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
@@ -18,15 +18,15 @@ export { isContainerName };
 
 const POINTER = ".store.json";
 
-/** The name of the container that a file beside it speaks of; undefined for any other name. */
+/** Returns the name of the container that a pointer file belongs to; undefined for any other name. */
 export function containerOfPointer(name: string): string | undefined {
   return name.endsWith(POINTER) ? `${name.slice(0, -POINTER.length)}${CONTAINER}` : undefined;
 }
 
 /**
- * A stamp of everything that an append, a move or a rollback changes; the header's file stands for the container.
- * Undefined when no session stands there: what pi_agent_rust derives from a session file has neither header nor
- * pointer, and what is being made has no pointer yet.
+ * Returns a stamp of all files that an append, a move or a rollback changes, with the device and inode of the header
+ * file. Returns undefined when there is no session: a container that pi_agent_rust derives from a session file has
+ * neither header nor pointer, and one that is being built has no pointer yet.
  */
 export function stampOfContainer(disk: Disk, path: string): (FileStamp & { changed: number }) | undefined {
   try {
@@ -47,14 +47,14 @@ export function stampOfContainer(disk: Disk, path: string): (FileStamp & { chang
       changed: Math.max(...files.map(({ changed = 0 }) => changed)),
     };
   } catch {
-    // It went away, or may not be read.
+    // It was removed, or may not be read.
     return undefined;
   }
 }
 
 /**
- * Returns when a session was changed last, in milliseconds; undefined when nothing is there. Of a container, the files
- * that hold the session count: checkpoints, manifest and index are also written by closing it.
+ * Returns the time of a session's last change in milliseconds; undefined when it is missing. In a container only the
+ * files that contain the session count: checkpoints, manifest and index are also written when it is closed.
  */
 export function changeTime(disk: Disk, path: string): number | undefined {
   try {
@@ -63,12 +63,12 @@ export function changeTime(disk: Disk, path: string): number | undefined {
     const files = [disk.info(headerFile(path)), ...(pointer ? [pointer] : []), ...segmentsOf(disk, path)];
     return Math.max(...files.map(({ modified }) => modified));
   } catch {
-    // It went away, or may not be read.
+    // It was removed, or may not be read.
     return undefined;
   }
 }
 
-/** Bytes of the files that hold the session's entries, and its figures. Throws what opening it throws. */
+/** Returns the size of the files that contain the session's entries, and its summary. Throws what opening it throws. */
 export function scanContainer(
   disk: Disk,
   path: string,
@@ -94,7 +94,7 @@ function markOf(log: Log, count: number): string {
 
 function segmentsOf(disk: Disk, path: string): FileInfo[] {
   const folder = segmentFolder(path);
-  // A copy of a session without entries may have left it out.
+  // A copy of a session without entries may lack this folder.
   if (!exists(disk, folder)) return [];
   return disk
     .names(folder)

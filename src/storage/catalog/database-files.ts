@@ -1,9 +1,9 @@
 /**
- * The files of one catalog. One that has to be made anew gets the next number: SQLite removes the files beside a
- * database by their names when it closes it, and another process may have the damaged one open still.
+ * The files of one catalog. A database that has to be rebuilt gets the next number: SQLite removes the files next to a
+ * database by name when it closes it, and another process may still have the damaged one open.
  *
- * Beside a database that nobody has open stands its seal: size and time as they were when the last one closed it. It
- * tells what was written by anything else meanwhile, which could make a search miss what is there.
+ * A database that is not open has a seal next to it: its size and time when the last process closed it. The seal shows
+ * whether another program wrote to the database since, which could make a search miss texts.
  */
 
 import { join } from "node:path";
@@ -14,7 +14,7 @@ export function pathOf(folder: string, name: string, number: number): string {
   return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
 }
 
-/** The numbers of the files there are. */
+/** Returns the numbers of the existing files. */
 export function numbersOf(disk: Disk, folder: string, name: string): number[] {
   const numbers: number[] = [];
   for (const found of disk.names(folder)) {
@@ -28,7 +28,10 @@ export function numbersOf(disk: Disk, folder: string, name: string): number[] {
 
 const MAGIC = "SQLite format 3\0";
 
-/** By its first bytes, which may lag behind what stands beside it: ours, or not made whole yet. */
+/**
+ * Whether a database is of our version or an older one, or is incomplete or damaged. It goes by the first bytes, which
+ * may be older than the files next to the database.
+ */
 export function mayBeOurs(disk: Disk, path: string, schemaVersion: number): boolean {
   let fd: number;
   try {
@@ -57,18 +60,18 @@ function sealOf(path: string): string {
   return `${path}-seal`;
 }
 
-/** Whether a database that nobody has open is not as it was when it was closed. A missing seal says nothing. */
+/** Whether a database that is not open has changed since it was closed. Returns false when it has no seal. */
 export function isUnsealed(disk: Disk, path: string): boolean {
   if (!exists(disk, sealOf(path)) || isUnderWay(disk, path)) return false;
   try {
     return textOf(readWhole(disk, sealOf(path))) !== sealText(disk, path);
   } catch {
-    // Somebody opened it just now.
+    // Another process has just opened it.
     return false;
   }
 }
 
-/** Whether something was written to it that is not in the database itself: somebody has it open, or left it so. */
+/** Whether there are writes outside the database file itself: a process has it open, or ended without closing it. */
 function isUnderWay(disk: Disk, path: string): boolean {
   try {
     return disk.info(`${path}-wal`).size > 0;
@@ -77,12 +80,12 @@ function isUnderWay(disk: Disk, path: string): boolean {
   }
 }
 
-/** To be called before anything is written to it. */
+/** Removes the seal. Must be called before anything is written to the database. */
 export function breakSeal(disk: Disk, path: string): void {
   if (exists(disk, sealOf(path))) removeQuietly(disk, sealOf(path));
 }
 
-/** To be called after closing it. */
+/** Writes the seal. Must be called after the database is closed. */
 export function seal(disk: Disk, path: string): void {
   if (isUnderWay(disk, path)) return;
   try {
@@ -94,7 +97,7 @@ export function seal(disk: Disk, path: string): void {
       disk.close(fd);
     }
   } catch {
-    // No room, or another process was faster: it stays without.
+    // No room, or another process was faster: the database stays without a seal.
     breakSeal(disk, path);
   }
 }

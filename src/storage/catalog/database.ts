@@ -1,6 +1,6 @@
 /**
- * The catalog's SQLite file: what was found out about session files, kept for the next time. Everything in it comes
- * from them, so it is thrown away when it is damaged, and its absence costs time only.
+ * The catalog's SQLite file: a cache of the summaries and texts of session files. Everything in it is derived from
+ * them, so a damaged catalog is deleted, and a missing one costs only time.
  */
 
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
@@ -10,16 +10,16 @@ import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, se
 import { infoOf } from "./folders.ts";
 import { hash } from "./summary.ts";
 
-/** Of the tables below. A file of a newer version is left alone. */
+/** Version of the tables below. A file of a newer version is left alone. */
 const SCHEMA_VERSION = 1;
-/** For a lock of another process; nothing else happens here meanwhile, so it is short, and asked for again. */
+/** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
-/** Words with a part beyond which a text that has one of them is found faster by looking. */
+/** Words with a part, beyond which reading the texts is faster than asking for each word. */
 const MOST_WORDS = 200;
-/** Words with all trigrams of a part that are looked at for the part itself. */
+/** Words with all trigrams of a part, beyond which they are not checked for the part itself. */
 const MOST_CANDIDATES = 5000;
 const REMEMBERED_WORDS = 200_000;
-/** What FTS5 gathers in memory before it writes a part of an index: more than what one transaction brings. */
+/** Bytes that FTS5 gathers in memory before it writes a part of an index: more than one transaction adds. */
 const HASH_BYTES = 16 << 20;
 
 const SCHEMA = `
@@ -65,18 +65,20 @@ CREATE VIRTUAL TABLE parts USING fts5(word, content='', detail=none, tokenize=tr
 PRAGMA user_version = ${SCHEMA_VERSION};
 `;
 
-/** What is said by users and assistants is found by default, what tools said on request. */
+/**
+ * Kinds of text: the conversation of users and assistants, searched by default, and the output of tools, on request.
+ */
 export type Kind = "talk" | "tools";
 const KINDS: readonly Kind[] = ["talk", "tools"];
 
-/** A file as it is kept: columns for scripts, and the record that we go on from. */
+/** A row of the catalog: columns for scripts, and the record from which we restore ours. */
 export interface Kept {
   readonly path: string;
   readonly session: string;
   readonly cwd: string | null;
   readonly timestamp: string | null;
   readonly messages: number;
-  /** When the session was changed last, in milliseconds. */
+  /** Time of the last change of the session, in milliseconds. */
   readonly modified: number;
   readonly size: number;
   readonly name: string | null;
@@ -84,7 +86,7 @@ export interface Kept {
   readonly record: string;
 }
 
-/** How far a file's texts are indexed, and under which number the file stands. */
+/** The index state of a file's texts, and the number of the file. */
 export interface Indexed {
   readonly id: number;
   readonly sum: string;
@@ -92,19 +94,19 @@ export interface Indexed {
   readonly tools: string;
 }
 
-/** Where one entry says something. */
+/** The place of one entry's text. */
 export interface Place {
-  /** In the session file; where the line does not tell the entry's id, the start is the entry's position. */
+  /** Offset in the session file; the entry's position when the line does not contain the entry's id. */
   readonly start: number;
   readonly length: number;
   readonly role: string;
   /** Milliseconds. */
   readonly time: number | null;
-  /** The entry's id, where the line does not tell it. */
+  /** The entry's id, when the line does not contain it. */
   readonly entry: string | null;
 }
 
-/** The same in the index: the higher the number, the later it came. */
+/** A place in the index. Texts that were added later have higher numbers. */
 export interface Numbered extends Place {
   readonly id: number;
   readonly path: string;
@@ -114,12 +116,12 @@ export interface NewText extends Place {
   readonly folded: string;
 }
 
-/** Which texts are asked for. */
+/** A query for texts. */
 export interface Asked {
   readonly kinds: readonly Kind[];
-  /** Of FTS5; undefined: any text. */
+  /** An FTS5 expression; undefined: any text. */
   readonly expression: string | undefined;
-  /** Below this number. */
+  /** The number below which texts are returned. */
   readonly below: number;
   readonly cwd?: string;
   readonly role?: string;
@@ -128,7 +130,7 @@ export interface Asked {
   readonly count: number;
 }
 
-/** Something in the file is not as it was written. */
+/** Thrown when something in the file is not as it was written. */
 export class CatalogDamaged extends Error {}
 
 class OtherVersion extends Error {}
@@ -140,10 +142,10 @@ export class CatalogFile {
   private readonly path: string;
   private readonly inode: number;
   private version = -1;
-  /** Words that the list has. */
+  /** Words that are in the table already. */
   private readonly lexicon = new Lexicon();
 
-  /** Opens the file that counts, or makes one. Throws whatever SQLite or the disk throw. */
+  /** Opens the current file, or creates one. Throws the errors of SQLite and the disk. */
   static open(open: OpenDatabase, disk: Disk, folder: string, name: string): CatalogFile {
     disk.makeFolder(folder);
     const numbers = numbersOf(disk, folder, name).sort((a, b) => b - a);
@@ -160,14 +162,14 @@ export class CatalogFile {
         }
         return file;
       } catch (error) {
-        // In use for long, or no room: that will pass, and is no reason to begin anew.
+        // Locked for too long, or no room: this is temporary and no reason to rebuild.
         if (isPassing(error)) throw error;
         if (!(error instanceof OtherVersion)) damaged.push(number);
       }
     }
     const path = pathOf(folder, name, (numbers[0] ?? -1) + 1);
     try {
-      // SQLite gives the files beside it the same mode.
+      // SQLite gives the files next to it the same mode.
       disk.close(disk.create(path));
     } catch (error) {
       // Another process was faster.
@@ -191,7 +193,7 @@ export class CatalogFile {
         PRAGMA wal_autocheckpoint = 4000`);
       if (this.schemaVersion() === 0)
         this.write(() => {
-          // Another process may have found the empty file first.
+          // Another process may have created the tables first.
           if (this.schemaVersion() === 0) this.db.exec(SCHEMA);
         });
       if (this.schemaVersion() !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
@@ -221,21 +223,21 @@ export class CatalogFile {
   close(): void {
     this.statements.clear();
     try {
-      // Where statements are freed with the process only, closing does not do that.
+      // Closing does not checkpoint where statements are only freed at the end of the process.
       this.db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch {
-      // Somebody is reading, or it is broken.
+      // Another process is reading, or the file is damaged.
     }
     try {
       this.db.close();
     } catch {
-      // It is closed, or so broken that it cannot be.
+      // It is closed, or too damaged to be closed.
       return;
     }
     if (this.isThere) seal(this.disk, this.path);
   }
 
-  /** Gives the file up as damaged: the next one to open it begins anew. */
+  /** Removes the file because it is damaged: the next process that opens the catalog rebuilds it. */
   discard(): void {
     this.close();
     if (this.isThere) removeDatabase(this.disk, this.path);
@@ -243,19 +245,19 @@ export class CatalogFile {
 
   // --- files ---------------------------------------------------------------------------------------------------
 
-  /** All files and how far they are indexed. */
+  /** Yields all files with their index state. */
   *files(): Generator<{ path: string } & Indexed> {
     for (const row of this.sql("SELECT id, path, sum, talk, tools FROM files").all())
       yield row as { path: string } & Indexed;
   }
 
-  /** The record of a file, if it is as it was written. */
+  /** Returns the record of a file, if it is as it was written. */
   record(path: string): { record: string; sum: string } | undefined {
     const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (Kept & { sum: string }) | undefined;
     return row && row.sum === sumOf(row) ? row : undefined;
   }
 
-  /** The records of all files, so many at a time. Throws CatalogDamaged. */
+  /** Yields the records of all files, `count` at a time. Throws CatalogDamaged. */
   *records(count: number): Generator<{ path: string; record: string; sum: string }[]> {
     for (let last = -1; ; ) {
       const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as (Kept & {
@@ -289,7 +291,7 @@ export class CatalogFile {
     );
   }
 
-  /** A file has another path, and is the same otherwise; what stood under that path does not count any more. */
+  /** Changes the path of a file that is otherwise the same. Drops the row that had the new path. */
   move(from: string, to: string): void {
     this.drop(to);
     this.sql("UPDATE files SET path = ? WHERE path = ?").run(to, from);
@@ -304,14 +306,14 @@ export class CatalogFile {
 
   // --- texts ---------------------------------------------------------------------------------------------------
 
-  /** How far a file is indexed, at this moment. */
+  /** Reads the index state of a file. */
   indexed(path: string): Indexed | undefined {
     return this.sql("SELECT id, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
   }
 
-  /** Puts texts in the place of those of the file that stand at an offset or behind it. */
+  /** Replaces the texts of a file at and after an offset. */
   putTexts(file: number, kind: Kind, from: number, texts: readonly NewText[], state: string): void {
-    // What stays as it is keeps its number, so that who is paging through hits misses none.
+    // A text that has not changed keeps its number, so that a client that pages through hits misses none.
     const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
     const added: (() => void)[] = [];
     for (const { folded, ...place } of texts) {
@@ -341,9 +343,9 @@ export class CatalogFile {
     }
   }
 
-  /** The words that have something in them; undefined when they are more than can be asked for. */
+  /** Returns the words that contain a part; undefined when there are more than can be queried. */
   wordsWith(part: string): string[] | undefined {
-    // The trigrams of short parts are none.
+    // Short parts have no trigrams.
     const rows = (
       part.length < 3
         ? this.sql("SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?").all(
@@ -373,12 +375,12 @@ export class CatalogFile {
     this.sql("DELETE FROM said WHERE id = ?").run(id);
   }
 
-  /** A number above that of every text. */
+  /** Returns a number above that of every text. */
   ceiling(): number {
     return (this.sql("SELECT coalesce(max(id), 0) + 1 AS ceiling FROM said").get() as { ceiling: number }).ceiling;
   }
 
-  /** Where the texts stand that fit, the latest first. Throws CatalogDamaged. */
+  /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
   texts({ kinds, expression, below, cwd, role, since, until, count }: Asked): Numbered[] {
     const found = kinds.flatMap((kind) => {
       const values: unknown[] = [expression ?? KINDS.indexOf(kind), below];
@@ -389,7 +391,7 @@ export class CatalogFile {
         { condition: "s.time <= ?", value: until },
       ].filter(({ value }) => value !== undefined);
       values.push(...more.map(({ value }) => value), count);
-      // The index leads, so that its order is that of the result and nothing beyond the limit is looked at.
+      // The index comes first in the join, so that the result has its order and nothing beyond the limit is read.
       const [source, id] =
         expression === undefined
           ? ["said s CROSS JOIN files f ON f.id = s.file WHERE s.kind = ?", "s.id"]
@@ -412,7 +414,7 @@ export class CatalogFile {
 
   // --- transactions --------------------------------------------------------------------------------------------
 
-  /** All of it or nothing, and nobody else's writing between. */
+  /** Runs a write transaction: all of it or nothing, with no write of another process in between. */
   write(run: () => void): void {
     this.db.exec("BEGIN IMMEDIATE");
     try {
@@ -424,13 +426,13 @@ export class CatalogFile {
       try {
         this.db.exec("ROLLBACK");
       } catch {
-        // SQLite has rolled back by itself.
+        // SQLite has already rolled back.
       }
       throw error;
     }
   }
 
-  /** What is read in it belongs together, whatever others write meanwhile. */
+  /** Runs a read transaction: all reads see one consistent state, whatever other processes write meanwhile. */
   async reading<T>(run: () => Promise<T>): Promise<T> {
     this.db.exec("BEGIN");
     try {
@@ -451,14 +453,14 @@ export class CatalogFile {
   }
 }
 
-/** Without places in the index, all trigrams of a part are asked for one by one. */
+/** Returns an expression for all trigrams of a part: the index stores no positions, so each is queried on its own. */
 function trigramsOf(part: string): string {
   const found = new Set<string>();
   for (let i = 0; i + 3 <= part.length; i++) found.add(`"${part.slice(i, i + 3)}"`);
   return [...found].join(" AND ");
 }
 
-/** Ids can hold what SQLite would give back otherwise. */
+/** Encodes an entry's id as JSON: ids may contain characters that SQLite does not return unchanged. */
 function packedEntry(entry: string | null): string | null {
   return entry === null ? null : JSON.stringify(entry);
 }
@@ -475,7 +477,7 @@ function sumOfPlace({ start, length, role, time, entry }: Place): string {
   return hash(JSON.stringify([start, length, role, time, entry]));
 }
 
-/** Of a row, so that bytes which changed below SQLite are noticed. */
+/** Returns the checksum of a row, which detects bytes that changed without SQLite. */
 export function sumOf({ path, session, cwd, timestamp, messages, modified, size, name, record }: Kept): string {
   return hash(JSON.stringify([path, session, cwd, timestamp, messages, modified, size, name, record]));
 }
@@ -484,17 +486,20 @@ const SHORT_READ = 522;
 /** BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN. */
 const PASSING: ReadonlySet<number> = new Set([5, 6, 7, 8, 9, 10, 13, 14]);
 
-/** Whether an error says nothing about the file itself. */
+/** Whether an error is temporary and does not mean that the file is damaged. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof CatalogDamaged) return false;
   const { errcode, message } = error as { errcode?: number; message?: string };
-  // The file ends in the middle.
+  // The file is truncated.
   if (errcode === SHORT_READ) return false;
   if (typeof errcode === "number") return PASSING.has(errcode & 0xff);
   return /^(EACCES|EROFS|EPERM|ENOSPC|EDQUOT|EMFILE|ENFILE|ENOTDIR|ENOENT|EIO)\b/.test(message ?? "");
 }
 
-/** A file that another one of ours has replaced, or that is damaged; not one that a newer server made or is using. */
+/**
+ * Whether a file was replaced by a newer one of ours, or is damaged. False for a file that a newer server made or that
+ * is in use.
+ */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
     const db = open(path);

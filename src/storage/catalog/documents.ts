@@ -1,4 +1,4 @@
-/** What is said in session files, for the index and for searching without one. */
+/** Documents: the texts of messages in session files, for the index and for searches without one. */
 
 import { isUtf8 } from "node:buffer";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
@@ -11,7 +11,7 @@ import { CHUNK, scanLines } from "../log/lines.ts";
 import type { Kind, NewText, Place } from "./database.ts";
 import { activityOf, messageOf, parsed } from "./summary.ts";
 
-/** Roles whose texts are found, and on which request. */
+/** Kinds of text by role. Texts of other roles are not searched. */
 export const KIND_OF_ROLE: Readonly<Record<string, Kind>> = {
   user: "talk",
   assistant: "talk",
@@ -19,12 +19,12 @@ export const KIND_OF_ROLE: Readonly<Record<string, Kind>> = {
   bashExecution: "tools",
 };
 
-/** What one entry says. */
+/** The text of one entry. */
 export interface Said extends Place {
   readonly text: string;
 }
 
-/** The text of a message's value. */
+/** Returns the role and text of an entry's message. */
 export function saidBy(entry: unknown): { role: string; text: string } {
   const message = messageOf(entry) ?? {};
   const role = typeof message.role === "string" ? message.role : "";
@@ -33,7 +33,7 @@ export function saidBy(entry: unknown): { role: string; text: string } {
   return { role, text: [command, output].filter((part) => typeof part === "string").join("\n") };
 }
 
-/** A longer line is not searched. */
+/** Bytes beyond which a line is not searched. */
 const LONGEST_LINE = 64 << 20;
 
 /** One buffer serves all scans: they run one after the other, each without a pause. */
@@ -43,8 +43,8 @@ const heads = new HeadReader(new Nodes());
 class Enough extends Error {}
 
 /**
- * The texts of a plain file between two offsets, in file order. `want` decides by the role, and by the line where one
- * look at its bytes is enough. `say` answers false to stop.
+ * Passes the texts of a plain file between two offsets to `say`, in file order. `want` chooses by the role, and by the
+ * bytes of the line if they are enough to decide. `say` returns false to stop.
  */
 export function scanTexts(
   disk: Disk,
@@ -97,7 +97,7 @@ export function scanTexts(
   }
 }
 
-/** The texts of any session, through its log: entries have the ids they have when the session is open. */
+/** Yields the texts of any session through its log: entries have the same ids as in the open session. */
 export function* logTexts(log: Log, wants: (role: string) => boolean, from = 0): Generator<Said> {
   for (let position = from; position < log.nodes.count; position++) {
     if (!wants(log.nodes.role(position))) continue;
@@ -106,7 +106,7 @@ export function* logTexts(log: Log, wants: (role: string) => boolean, from = 0):
   }
 }
 
-/** What an entry of a log says, if it says anything. */
+/** Returns the text of an entry in a log, if it has one. */
 export function saidAt(log: Log, position: number): Said | undefined {
   const role = log.nodes.role(position);
   if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;
@@ -117,7 +117,7 @@ export function saidAt(log: Log, position: number): Said | undefined {
     : { start: position, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
 }
 
-/** What stands at a place of a file; undefined when that is not what was there. */
+/** Reads the text at a place in a file, with the id of its entry; undefined when no entry with an id is there. */
 export function readSaid(disk: Disk, fd: number, { start, length }: Place): { id: string; text: string } | undefined {
   const line = Buffer.allocUnsafe(length);
   readAll(disk, fd, line, start);
@@ -126,7 +126,7 @@ export function readSaid(disk: Disk, fd: number, { start, length }: Place): { id
   return typeof entry?.id === "string" ? { id: entry.id, text: saidBy(entry).text } : undefined;
 }
 
-/** A text as the index takes it. */
+/** Converts a text for the index. */
 export function textFrom({ text, ...place }: Said): NewText {
   return { ...place, folded: fold(text) };
 }

@@ -1,4 +1,4 @@
-/** Which session files there are, and which of them changed since the last look. */
+/** Finds the session files, and those that have changed since the last call. */
 
 import { join } from "node:path";
 import type { FileStamp } from "../../core/ports/store.ts";
@@ -27,9 +27,9 @@ export function sameStamp(a: Stamp, b: Stamp): boolean {
   );
 }
 
-/** What a look found, by path. Whatever is not in it is as it was. */
+/** The result of `look`, by path. Files that are in neither list have not changed. */
 export interface Look {
-  /** Files whose stamp is to be compared. */
+  /** Files whose stamps must be compared. */
   readonly there: ReadonlyMap<string, Stamp>;
   readonly gone: readonly string[];
 }
@@ -39,20 +39,20 @@ interface Folder {
   device: number;
   inode: number;
   files: Set<string>;
-  /** What can change without the folder's watch telling: links, files with other names elsewhere, containers. */
+  /** Names that can change without a notification of the watch: links, files with other hard links, containers. */
   elsewhere: Set<string>;
-  /** Names that the watch told of; null: the whole folder. */
+  /** Names that the watch reported; null: the whole folder. */
   dirty: Set<string> | null;
   stop?: () => void;
 }
 
-/** Below this many files each look asks about every one of them, which takes 5 ms at most and trusts nothing. */
+/** Number of files below which `look` reads all stamps, which takes 5 ms at most and depends on no watch. */
 const WATCH_FROM = 500;
-/** Changes told since the last look at everything beyond which the system may have dropped some. */
+/** Notifications since the last full read, beyond which the system may have dropped some. */
 const MOST_TOLD = 2000;
-/** Milliseconds after which everything is looked at even so: files can be changed through memory or other names. */
+/** Milliseconds between full reads even with watches: files can be changed through memory maps or other names. */
 const LOOK_AT_ALL_AFTER = 60_000;
-/** Files asked about without a pause. */
+/** Stamps read without a pause. */
 const SLICE = 1000;
 
 export class Folders {
@@ -78,7 +78,7 @@ export class Folders {
 
   async look(): Promise<Look> {
     if (this.watching) {
-      // What happened before this call has been told when the loop has polled once more, which takes two turns.
+      // Changes before this call are reported once the event loop has polled again, which takes two turns.
       await pause();
       await pause();
       const look = this.lookAtTold();
@@ -95,7 +95,7 @@ export class Folders {
   // --- everything ----------------------------------------------------------------------------------------------
 
   private async lookAtAll(): Promise<Look> {
-    // A watch stays with the folder it was made for, wherever that is moved.
+    // A watch stays with its folder, even if that is moved.
     if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
     const before = this.folders;
     const there = new Map<string, Stamp>();
@@ -123,12 +123,12 @@ export class Folders {
     for (const folder of found.values()) {
       const known = before.get(folder.path);
       this.noteGone(folder, known, there, gone);
-      // What was told while we looked is looked at again.
+      // Changes reported during this read are checked again.
       if (known && folder.stop) folder.dirty = known.dirty;
     }
     this.folders = found;
     if (count >= this.watchFrom && !this.watching && this.watchable) {
-      // Watches come before the look that they complete.
+      // The folders are read again after the watches started, so that no change is missed in between.
       if (this.startWatching()) return this.lookAgain(gone);
     } else if (this.watching && !this.watchNew()) this.stopWatching();
     return { there, gone };
@@ -157,12 +157,12 @@ export class Folders {
     try {
       return this.disk.list?.(folder) ?? this.disk.names(folder).map((name) => ({ name, kind: "unknown" }));
     } catch {
-      // It is not there, or nobody may look into it: there is nothing to list.
+      // It is missing or may not be read: there is nothing to list.
       return [];
     }
   }
 
-  /** The folder as it is now; undefined when it is none. */
+  /** Returns a folder as it is now; undefined when it is not one. */
   private enter(path: string, before: Folder | undefined): Folder | undefined {
     const info = infoOf(this.disk, path);
     if (info?.kind !== "folder") return undefined;
@@ -176,7 +176,7 @@ export class Folders {
       files: new Set(),
       elsewhere: new Set(),
       dirty: new Set(),
-      // A watch stays: it tells of whatever folder has the path here.
+      // The watch is kept if this is the same folder.
       stop: same ? before.stop : undefined,
     };
   }
@@ -223,9 +223,9 @@ export class Folders {
     }
   }
 
-  // --- only what was told --------------------------------------------------------------------------------------
+  // --- only reported changes -----------------------------------------------------------------------------------
 
-  /** Undefined when everything has to be looked at. */
+  /** Checks only the reported changes. Returns undefined when everything must be read. */
   private lookAtTold(): Look | undefined {
     if (this.rootDirty || this.told > MOST_TOLD || this.now() - this.lookedAtAll > LOOK_AT_ALL_AFTER) return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
@@ -243,7 +243,7 @@ export class Folders {
         const path = join(folder.path, name);
         const known = folder.files.has(name);
         if (!isSessionName(name) && !isContainerName(name)) continue;
-        // A link may have come in the place of a file.
+        // A new name may be a link.
         if (
           !known &&
           isSessionName(name) &&
@@ -291,7 +291,7 @@ export class Folders {
     return false;
   }
 
-  /** Watches every folder that is not watched yet; false when that cannot be done. */
+  /** Watches every folder that is not watched yet. Returns false when one cannot be watched. */
   private watchNew(): boolean {
     this.root = this.rootIdentity();
     for (const folder of this.folders.values()) {
@@ -299,14 +299,14 @@ export class Folders {
       const { path } = folder;
       folder.stop = this.disk.watch?.(path, (name) => this.note(path, name));
       if (!folder.stop) return false;
-      // Something may have changed between the look and the watch.
+      // The folder may have changed between the read and the start of the watch.
       folder.dirty = null;
     }
     return true;
   }
 
   private note(path: string, name: string | null): void {
-    // Locks and temporary files come and go all the time, and no session has such a name.
+    // Lock files and temporary files are created and removed all the time, and no session has such a name.
     if (name?.startsWith(".")) return;
     this.told++;
     const folder = this.folders.get(path);

@@ -1,4 +1,4 @@
-/** A session file as it is known: what it was like when it was read, and what it told. */
+/** Rows: the stamp of a session file when it was read, and its summary. */
 
 import type { Listed } from "../../core/ports/catalog.ts";
 import { type Kept, sumOf } from "./database.ts";
@@ -7,17 +7,17 @@ import { type Figures, moment } from "./summary.ts";
 
 export interface Row {
   readonly stamp: Stamp;
-  /** When the session was changed last, in milliseconds. */
+  /** Time of the last change of the session, in milliseconds. */
   readonly time: number;
   readonly base: Figures;
   readonly now: Figures;
   readonly size: number;
-  /** Another one when the file was written anew: what is indexed of it counts no more. */
+  /** An id that changes when the file is rewritten, which invalidates its index. */
   readonly life: string;
-  /** Nothing can have changed it since without changing its stamp. */
+  /** Whether the file cannot have changed since without a change of its stamp. */
   readonly sure: boolean;
   readonly listed: Listed;
-  /** Of what is kept of it. */
+  /** Checksum of its row in the catalog. */
   readonly sum: string;
 }
 
@@ -46,7 +46,7 @@ function listedOf(path: string, { now, size }: Facts): Listed {
   };
 }
 
-/** The row as the catalog keeps it. */
+/** Returns the row as the catalog stores it. */
 export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omit<Row, "sum">): Kept {
   const { path } = listed;
   return {
@@ -60,7 +60,7 @@ export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omi
     size,
     name: storable(now.name),
     record: JSON.stringify({
-      // What may have changed under the same stamp is not kept as if it were sure.
+      // A file that may have changed under the same stamp is stored with a stamp that never matches.
       stamp: sure ? stamp : { ...stamp, changed: -1 },
       time,
       base,
@@ -71,16 +71,16 @@ export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omi
   };
 }
 
-/** A text as it comes back from SQLite; the record has it as it is. */
+/** Returns a text as SQLite would return it; the record has the original. */
 function storable<T extends string | null>(text: T): T {
   return (text === null ? null : Buffer.from(text).toString().replaceAll("\0", " ")) as T;
 }
 
-/** The row that was kept with this sum; undefined when it cannot be understood. */
+/** Parses a row that was stored with this sum; undefined when it is not valid. */
 export function readRow(path: string, record: string, sum: string): Row | undefined {
   try {
     const { stamp, time, base, now = base, size, life } = JSON.parse(record);
-    // A server of before did not keep it.
+    // Older servers did not store it.
     if (typeof time !== "number") return undefined;
     const facts = { stamp, time, base, now, size, life, sure: true };
     return { ...facts, listed: listedOf(path, facts), sum };
@@ -89,7 +89,7 @@ export function readRow(path: string, record: string, sum: string): Row | undefi
   }
 }
 
-/** How the index of a row's texts is called when it is complete. */
+/** Returns the index state of a row whose texts are all indexed. */
 export function stateOf({ life, now, base, size }: Row): string {
   return `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
 }

@@ -1,4 +1,4 @@
-/** Searches what was said: by the catalog's index, or without one by reading every file. */
+/** Searches texts by the catalog's index or, without one, by reading every file. */
 
 import { join } from "node:path";
 import type { Hit, Listed, SearchWish } from "../../core/ports/catalog.ts";
@@ -16,7 +16,7 @@ import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts } from "
 import type { Stamp } from "./folders.ts";
 import type { Row } from "./rows.ts";
 
-/** What a search needs to know of the world. */
+/** Dependencies of a search. */
 export interface Searched {
   readonly disk: Disk;
   readonly env: Env;
@@ -27,11 +27,13 @@ export interface Searched {
   readonly rows: ReadonlyMap<string, Row>;
 }
 
-/** Milliseconds without a pause. */
+/** Milliseconds of work without a pause. */
 const SLICE = 8;
-/** Hits of whole words among which the best come first; in more of them than this the latest do. */
+/**
+ * Minimum number of hits of whole words in one window. The best come first within a window, the latest window first.
+ */
 const WINDOW = 100;
-/** Texts asked for at a time. */
+/** Texts queried at a time. */
 const TEXTS_AT_ONCE = 128;
 
 interface Found extends Hit {
@@ -39,10 +41,10 @@ interface Found extends Hit {
   readonly number: number;
 }
 
-/** Where a page goes on. */
+/** Position at which the next page continues. */
 interface Paged {
   readonly phase: number;
-  /** The first number that belongs to no page. */
+  /** A number above those of all pages: texts that are added later are on none. */
   readonly ceiling: number;
   readonly top?: number;
   readonly end?: number;
@@ -78,13 +80,13 @@ export class Search {
   // --- by the index --------------------------------------------------------------------------------------------
 
   /**
-   * Whole words first, then parts of words; the latest first in windows, and the best first inside each. A cursor
-   * names the window and the place in it, so that pages stay together when something is added or goes.
+   * Returns whole words first, then parts of words; the latest windows first, and the best hits first inside each. A
+   * cursor names the window and the position in it, so that pages stay consistent when texts are added or removed.
    */
   async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
     const { words, parts } = expressionOf(this.query, (part) => file.wordsWith(part));
     const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
-    // Without parts every text may hold the terms, and those with the words are among them.
+    // Without an expression for parts every text may contain the terms, including those with the words.
     const phases = words === undefined || parts === undefined ? [rest] : [words, rest];
     const place = this.place(phases.length) ?? { phase: 0, ceiling: file.ceiling() };
     const { ceiling } = place;
@@ -92,7 +94,7 @@ export class Search {
     const { limit } = this.wish;
     const hits: Found[] = [];
     while (phase < phases.length) {
-      // Parts of words are many, and which of them fit best says little.
+      // Hits of parts of words are many, and their ranking means little.
       const size = phase === 0 && words !== undefined ? Math.max(limit, WINDOW) : limit;
       const window = await this.window(file, phases[phase], top, end, size);
       for (const hit of window.found) {
@@ -126,7 +128,10 @@ export class Search {
     return { phase, top, end, ceiling, after: { score, number } };
   }
 
-  /** Hits from `top` down to `end`, or to where there are enough of them, best first; and where that was, 0 at the end. */
+  /**
+   * Returns the hits from `top` down to `end`, or until there are `size` of them, best first, and the number of the
+   * last text examined; 0 when there are no more.
+   */
   private async window(
     file: CatalogFile,
     expression: string | undefined,
@@ -170,7 +175,7 @@ export class Search {
     const folded = fold(said.text);
     if (!holds(folded, this.query)) return;
     const active = this.isActive(place.path, row, said.id);
-    // An entry of a batch that was cut off was never there.
+    // An entry of an interrupted batch does not exist.
     if (active === undefined) return;
     const points = score(folded, this.query);
     found.push({
@@ -186,7 +191,7 @@ export class Search {
     });
   }
 
-  /** What stands at a place of a file now. */
+  /** Returns the current text at a place in a file. */
   private read(place: Numbered): { id: string; text: string } | undefined {
     if (place.entry !== null) {
       const session = this.session(place.path);
@@ -204,7 +209,7 @@ export class Search {
     try {
       return readSaid(disk, fd, place);
     } catch {
-      // The file was cut meanwhile; the next call looks again.
+      // The file was truncated meanwhile; the next call reads it again.
       return undefined;
     } finally {
       closeQuietly(disk, fd);
@@ -250,7 +255,9 @@ export class Search {
 
   // --- without one ---------------------------------------------------------------------------------------------
 
-  /** The same hits by reading every file: the session that was active last first, and in it the last entry first. */
+  /**
+   * Returns the same hits by reading every file: the most recently active session first, in it the last entry first.
+   */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
     const { limit, cursor, cwd } = this.wish;
     const hits: Found[] = [];
@@ -314,7 +321,7 @@ export class Search {
           for (const said of logTexts(log, wants)) look(said, said.entry);
         });
     } catch {
-      // It went away while it was read.
+      // It was removed while it was read.
     }
     return found;
   }
@@ -329,14 +336,14 @@ export class Search {
   }
 }
 
-/** A quick look at a line's bytes that never says no where the terms are there. */
+/** Returns a fast check of a line's bytes that is never false for a line that contains the terms. */
 function rough({ terms }: Query): (b: Uint8Array, at: number, end: number) => boolean {
-  // What JSON may write in another way is not looked for.
+  // Terms that JSON may write in another way are not checked.
   const sought = terms.map(({ text }) => text).filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
   if (sought.length === 0) return () => true;
   return (b, at, end) => {
     const line = Buffer.from(b.buffer, b.byteOffset + at, end - at).toString("latin1");
-    // Escaped characters, and the two whose small letters are ASCII.
+    // Escaped characters, and the two non-ASCII capitals whose lower-case letters are ASCII.
     if (line.includes("\\u") || line.includes("\xe2\x84\xaa") || line.includes("\xc4\xb0")) return true;
     const lower = line.toLowerCase();
     return sought.every((text) => lower.includes(text));

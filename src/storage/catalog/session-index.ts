@@ -1,7 +1,7 @@
 /**
- * The table of sessions that pi_agent_rust keeps as `session-index.sqlite` (seed 002), written as a file for scripts, and
- * in place of an older one. SQLite never opens a file here that another program may have open: an index is replaced as a
- * whole, and looked at in a copy.
+ * Writes the table of sessions that pi_agent_rust keeps as `session-index.sqlite` (seed 002) to a file for scripts, or
+ * replaces an older one. SQLite never opens a file here that another program may have open: an index is replaced as a
+ * whole, and inspected in a copy.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -18,13 +18,13 @@ CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL
   message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);`;
 
-/** What engines put behind the name of an index that they have open. */
+/** Suffixes of the files that SQL engines create next to an index that they have open. */
 const BESIDE = /^-(?:journal|wal|shm|fsqlite)/;
 
 /**
- * Writes the rows to a new file, or puts it in the place of an index that is there already, in one step. There is no
- * `meta`, by which pi_agent_rust knows that it has to look at the files itself. Throws already_exists when something else
- * has the name, session_locked when another program has the index open, errno errors.
+ * Writes the rows to a new file, or replaces an existing index in one step. The table `meta` stays empty, so that
+ * pi_agent_rust reads the session files itself. Throws already_exists when something else has the name, session_locked
+ * when another program has the index open, and errno errors.
  */
 export async function writeIndex(
   open: OpenDatabase,
@@ -34,7 +34,7 @@ export async function writeIndex(
   isDurable: boolean,
 ): Promise<void> {
   const replaces = !isAbsent(disk, path);
-  // A link to an index stays one.
+  // A link to an index remains a link.
   const file = replaces ? disk.realPath(path) : path;
   if (replaces) {
     demandUnused(disk, file);
@@ -84,8 +84,8 @@ function fill(open: OpenDatabase, file: string, rows: Iterable<Kept>): void {
 }
 
 /**
- * Throws session_locked while another program uses an index: what it has not written into it yet lies beside it, and
- * would be taken for a part of the new one.
+ * Throws session_locked while another program uses an index: its pending writes lie in files next to it, and would be
+ * applied to the new one.
  */
 function demandUnused(disk: Disk, file: string): void {
   const own = basename(file);
@@ -99,7 +99,7 @@ function demandUnused(disk: Disk, file: string): void {
   );
 }
 
-/** Whether a file is an index of pi_agent_rust or of ours; columns that others added are no hindrance. */
+/** Whether a file is an index written by pi_agent_rust or by us. It may have additional columns. */
 async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<boolean> {
   if (disk.info(file).kind !== "file") return false;
   const copy = temporaryName(file);
@@ -115,7 +115,7 @@ async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<bo
       db.close();
     }
   } catch (error) {
-    // SQLite says so of what is no database of its own.
+    // SQLite throws these for a file that is not a database.
     if ((error as { errcode?: number }).errcode !== undefined || /database|malformed/.test((error as Error).message))
       return false;
     throw error;
@@ -124,7 +124,7 @@ async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<bo
   }
 }
 
-/** Removes a database of ours, with what SQLite may have put beside it. */
+/** Removes a database written by us, with the files that SQLite may have created next to it. */
 function removeDatabase(disk: Disk, file: string): void {
   for (const ending of ["", "-journal", "-wal", "-shm"]) removeQuietly(disk, `${file}${ending}`);
 }

@@ -1,6 +1,6 @@
 /**
- * What a list tells of one session file, gathered from the heads of its lines and few bodies, so that an append costs
- * the reading of what was appended. Nothing is ever written to a session file here.
+ * Summaries of session files for lists. They are gathered from the heads of the lines and a few bodies, so that after
+ * an append only the appended lines are read. This file never writes to a session file.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -13,49 +13,49 @@ import { KNOWN_TYPES, Nodes, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 
-/** What is known of a file up to an offset; plain values, so that it can be kept and gone on from. */
+/** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
 export interface Figures {
-  /** Every line that ends before this offset is taken in. */
+  /** Offset up to which all lines are included. */
   readonly reach: number;
-  /** A hash of bytes that stand before it, by which a file that was written anew is told from one that has grown. */
+  /** Hash of bytes before that offset, which distinguishes a file that was rewritten from one that has grown. */
   readonly mark: string;
   readonly id: string;
   readonly cwd: string | null;
   readonly parentSession: string | null;
-  /** As the header has it. */
+  /** The timestamp in the header. */
   readonly timestamp: string | null;
   readonly name: string | null;
   readonly first: string | null;
   readonly messages: number;
   readonly entries: number;
-  /** When the last user or assistant message was said, in milliseconds. */
+  /** Time of the last user or assistant message, in milliseconds. */
   readonly activity: number | null;
   /**
-   * Every line is an entry of the usual form that continues the one before: ids are those of the lines, and all are
-   * on the path to the last.
+   * Whether every line is an entry of the usual form that continues the one before: ids are those of the lines, and all
+   * entries are on the path to the last.
    */
   readonly plain: boolean;
-  /** The id of the last entry, packed; -1 before the first. */
+  /** The packed id of the last entry; -1 before the first. */
   readonly last: number;
-  /** The last entry may be part of a batch that was cut off. */
+  /** Whether the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
 }
 
 export interface Scan {
-  /** Up to the last line feed. */
+  /** The summary up to the last line feed. */
   readonly base: Figures;
-  /** With a last line that has none, if that is whole. */
+  /** The summary with the last line, if that has no line feed but is complete. */
   readonly now: Figures;
   readonly size: number;
 }
 
-/** How much of a first message is kept for lists. */
+/** Characters of a first message that are kept for lists. */
 const FIRST_MESSAGE = 1000;
-/** A longer line is not read for what a list tells of it. */
+/** Bytes beyond which a line is not read for a summary. */
 const LONGEST_READ = 64 << 20;
-/** How much of a file without a header line is looked at for entries, as at opening. */
+/** Bytes of a file without a header line that are searched for entries, as at opening. */
 const HEADERLESS_LOOK = 1 << 18;
-/** Bytes at each end of the known part that its mark is made of. */
+/** Bytes at each end of the known part that are hashed for its mark. */
 const MARKED = 512;
 
 const TYPE = { message: KNOWN_TYPES.indexOf("message"), name: KNOWN_TYPES.indexOf("session_info") };
@@ -71,7 +71,10 @@ const SESSION_TYPE = nodes.typeCode("session");
 
 class NotASession extends Error {}
 
-/** Scans a file, from where it is known to if it still begins so. Null when it is no session. Throws errno errors. */
+/**
+ * Scans a file, continuing `known` if the file still begins with it. Returns null when the file is not a session.
+ * Throws errno errors.
+ */
 export function scanFile(disk: Disk, file: string, known?: Figures): (Scan & { grown: boolean }) | null {
   const fd = disk.openRead(file);
   try {
@@ -95,7 +98,7 @@ class Scanner {
   private f: { -readonly [K in keyof Figures]: Figures[K] };
   private hasHeader: boolean;
   private headerMade = false;
-  /** Where lines of user and assistant messages stand: start and length in turn. */
+  /** Lines of user and assistant messages: their starts and lengths, alternating. */
   private said: number[] = [];
 
   constructor(disk: Disk, fd: number, file: string, known: Figures | undefined) {
@@ -137,7 +140,7 @@ class Scanner {
     );
     this.f.reach = tail;
     this.settle();
-    // Whether a file without a header is a session is asked anew each time.
+    // Whether a file without a header is a session is decided again each time.
     const goesOn = this.hasHeader && !this.headerMade;
     const base = { ...this.f, mark: goesOn ? markOf(this.disk, this.fd, tail) : "" };
     if (tail < size) this.takeTail(tail, size - tail);
@@ -146,7 +149,7 @@ class Scanner {
     return { base, now: { ...this.f, reach: tail, mark: base.mark }, size };
   }
 
-  /** A last line without line feed counts when it is whole; it is looked at again when the file has grown. */
+  /** Adds a last line without a line feed if it is complete. It is read again when the file has grown. */
   private takeTail(start: number, length: number): void {
     if (length > LONGEST_READ) return;
     const line = this.read(start, length);
@@ -175,7 +178,7 @@ class Scanner {
     else this.f.plain = false;
   }
 
-  /** The entry whose head has just been read. */
+  /** Adds the entry whose head was just read. */
   private takeEntry(start: number, length: number, line: () => Uint8Array, usual: boolean): void {
     const { f } = this;
     const { type, role, packedId, packedParent, flags } = heads;
@@ -219,7 +222,7 @@ class Scanner {
     f.plain = header.version === CURRENT_VERSION && header.leafId === undefined;
   }
 
-  /** A damaged header: the session opens all the same, under the id that its file name ends with. */
+  /** Replaces a damaged header: the session opens nevertheless, with the id at the end of its file name. */
   private makeHeader(): void {
     if (!this.hasEntriesNearby()) throw new NotASession();
     const named = /_([^_]+)\.jsonl$/.exec(this.file)?.[1];
@@ -236,12 +239,12 @@ class Scanner {
         const { type, id, timestamp } = JSON.parse(line) as Record<string, unknown>;
         if (KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string") return true;
       } catch {
-        // Not this one.
+        // This line is not an entry.
       }
     return false;
   }
 
-  /** The last message that tells when it was said decides. */
+  /** Sets `activity` from the last new message that has a time. */
   private settle(): void {
     for (let i = this.said.length - 2; i >= 0; i -= 2) {
       const activity = activityOf(parsed(this.read(this.said[i], this.said[i + 1])));
@@ -259,7 +262,7 @@ class Scanner {
   }
 }
 
-/** The same of a log, from where it is known to: for sessions that are no files of lines. */
+/** Returns the summary of a log, continuing `known`: for sessions that are not plain files of lines. */
 export function figuresOfLog(log: Log, known?: Figures): Figures {
   const { header, nodes } = log;
   const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
@@ -298,7 +301,7 @@ export function figuresOfLog(log: Log, known?: Figures): Figures {
   };
 }
 
-/** The name that a session_info entry gives; one that is damaged changes nothing. */
+/** Returns the name in a session_info entry; `before` when the entry is damaged. */
 function nameIn(entry: unknown, before: string | null): string | null {
   if (entry === undefined) return before;
   const { name } = entry as { name?: unknown };
@@ -310,7 +313,7 @@ function firstIn(entry: unknown): string | null {
   return text === "" ? null : text.slice(0, FIRST_MESSAGE);
 }
 
-/** The value of a line, or undefined when it is damaged. */
+/** Parses a line; undefined when it is damaged. */
 export function parsed(line: Uint8Array): unknown {
   try {
     return parse(line);
@@ -326,13 +329,13 @@ interface AnyMessage {
   readonly [member: string]: unknown;
 }
 
-/** The message of a message entry's value. */
+/** Returns the message of a message entry. */
 export function messageOf(entry: unknown): AnyMessage | undefined {
   const message = (entry as { message?: unknown } | null | undefined)?.message;
   return typeof message === "object" && message !== null ? (message as AnyMessage) : undefined;
 }
 
-/** When an entry's message was said, in milliseconds: as the message has it, else as the entry has it. */
+/** Returns the time of an entry's message in milliseconds: that of the message, or else that of the entry. */
 export function activityOf(entry: unknown): number | null {
   const own = messageOf(entry)?.timestamp;
   if (typeof own === "number" && Number.isFinite(own)) return own;
@@ -357,7 +360,7 @@ function markOf(disk: Disk, fd: number, reach: number): string {
   return hash(bytes.toString("latin1"));
 }
 
-/** 53 bits (cyrb53), against accidents, not against malice. */
+/** Returns a 53-bit hash (cyrb53), which protects against accidents but not against malice. */
 export function hash(text: string): string {
   let a = 0xdeadbeef;
   let b = 0x41c6ce57;

@@ -1,4 +1,4 @@
-/** Brings the catalog's index of texts up to the session files, a little at a time. */
+/** Updates the catalog's index of texts from the session files, a little at a time. */
 
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -16,22 +16,22 @@ export interface TextIndexOptions {
   readonly openLog: (path: string) => Log;
 }
 
-/** Milliseconds without a pause, and of reading for one transaction while nobody waits. */
+/** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
 const SLICE = { waiting: 8, ahead: 4 };
-/** Characters of texts written in one transaction while somebody waits for the end, and while nobody does. */
+/** Characters of texts written in one transaction while a search waits, and while none does. */
 const AT_ONCE = { waiting: 4 << 20, ahead: 128 << 10 };
-/** So many times more is taken from a session that has to be opened for it. */
+/** Factor by which more characters are read at once from a session that has to be opened. */
 const OPENING = 4;
 /** Files whose texts are written in one transaction. */
 const FILES_AT_ONCE = 400;
-/** Turns beyond one for each file. */
+/** Maximum number of retries beyond one for each file. */
 const MOST_AGAIN = 100_000;
 
-/** What an index needs of one file. */
+/** Texts of one file to add to the index. */
 interface Addition {
   readonly path: string;
   readonly known: Indexed;
-  /** What is indexed from this offset or position on is replaced. */
+  /** The offset or position from which on indexed texts are replaced. */
   readonly from: number;
   readonly texts: readonly NewText[];
   readonly state: string;
@@ -42,7 +42,7 @@ export class TextIndex {
   private readonly options: TextIndexOptions;
   private readonly rows: ReadonlyMap<string, Row>;
   private readonly kept: KeptRows;
-  /** Paths whose texts may not be indexed as they are; a kind that is missing is to be compared anew. */
+  /** Paths whose texts may not be indexed in their current state; for a missing kind all must be compared. */
   private readonly stale = new Map<Kind, Set<string>>();
 
   constructor(options: TextIndexOptions, rows: ReadonlyMap<string, Row>, kept: KeptRows) {
@@ -51,12 +51,12 @@ export class TextIndex {
     this.kept = kept;
   }
 
-  /** A row is another one, or gone. */
+  /** Records that a row was replaced or removed. */
   note(path: string): void {
     for (const paths of this.stale.values()) paths.add(path);
   }
 
-  /** What is indexed may be anything. */
+  /** Forgets which files are indexed, so that all are compared again. */
   forget(): void {
     this.stale.clear();
   }
@@ -78,7 +78,7 @@ export class TextIndex {
     return [...stale];
   }
 
-  /** Indexes a part of what is missing, in one short transaction. False when nothing is, or when others are at it. */
+  /** Indexes some of the missing texts in one short transaction. Returns false when there were none to index. */
   async goOn(file: CatalogFile, kind: Kind): Promise<boolean> {
     const additions: Addition[] = [];
     let size = 0;
@@ -89,7 +89,7 @@ export class TextIndex {
       if (row && !known) continue;
       const addition =
         known && known[kind] !== stateOf(row) ? this.additionFor(path, row, kind, known, AT_ONCE.ahead) : undefined;
-      // What cannot be read is left to the next look at the folders.
+      // A file that cannot be read is checked again when the folders are read next.
       this.stale.get(kind)?.delete(path);
       if (!addition) continue;
       additions.push(addition);
@@ -100,10 +100,10 @@ export class TextIndex {
     return additions.length > 0;
   }
 
-  /** Indexes all that is missing. False when others keep writing to the catalog. */
+  /** Indexes all missing texts. Returns false when other processes keep writing to the catalog. */
   async complete(file: CatalogFile, kind: Kind, progress: Progress | undefined): Promise<boolean> {
     const todo = this.missing(kind);
-    // Processes that do this at the same time begin in different places and so share the work.
+    // Processes that do this at the same time begin at different files and so share the work.
     if (todo.length > FILES_AT_ONCE) todo.push(...todo.splice(0, (process.pid * 7919) % todo.length));
     const total = todo.length;
     let told = 0;
@@ -117,7 +117,7 @@ export class TextIndex {
       if (path !== undefined && row) {
         const known = file.indexed(path);
         if (!known) {
-          // The row itself is not written yet, which another process has to do with; then it is looked for again.
+          // The row itself is missing because of another process: it is written and the file is retried.
           if (++again > total + MOST_AGAIN) return false;
           this.kept.note(path, false);
           await this.kept.save(file);
@@ -138,7 +138,7 @@ export class TextIndex {
         additions = [];
         size = 0;
       }
-      // Very long sessions take many turns; what takes more is a quarrel between processes.
+      // Very long sessions take many rounds; more rounds than that mean that processes undo each other's work.
       if (again > total + MOST_AGAIN) return false;
       const done = total - Math.min(total, todo.length - next);
       if (progress && total > 1 && done - told >= Math.max(1, total / 100)) {
@@ -152,7 +152,7 @@ export class TextIndex {
     return true;
   }
 
-  /** Answers the files that are not indexed to their end. */
+  /** Writes additions to the index. Returns the files that are not indexed to their end. */
   private async add(file: CatalogFile, kind: Kind, additions: readonly Addition[]): Promise<string[]> {
     if (additions.length === 0) return [];
     await this.kept.write(file, "texts", () => {
@@ -173,11 +173,11 @@ export class TextIndex {
     return unfinished;
   }
 
-  /** What the index needs of a file, up to about so many characters; undefined when it cannot be read now. */
+  /** Reads the missing texts of a file, up to about `atOnce` characters; undefined when it cannot be read now. */
   private additionFor(path: string, row: Row, kind: Kind, known: Indexed, atOnce: number): Addition | undefined {
     const [life, way, reach, sizeThen, part] = known[kind].split(" ");
     const isPlain = row.now.plain;
-    // Positions in a file of lines that has grown may be others, as what is damaged in it can look otherwise.
+    // Positions in a file of lines may change when it has grown, because damaged lines may be read differently.
     const isUnchanged = part === "part" && sizeThen === String(row.size);
     const isSame = isPlain ? way === "p" : way === "l" && (isContainerName(path) || isUnchanged);
     const most = isPlain ? atOnce : atOnce * OPENING;
@@ -200,7 +200,7 @@ export class TextIndex {
           (said, lineEnd) => {
             take(said);
             if (size < most) return true;
-            // The rest of a very long session is another turn's work.
+            // The rest of a very long session is left to the next round.
             state = `${row.life} p ${lineEnd} part`;
             return false;
           },
@@ -219,7 +219,7 @@ export class TextIndex {
         }
       }
     } catch {
-      // It is gone or may not be read; the next look at the folders finds that out.
+      // It was removed or may not be read, which is detected when the folders are read next.
       return undefined;
     }
     return { path, known, from, texts, state, size };

@@ -1,28 +1,28 @@
 /**
- * Where to wait for the medium. Handing a sync to a thread and hearing of its end takes longer than a quick medium needs
- * for it: an append with its reply takes 140 to 200 us with the sync at once and 210 to 280 us with it on a thread. A
- * slow medium would hold up everything else, so only one that was quick the last time is waited for at once. While there
- * is much to do, the end of a sync is heard of late, which counts as slow: then it goes on beside the work.
+ * Adaptive fsync: on this thread or on another. A thread costs more time than a quick medium needs for the sync: an
+ * append with its reply takes 140 to 200 us with the sync on this thread, and 210 to 280 us with it on another. A slow
+ * medium would block everything else, so the sync blocks only if it was quick the last time. Under load the end of a
+ * sync is noticed late, which counts as slow: the next sync then runs on another thread.
  */
 
-/** Milliseconds. */
+/** Milliseconds below which a sync counts as quick. */
 const QUICK = 0.5;
 
 export interface SyncWays {
-  /** Returns when the file is on the medium. */
+  /** Blocks until the file is on the medium. */
   readonly atOnce: (fd: number) => void;
-  /** Resolves when it is. */
+  /** Resolves when the file is on the medium, and blocks nothing meanwhile. */
   readonly beside: (fd: number) => Promise<void>;
-  /** Milliseconds of a clock that only goes forward. */
+  /** Returns the milliseconds of a monotonic clock. */
   readonly now: () => number;
 }
 
-/** A sync that goes the better way. */
+/** Returns a sync that picks the faster of the two ways each time. */
 export function quickSync({ atOnce, beside, now }: SyncWays): (fd: number) => Promise<void> {
   let took = Number.POSITIVE_INFINITY;
   return async (fd) => {
     const began = now();
-    // What fails tells nothing of the next time.
+    // The duration of a sync that fails says nothing about the next one.
     const wasQuick = took < QUICK;
     took = Number.POSITIVE_INFINITY;
     if (wasQuick) atOnce(fd);

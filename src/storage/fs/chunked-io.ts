@@ -1,4 +1,4 @@
-/** Files gone through in pieces, with pauses, so that whatever else is asked meanwhile has its turn. */
+/** Chunked file I/O that pauses between pieces, so that other requests are not held up. */
 
 import { createHash } from "node:crypto";
 import { sameBytes } from "../../core/json/json.ts";
@@ -7,12 +7,15 @@ import { closeQuietly, type Disk, removeQuietly, takeName, temporaryName, writeA
 /** Bytes copied without a pause. */
 const PIECE = 1 << 20;
 
-/** Lets everything else have its turn. */
+/** Yields to the event loop. */
 export function pause(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Copies a file to a name that is free (EEXIST), durably, with its mode or as a new file of ours. */
+/**
+ * Copies a file durably to a name that must be free. The copy has the mode of the file or of a new one. Throws EEXIST
+ * when the name is taken.
+ */
 export async function copyFile(
   disk: Disk,
   from: string,
@@ -31,7 +34,10 @@ export async function copyFile(
   }
 }
 
-/** Writes a file beside its name and gives it that when it is whole and durable. Throws EEXIST when it is taken. */
+/**
+ * Writes a temporary file in the same folder and gives it the name `path` when it is complete and durable. Throws
+ * EEXIST when the name is taken.
+ */
 export async function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<void> {
   const temporary = temporaryName(path);
   const fd = disk.create(temporary);
@@ -47,7 +53,7 @@ export async function publish(disk: Disk, path: string, fill: (fd: number) => Pr
   }
 }
 
-/** Copies the bytes of an open file from `start` up to `end` to the end of another. */
+/** Appends the bytes of an open file from `start` up to `end` to another. */
 export async function copyBytes(
   disk: Disk,
   source: number,
@@ -65,7 +71,7 @@ export async function copyBytes(
   }
 }
 
-/** The bytes of an open file, each piece good until the next is asked for. Throws EIO when the file ends before. */
+/** Yields the bytes of an open file. Each piece is valid until the next. Throws EIO when the file ends before `end`. */
 export function* piecesOf(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
   const buffer = Buffer.allocUnsafe(Math.min(PIECE, Math.max(0, end - start)));
   for (let at = start; at < end; ) {
@@ -76,7 +82,7 @@ export function* piecesOf(disk: Disk, fd: number, start: number, end: number): G
   }
 }
 
-/** Whether two files hold the same bytes. */
+/** Whether two files have the same bytes. */
 export async function sameContent(disk: Disk, a: string, b: string): Promise<boolean> {
   const fds: number[] = [];
   try {
@@ -90,7 +96,7 @@ export async function sameContent(disk: Disk, a: string, b: string): Promise<boo
   }
 }
 
-/** Whether as many bytes are the same in two open files, each from an offset on. */
+/** Whether `length` bytes are the same in two open files, each from its own offset. */
 export async function sameStretch(
   disk: Disk,
   [a, startOfA]: readonly [number, number],
@@ -125,7 +131,7 @@ export async function beginsWith(disk: Disk, file: string, other: string): Promi
   }
 }
 
-/** SHA-256 of a file's bytes as lower-case hex. */
+/** Returns the SHA-256 of a file's bytes as lower-case hex. */
 export async function hashOf(disk: Disk, file: string, progress?: (bytes: number) => void): Promise<string> {
   const fd = disk.openRead(file);
   try {

@@ -1,11 +1,11 @@
 /**
- * A disk that reaches nothing outside of some folders, whatever links other programs put in the place of what they may
- * change, and whenever they do. A path is not checked and then used: each folder in it is opened from the one above it
- * without following a link, and the operation names only the last part, in the folder that is open. A link is read and
- * its target walked in the same way, as long as that lies in the folders again.
+ * A disk that reaches nothing outside of some folders, whatever links other programs create there and whenever they do.
+ * A path is not checked first and used later: each folder in it is opened from the one above it without following a
+ * link, and the operation names only the last part, in the open folder. A link is read, and its target is walked in the
+ * same way if it lies in the folders too.
  *
- * What cannot be told: a hard link to a file outside is that file, and a folder that is moved out while it is in use has
- * been inside.
+ * Two cases cannot be detected: a hard link to a file outside is that file, and a folder that is moved out while it is
+ * in use was inside when it was opened.
  */
 
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
@@ -16,16 +16,16 @@ import type { Disk, OpenFolders } from "./disk.ts";
 import { type End, linkError, type Way, walkedDisk } from "./walked-disk.ts";
 
 export interface Confines {
-  /** Folders that a host may name paths in. */
+  /** Folders in which a host may name paths. */
   readonly given: readonly string[];
-  /** Folders of our own files. No link leads from the given ones there, nor out of each kind of them. */
+  /** Folders of our own files. No link is followed from the given folders into these, nor out of either kind. */
   readonly own: readonly string[];
 }
 
 export interface ConfinedDisk extends Disk {
-  /** Throws path_outside_root unless the path lies below a folder that hosts may name, with every link followed. */
+  /** Throws path_outside_root unless the path, with every link followed, lies below one of the `given` folders. */
   demand(path: string): void;
-  /** Whether a path is followed without a moment between check and use. */
+  /** Whether nothing can change a path between its check and its use. */
   readonly isWalked: boolean;
   /** Closes the folders that are held open. */
   release(): void;
@@ -36,12 +36,12 @@ function outsideFailure(path: string): Failure {
   return new Failure("path_outside_root", undefined, { path });
 }
 
-/** The folders are resolved here, once; they need not be there yet. */
+/** Returns a disk confined to folders. They are resolved here, once, and need not exist yet. */
 export function confinedDisk(disk: Disk, confines: Confines): ConfinedDisk {
   const roots = [
     ...confines.given.map((folder) => rootOf(disk, folder, "given")),
     ...confines.own.map((folder) => rootOf(disk, folder, "own")),
-    // The inner one counts: our state folder may lie in a folder that is given, and what is archived in that.
+    // The innermost is matched first: our state folder may lie in a given folder, and the archive in the state folder.
   ].sort((a, b) => b.name.length - a.name.length);
   const walker = disk.folders && new Walker(disk, disk.folders, roots);
   const confined = walkedDisk(disk, walker ?? checkedWay(disk, roots));
@@ -66,12 +66,12 @@ export function confinedDisk(disk: Disk, confines: Confines): ConfinedDisk {
   };
 }
 
-/** A folder in which allowed paths begin. */
+/** A folder in which permitted paths begin. */
 interface Root {
   readonly kind: keyof Confines;
-  /** As it was named. */
+  /** Its path as given, made absolute. */
   readonly name: string;
-  /** Without links. */
+  /** Its path without links. */
   readonly real: string;
 }
 
@@ -80,7 +80,7 @@ function rootOf(disk: Disk, folder: string, kind: Root["kind"]): Root {
   return { kind, name, real: realPathOf(disk, name) };
 }
 
-/** Returns the real path of what need not be there: that of the nearest folder above it that is. */
+/** Returns the real path of a file that may be missing: the missing parts follow the nearest folder that exists. */
 export function realPathOf(disk: Disk, path: string): string {
   try {
     return disk.realPath(path);
@@ -92,8 +92,8 @@ export function realPathOf(disk: Disk, path: string): string {
 }
 
 /**
- * Returns what of a path lies below a folder, without a slash before it and with every `..` in it; undefined when it lies
- * elsewhere.
+ * Returns the rest of a path below a folder, without a slash before it and with each `..` in it; undefined when the
+ * path lies elsewhere.
  */
 function below(folder: string, path: string): string | undefined {
   if (path === folder) return "";
@@ -101,25 +101,27 @@ function below(folder: string, path: string): string | undefined {
   return path.startsWith(start) ? path.slice(start.length) : undefined;
 }
 
-/** Whether a path without links lies in a folder, or is it. */
+/** Whether a path without links lies in a folder or is that folder. */
 export function isBelow(folder: string, path: string): boolean {
   const rest = relative(folder, path);
   return rest !== ".." && !rest.startsWith(`..${sep}`) && !isAbsolute(rest);
 }
 
-/** Links in one path before it counts as a circle, as on Linux. */
+/** Links in one path before it counts as a loop, as on Linux. */
 const MOST_LINKS = 40;
-/** Bytes of a path, as on Linux: what is made by parts could not be named by other programs. */
+/** Bytes of a path, as on Linux: other programs could not open a longer path that we created part by part. */
 const MOST_PATH = 4096;
-/** Folders held open. */
+/** Maximum number of folders held open. */
 const MOST_OPEN = 64;
 
-/** Where a walk is: in which folder, by its real path, and what it still has before it. */
+/** State of a walk along a path. */
 interface Walk {
   readonly kind: Root["kind"];
+  /** Real path of the folder that was reached. */
   at: string;
-  /** Its descriptor, where that has been looked up. */
+  /** Its descriptor, once it was looked up. */
   fd?: number;
+  /** Parts of the path that are still to be walked. */
   parts: string[];
   links: number;
 }
@@ -129,11 +131,11 @@ class Walker implements Way {
   private readonly disk: Disk;
   private readonly folders: OpenFolders;
   private readonly roots: readonly Root[];
-  /** Open folders by their real path, the one used last at the end. */
+  /** Open folders by their real path, the most recently used one last. */
   private readonly open = new Map<string, number>();
-  /** Descriptors that are to be closed when no path needs them. */
+  /** Descriptors to close when no path needs them any more. */
   private stale: number[] = [];
-  /** Operations under way: one with two paths needs both of their folders. */
+  /** Number of nested operations: one with two paths needs both of their folders open. */
   private depth = 0;
 
   constructor(disk: Disk, folders: OpenFolders, roots: readonly Root[]) {
@@ -199,13 +201,14 @@ class Walker implements Way {
   /** Begins in the innermost root that the path names. */
   private begin(path: string): Walk {
     const named = whole(path);
-    // A folder may have other names outside, which are looked up once: what lies below it is walked all the same.
+    // A root may have other paths, through links outside. The system resolves such a path once; the part below the root
+    // is walked nevertheless.
     const place =
       this.rootIn(named) ?? this.rootIn(join(realPathOf(this.disk, dirname(named)), basename(named)), "given");
     if (!place) throw outsideFailure(path);
     const { kind, real } = place.root;
     const walk: Walk = { kind, at: real, parts: partsOf(place.rest), links: 0 };
-    // What is held open by its real path needs no walk.
+    // A folder that is held open needs no walk.
     const ahead = walk.parts.slice(0, -1);
     if (ahead.length > 0 && !ahead.includes("..") && !ahead.includes(".")) {
       const at = join(real, ...ahead);
@@ -224,7 +227,7 @@ class Walker implements Way {
     return undefined;
   }
 
-  /** Goes on with a path that is not below where the walk is. Throws path_outside_root. */
+  /** Continues a walk at a path elsewhere. Throws path_outside_root unless that lies in a root of the same kind. */
   private jump(walk: Walk, to: string, path: string): void {
     const place = this.rootIn(to, walk.kind);
     if (!place) throw outsideFailure(path);
@@ -251,7 +254,7 @@ class Walker implements Way {
     }
   }
 
-  /** Follows a link by hand. In a container there is none. */
+  /** Follows a link by walking its target. Throws ELOOP for a link in a container and for too many links. */
   private follow(walk: Walk, part: string, target: string, path: string): void {
     const link = join(walk.at, part);
     const container = partsOfContainer([link, ...walk.parts].join("/"));
@@ -261,7 +264,7 @@ class Walker implements Way {
     if (isAbsolute(target)) this.jump(walk, `/${walk.parts.join("/")}`, path);
   }
 
-  /** Returns where the link at the end of a path leads; undefined where there is none. */
+  /** Returns the target of the link at the end of a path; undefined when there is no link. */
   private linkAt(path: string): string | undefined {
     try {
       return this.folders.readLink(path);
@@ -278,12 +281,12 @@ class Walker implements Way {
     return this.folders.path(walk.fd);
   }
 
-  /** Returns what paths begin with that go on from a folder. */
+  /** Returns the prefix of paths that begin in a folder. */
   private pathOf(real: string): string {
     return this.folders.path(this.folder(real));
   }
 
-  /** Returns the descriptor of the folder that has a real path now. Throws ENOTDIR where a link has come in its place. */
+  /** Returns the descriptor of the folder that now has a real path. Throws ENOTDIR when a link has replaced it. */
   private folder(real: string): number {
     const held = this.held(real);
     if (held !== undefined) return held;
@@ -293,8 +296,8 @@ class Walker implements Way {
   }
 
   /**
-   * Returns the descriptor that is held of a folder. One of a folder that was moved, or removed, is given up: what the
-   * path names now counts, as it does without being held.
+   * Returns the open descriptor of a folder, if there is one. Gives up the descriptor of a folder that was moved or
+   * removed: the folder that has the path now counts.
    */
   private held(real: string): number | undefined {
     const fd = this.open.get(real);
@@ -308,7 +311,7 @@ class Walker implements Way {
     return undefined;
   }
 
-  /** Creates what is missing of a folder without links in its path; returns that, as the folder's name has it. */
+  /** Creates a folder and the missing ones above it, in a path without links. Returns them as paths of `name`. */
   private makeReal(real: string, name: string): string[] {
     const missing: string[] = [];
     let at = real;
@@ -328,7 +331,7 @@ class Walker implements Way {
         this.folders.make(`${above}/${basename(folder)}`);
         this.disk.syncFolderNow(`${above}/.`);
       } catch (error) {
-        // Another process may have made it in the meantime.
+        // Another process may have created it meanwhile.
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
       }
     }
@@ -358,7 +361,7 @@ class Walker implements Way {
   }
 }
 
-/** Where folders cannot be held open, the real path is looked at right before the system follows it. */
+/** Checks the real path right before the system follows it, on systems where folders cannot be held open. */
 function checkedWay(disk: Disk, roots: readonly Root[]): Way {
   const demand = (path: string, kind: Root["kind"]): void => {
     const real = realPathOf(disk, path);
@@ -384,7 +387,7 @@ function checkedWay(disk: Disk, roots: readonly Root[]): Way {
   };
 }
 
-/** Returns a path from the root on. What `..` means in it depends on the links before, so it stays. */
+/** Returns an absolute path. Each `..` of an absolute one stays, because its meaning depends on the links before it. */
 function whole(path: string): string {
   return isAbsolute(path) ? path : resolve(path);
 }
@@ -396,7 +399,7 @@ function goTo(walk: Walk, at: string, fd?: number): void {
 
 function partsOf(path: string): string[] {
   const parts = path.split("/").filter((part) => part !== "");
-  // With a slash at its end, a path means a folder.
+  // A path with a slash at its end means a folder.
   if (path.endsWith("/") && parts.length > 0) parts.push(".");
   return parts;
 }

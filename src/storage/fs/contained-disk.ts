@@ -1,6 +1,6 @@
 /**
- * The disk for containers of Session Store V2: from the container's folder on no link is followed, whatever comes in the
- * place of a folder or file of it and whenever it does. Above it, links mean what they mean to the system.
+ * The disk for containers of Session Store V2. It follows no link from the container's folder on, even when another
+ * program replaces one of the container's folders or files at any time. Above the container the system follows links.
  */
 
 import { basename, dirname } from "node:path";
@@ -8,7 +8,7 @@ import { partsOfContainer } from "./container-paths.ts";
 import type { Disk, OpenFolders } from "./disk.ts";
 import { linkError, type Way, walkedDisk } from "./walked-disk.ts";
 
-/** Returns the disk on which no link leads out of a container; the same disk where it knows no links. */
+/** Returns a disk on which no link leads out of a container; the same disk when that has no links. */
 export function containedDisk(disk: Disk): Disk {
   if (!disk.list) return disk;
   const walked = walkedDisk(disk, disk.folders ? walkWay(disk, disk.folders) : lookWay(disk));
@@ -25,7 +25,8 @@ export function containedDisk(disk: Disk): Disk {
     info(path, plain) {
       const container = partsOfContainer(path);
       if (!container) return disk.info(path, plain);
-      // Before each append this is asked four times, and reads nothing: to look at the folders costs half of opening them.
+      // This is called four times before each append, and reads nothing: checking the folders costs half as much as
+      // opening them.
       demandFolders(disk, container.above, container.parts.slice(0, -1));
       return disk.info(path, true);
     },
@@ -48,7 +49,7 @@ export function containedDisk(disk: Disk): Disk {
   };
 }
 
-/** Each folder of a container is opened from the one above it. */
+/** Opens each folder of a container from the one above it. */
 function walkWay(disk: Disk, folders: OpenFolders): Way {
   const enter = (at: string): number => {
     try {
@@ -80,7 +81,7 @@ function walkWay(disk: Disk, folders: OpenFolders): Way {
   };
 }
 
-/** Where folders cannot be held open, each is looked at before the path is used. */
+/** Checks each folder before the path is used, on systems where folders cannot be held open. */
 function lookWay(disk: Disk): Way {
   return {
     plain: true,
@@ -93,7 +94,7 @@ function lookWay(disk: Disk): Way {
   };
 }
 
-/** Throws ELOOP where one of the folders below another is a link. */
+/** Throws ELOOP when one of the folders `parts` below `above` is a link. */
 function demandFolders(disk: Disk, above: string, parts: readonly string[]): void {
   let at = above;
   for (const part of parts) {

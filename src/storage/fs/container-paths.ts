@@ -1,10 +1,10 @@
-/** The files and folders of a Session Store V2 container, and which paths lead into one. */
+/** Paths of the files and folders in a container of Session Store V2, and a test for paths that lead into one. */
 
 import { basename, dirname, join } from "node:path";
 
-/** What the name of a container ends with. */
+/** Suffix of a container's name. */
 export const CONTAINER = ".v2";
-/** What that of the pointer beside one ends with. */
+/** Suffix of the name of the pointer file next to a container. */
 export const POINTER = ".store.json";
 
 /** Whether a path names a container. */
@@ -13,17 +13,17 @@ export function isContainerName(path: string): boolean {
   return name.endsWith(CONTAINER) && name.length > CONTAINER.length && !name.startsWith(".");
 }
 
-/** The file beside a container that says whether it is the session. */
+/** Returns the path of the file next to a container that records whether the container is the session. */
 export function pointerFile(container: string): string {
   return join(dirname(container), `${basename(container, CONTAINER)}${POINTER}`);
 }
 
-/** Sixteen digits, as files that are counted bear them. */
+/** Returns the name of a numbered file: sixteen digits and the ending. */
 export function numbered(seq: number, ending: string): string {
   return `${String(seq).padStart(16, "0")}.${ending}`;
 }
 
-/** The number of a file that is counted, or 0 for any other. */
+/** Returns the number of a numbered file, or 0 for any other file. */
 export function numberOf(name: string, ending: string): number {
   const digits = new RegExp(`^(\\d{16})\\.${ending}$`).exec(name)?.[1];
   return digits === undefined ? 0 : Number(digits);
@@ -44,15 +44,15 @@ export const spineFile = (container: string): string => join(container, "index-s
 
 /** The folders of a container. */
 export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "migrations", "tmp"];
-/** That of the attachments, where there are any. */
+/** The folder of the attachments, if there are any. */
 export const BLOBS = "blobs";
 
-/** The files that lie in the container's own folder, as a pattern. */
+/** Pattern of the files that lie directly in the container's folder. */
 const FILES = [headerFile, manifestFile, spineFile].map((of) => basename(of("")).replaceAll(".", "\\.")).join("|");
 
 /**
- * A path to a part of a container, whether that is the session, being built, or put away. Of the names in it each is one
- * that we give, so that a folder of the user's that happens to end with .v2 is none.
+ * Pattern of a path to a part of a container, whether that is the session, is being built, or is kept as a backup. Each
+ * name in it is one that we give, so that a folder of the user whose name happens to end with .v2 does not match.
  */
 const PART = new RegExp(
   `^(.*)/([^/]+\\.v2(?:\\.(?:staging|rolled-back|damaged)[^/]*)?)/((?:${[...FOLDERS, BLOBS].join("|")})(?:/[^/]+)?|\\.?(?:${FILES})[^/]*)$`,
@@ -60,7 +60,7 @@ const PART = new RegExp(
 
 /** Returns the folder above the container that a path leads into, and the names from the container on. */
 export function partsOfContainer(path: string): { above: string; parts: string[] } | undefined {
-  // Most paths lead into none.
+  // Most paths lead into no container.
   if (!path.includes(CONTAINER)) return undefined;
   const [, above, container, rest] = PART.exec(path) ?? [];
   return container === undefined ? undefined : { above, parts: [container, ...rest.split("/")] };

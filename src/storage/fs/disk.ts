@@ -1,4 +1,4 @@
-/** The file operations we use. This is the only file that imports node:fs; tests pass a disk that fails. */
+/** The file operations that we use. Only this file imports node:fs; tests pass a disk that fails. */
 
 import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -7,7 +7,7 @@ import { concat } from "../../core/json/json.ts";
 import { quickSync } from "./adaptive-sync.ts";
 
 export interface FileInfo {
-  /** A link only where links are not followed. */
+  /** `link` only where links are not followed. */
   readonly kind: "file" | "folder" | "link" | "other";
   readonly size: number;
   /** Milliseconds. */
@@ -16,68 +16,68 @@ export interface FileInfo {
   readonly inode: number;
   /** Permission bits. */
   readonly mode: number;
-  /** When content, name or permissions changed last, in milliseconds; nobody can set it back. Not every disk tells. */
+  /** Last change of content, name or permissions, in milliseconds; no program can set it back. Not on every disk. */
   readonly changed?: number;
-  /** Names the file has. */
+  /** Number of names the file has. */
   readonly links?: number;
-  /** User id, where the system and the disk tell. */
+  /** User id, where the system and the disk have one. */
   readonly owner?: number;
 }
 
-/** What stands in a folder under a name. */
+/** A name in a folder, with the kind of file it names. */
 export interface Named {
   readonly name: string;
-  /** Itself, not what it may link to. */
+  /** Its own kind, not that of a link's target. */
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
 /**
- * Folders that are held open, so that a path can begin in one: what the folder's own path means has no part in it, and
- * no link that comes there.
+ * Folders that are held open, so that a path can begin in one. Such a path does not depend on the folder's own path, so
+ * no link that is put there later can redirect it.
  */
 export interface OpenFolders {
-  /** Opens a folder to go on from it. Throws ENOTDIR for anything else, a link included. */
+  /** Opens a folder in which paths can begin. Throws ENOTDIR for anything else, including a link. */
   open(path: string): number;
-  /** What the paths begin with that go on from an open folder. */
+  /** Returns the prefix of paths that begin in an open folder. */
   path(fd: number): string;
-  /** Where an open folder lies now. */
+  /** Returns the current path of an open folder. */
   place(fd: number): string;
-  /** Creates one folder, 0700. */
+  /** Creates one folder with mode 0700. */
   make(path: string): void;
-  /** Where a link leads, as it says. Throws EINVAL when the path is none. */
+  /** Returns the target of a link as it is stored. Throws EINVAL when the path is not a link. */
   readLink(path: string): string;
 }
 
 /**
- * Operations on files and folders, synchronous but for the two that wait for the medium. Errors are errno errors. With
- * `plain`, a link at the end of a path is not followed.
+ * Operations on files and folders, synchronous except for the two that wait for the medium. Errors are errno errors.
+ * With `plain`, a link at the end of a path is not followed.
  */
 export interface Disk {
   /**
-   * Opens for reading. Never waits, whatever the path is (a FIFO opens and is told by {@link infoOf}). `plain`: throws
-   * ELOOP for a link.
+   * Opens for reading. Never waits, whatever the path is (a FIFO opens, and {@link infoOf} shows its kind). `plain`:
+   * throws ELOOP for a link.
    */
   openRead(path: string, plain?: boolean): number;
   /** Opens an existing file for reading and for writing at its end. `plain`: throws ELOOP for a link. */
   openAppend(path: string, plain?: boolean): number;
-  /** Creates a file that must not exist, 0600, for reading and for writing at its end. */
+  /** Creates a file with mode 0600, which must not exist, for reading and for writing at its end. */
   create(path: string): number;
   close(fd: number): void;
-  /** Bytes read, 0 at the end. */
+  /** Returns the number of bytes read, 0 at the end. */
   read(fd: number, into: Uint8Array, offset: number, length: number, position: number): number;
-  /** Bytes written, which may be fewer than given. */
+  /** Returns the number of bytes written, which may be fewer than given. */
   write(fd: number, bytes: Uint8Array): number;
   infoOf(fd: number): FileInfo;
-  /** Follows links. `plain`: tells of a link itself. */
+  /** Follows links. `plain`: describes the link itself. */
   info(path: string, plain?: boolean): FileInfo;
   truncate(fd: number, size: number): void;
   /** Waits until the file's content is on the medium. */
   sync(fd: number): Promise<void>;
-  /** The same, holding everything else up: for a file that gets its name next. */
+  /** Does the same, and blocks everything else meanwhile: for a file that gets its name next. */
   syncNow(fd: number): void;
   /** Waits until a folder's names are on the medium. */
   syncFolder(path: string): Promise<void>;
-  /** The same, holding everything else up. */
+  /** Does the same, and blocks everything else meanwhile. */
   syncFolderNow(path: string): void;
   /** Gives a file a second name, which must not exist. */
   link(path: string, name: string): void;
@@ -86,34 +86,38 @@ export interface Disk {
   /** Removes an empty folder. */
   removeFolder(path: string): void;
   /**
-   * Creates a folder and those above it that are missing, 0700, their names at once on the medium; answers the
-   * folders created, topmost first.
+   * Creates a folder and the missing ones above it with mode 0700, and syncs their names. Returns the folders created,
+   * topmost first.
    */
   makeFolder(path: string): string[];
   names(folder: string): string[];
-  /** The same with kinds; a disk without it is asked name by name. */
+  /** Returns the names with their kinds; on a disk without it, callers get the kind of each name from `info`. */
   list?(folder: string): Named[];
   /**
-   * Calls back with the name of whatever changes in a folder (null: look at all of it), for every change at the latest
-   * when the event loop has polled once after it. Undefined where that cannot be promised. Answers how to stop.
+   * Calls `changed` with the name of each change in a folder (null: anything in it may have changed), at the latest
+   * when the event loop has polled once after the change. Returns a function that stops it, or undefined where that
+   * promise cannot be kept.
    */
   watch?(folder: string, changed: (name: string | null) => void): (() => void) | undefined;
   realPath(path: string): string;
-  /** Gives a file the permission bits and, where allowed, the owner of another. */
+  /** Gives an open file the permission bits of another and, where permitted, its owner. */
   copyMode(from: string, to: number): void;
-  /** The clock that times of files come from, in milliseconds; by default the one of the system. */
+  /** Returns the time of the clock that stamps files, in milliseconds; the system's clock by default. */
   clock?: () => number;
   /** Undefined where the system has no paths that begin in an open folder. */
   readonly folders?: OpenFolders;
 }
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
-/** Linux, on every machine that Node runs on: a descriptor that only names, which needs no right to read the folder. */
+/**
+ * The flag's value in Linux on every machine that Node runs on. It opens a descriptor that only names the folder, and
+ * needs no permission to read it.
+ */
 const O_PATH = 0o10000000;
-/** Where Linux has the open files of this process; `<descriptor>/<name>` there is what openat(2) opens. */
+/** Folder of this process's open files on Linux; `<descriptor>/<name>` in it opens the file that openat(2) would. */
 const DESCRIPTORS = "/proc/self/fd";
 
-/** Null where there are none; undefined before that is known. */
+/** Null where the system has none; undefined before that is known. */
 let openFolders: OpenFolders | null | undefined;
 
 function findOpenFolders(): OpenFolders | null {
@@ -123,7 +127,8 @@ function findOpenFolders(): OpenFolders | null {
   const place = (fd: number): string => fs.readlinkSync(path(fd));
   const make = (at: string): void => {
     fs.mkdirSync(at, 0o700);
-    // A umask may have taken bits away from the owner. A path that is changed meanwhile is no reason to follow it.
+    // A umask may have removed bits of the owner. The mode is set through the open folder, because another program may
+    // replace the path meanwhile.
     const fd = open(at);
     try {
       if ((fs.fstatSync(fd).mode & 0o777) !== 0o700) fs.chmodSync(path(fd), 0o700);
@@ -134,7 +139,7 @@ function findOpenFolders(): OpenFolders | null {
   try {
     const fd = open("/");
     try {
-      // There may be no /proc, or one that is hidden from us.
+      // /proc may be missing or hidden from us.
       return place(fd) === "/" && fs.statSync(`${path(fd)}/.`).isDirectory()
         ? { open, path, place, make, readLink: (at) => fs.readlinkSync(at) }
         : null;
@@ -151,7 +156,7 @@ export const realDisk: Disk = {
   openAppend: (path, plain) => fs.openSync(path, O_RDWR | O_APPEND | (O_NONBLOCK ?? 0) | noFollow(plain)),
   create(path) {
     const fd = fs.openSync(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL, 0o600);
-    // A umask may have taken bits away from the owner.
+    // A umask may have removed bits of the owner.
     fs.fchmodSync(fd, 0o600);
     return fd;
   },
@@ -168,9 +173,9 @@ export const realDisk: Disk = {
   }),
   syncNow: (fd) => fs.fdatasyncSync(fd),
   async syncFolder(path) {
-    // Windows has no such thing.
+    // Windows cannot sync a folder.
     if (process.platform === "win32") return;
-    // Opened at once: a path that begins in an open folder means it only as long as that is open.
+    // Opened synchronously: a path that begins in an open folder is valid only while that folder is open.
     const fd = fs.openSync(path, O_RDONLY);
     try {
       await new Promise<void>((resolve, reject) => fs.fsync(fd, (error) => (error ? reject(error) : resolve())));
@@ -192,7 +197,7 @@ export const realDisk: Disk = {
         fs.chmodSync(folder, 0o700);
         syncFolderNow(dirname(folder));
       } catch (error) {
-        // Another process may have made it in the meantime.
+        // Another process may have created it meanwhile.
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
       }
     }
@@ -202,7 +207,7 @@ export const realDisk: Disk = {
   list: (folder) =>
     fs.readdirSync(folder, { withFileTypes: true }).map((entry) => ({ name: entry.name, kind: kindOf(entry) })),
   watch: watchFolder,
-  // A third of what the other one costs, which asks for each folder above.
+  // Takes a third of the time of `fs.realpathSync`, which asks for each folder above.
   realPath: (path) => fs.realpathSync.native(path),
   copyMode(from, to) {
     const { mode, uid, gid } = fs.statSync(from);
@@ -219,13 +224,13 @@ export const realDisk: Disk = {
   },
 };
 
-/** Windows has no such flag. */
+/** Returns the flag that does not follow links. Windows has none. */
 function noFollow(plain: boolean | undefined): number {
   return plain ? (O_NOFOLLOW ?? 0) : 0;
 }
 
 function syncFolderNow(path: string): void {
-  // Windows has no such thing.
+  // Windows cannot sync a folder.
   if (process.platform === "win32") return;
   const fd = fs.openSync(path, O_RDONLY);
   try {
@@ -255,10 +260,12 @@ function kindOf(entry: fs.Dirent | fs.Stats): Named["kind"] {
   return entry.isSymbolicLink() ? "link" : "other";
 }
 
-/** File systems of Linux on which every change passes through this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs. */
+/**
+ * File systems of Linux on which every change passes through this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs.
+ */
 const LOCAL_FILE_SYSTEMS = new Set([0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1, 0xca451a4e]);
 
-/** Only inotify tells of a change before the writer goes on; other systems tell later. */
+/** Watches a folder on Linux only: inotify notifies before the writer continues, other systems notify later. */
 function watchFolder(folder: string, changed: (name: string | null) => void): (() => void) | undefined {
   if (process.platform !== "linux") return undefined;
   try {
@@ -267,12 +274,12 @@ function watchFolder(folder: string, changed: (name: string | null) => void): ((
     watcher.on("error", () => changed(null));
     return () => watcher.close();
   } catch {
-    // Too many watches, or the folder went away.
+    // Too many watches, or the folder was removed.
     return undefined;
   }
 }
 
-/** Writes all of it, or throws. */
+/** Writes all bytes, or throws. */
 export function writeAll(disk: Disk, fd: number, bytes: Uint8Array): void {
   for (let written = 0; written < bytes.length; ) {
     const count = disk.write(fd, written === 0 ? bytes : bytes.subarray(written));
@@ -281,7 +288,7 @@ export function writeAll(disk: Disk, fd: number, bytes: Uint8Array): void {
   }
 }
 
-/** Fills `into` from a file, or throws when the file ends before. */
+/** Fills `into` from a file. Throws EIO when the file ends too early. */
 export function readAll(disk: Disk, fd: number, into: Uint8Array, position: number): void {
   for (let read = 0; read < into.length; ) {
     const count = disk.read(fd, into, read, into.length - read, position + read);
@@ -290,12 +297,12 @@ export function readAll(disk: Disk, fd: number, into: Uint8Array, position: numb
   }
 }
 
-/** Whether {@link readAll} failed because the file ended before what was to be read of it. */
+/** Whether {@link readAll} failed because the file ended too early. */
 export function isCutOff(error: unknown): boolean {
   return (error as Error).message.includes("known end");
 }
 
-/** Opens a file for reading. Throws EISDIR where something else has its path, as {@link isNoFile} tells. */
+/** Opens a file for reading. Throws EISDIR, which `isNoFile` recognizes, when something else has its path. */
 export function openFile(disk: Disk, path: string): number {
   const fd = disk.openRead(path);
   try {
@@ -307,7 +314,7 @@ export function openFile(disk: Disk, path: string): number {
   }
 }
 
-/** All of a small file. */
+/** Returns the content of a small file. */
 export function readWhole(disk: Disk, path: string): Uint8Array {
   const fd = disk.openRead(path);
   try {
@@ -319,7 +326,7 @@ export function readWhole(disk: Disk, path: string): Uint8Array {
   }
 }
 
-/** All of a file that has no size, as the system's own have none. */
+/** Returns the content of a file that reports no size, such as those in /proc. */
 export function readUnsized(disk: Disk, path: string): Uint8Array {
   const fd = disk.openRead(path);
   try {
@@ -337,22 +344,22 @@ export function readUnsized(disk: Disk, path: string): Uint8Array {
 }
 
 let uniqueNames = 0;
-/** Ten digits: processes of different pid namespaces have the same pid and meet in one folder. */
+/** Ten random digits: processes of different pid namespaces may have the same pid and use the same folder. */
 const salt = String(Math.floor(Math.random() * 1e10)).padStart(10, "0");
 
-/** Returns `<pid>-<digits>`, which is in no name that another process, or another instance of this code, makes. */
+/** Returns `<pid>-<digits>`, which no other process and no other instance of this code uses in a name. */
 export function uniqueSuffix(): string {
   return `${process.pid}-${salt}${++uniqueNames}`;
 }
 
-/** A name beside `path` that no session scanner takes for a session and that says whose it is. */
+/** Returns a name in the folder of `path` that no session scanner recognizes as a session and that contains our pid. */
 export function temporaryName(path: string): string {
   return join(dirname(path), `.${basename(path)}.${uniqueSuffix()}.tmp`);
 }
 
 /**
- * Writes a file beside its final name and gives it that name in one step, which fails when the name is taken
- * (EEXIST). Answers the open file. Nothing is left behind on a failure.
+ * Writes a temporary file in the same folder and gives it the name `path` in one step. Returns the open file. Throws
+ * EEXIST when the name is taken. A failure leaves no file.
  */
 export function publishNew(disk: Disk, path: string, fill: (fd: number) => void): number {
   const temporary = temporaryName(path);
@@ -368,15 +375,15 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
   return fd;
 }
 
-/** How file systems without hard links refuse them. */
+/** Error codes of file systems without hard links when one is requested. */
 const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"]);
 
-/** Whether a link could not be made for what the file system is, and not for the names. */
+/** Whether a link failed because of the file system and not because of the names. */
 export function refusesLinks(error: unknown): boolean {
   return isErrno(error) && NO_LINKS.has(error.code);
 }
 
-/** Gives a whole temporary file its name, which must not be taken (EEXIST). */
+/** Gives a complete temporary file its final name. Throws EEXIST when the name is taken. */
 export function takeName(disk: Disk, temporary: string, path: string): void {
   try {
     disk.link(temporary, path);
@@ -385,13 +392,14 @@ export function takeName(disk: Disk, temporary: string, path: string): void {
     takeNameWithoutLinks(disk, temporary, path);
     return;
   }
-  // From here on the file is there, and a second name of it that cannot be removed is no reason to say otherwise.
+  // The file exists from here on. If its temporary name cannot be removed, that is not a failure.
   removeQuietly(disk, temporary);
 }
 
 /**
- * Where there are no hard links, an empty file takes the name, which fails when it is taken, and is replaced by the
- * whole one. What is weaker: for a moment, and for good when we die in it, the empty file can be seen.
+ * Creates an empty file with the name and replaces it with the complete file, where there are no hard links. Throws
+ * EEXIST when the name is taken. This is weaker: the empty file is visible for a short time, and stays if we die
+ * meanwhile.
  */
 function takeNameWithoutLinks(disk: Disk, temporary: string, path: string): void {
   const placeholder = disk.create(path);
@@ -405,8 +413,8 @@ function takeNameWithoutLinks(disk: Disk, temporary: string, path: string): void
 }
 
 /**
- * Gives a file whose content stays as it is a second name, which must not be taken; where there are no hard links, a
- * copy that is on the medium gets it, with the permissions of the file.
+ * Gives a file whose content will not change a second name, which must not be taken. Where there are no hard links, a
+ * durable copy with the permissions of the file gets the name.
  */
 export function keepAs(disk: Disk, path: string, name: string): void {
   try {
@@ -446,7 +454,7 @@ export function exists(disk: Disk, path: string): boolean {
   }
 }
 
-/** Whether nothing has a path. Throws when the disk does not tell. */
+/** Whether nothing has this path. Throws when the disk cannot tell. */
 export function isAbsent(disk: Disk, path: string): boolean {
   try {
     disk.info(path);
@@ -461,25 +469,25 @@ export function removeQuietly(disk: Disk, path: string): void {
   try {
     disk.remove(path);
   } catch {
-    // It may never have been there; a stray temporary file is recognised by its name and never listed.
+    // It may be missing already; an orphan temporary file is recognized by its name and never listed.
   }
 }
 
-/** Removes a file if it is still the one that is meant: another program may have put its own there. */
+/** Removes a file if it is still the one that is meant: another program may have replaced it. */
 export function removeIfSame(disk: Disk, path: string, meant: FileInfo): void {
   try {
     const { device, inode, size } = disk.info(path);
     if (device === meant.device && inode === meant.inode && size === meant.size) disk.remove(path);
   } catch {
-    // It went away.
+    // Another program removed it.
   }
 }
 
-/** For a file that was read only or whose content is synced by other means: closing it can lose nothing. */
+/** Closes a file that was only read, or whose content is already synced: closing it can lose nothing. */
 export function closeQuietly(disk: Disk, fd: number): void {
   try {
     disk.close(fd);
   } catch {
-    // The descriptor is gone whatever the answer is.
+    // The descriptor is closed even if the system reports an error.
   }
 }

@@ -1,4 +1,4 @@
-/** Where sessions and our own state lie (protocol, section 1; session-format reference, section 6). */
+/** Locations of sessions and of our own state (protocol, section 1; session-format reference, section 6). */
 
 import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
@@ -6,17 +6,17 @@ import type { SessionHeader } from "../../core/format/entry.ts";
 import { type Disk, exists } from "./disk.ts";
 
 export interface Places {
-  /** One folder in which all session files lie directly; its files are picked by their header's cwd. */
+  /** A folder that directly contains all session files; they are matched by the cwd in their header. */
   readonly flat?: string;
-  /** Or a folder with one folder for each working directory. */
+  /** The alternative: a folder with one folder for each working directory. */
   readonly root?: string;
-  /** Locks, leaf positions, catalog, trash: everything of ours that is no session. */
+  /** The folder of everything of ours that is not a session: locks, leaf positions, catalog, trash. */
   readonly state: string;
 }
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-/** Reads the environment once. `settings` answers the parsed content of a JSON file, or undefined. */
+/** Finds the locations in the environment. `settings` returns the parsed content of a JSON file, or undefined. */
 export function findPlaces(
   variables: Variables,
   sessionDir: string | undefined,
@@ -36,7 +36,7 @@ export function findPlaces(
   return { root: resolve(expand(variables.PI_SESSIONS_DIR, home) ?? join(agent, "sessions")), state: resolve(state) };
 }
 
-/** Pi's settings files that hold for a working directory: the user's own, then the project's, which counts more. */
+/** Returns Pi's settings files for a working directory: the user's, then the project's, which takes precedence. */
 export function settingsFiles(variables: Variables, cwd: string): string[] {
   const agent = agentFolder(variables, variables.HOME ?? homedir());
   return [join(agent, "settings.json"), ...(cwd === "" ? [] : [join(cwd, ".pi", "settings.json")])];
@@ -51,12 +51,12 @@ function expand(path: string | undefined, home: string): string | undefined {
   return path === "~" || path.startsWith("~/") ? join(home, path.slice(1)) : path;
 }
 
-/** The name of a working directory's folder. Not injective: who picks from it looks at the header's cwd too. */
+/** Returns the folder name of a working directory. Two may have the same: callers check the header's cwd too. */
 export function folderName(cwd: string): string {
   return `--${cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
 }
 
-/** The folder in which new sessions of a working directory are made. */
+/** Returns the folder in which new sessions of a working directory are created. */
 export function folderFor(places: Places, cwd: string): string {
   return places.flat ?? join(places.root as string, folderName(cwd));
 }
@@ -69,20 +69,20 @@ export function fileFor(places: Places, header: SessionHeader): string {
   return join(folderFor(places, header.cwd ?? ""), fileName(header));
 }
 
-/** Where archived sessions of these places lie, in folders as they lie in there. */
+/** Returns the folder of archived sessions. It has the same folders in it as the session folder. */
 export function archiveFolder({ flat, root, state }: Places): string {
   // Two roots may have folders of the same names.
   return join(state, "archive", encodeURIComponent(flat ?? (root as string)));
 }
 
-/** All folders that may hold archived sessions. */
+/** Yields all folders that may contain archived sessions. */
 export function archivedFolders(places: Places, disk: Disk): Generator<string> {
   const archive = archiveFolder(places);
   const { state } = places;
   return sessionFolders(places.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
 }
 
-/** All folders that may hold session files. */
+/** Yields all folders that may contain session files. */
 export function* sessionFolders(places: Places, disk: Disk): Generator<string> {
   if (places.flat !== undefined) {
     if (exists(disk, places.flat)) yield places.flat;
@@ -104,12 +104,12 @@ function isFolder(disk: Disk, path: string): boolean {
   }
 }
 
-/** Whether a file name is one that a session may have; temporary and backup files are not. */
+/** Whether a session may have this file name. Temporary and backup files do not match. */
 export function isSessionName(name: string): boolean {
   return name.endsWith(".jsonl") && !name.startsWith(".");
 }
 
-/** What a host calls a path: absolute, or relative to the working directory of this process. */
+/** Returns a host's path as an absolute one. A relative path begins in `cwd`. */
 export function absolute(path: string, cwd: string): string {
   return isAbsolute(path) ? path : resolve(cwd, path);
 }

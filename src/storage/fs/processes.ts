@@ -1,17 +1,17 @@
-/** Which process a pid means: pids are given away again, and a process may be listed for a while after its end. */
+/** Detects a reused pid by the start time of its process. A process may be listed for a while after its end. */
 
 import { type Disk, readUnsized } from "./disk.ts";
 
-/** Milliseconds for which the answer of another program about a process is believed. */
+/** Milliseconds for which the output of `ps` about a process is reused. */
 const BELIEVED = 1000;
-/** Seconds by which two such answers about one process may differ. */
+/** Seconds by which two outputs of `ps` about one process may differ. */
 const ROUNDING = 2;
-/** What another program said of processes, for whoever asks about them to keep. */
+/** Start times that `ps` returned; the caller keeps them between calls. */
 export type Answers = Map<number, { at: number; start: string | null }>;
 
 /**
- * When the process with a pid started, in whatever the system counts and with the boot it belongs to where the system
- * tells that; empty where it tells nothing, null when the process has ended.
+ * Returns when the process with a pid started, in the unit of the system, with the id of the boot where the system has
+ * one. Returns an empty string when the system does not know, null when the process has ended.
  */
 export function processStart(
   disk: Disk,
@@ -29,7 +29,7 @@ export function processStart(
   return start;
 }
 
-/** Whether the process that had a pid when it was noted down, with its start, is alive. */
+/** Whether the process that had `pid` and the start time `started` is still alive. */
 export function isSameProcess(
   disk: Disk,
   pid: unknown,
@@ -56,7 +56,7 @@ function isSameStart(a: string, b: string): boolean {
 function startInProc(disk: Disk, pid: number): string | null {
   try {
     const stat = Buffer.from(readUnsized(disk, `/proc/${pid}/stat`)).toString("latin1");
-    // Behind the name, which may hold anything: state, parent and so on.
+    // State, parent and so on come after the name, which may contain anything.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     if (fields[0] === "Z" || fields[0] === "X") return null;
     const boot = Buffer.from(readUnsized(disk, "/proc/sys/kernel/random/boot_id")).toString("latin1").trim();
@@ -66,9 +66,9 @@ function startInProc(disk: Disk, pid: number): string | null {
   }
 }
 
-/** In seconds since 1970, whatever the time zone and language of whoever asks. */
+/** Returns the start time in seconds since 1970, independent of the user's time zone and language. */
 function startByPs(pid: number): string | null {
-  // Loaded where it is needed only.
+  // Loaded only when it is needed.
   const { spawnSync } = process.getBuiltinModule("node:child_process");
   const { error, stdout } = spawnSync("/bin/ps", ["-o", "stat=", "-o", "lstart=", "-p", String(pid)], {
     encoding: "utf8",

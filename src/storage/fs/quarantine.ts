@@ -1,9 +1,9 @@
-/** Where goes what is taken out of a session: nothing of it is lost. */
+/** Quarantine and backups. They keep the bytes that a repair removes from a session, so that nothing is lost. */
 
 import { join } from "node:path";
 import { type Disk, exists, publishNew, writeAll } from "./disk.ts";
 
-/** Keeps bytes in a folder under `<name>.bin`, or `<name>-2.bin` and so on where that is taken; answers the path. */
+/** Writes bytes to `<name>.bin` in a folder, or `<name>-2.bin` and so on when that is taken. Returns the path. */
 export function keepAside(disk: Disk, folder: string, name: string, bytes: Uint8Array): string {
   disk.makeFolder(folder);
   for (let n = 1; ; n++) {
@@ -17,7 +17,10 @@ export function keepAside(disk: Disk, folder: string, name: string, bytes: Uint8
   }
 }
 
-/** A free name for what a session was before it was replaced, `<file>.<kind>.bak` or with a number; no scanner takes it for a session. */
+/**
+ * Returns a free name for the backup of a session that is about to be replaced: `<file>.<kind>.bak`, or with a number
+ * after it. No scanner recognizes it as a session.
+ */
 export function backupName(disk: Disk, file: string, kind: string): string {
   const name = `${file}.${kind}.bak`;
   for (let n = 1; ; n++) {

@@ -1,7 +1,7 @@
 /**
- * Where replies wait that are too large for memory: a file without a name. They are made once, whole, before their first
- * byte leaves, so that nothing of a session is needed for them any more, and a disk that fails meanwhile is an ordinary
- * error of one request. Only the file itself can fail them later; then the stream ends, for half of a reply is out.
+ * A file without a name in which replies wait that are too large for memory. A reply is written completely before its
+ * first byte leaves, so that it needs nothing of the session afterwards, and a disk that fails meanwhile is an ordinary
+ * error of one request. Later only reading this file can fail; then the stream ends, because half of a reply is out.
  */
 
 import { dirname } from "node:path";
@@ -11,7 +11,7 @@ import type { Spool, Spooled } from "../../core/ports/spool.ts";
 import { closeQuietly, type Disk, readAll, removeQuietly, temporaryName, writeAll } from "./disk.ts";
 import { sweepStrays } from "./temporary-files.ts";
 
-/** Bytes that are read of it at a time, and put together before they are written. */
+/** Bytes read from the file at a time, and bytes gathered before a write. */
 const BLOCK = 1 << 18;
 
 /** Bytes of one reply in the file. */
@@ -46,12 +46,12 @@ class SpooledInFile implements Spooled {
   }
 }
 
-/** One such file, which is closed, and so gone, when nothing in it is waited for. */
+/** A spool file. It is closed, which removes it, when no reply in it is waiting. */
 class SpoolFile {
   readonly disk: Disk;
   readonly fd: number;
   size = 0;
-  /** A write failed, and what it left could not be cut off. */
+  /** Whether a write failed and its remains could not be cut off. */
   isBroken = false;
   private waiting = 0;
   private readonly closed: () => void;
@@ -79,7 +79,7 @@ export class FileSpool implements Spool {
   private readonly now: () => number;
   private file: SpoolFile | undefined;
 
-  /** The first of the `folders` in which a file can be made is taken. */
+  /** Uses the first of the `folders` in which a file can be created. */
   constructor(disk: Disk, folders: readonly string[], now: () => number) {
     this.disk = disk;
     this.folders = folders;
@@ -124,7 +124,7 @@ export class FileSpool implements Spool {
     }
   }
 
-  /** Cuts off what a reply that failed left; where that cannot be done, the next one goes to another file. */
+  /** Cuts off the remains of a failed reply. If that fails, the next reply goes to another file. */
   private cut(file: SpoolFile, start: number): void {
     try {
       this.disk.truncate(file.fd, start);
@@ -162,7 +162,7 @@ export class FileSpool implements Spool {
   }
 }
 
-/** The failure that a reply ends in for which there is no room. Throws what is no doing of the disk. */
+/** Returns the failure of a reply that could not be stored. Throws errors that are not the disk's. */
 function refusal(error: unknown): Failure {
   const { code } = error as { code?: unknown };
   if (isErrno(error) && (code === "ENOSPC" || code === "EDQUOT"))

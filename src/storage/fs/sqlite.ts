@@ -1,6 +1,6 @@
 /**
- * The SQLite there is: the one in Node, else the optional package of the same interface, else none. This is the one
- * importer of it; the catalog and the locks ask here.
+ * The available SQLite: the one in Node, else the optional package with the same interface, else none. Only this file
+ * imports it; the catalog and the locks call this file.
  */
 
 import { createRequire } from "node:module";
@@ -18,10 +18,10 @@ export interface Statement {
   run(...values: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
 }
 
-/** Opens a database; `readOnly`, one that must exist. */
+/** Opens a database. With `readOnly` it must exist. */
 export type OpenDatabase = (path: string, readOnly?: boolean) => Database;
 
-/** Returns the SQLite there is, loaded by this call; undefined where there is none. */
+/** Loads the available SQLite and returns it; undefined when there is none. */
 export function findSqlite(): OpenDatabase | undefined {
   const require = createRequire(import.meta.url);
   for (const load of [() => quietly(() => process.getBuiltinModule?.("node:sqlite")), () => require(PACKAGE)])
@@ -41,7 +41,7 @@ export function findSqlite(): OpenDatabase | undefined {
 
 const PACKAGE = "@photostructure/sqlite";
 
-/** Runs `load` without the warning, on the host's stderr, that SQLite is experimental; other warnings pass. */
+/** Runs `load`, and suppresses the warning on stderr that SQLite is experimental. Other warnings pass. */
 function quietly<T>(load: () => T): T {
   const { emitWarning } = process;
   process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {

@@ -1,22 +1,22 @@
-/** Folders of ours that are no session yet, or no more. */
+/** Folders of containers that are being built or removed, and the removal of those that crashed processes left. */
 
 import { basename, dirname, join } from "node:path";
 import { indexFile, segmentFolder } from "./container-paths.ts";
 import { type Disk, exists, type Named, removeQuietly, uniqueSuffix } from "./disk.ts";
 import { isSameProcess } from "./processes.ts";
 
-/** A name beside a container under which it is built, that nobody takes for a session. */
+/** Returns a name next to a container, under which it is built. No scanner recognizes it as a session. */
 export function stagingName(container: string): string {
   return join(dirname(container), `.${basename(container)}.staging.${uniqueSuffix()}`);
 }
 
-/** The pid of the process that gave such a name; null for any other name. */
+/** Returns the pid of the process that made a staging name; null for any other name. */
 function makerOf(name: string): number | null {
   const [, pid] = /^\..+\.v2\.staging\.(\d+)-\d+$/.exec(name) ?? [];
   return pid === undefined ? null : Number(pid);
 }
 
-/** Removes a folder with all that is in it, as far as the disk lets us; links are removed and not followed. */
+/** Removes a folder with its content, as far as the disk permits. Links are removed and not followed. */
 export function removeTree(disk: Disk, folder: string): void {
   let found: Named[];
   try {
@@ -32,22 +32,22 @@ export function removeTree(disk: Disk, folder: string): void {
   try {
     disk.removeFolder(folder);
   } catch {
-    // It is not empty, or not there; a name of ours for what is being built is never listed.
+    // It is not empty, or missing. Staging names are never listed as sessions.
   }
 }
 
-/** What stands in a folder, links told from what they lead to where the disk can. */
+/** Returns the names in a folder with their kinds. Links are reported as links where the disk can list kinds. */
 function kindsIn(disk: Disk, folder: string): Named[] {
   if (disk.list) return disk.list(folder);
   return disk.names(folder).map((name) => ({ name, kind: disk.info(join(folder, name)).kind }));
 }
 
-/** Milliseconds without a change after which what was being built is no longer being built by anybody. */
+/** Milliseconds without a change after which a container that was being built is abandoned. */
 const ABANDONED = 24 * 3600 * 1000;
-/** The same where no process of its maker's pid is there; another pid namespace may have one. */
+/** Milliseconds when no process has the builder's pid. The builder may still run in another pid namespace. */
 const ORPHANED = 10 * 60 * 1000;
 
-/** Removes what processes that died left of containers in a folder that were no sessions yet, or no more. */
+/** Removes from a folder the unfinished containers that crashed processes left. */
 export function sweep(disk: Disk, folder: string, now: number): void {
   try {
     for (const name of disk.names(folder)) {
@@ -58,11 +58,11 @@ export function sweep(disk: Disk, folder: string, now: number): void {
       if (idle > ABANDONED || (idle > ORPHANED && !isSameProcess(disk, pid, undefined))) removeTree(disk, path);
     }
   } catch {
-    // It is of no consequence: nothing takes them for sessions.
+    // Harmless: nothing recognizes them as sessions.
   }
 }
 
-/** When something in a folder changed last; whoever builds a container writes to its segments and its index. */
+/** Returns the time of the last change in a container's folder. Its builder writes to the segments and the index. */
 function lastChange(disk: Disk, folder: string): number {
   let last = 0;
   for (const path of [folder, segmentFolder(folder), indexFile(folder)])

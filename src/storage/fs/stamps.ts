@@ -1,6 +1,6 @@
 /**
- * Stamps of files: what tells that a file is still as it was when it was looked at. Size and modification time can be
- * set back by whoever changes a file; the change time cannot, but it moves in steps.
+ * File stamps: evidence that a file has not changed since it was last checked. Another program that changes a file can
+ * set its size and modification time back; it cannot set the change time back, but that advances in steps.
  */
 
 import type { Disk, FileInfo } from "./disk.ts";
@@ -11,12 +11,12 @@ import type { Disk, FileInfo } from "./disk.ts";
  */
 const TICK = 20;
 
-/** Whether two looks saw the same file with the same stamp. */
+/** Whether two checks saw the same file with the same stamp. */
 export function isSameStamp(a: FileInfo, b: FileInfo): boolean {
   return isSameFile(a, b) && a.size === b.size && a.modified === b.modified && a.changed === b.changed;
 }
 
-/** Whether two looks saw the same file, whatever happened to its content in between. */
+/** Whether two checks saw the same file, whatever happened to its content in between. */
 export function isSameFile(
   a: { readonly device: number; readonly inode: number },
   b: { readonly device: number; readonly inode: number },
@@ -24,25 +24,25 @@ export function isSameFile(
   return a.device === b.device && a.inode === b.inode;
 }
 
-/** Whether a file is still the one that was seen, as it was then. Names and permissions may have changed. */
+/** Whether a file is still the one that was seen, with the same content. Its names and permissions may have changed. */
 export function isUnchanged(now: FileInfo, seen: FileInfo): boolean {
   const { device, inode, size, modified } = seen;
   return now.device === device && now.inode === inode && now.size === size && now.modified === modified;
 }
 
-/** Returns the time of the clock that the disk's files have theirs from, in milliseconds. */
+/** Returns the time of the clock that stamps files on this disk, in milliseconds. */
 export function clockOf(disk: Disk): number {
   return disk.clock ? disk.clock() : Date.now();
 }
 
-/** Whether a file that had this stamp at a time may have been changed since without that the stamp shows it. */
+/** Whether a file that had this stamp at `at` may have changed afterwards without a change of its stamp. */
 export function isYoung(info: FileInfo, at: number): boolean {
   return at - Math.max(info.modified, info.changed ?? info.modified) < TICK;
 }
 
 /**
- * The stamp of a file whose bytes are known, and whether it can be relied on: it can once a look that was not within a
- * tick of the last change saw it.
+ * The stamp of a file whose bytes are known, and whether it is reliable: it is once it was seen more than a tick after
+ * the last change.
  */
 export class Watched {
   private readonly disk: Disk;
@@ -57,16 +57,16 @@ export class Watched {
     return this.info;
   }
 
-  /** Takes note of a stamp that the file had when its bytes became known, or later. */
+  /** Records a stamp that the file had when its bytes became known, or later. */
   note(info: FileInfo | undefined): void {
     this.info = info;
     this.reliable = info !== undefined && !isYoung(info, clockOf(this.disk));
   }
 
   /**
-   * Whether bytes that were read after `since` are those that were known before: "same" when nothing can have changed
-   * them, "renewed" when that can be said from now on, "unsure" otherwise. Whatever was checked of the bytes before
-   * counts with "same" only.
+   * Compares bytes that were read after `since` with those that were known before. Returns "same" when nothing can have
+   * changed them, "renewed" when that is certain only from now on, "unsure" otherwise. Earlier checks of the bytes
+   * remain valid only with "same".
    */
   since(fd: number, since: number): "same" | "renewed" | "unsure" {
     const now = this.disk.infoOf(fd);

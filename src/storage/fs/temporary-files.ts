@@ -1,17 +1,17 @@
-/** What a process that died left of files it was about to publish. They are known by their names and never listed. */
+/** Removes orphan temporary files of crashed processes. They are recognized by their names and never listed. */
 
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { type Disk, removeQuietly } from "./disk.ts";
 import { sweep } from "./staging.ts";
 
-/** As `temporaryName` makes them. */
+/** Pattern of the names that `temporaryName` makes. */
 const STRAY = /^\..+\.\d+-\d+\.tmp$/;
-/** Milliseconds after which nobody is still writing to one. */
+/** Milliseconds without a change after which no process is writing to one any more. */
 const OLD = 24 * 3600_000;
 const swept = new WeakMap<Disk, Set<string>>();
 
-/** Removes the old ones from a folder, and containers that were being made, once for each folder. */
+/** Removes old temporary files and abandoned containers from a folder. Does so once for each folder. */
 export function sweepStrays(disk: Disk, folder: string, now: number): void {
   const folders = swept.get(disk) ?? new Set();
   if (folders.has(folder)) return;
@@ -24,7 +24,7 @@ export function sweepStrays(disk: Disk, folder: string, now: number): void {
       if (kind === "file" && now - modified >= OLD) removeQuietly(disk, join(folder, name));
     }
   } catch (error) {
-    // They do no harm; another process tries again.
+    // Harmless; another process tries again.
     if (!isErrno(error)) throw error;
   }
 }

@@ -1,4 +1,4 @@
-/** Folders that hold names which are not yet on the medium. */
+/** Folders with names that are not on the medium yet. */
 
 import type { Disk } from "./disk.ts";
 
@@ -19,11 +19,11 @@ export class LooseFolders {
   }
 
   clear(): void {
-    // An empty set takes its time as well, and every append comes here.
+    // Clearing an empty set takes time too, and every append calls this.
     if (this.folders.size > 0) this.folders.clear();
   }
 
-  /** A name that comes into a folder while that becomes durable needs it once more. */
+  /** Makes the names durable. A folder that is added meanwhile needs another sync and stays in the set. */
   async sync(): Promise<void> {
     const loose = [...this.folders];
     this.folders.clear();
@@ -35,7 +35,7 @@ export class LooseFolders {
     }
   }
 
-  /** The same, holding everything else up. */
+  /** Does the same, and blocks everything else meanwhile. */
   syncNow(): void {
     for (const folder of this.folders) this.disk.syncFolderNow(folder);
     this.folders.clear();

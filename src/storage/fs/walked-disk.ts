@@ -1,30 +1,32 @@
-/** A disk whose paths we follow ourselves, component by component, in place of the system. */
+/** A disk whose paths we follow ourselves, part by part, instead of the system. */
 
 import { dirname } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Disk, FileInfo } from "./disk.ts";
 
-/** What an operation is about where a path ends in a link: the link, what it leads to, or that as a folder. */
+/** The subject of an operation when its path ends in a link: the link itself, its target, or its target as a folder. */
 export type End = "itself" | "followed" | "folder";
 
-/** How paths are followed. */
+/** A way to follow paths. */
 export interface Way {
-  /** Whether the paths it leads to end in a link that the system must not follow. */
+  /** Whether the paths that `use` passes to an operation may end in a link, which the system must not follow. */
   readonly plain: boolean;
-  /** Runs an operation with another path to the same, which holds as long as that runs. */
+  /** Runs an operation with another path to the same file. That path is valid only while the operation runs. */
   use<T>(path: string, end: End, run: (path: string) => T): T;
   realPath(path: string): string;
-  /** Creates a folder in which allowed paths begin, and those above it; returns those created. Undefined for others. */
+  /**
+   * Creates a folder in which permitted paths begin, and those above it. Returns them, undefined for any other folder.
+   */
   makeRoot?(path: string): string[] | undefined;
 }
 
-/** Returns the error for a link where none may be. */
+/** Returns the error for a link where no link is permitted. */
 export function linkError(path: string): Error {
   return Object.assign(new Error(`ELOOP: ${path} is a link`), { code: "ELOOP" });
 }
 
-/** Returns a disk with all paths taken by a way. */
+/** Returns a disk on which `way` follows all paths. */
 export function walkedDisk(disk: Disk, way: Way): Disk {
   const { plain } = way;
   const { folders, list, watch } = disk;
@@ -41,7 +43,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
       info(path);
       return true;
     } catch (error) {
-      // A folder that must not be looked at is not one that is missing.
+      // A folder that is not permitted is not a missing one.
       if (error instanceof Failure || !isErrno(error)) throw error;
       return false;
     }
@@ -67,7 +69,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     truncate: (fd, size) => disk.truncate(fd, size),
     sync: (fd) => disk.sync(fd),
     syncNow: (fd) => disk.syncNow(fd),
-    // The disk opens the folder before it returns.
+    // `disk.syncFolder` opens the folder before it returns.
     syncFolder: async (path) => way.use(path, "folder", (at) => disk.syncFolder(at)),
     syncFolderNow: (path) => way.use(path, "folder", (at) => disk.syncFolderNow(at)),
     link: (path, name) => way.use(path, "itself", (from) => way.use(name, "itself", (to) => disk.link(from, to))),
@@ -86,7 +88,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
         try {
           makeOne(folder);
         } catch (error) {
-          // Another process may have made it in the meantime.
+          // Another process may have created it meanwhile.
           if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
         }
       }

@@ -1,6 +1,6 @@
 /**
- * Archived sessions lie in our state folder as they lie in the session folders: agents look there for none, and where
- * each came from is where it lies.
+ * Archiving: moves sessions to our state folder, where agents do not look, and back. The folders there are the same as
+ * the session folders, so that the path of an archived session shows where it came from.
  */
 
 import { basename, dirname, isAbsolute, join, relative } from "node:path";
@@ -11,12 +11,12 @@ import type { Places } from "../fs/paths.ts";
 import type { Hold, Keeping } from "./exclusive.ts";
 import { alreadyThere, belongings, isInTheWay, moveWith, realPathOr } from "./moving.ts";
 
-/** Throws path_outside_root when the session lies in no session folder, already_exists. */
+/** Archives a session. Throws path_outside_root when it lies in no session folder, and already_exists. */
 export function archiveSession(keeping: Keeping, held: Hold): Promise<Moved> {
   return moveSession(keeping, held, counterpart(keeping.disk, held.file, homeOf(keeping.places), keeping.archive));
 }
 
-/** Throws path_outside_root when the session is not archived, already_exists. */
+/** Moves a session back from the archive. Throws path_outside_root when it is not archived, and already_exists. */
 export function unarchiveSession(keeping: Keeping, held: Hold): Promise<Moved> {
   return moveSession(keeping, held, counterpart(keeping.disk, held.file, keeping.archive, homeOf(keeping.places)));
 }

@@ -1,13 +1,15 @@
-/** The desktop's trash, by the `trash` command that Pi uses too. */
+/** The desktop's trash, through the `trash` command that Pi uses too. */
 
 import { basename, delimiter, join } from "node:path";
 import { type Disk, exists } from "../fs/disk.ts";
 import type { Variables } from "../fs/paths.ts";
 
-/** Milliseconds after which a command that does not end is left to itself. */
+/** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 30_000;
 
-/** Undefined where there is no `trash` command. */
+/**
+ * Returns a function that moves paths to the trash and returns the new path of the first; undefined without `trash`.
+ */
 export function desktopTrash(
   disk: Disk,
   variables: Variables,
@@ -17,7 +19,7 @@ export function desktopTrash(
   return async (paths) => {
     const inode = disk.info(paths[0]).inode;
     await run(command, paths, variables);
-    // The trashes of Linux and macOS keep the name when they can; the inode tells that it is the same file.
+    // The trash of Linux and that of macOS keep the name if they can; the inode shows that it is the same file.
     for (const folder of trashFolders(variables)) {
       const path = join(folder, basename(paths[0]));
       if (exists(disk, path) && disk.info(path).inode === inode) return path;
@@ -41,12 +43,12 @@ function trashFolders({ HOME: home, XDG_DATA_HOME: data }: Variables): string[] 
   return [join(data || join(home, ".local", "share"), "Trash", "files"), join(home, ".Trash")];
 }
 
-/** Resolves when the command ended, however it did: what lies where tells the outcome. */
+/** Resolves when the command has ended, successful or not: the caller checks the files for the outcome. */
 function run(command: string, paths: readonly string[], variables: Variables): Promise<void> {
   return new Promise((resolve) => {
-    // Loaded where it is needed only.
+    // Loaded only when it is needed.
     const { spawn } = process.getBuiltinModule("node:child_process");
-    // Paths are absolute, so none is taken for an option.
+    // Paths are absolute, so none is parsed as an option.
     const child = spawn(command, [...paths], { stdio: "ignore", timeout: PATIENCE, env: { ...variables } });
     child.on("error", () => resolve());
     child.on("close", () => resolve());

@@ -1,4 +1,4 @@
-/** What moving sessions needs of the stores around it, and the hold on a session while it is moved. */
+/** Dependencies of lifecycle operations, and exclusive access to a closed session. */
 
 import { dirname, isAbsolute, relative, resolve } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -17,47 +17,50 @@ export interface Keeping {
   readonly env: Env;
   readonly places: Places;
   readonly leaves: LeafMemory;
-  /** Folder of our own trash. */
+  /** The folder of our own trash. */
   readonly trash: string;
-  /** Folder of the archived sessions of these places. */
+  /** The folder of archived sessions. */
   readonly archive: string;
   /**
-   * Moves paths to the desktop's trash, where there is a command for that; answers where the first lies now, if it
-   * tells. What it could not move stays where it was.
+   * Moves paths to the desktop's trash, where there is a command for that. Returns the new path of the first, if it can
+   * be found. Paths that could not be moved stay in place.
    */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
   open(file: string): Log;
   absolute(path: string): string;
-  /** The path, if it may be used. Throws path_outside_root. */
+  /** Returns the absolute path, if it may be used. Throws path_outside_root. */
   allowed(path: string): string;
-  /** The session file with an id, or with the only one that begins so. Throws session_not_found, ambiguous_id, invalid_id. */
+  /**
+   * Returns the file of the session with an id or a unique id prefix. Throws session_not_found, ambiguous_id,
+   * invalid_id.
+   */
   find(id: string): string;
-  /** All session files with exactly this id, archived ones too. */
+  /** Returns all session files with exactly this id, including archived ones. */
   withId(id: string): string[];
-  /** Working directory of this process. */
+  /** The working directory of this process. */
   readonly cwd: string;
-  /** Records the leaf of a session that came to lie in another file, if that can be done. */
+  /** Records the leaf of a session that was moved to another file. Best effort: errors are ignored. */
   keepLeaf(file: string, leafId: string | null): Promise<void>;
 }
 
-/** A session that nobody else can write to meanwhile. */
+/** An exclusive session: no other process can write to it meanwhile. */
 export interface Hold {
   readonly file: string;
   readonly sessionId: string;
   readonly log: Log;
-  /** The leaf, if only our state folder tells it. */
+  /** The leaf, if it is recorded only in our state folder. */
   readonly leafId: string | null | undefined;
   forgetLeaf(): void;
 }
 
-/** Throws read_only. */
+/** Throws read_only when this server may not write. */
 export function demandWritable({ readOnly }: Keeping): void {
   if (!readOnly) return;
   throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
 }
 
-/** Runs something while this process is the session's writer. Throws what opening it throws, and session_locked. */
+/** Runs `run` while this process has the session's lock. Throws what opening it throws, and session_locked. */
 export async function holding<T>(
   keeping: Keeping,
   path: string,
@@ -69,12 +72,12 @@ export async function holding<T>(
   let log: Log | undefined;
   try {
     log = keeping.open(withoutLink(disk, path));
-    // The frozen copy of a session file goes where its session goes.
+    // The frozen copy of a session file may only be moved together with its session.
     if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
     log.takeLock();
     const held = log;
     return await run({
-      // A file that was migrated is named by many who do not know that.
+      // Hosts may still use the path of a file that was migrated.
       file: held.file ?? path,
       sessionId: held.header.id,
       log: held,
@@ -83,7 +86,7 @@ export async function holding<T>(
         try {
           leaves.forget(held);
         } catch {
-          // A position of a file that is gone means nothing.
+          // The leaf position of a removed file is ignored.
         }
       },
     });
@@ -94,12 +97,12 @@ export async function holding<T>(
   }
 }
 
-/** Returns the file of a session that is named by its path or by its whole id. */
+/** Returns the file of a session, by its path or by its whole id. */
 export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purpose?: Purpose): string {
   if (sessionPath !== undefined) {
     const file = keeping.allowed(sessionPath);
     if (kindOf(keeping.disk, file) !== undefined && !exists(keeping.disk, `${file}.migrated`)) return file;
-    // It was migrated, or is not there, which opening it tells.
+    // It was migrated or is missing: opening it shows which.
     const log = keeping.open(file);
     log.close();
     return log.file ?? file;
@@ -107,7 +110,7 @@ export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purp
   const id = sessionId as string;
   const exact = keeping.withId(id);
   if (exact.length === 1) return exact[0];
-  // Names of one file, or copies on two file systems, are what a move that was cut off leaves; it goes on from the old.
+  // An interrupted move leaves two names of one file, or copies on two file systems. It continues from the old one.
   const isOne = new Set(exact.map((file) => sizeOf(keeping.disk, file))).size === 1;
   const movable = isOne && purpose ? exact.filter((file) => canMove(keeping, file, purpose)) : [];
   if (movable.length === 1) return movable[0];

@@ -1,4 +1,4 @@
-/** Sessions from elsewhere: brought in byte for byte, once, beside whatever is there. */
+/** Imports sessions from elsewhere: byte for byte, once, and without replacing a session. */
 
 import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -20,21 +20,22 @@ import { headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */
 const LINES = 500;
-/** How often an import looks again when somebody else brought the same session in meanwhile. */
+/** Attempts of an import when another process imports the same session meanwhile. */
 const TRIES = 3;
 
-/** A session file and where its entries begin. */
+/** A session file and the offset of its entries. */
 interface Source {
   readonly path: string;
   readonly fd: number;
   readonly size: number;
-  /** Where its header's line begins, and where what follows it does. */
+  /** Offset of the header's line. */
   readonly start: number;
+  /** Offset of the entries after it. */
   readonly body: number;
   readonly headerLine: Uint8Array;
 }
 
-/** How a session that is there stands to one that is to come. */
+/** Relation of an existing session to one that is imported. */
 type Relation = "has all" | "has its beginning" | "has some" | "other";
 
 export async function importSession(keeping: Keeping, path: string, progress?: Progress): Promise<Imported> {
@@ -53,7 +54,7 @@ export async function importSession(keeping: Keeping, path: string, progress?: P
       try {
         return await bring(keeping, log, source, progress);
       } catch (error) {
-        // Somebody else was faster: what is there now is looked at.
+        // Another process was faster: its session is compared in the next attempt.
         if ((error as NodeJS.ErrnoException).code !== "EEXIST" || tries >= TRIES) throw error;
       } finally {
         closeQuietly(keeping.disk, source.fd);
@@ -82,7 +83,7 @@ function openSource(disk: Disk, path: string): Source {
   try {
     const { size } = disk.infoOf(fd);
     const { start, line } = headerIn(disk, fd, size, path);
-    // Behind the header stands its line feed, with or without a carriage return, or nothing.
+    // The header is followed by a line feed, with or without a carriage return, or by nothing.
     let body = start + line.length;
     for (const piece of piecesOf(disk, fd, body, Math.min(size, body + 2))) {
       const feed = piece.indexOf(0x0a);
@@ -95,7 +96,7 @@ function openSource(disk: Disk, path: string): Source {
   }
 }
 
-/** Undefined where the header is damaged, so that nobody can say where the entries begin. */
+/** Opens a source; undefined when its header is damaged, so that the offset of its entries is unknown. */
 function openSound(disk: Disk, path: string): Source | undefined {
   try {
     return openSource(disk, path);
@@ -130,7 +131,7 @@ async function bring(keeping: Keeping, log: Log, source: Source, progress: Progr
     await disk.syncFolder(dirname(target));
     return { sessionId: id, sessionPath: target, outcome: "new", ...facts };
   }
-  // The same bytes get the same id whenever they come.
+  // The same bytes always get the same id.
   const sessionId = await idFor(keeping, id, source);
   const conflict = { sessionId, conflictsWith: other, ...facts };
   for (const file of keeping.withId(sessionId))
@@ -150,7 +151,7 @@ async function bring(keeping: Keeping, log: Log, source: Source, progress: Progr
   return { ...conflict, sessionPath: target, outcome: "conflict" };
 }
 
-/** How a session file of ours stands to the source. Headers may differ: other programs write them anew. */
+/** Compares a session file of ours with the source. Headers may differ: other programs rewrite them. */
 async function relate(
   keeping: Keeping,
   log: Log,
@@ -159,7 +160,7 @@ async function relate(
   done: (at: number) => void,
 ): Promise<Relation> {
   const { disk } = keeping;
-  // The entries of a container do not lie there as they are to come.
+  // A container stores its entries in another form, so its bytes cannot be compared.
   const files = isContainerName(file) ? [] : [file];
   for (const path of [...files, ...backupsOf(disk, file, log.header.id)]) {
     const there = openSound(disk, path);
@@ -169,7 +170,7 @@ async function relate(
       const common = Math.min(wanted, present);
       if (!(await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], common, done))) continue;
       if (wanted <= present) return "has all";
-      // A backup tells what the session once was, not what it is.
+      // A backup shows what the session was, not what it is.
       if (path === file) return "has its beginning";
     } finally {
       closeQuietly(disk, there.fd);
@@ -184,7 +185,7 @@ function backupsOf(disk: Disk, file: string, id: string): string[] {
     .map((name) => join(dirname(file), name));
 }
 
-/** The same by the entries themselves: a torn end, or a file written anew, makes no other session. */
+/** Compares entry by entry: a torn end or a rewritten file does not make it another session. */
 function compareEntries(keeping: Keeping, log: Log, file: string): Relation {
   const there = keeping.open(file);
   try {
@@ -205,7 +206,7 @@ function holds(log: Log, part: Log, p: number): boolean {
   return position >= 0 && sameBytes(part.read(p), log.read(position));
 }
 
-/** Appends the entries that a session lacks; those that it has are in the source, too. */
+/** Appends the entries that a session lacks. Throws content_modified unless all its entries are in the source. */
 async function addMissing(keeping: Keeping, source: Log, file: string): Promise<void> {
   await holding(keeping, file, "continuing the session", async ({ log }) => {
     if (!holdsAll(source, log))
@@ -219,7 +220,7 @@ async function addMissing(keeping: Keeping, source: Log, file: string): Promise<
   });
 }
 
-/** Appends to a session what the source has beyond it; all or nothing. */
+/** Appends the rest of the source to a session that has its beginning, all or nothing. */
 async function goOn(keeping: Keeping, source: Source, file: string): Promise<void> {
   const { disk } = keeping;
   await holding(keeping, file, "continuing the session", async () => {
@@ -244,7 +245,7 @@ async function goOn(keeping: Keeping, source: Source, file: string): Promise<voi
   });
 }
 
-/** Where a session from elsewhere goes. Nothing of its header becomes a path as it is. */
+/** Returns the path for an imported session. No member of its header becomes part of a path unchecked. */
 function targetOf(keeping: Keeping, { id, timestamp: since, cwd }: SessionHeader): string {
   const { disk, env, places } = keeping;
   const time = Date.parse(since ?? "");
@@ -260,15 +261,15 @@ function targetOf(keeping: Keeping, { id, timestamp: since, cwd }: SessionHeader
   }
 }
 
-/** What stands for a session's id in the name of its file: itself, if it can. */
+/** Returns a session's id in the form used in file names: unchanged if possible, otherwise a hash. */
 export function stemOf(env: Env, id: string): string {
   return SESSION_ID.test(id) ? id : env.sha256(bytesOf(id)).slice(0, 32);
 }
 
-/** Bytes of the longest name that file systems take. */
+/** Bytes of the longest name that file systems accept. */
 const MOST_NAME = 255;
 
-/** Attachments are named by their content, so that what is there already is the same. */
+/** Copies the attachments of a session. They are named by their content, so that existing ones are the same. */
 export async function bringAttachments(disk: Disk, from: string, to: string): Promise<void> {
   const names = namesIn(disk, attachmentFolder(from)).filter((name) => /^[0-9a-f]{64}$/.test(name));
   if (names.length === 0) return;
@@ -280,7 +281,7 @@ export async function bringAttachments(disk: Disk, from: string, to: string): Pr
   await disk.syncFolder(folder);
 }
 
-/** A session id that tells of an id and of content, in the shape of a UUID of version 8. */
+/** Returns a session id derived from an id and from content, as a UUID of version 8. */
 async function idFor({ disk, env }: Keeping, id: string, { fd, size, body }: Source): Promise<string> {
   let digest = env.sha256(bytesOf(id));
   for (const piece of piecesOf(disk, fd, body, size)) {

@@ -1,4 +1,4 @@
-/** The life cycle of sessions, put together. */
+/** Puts the lifecycle operations of sessions together. */
 
 import { join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -12,9 +12,9 @@ import { deleteSession, restoreSession } from "./trash.ts";
 
 export interface LifeOptions extends Omit<Keeping, "trash" | "archive" | "find" | "withId" | "keepLeaf"> {
   find(id: string, folders: Iterable<string>): string;
-  /** The session files that have an id, as far as their names tell. */
+  /** Returns the session files that have an id in their name, or in their header if the name has none. */
   named(id: string, folders: Iterable<string>): string[];
-  /** The id in a file's header; undefined when that cannot be read. */
+  /** Returns the id in a file's header; undefined when that cannot be read. */
   idIn(file: string): string | undefined;
 }
 
@@ -38,7 +38,7 @@ export function makeLifeCycle(options: LifeOptions): LifeCycle {
         const log = options.open(file);
         await leaves.record(log, leafId).finally(() => log.close());
       } catch {
-        // The session is where it is to be; its leaf is the one that the file tells.
+        // The session is in its new place; its leaf is the one in the file.
       }
     },
   };

@@ -1,6 +1,6 @@
 /**
- * Session files under way from one place to another, with what belongs to them. Nothing is overwritten, and a name goes
- * only when the new one is on the medium, so that whatever interrupts it, every byte has a name.
+ * Moves session files with the files that belong to them. Nothing is overwritten, and an old name is removed only when
+ * the new one is on the medium, so that every byte has a name whenever a move is interrupted.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -15,14 +15,16 @@ import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
 import { originOf } from "../v2/pointer.ts";
 
-/** What the names of a session's own backups have behind that of its file or container. */
+/** Suffixes of a session's backups, after the name of its file or container. */
 const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
-/** What those of a container have besides: what a migration that was given up left, and containers that were rolled back. */
+/**
+ * Further suffixes after the name of a container: of an abandoned migration, and of containers that were rolled back.
+ */
 const ASIDE = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
 
 /**
- * What lies beside a session and belongs to it, by name: backups, attachments, a container of Session Store V2 with its
- * pointer and the file that it came from, and what pi_agent_rust derives from the file.
+ * Returns the names in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
+ * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file.
  */
 export function belongings(disk: Disk, session: string, sessionId: string): string[] {
   const folder = dirname(session);
@@ -38,7 +40,7 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
     if (source !== null) bases.push(source);
   } else {
     own.add(`${name.replace(/\.[^.]*$/, "")}.v2`);
-    // A container is that of the id; where two files have the same, it stays with the other.
+    // The container is named by the id. When another file has the same id, it stays with that.
     const shared = names.some((other) => other !== name && isSessionName(other) && other.includes(sessionId));
     if (SESSION_ID.test(sessionId) && !shared) {
       container = `${sessionId}.v2`;
@@ -55,7 +57,10 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
   return names.filter((other) => other !== name && belongs(other));
 }
 
-/** The name of the file that a container was migrated from, if it was and its pointer can be read, or is missing. */
+/**
+ * Returns the name of the file that a container was migrated from; null when there is none or its pointer is
+ * unreadable.
+ */
 function sourceOf(disk: Disk, container: string): string | null {
   try {
     const origin = readPointer(disk, pointerFile(container)) ?? originOf(disk, container);
@@ -66,14 +71,14 @@ function sourceOf(disk: Disk, container: string): string | null {
   }
 }
 
-/** Nothing where there is no such folder. */
+/** Returns the sorted names in a folder; none when the folder is missing. */
 export function namesIn(disk: Disk, folder: string): string[] {
   return entriesIn(disk, folder)
     .map(({ name }) => name)
     .sort();
 }
 
-/** What stands in a folder; links are told as such. */
+/** Returns the entries of a folder. Links are reported as links. */
 function entriesIn(disk: Disk, folder: string): Named[] {
   try {
     if (disk.list) return disk.list(folder);
@@ -84,14 +89,14 @@ function entriesIn(disk: Disk, folder: string): Named[] {
   }
 }
 
-/** What a path is itself, not what it may link to; undefined when there is nothing. */
+/** Returns the kind of a path itself, not that of a link's target; undefined when nothing has the path. */
 export function kindOf(disk: Disk, path: string): Named["kind"] | undefined {
   return entriesIn(disk, dirname(path)).find(({ name }) => name === basename(path))?.kind;
 }
 
 /**
- * Moves a file or a folder with all that is in it. What an interrupted move left at the new place is taken as it is
- * when it is the same. Throws EEXIST when something else stands there, and other errno errors.
+ * Moves a file, or a folder with its content. A file that an interrupted move left at the new path is kept if it has
+ * the same content. Throws EEXIST when something else has the path, and other errno errors.
  */
 export async function move(disk: Disk, from: string, to: string, kind = kindOf(disk, from)): Promise<void> {
   if (kind === undefined) throw Object.assign(new Error("nothing to move"), { code: "ENOENT" });
@@ -103,9 +108,9 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
 }
 
 /**
- * Moves something with what belongs to it: that is at the new place before it comes, and leaves the old one after it
- * went, so that wherever this is interrupted nothing is where the rest of it is not. When something fails, all is as
- * before.
+ * Moves a session with its belongings. They get their new names before the session moves, and lose their old names
+ * after it, so that the session is never without them, wherever this is interrupted. After a failure everything is as
+ * it was before.
  */
 export async function moveWith(
   disk: Disk,
@@ -124,7 +129,7 @@ export async function moveWith(
         if (isFolder) disk.removeFolder(path);
         else disk.remove(path);
       } catch {
-        // A second name of what is still in its place.
+        // It is only a second name: the original is still in its place.
       }
     throw error;
   }
@@ -132,13 +137,15 @@ export async function moveWith(
     try {
       removeTree(disk, source);
     } catch {
-      // All of it is at the new place; what stays here belongs to nothing.
+      // Everything is at the new place; the remains here belong to no session.
     }
   const folders = new Set(others.map(([source]) => dirname(source)));
   for (const folder of folders) await disk.syncFolder(folder).catch(() => {});
 }
 
-/** Gives a file a second name, or every file of a folder; what is the same there already is left alone. */
+/**
+ * Gives a file, or every file in a folder, a second name. Files that are already there with the same content are kept.
+ */
 async function bring(
   disk: Disk,
   from: string,
@@ -168,7 +175,7 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
     if (kindOf(disk, from) === undefined) await move(disk, to, from);
     else if (kindOf(disk, to) === "file" && (await sameContent(disk, from, to))) disk.remove(to);
   } catch {
-    // It has one name or the other; the same request again goes on from there.
+    // It has one name or the other; the same request again continues from there.
   }
 }
 
@@ -180,7 +187,7 @@ async function moveFile(disk: Disk, from: string, to: string): Promise<void> {
   disk.remove(from);
 }
 
-/** Gives a file another name that is free, on another file system by a copy. */
+/** Gives a file another name, which must be free; on another file system, copies it. */
 async function giveName(disk: Disk, from: string, to: string): Promise<void> {
   try {
     disk.link(from, to);
@@ -201,7 +208,7 @@ async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
       if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
     }
   disk.makeFolder(to);
-  // Whoever moves a container holds its lock, and nobody else may remove that.
+  // We hold the lock of a container that we move, and only its holder may remove the lock file.
   for (const { name, kind } of entriesIn(disk, from))
     if (staysHere(from, name)) disk.remove(join(from, name));
     else await move(disk, join(from, name), join(to, name), kind);
@@ -209,14 +216,14 @@ async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
 }
 
 /**
- * Whether something is the lock in a container, which no other container gets, or the note about it. Opening it and
- * closing it again to copy or compare it would let go of the lock.
+ * Whether a name is that of the lock in a container, or of the lock's note. Neither is moved: opening the lock file and
+ * closing it again, to copy or compare it, would release the lock.
  */
 function staysHere(folder: string, name: string): boolean {
   return isContainerName(basename(folder)) && isLockInContainer(name);
 }
 
-/** Whether something else stands at the new place of what is to be moved; what an interrupted move left there is not. */
+/** Whether something else has the new path of a move. Files that an interrupted move left there do not count. */
 export async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
   if (!exists(disk, to)) return false;
   const kind = kindOf(disk, from);
@@ -237,7 +244,7 @@ export function isOneFile(disk: Disk, a: string, b: string): boolean {
   return first.device === second.device && first.inode === second.inode;
 }
 
-/** Removes a file, or a folder with all that is in it; links are removed, not followed. */
+/** Removes a file, or a folder with its content. Links are removed, not followed. */
 export function removeTree(disk: Disk, path: string, kind = kindOf(disk, path)): void {
   if (kind !== "folder") {
     disk.remove(path);
@@ -256,12 +263,12 @@ function taken(): Error {
   return Object.assign(new Error("the name is taken"), { code: "EEXIST" });
 }
 
-/** The path of a session that is to be moved: where it really lies, if the name is a link. */
+/** Returns the path of a session that will be moved: the target, if the path is a link. */
 export function withoutLink(disk: Disk, file: string): string {
   return kindOf(disk, file) === "link" ? disk.realPath(file) : file;
 }
 
-/** Returns a path without links in it, or as it is where nothing has it. */
+/** Returns a path without links in it, or the path itself when nothing has it. */
 export function realPathOr(disk: Disk, path: string): string {
   try {
     return disk.realPath(path);

@@ -1,4 +1,4 @@
-/** Files that are written for a person. */
+/** Writes files for people, such as exports. */
 
 import { dirname } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -49,7 +49,7 @@ export async function writeOutput(
   }
 }
 
-/** Gives the output its name; answers that. */
+/** Gives the output its name, and returns that. */
 function take(disk: Disk, temporary: string, path: string, taken: "refuse" | "rename" | "replace"): string {
   if (taken === "replace") {
     disk.rename(temporary, path);

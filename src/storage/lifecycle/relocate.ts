@@ -1,4 +1,4 @@
-/** A session in another working directory: only the bytes of its header's cwd change. */
+/** Moves a session to another working directory: only the bytes of its header's cwd change. */
 
 import { basename, dirname, join, resolve } from "node:path";
 import { BadParams, Failure } from "../../core/failure.ts";
@@ -21,14 +21,14 @@ import { withMember } from "../jsonl/reader.ts";
 import type { Hold, Keeping } from "./exclusive.ts";
 import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./moving.ts";
 
-/** A longer header is none that is rewritten. */
+/** Bytes beyond which a header is not rewritten. */
 const MOST_HEADER = 64 << 20;
 
 /**
- * Gives a session another working directory: first its bytes where it lies, then its place. So there is one session at
- * every moment, or two names of one, and the same request again goes on where it was interrupted. Throws BadParams when
- * there is no such directory, already_exists, corrupt when the header is damaged, content_modified when others keep
- * writing.
+ * Gives a session another working directory: first rewrites its header in place, then moves it. So at any time there is
+ * one session, or two names of one, and the same request again continues after an interruption. Throws BadParams when
+ * there is no such directory, already_exists, corrupt when the header is damaged, content_modified when another program
+ * keeps writing.
  */
 export async function relocateSession(
   keeping: Keeping,
@@ -47,7 +47,7 @@ export async function relocateSession(
     isContainer || isSessionName(basename(held.file)) ? basename(held.file) : fileName(log.header),
   );
   const isRewritten = log.header.cwd === cwd;
-  // A folder may have two names; the session is not moved from one to the other.
+  // A folder may have two paths; the session is not moved from one to the other.
   const isThere = isOnePlace(disk, held.file, place);
   const other = otherName(keeping, held);
   if (other !== undefined && !isRewritten)
@@ -67,7 +67,7 @@ export async function relocateSession(
   if (to !== file)
     for (const name of [basename(file), ...others])
       if (await isInTheWay(disk, join(dirname(file), name), moveTo(name))) throw alreadyThere(moveTo(name));
-  // A container keeps its header in a file of its own, which is all that is written anew.
+  // A container has its header in a separate file, and only that is rewritten.
   const rewritten = isContainer ? headerFile(file) : file;
   const isTaken = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, moveTo(basename(backup)));
   const earlier = isRewritten ? lastBackup(disk, rewritten) : undefined;
@@ -92,12 +92,12 @@ export async function relocateSession(
   return { sessionId, sessionPath: file, movedTo: to, keptAt };
 }
 
-/** Throws BadParams unless there is such a folder. */
+/** Throws BadParams unless the folder exists. */
 function demandFolder({ disk, allowed }: Keeping, cwd: string): void {
   try {
     allowed(cwd);
   } catch {
-    // A confined server looks at nothing outside its folders, and the working directory need not lie in them.
+    // A confined server reads nothing outside its folders, and the working directory need not lie in them.
     return;
   }
   const advice = "Correct the path or make the folder first; allowMissing takes the path of another machine as it is.";
@@ -106,7 +106,7 @@ function demandFolder({ disk, allowed }: Keeping, cwd: string): void {
     throw new BadParams([{ path: "cwd", message: `${cwd} is no folder. ${advice}` }]);
 }
 
-/** Returns the second name that a move which was cut off left to the file of a session. */
+/** Returns the second name of a session file, which an interrupted move left. */
 function otherName({ disk, withId }: Keeping, { file, sessionId }: Hold): string | undefined {
   if (isContainerName(file) || disk.info(file).links === 1) return undefined;
   return withId(sessionId).find((other) => !isOnePlace(disk, other, file) && isOneFile(disk, other, file));
@@ -119,21 +119,21 @@ function isOnePlace(disk: Disk, a: string, b: string): boolean {
   try {
     return disk.realPath(dirname(a)) === disk.realPath(dirname(b));
   } catch {
-    // One of the folders is not there yet.
+    // One of the folders is missing.
     return false;
   }
 }
 
-/** Gives a file back what it was, unless another program wrote to it since it had this size. */
+/** Restores a file from its backup, unless another program wrote to it since it had this size. */
 function putBack(disk: Disk, backup: string, file: string, size: number): void {
   try {
     if (disk.info(file).size === size) disk.rename(backup, file);
   } catch {
-    // It has its new place, or both are where they were: the same request again goes on from there.
+    // It is at its new path, or both are at their old ones: the same request again continues from there.
   }
 }
 
-/** Puts the session with another cwd in the place of its file, which gets another name. Returns its new size. */
+/** Replaces a file by a copy with another cwd. The old file gets another name. Returns the new size. */
 async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<number> {
   const temporary = temporaryName(file);
   try {
@@ -148,7 +148,7 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
   } catch (error) {
     removeQuietly(disk, temporary);
     if (exists(disk, keptAt)) {
-      // Two names of one file stay two names when one is renamed to the other.
+      // Renaming one name of a file to another name of it does nothing.
       if (isOneFile(disk, file, keptAt)) disk.remove(keptAt);
       else disk.rename(keptAt, file);
     }
@@ -156,7 +156,10 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
   }
 }
 
-/** Writes the session with another cwd to a new file, durably; answers what the session file was like then. */
+/**
+ * Writes the session with another cwd to a new file, durably. Returns the info of the session file at the time of the
+ * copy.
+ */
 async function writeWith(disk: Disk, file: string, temporary: string, cwd: string): Promise<FileInfo> {
   const source = disk.openRead(file);
   try {
@@ -181,13 +184,13 @@ async function writeWith(disk: Disk, file: string, temporary: string, cwd: strin
   }
 }
 
-/** The header's line in an open session file, and where it begins. Throws corrupt. */
+/** Returns the header's line in an open session file, and its offset. Throws corrupt. */
 export function headerIn(disk: Disk, fd: number, size: number, file: string): { start: number; line: Uint8Array } {
   const pieces: Uint8Array[] = [];
   for (const piece of piecesOf(disk, fd, 0, Math.min(size, MOST_HEADER))) {
     pieces.push(Uint8Array.from(piece));
     const bytes = Buffer.concat(pieces);
-    // A byte order mark and blank lines may stand before it.
+    // A byte order mark and blank lines may come before it.
     const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
     const start = skipSpace(bytes, mark, bytes.length);
     const feed = bytes.indexOf(0x0a, start);
@@ -201,7 +204,7 @@ export function headerIn(disk: Disk, fd: number, size: number, file: string): { 
   throw new Failure("corrupt", "The session's header is damaged. repair_session mends it.", { sessionPath: file });
 }
 
-/** Programs that know no lock may have written to the old file until it lost its name. */
+/** Appends what programs that do not use our locks wrote to the old file until it lost its name. */
 async function takeLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
   const source = disk.openRead(old);
   try {
@@ -224,7 +227,7 @@ function* backupNames(file: string): Generator<string> {
   for (let n = 2; ; n++) yield `${file}.relocated.bak.${n}`;
 }
 
-/** A free name for the file as it is, or the one that an earlier try gave it. */
+/** Returns a free name for the backup of a file, or the one that an earlier attempt gave it. */
 function freeBackup(disk: Disk, file: string, isTaken: (backup: string) => boolean): string {
   for (const backup of backupNames(file)) {
     if (isAbsent(disk, backup) ? !isTaken(backup) : isOneFile(disk, file, backup)) return backup;
@@ -232,7 +235,7 @@ function freeBackup(disk: Disk, file: string, isTaken: (backup: string) => boole
   throw new Error("names do not end");
 }
 
-/** The name that the file got when it was written anew last; undefined when it never was. */
+/** Returns the name of the file's last backup; undefined when it has none. */
 function lastBackup(disk: Disk, file: string): string | undefined {
   let last: string | undefined;
   for (const backup of backupNames(file)) {

@@ -1,6 +1,6 @@
 /**
- * Deleted sessions. Each lies in a folder of its own in our state folder, beside a record of where it was; a folder
- * without its session file is what an interrupted deletion left, and means nothing.
+ * Deletes and restores sessions. In our trash each session has its own folder, with a record of where it was. A folder
+ * without its session file was left by an interrupted deletion and is ignored.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -19,15 +19,15 @@ const RECORD = "record.json";
 
 interface Record {
   readonly sessionId: string;
-  /** Where the session file was. */
+  /** The former path of the session file. */
   readonly path: string;
   /** ISO 8601. */
   readonly deletedAt: string;
-  /** The leaf, if only our state folder told it. */
+  /** The leaf, if it was recorded only in our state folder. */
   readonly leafId?: string | null;
 }
 
-/** Throws session_locked, storage_full, storage_failed. */
+/** Deletes a session. Throws session_locked, storage_full, storage_failed. */
 export async function deleteSession(keeping: Keeping, held: Hold, permanent: boolean): Promise<Deleted> {
   const { disk } = keeping;
   const { file, sessionId } = held;
@@ -42,7 +42,7 @@ export async function deleteSession(keeping: Keeping, held: Hold, permanent: boo
     const movedTo = await keeping.desktopTrash(paths);
     if (kindOf(disk, file) === undefined) {
       held.forgetLeaf();
-      // What it left lying would turn up beside the next session of that name.
+      // Files that it left would appear next to the next session of that name.
       const left = paths.slice(1).filter((path) => kindOf(disk, path) !== undefined);
       if (left.length > 0) await toItem(keeping, held, left);
       await disk.syncFolder(folder);
@@ -55,13 +55,16 @@ export async function deleteSession(keeping: Keeping, held: Hold, permanent: boo
   return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
 }
 
-/** The session, or what says that a container is one, first: it is gone in one step, and the rest means nothing. */
+/**
+ * Removes a session for good: first the session itself, in one step, then the files that belong to it. A container is
+ * first renamed to a name that no scanner recognizes.
+ */
 async function unlink(disk: Disk, file: string, others: readonly string[], held: Hold): Promise<void> {
   const folder = dirname(file);
   held.forgetLeaf();
   const isContainer = kindOf(disk, file) === "folder";
   const container = isContainer ? stagingName(file) : file;
-  // A container without a pointer may be a session, too.
+  // A container without a pointer may be a session too.
   if (isContainer) disk.rename(file, container);
   if (!isContainer || exists(disk, pointerFile(file))) disk.remove(isContainer ? pointerFile(file) : file);
   const left: string[] = [];
@@ -84,7 +87,7 @@ async function unlink(disk: Disk, file: string, others: readonly string[], held:
     );
 }
 
-/** Moves files to a new folder of the trash, in this order; answers that. */
+/** Moves files to a folder of the trash, and returns that folder. The first of them moves last. */
 async function toItem(keeping: Keeping, held: Hold, paths: readonly string[]): Promise<string> {
   const { disk, env } = keeping;
   const at = timestamp(env);
@@ -108,7 +111,7 @@ async function toItem(keeping: Keeping, held: Hold, paths: readonly string[]): P
   return item;
 }
 
-/** The folder of the trash that an interrupted deletion of the same file began. */
+/** Returns the trash folder that an interrupted deletion of the same file left. */
 function begunItem(keeping: Keeping, { file, sessionId }: Hold): string | undefined {
   const { disk, trash } = keeping;
   for (const name of namesIn(disk, trash)) {
@@ -121,18 +124,18 @@ function begunItem(keeping: Keeping, { file, sessionId }: Hold): string | undefi
   return undefined;
 }
 
-/** Removes a folder of the trash in which nothing but its record lies. */
+/** Removes a trash folder that contains only its record. */
 function discardEmpty({ disk }: Keeping, item: string): void {
   try {
     if (namesIn(disk, item).some((name) => name !== RECORD)) return;
     removeQuietly(disk, join(item, RECORD));
     disk.removeFolder(item);
   } catch {
-    // It means nothing without its session.
+    // The folder is ignored without its session.
   }
 }
 
-/** A folder of the trash that nobody has yet. */
+/** Creates a new trash folder. */
 function newItem({ disk, trash }: Keeping, at: string, sessionId: string): string {
   const name = `${at.replace(/[:.]/g, "-")}_${SESSION_ID.test(sessionId) ? sessionId : "session"}`;
   for (let n = 1; ; n++) {
@@ -141,7 +144,7 @@ function newItem({ disk, trash }: Keeping, at: string, sessionId: string): strin
   }
 }
 
-/** Throws session_not_found, already_exists, path_outside_root, storage_full, storage_failed. */
+/** Restores a session. Throws session_not_found, already_exists, path_outside_root, storage_full, storage_failed. */
 export async function restoreSession(keeping: Keeping, where: Where): Promise<Moved> {
   const { disk } = keeping;
   demandWritable(keeping);
@@ -157,11 +160,11 @@ export async function restoreSession(keeping: Keeping, where: Where): Promise<Mo
   const name = basename(to);
   const from = join(item, name);
   const others = namesIn(disk, item).filter((other) => other !== RECORD && other !== name);
-  // What an earlier try brought back already is not in the way.
+  // Files that an earlier attempt already restored are not in the way.
   for (const one of [name, ...others])
     if (await isInTheWay(disk, join(item, one), join(dirname(to), one))) throw alreadyThere(join(dirname(to), one));
   disk.makeFolder(dirname(to));
-  // The session last: as long as it is not there, the trash still has what is to be brought back.
+  // The session comes last: until then, the trash still has everything that must be restored.
   await moveWith(
     disk,
     [from, to],
@@ -172,7 +175,7 @@ export async function restoreSession(keeping: Keeping, where: Where): Promise<Mo
   return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
 }
 
-/** The newest that fits. */
+/** Returns the most recently deleted session that fits. */
 function findItem(keeping: Keeping, { sessionPath, sessionId }: Where): { item: string; record: Record } | undefined {
   const { disk, trash } = keeping;
   const path = sessionPath === undefined ? undefined : keeping.absolute(sessionPath);
@@ -197,7 +200,7 @@ function readRecord({ disk }: Keeping, item: string): Record | undefined {
     const whole = [sessionId, path, deletedAt].every((value) => typeof value === "string");
     return whole ? (record as Record) : undefined;
   } catch {
-    // No folder of ours, or one that a crash left without its record.
+    // Not a folder of ours, or one that a crash left without its record.
     return undefined;
   }
 }

@@ -1,15 +1,16 @@
 /**
- * The lock that the session carries: an empty file in the session's own folder, locked by SQLite or by flock(1). It
- * excludes processes that share nothing but that folder, and is free when its holder is dead, for the kernel keeps it.
+ * The lock that a session carries: an empty file in the session's own folder, locked by SQLite or by flock(1). It
+ * excludes processes that share nothing but that folder. The kernel holds the lock, so that it is free when its holder
+ * dies.
  *
- * What SQLite holds are the POSIX locks of this process, which go with the first descriptor of that file that the
- * process closes. So nothing else may ever open a lock file: whoever copies or moves a container leaves it out. The
- * socket comes first and excludes within the process; every descriptor here is closed while the socket is ours.
+ * SQLite holds POSIX locks of this process, which end as soon as the process closes any descriptor of that file. So
+ * nothing else may ever open a lock file: code that copies or moves a container leaves it out. The socket is taken
+ * first and excludes within the process; every descriptor here is closed while the socket is ours.
  *
- * The file is there only while somebody holds it, or died with it. Its holder alone removes it, before letting go, and
- * whoever has got the lock of a file looks whether that file still has its name, and else begins again: a lock file
- * without a name excludes nobody. The descriptor that is open all the while keeps its inode from being given to another
- * file, so that the same inode under the name is the same file.
+ * The file exists only while a process holds it, or died with it. Only its holder removes it, before unlocking. A
+ * process that has locked a file checks whether the file still has its name, and if not begins again: a lock file
+ * without a name excludes no one. The descriptor stays open meanwhile, so that its inode is not given to another file
+ * and the same inode under the name is the same file.
  */
 
 import { isErrno, storageFailure } from "../../core/errno.ts";
@@ -24,9 +25,9 @@ import { SqliteLock } from "./sqlite-lock.ts";
 
 export interface CarriedLock {
   readonly kind: LockKind;
-  /** Returns where the lock file lies by now; undefined when it has no name any more. */
+  /** Returns the current path of the lock file; undefined when it has no name any more. */
   place(): string | undefined;
-  /** Lets go of it. `place`: where it lies, as just looked up. */
+  /** Unlocks and removes the file. `place`: its current path, as returned by `place()`. */
   release(place: string | undefined): void;
 }
 
@@ -42,7 +43,9 @@ export class CarriedLocks {
     this.find = sqlite;
   }
 
-  /** Takes the lock at a place, or returns that somebody has it; null where no file there can carry one. */
+  /**
+   * Takes the lock at a place. Returns "held" when another process has it, null when no file there can carry a lock.
+   */
   take({ device }: FileKey, place: LockPlace): CarriedLock | "held" | null {
     if (this.hopeless.has(device) || this.means().next().done) return null;
     for (let tries = 0; tries < TRIES; tries++) {
@@ -52,18 +55,20 @@ export class CarriedLocks {
       const taken = this.lock(place.path, opened.fd, opened.isNew, device);
       if (taken !== "again") return taken;
     }
-    // Others take it and let go all the time.
+    // Other processes take and release it all the time.
     return "held";
   }
 
-  /** Whether somebody holds the lock at a path. Makes no file, and makes nobody who takes the lock fail. */
+  /**
+   * Whether a process holds the lock at a path. Creates no file, and never makes a process that takes the lock fail.
+   */
   isHeld(path: string): boolean {
     try {
       const info = this.disk.info(path);
       if (!isLockFile(info)) return false;
       return isListed(this.disk, info) || (this.all().sqlite?.isHeld(path) ?? false);
     } catch {
-      // No file, as usual: whoever holds a lock has one.
+      // Usually there is no file: a lock that is held has one.
       return false;
     }
   }
@@ -76,14 +81,14 @@ export class CarriedLocks {
     return this.found;
   }
 
-  /** Yields the means that are there; flock is looked for, which starts a process, only once SQLite cannot lock. */
+  /** Yields the available means. The check for flock starts a process, so it is made only when SQLite cannot lock. */
   private *means(): Generator<Means, void> {
     const { sqlite, flock } = this.all();
     if (sqlite) yield sqlite;
     if (flock.isThere) yield flock;
   }
 
-  /** Opens the lock file, or makes it. */
+  /** Creates the lock file, or opens it when it exists. */
   private open({ path, like }: LockPlace): { fd: number; isNew: boolean } | "held" | "again" | null {
     const { disk } = this;
     try {
@@ -99,7 +104,7 @@ export class CarriedLocks {
     } catch (error) {
       const { code } = demandErrno(error);
       if (code === "ENOENT") return "again";
-      // It is another user's: whether that one holds it can be seen all the same.
+      // It belongs to another user. Whether that user's process holds it can be seen nevertheless.
       return this.isHeld(path) || isJustMade(disk, path) ? "held" : null;
     }
   }
@@ -126,7 +131,7 @@ export class CarriedLocks {
     } finally {
       if (typeof letGo === "function") letGo();
       if (fd >= 0) {
-        // Nobody can hold what could not be locked.
+        // No process can hold a file that cannot be locked.
         if (isNew && info && this.hopeless.has(device) && hasName(disk, path, info)) removeQuietly(disk, path);
         closeQuietly(disk, fd);
       }
@@ -147,7 +152,7 @@ export class CarriedLocks {
   }
 }
 
-/** Returns the name that an open file has by now. */
+/** Returns the current path of an open file. */
 function placeOf(disk: Disk, fd: number, info: FileInfo): string | undefined {
   try {
     const place = disk.realPath(`/proc/self/fd/${fd}`);
@@ -157,18 +162,18 @@ function placeOf(disk: Disk, fd: number, info: FileInfo): string | undefined {
   }
 }
 
-/** Lock files are empty; anything else that has such a name is left alone. */
+/** Whether a file is a lock file, which is empty. Any other file with such a name is left alone. */
 function isLockFile({ kind, size }: FileInfo): boolean {
   return kind === "file" && size === 0;
 }
 
-/** Gives a new lock file the permissions of the session, so that whoever may write that may lock it. */
+/** Gives a new lock file the permissions of the session, so that every user who may write the session may lock it. */
 function lend(disk: Disk, like: string, fd: number): void {
   try {
     const { mode, owner } = disk.info(like);
     if ((mode & 0o777) !== 0o600 || owner !== process.getuid?.()) disk.copyMode(like, fd);
   } catch {
-    // Then it is ours alone.
+    // Then only our user may open it.
   }
 }
 
@@ -190,7 +195,10 @@ function hasName(disk: Disk, path: string, { device, inode }: FileInfo): boolean
   }
 }
 
-/** Throws what is no refusal of the disk, and storage_failed where no file can be opened at all for now. */
+/**
+ * Returns an errno error. Throws any other error as it is, and storage_failed when no file at all can be opened for
+ * now.
+ */
 function demandErrno(error: unknown): NodeJS.ErrnoException {
   if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE")
     throw storageFailure(error, "locking the session");

@@ -1,4 +1,4 @@
-/** Who holds a lock, as files tell it: the content of lock files and of the notes beside locks. */
+/** Claims: the records of lock holders in lock files and in the notes next to locks. */
 
 import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -9,22 +9,22 @@ import { type Disk, exists, readWhole } from "../fs/disk.ts";
 import { type Answers, isSameProcess, processStart } from "../fs/processes.ts";
 import { type LockOptions, UNKNOWN } from "./contract.ts";
 
-/** A holder as its lock or its note tells of it. */
+/** A holder as its lock file or its note describes it. */
 export interface Claim extends Holder {
   readonly host: string;
-  /** When its process started, as {@link processStart} has it: tells a reused pid from the same process. */
+  /** Start time of its process, from {@link processStart}: distinguishes a reused pid from the same process. */
   readonly started: string;
-  /** The pid namespace in which its pid means something; 0 where there is none. */
+  /** The pid namespace of its pid; 0 where the system has none. */
   readonly space?: number;
-  /** Of the locked file. */
+  /** The inode of the locked file. */
   readonly inode?: number;
 }
 
-/** What is known of processes, kept by one instance of locks. */
+/** Makes claims and checks whether their processes are alive. Each instance of locks has one. */
 export class Claims {
   private readonly options: LockOptions;
   private readonly answers: Answers = new Map();
-  /** The facts of this process that stay. */
+  /** The facts about this process that never change. */
   private own: { pid: number; host: string; started: string; space: number } | undefined;
 
   constructor(options: LockOptions) {
@@ -38,7 +38,7 @@ export class Claims {
     return { client, pid, since: now(), host, started, space, inode };
   }
 
-  /** Whether the process of a claim runs no more; false where it cannot be known from here. */
+  /** Whether the process of a claim has ended; false when that cannot be known from here. */
   isStale(claim: Partial<Claim>): boolean {
     const { host, space } = this.facts();
     if (claim.host !== host || (claim.space ?? space) !== space) return false;
@@ -66,7 +66,7 @@ function pidNamespace(disk: Disk): number {
   try {
     return disk.info("/proc/self/ns/pid").inode;
   } catch {
-    // Only Linux has them.
+    // Only Linux has pid namespaces.
     return 0;
   }
 }
@@ -79,7 +79,9 @@ export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
   };
 }
 
-/** Returns the content of a file about a lock; the claim is null when it is none. Null when there is no file. */
+/**
+ * Returns the content of a lock file or note, with a null claim when it is not one. Returns null when there is no file.
+ */
 export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim: Partial<Claim> | null } | null {
   let bytes: Uint8Array = new Uint8Array(0);
   try {
@@ -92,8 +94,8 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
 }
 
 /**
- * Returns folders for small files about locks: the one in our state folder, and one that servers with other state
- * folders know, too.
+ * Returns the folders for lock files and notes: the one in our state folder, and one that servers with other state
+ * folders use too.
  */
 export function lockFolders({ disk, stateFolder }: LockOptions): string[] {
   const common = commonFolder();
@@ -102,18 +104,18 @@ export function lockFolders({ disk, stateFolder }: LockOptions): string[] {
   return folders;
 }
 
-/** Returns the folder of a user's servers, whatever their state folders are. */
+/** Returns the folder that all servers of a user share, independent of their state folders. */
 export function commonFolder(): string {
   let user = String(userId());
   try {
     user = userInfo().username;
   } catch {
-    // A user without a name still has a number.
+    // The user has no name; the number is used.
   }
   return join(tmpdir(), `pi-session-server-${user}`);
 }
 
-/** Whether a folder that anybody can make is not there yet or is ours alone. */
+/** Whether a folder that any user could create is missing, or only we can write to it. */
 function isOurs(disk: Disk, folder: string): boolean {
   try {
     if (!exists(disk, folder)) return true;

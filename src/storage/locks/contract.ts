@@ -1,4 +1,4 @@
-/** The contract of locks, and the little that every kind of them shares. */
+/** The contract of locks, and helpers that every kind of lock shares. */
 
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
@@ -10,7 +10,7 @@ export interface FileKey {
 }
 
 export interface Lock {
-  /** Missing where nobody else can be there. */
+  /** Missing when there can be no other writer. */
   readonly kind?: LockKind;
   /**
    * Whether the previous holder died with the lock: its note was still there when the lock became ours. A holder that
@@ -20,39 +20,43 @@ export interface Lock {
   release(): void;
 }
 
-/** Where a lock lies that a session carries. */
+/** The place of a lock file in a session's folder. */
 export interface LockPlace {
-  /** The lock file, made and removed as needed, which nothing else may ever open (see `carried.ts`). */
+  /** The lock file, created and removed as needed. Nothing else may ever open it (see `carried.ts`). */
   readonly path: string;
-  /** The file whose owner and permissions it gets; by default it is ours alone. */
+  /** The file whose owner and permissions it gets; by default only our user may open it. */
   readonly like?: string;
 }
 
 export interface Locks {
   /**
-   * Takes the lock of a file at once, or returns who holds it. Throws read_only when locks cannot be kept at all, and
-   * storage_failed when the system refuses one for now.
+   * Takes the lock of a file without waiting, or returns its holder. Throws read_only when no lock can be kept at all,
+   * and storage_failed when the system refuses one for now.
    */
   take(file: FileKey, place?: LockPlace): Lock | Holder;
-  /** Returns who else holds the lock of a file now. Makes nothing, and makes nobody who takes it fail. */
+  /**
+   * Returns the other holder of a file's lock, if any. Creates nothing, and never makes a process that takes it fail.
+   */
   holder(file: FileKey, place?: LockPlace): Holder | null;
 }
 
 /** A way to lock an open file. */
 export interface Means {
   readonly kind: "sqlite" | "flock";
-  /** Locks the file, and returns how to let go, or that somebody has it; null where this file cannot be locked so. */
+  /**
+   * Locks the file and returns a function that unlocks it, "held" when another holds it, or null when this means fails.
+   */
   lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
 }
 
 export interface LockOptions {
   readonly disk: Disk;
   readonly stateFolder: string;
-  /** What we call ourselves to whoever finds the file locked. */
+  /** Our name for processes that find the file locked. */
   readonly client: string;
-  /** ISO 8601 now. */
+  /** Returns the current time in ISO 8601. */
   readonly now: () => string;
-  /** Which SQLite there is; looked for when a lock is first taken. */
+  /** Returns the available SQLite. It is called when the first lock is taken. */
   readonly sqlite?: () => OpenDatabase | undefined;
 }
 
@@ -60,7 +64,7 @@ export function isLock(taken: Lock | Holder): taken is Lock {
   return "release" in taken;
 }
 
-/** Returns a lock whose release counts once. */
+/** Returns a lock whose release has an effect only once. */
 export function lockWith(release: () => void, facts: Omit<Lock, "release"> = {}): Lock {
   let held = true;
   return {
@@ -79,12 +83,12 @@ export function keyOf({ device, inode }: FileKey): string {
 
 export const UNKNOWN: Holder = { client: "another process", pid: 0, since: "" };
 
-/** Milliseconds within which whoever has made a lock file has locked it, and let others open it. */
+/** Milliseconds within which the process that creates a lock file locks it and sets its permissions. */
 const YOUNG = 1000;
 
 export function isYoung({ changed = 0 }: FileInfo): boolean {
   return Math.abs(Date.now() - changed) < YOUNG;
 }
 
-/** How often a lock is asked for that is neither given to us nor held by anybody. */
+/** Number of attempts to take a lock that is neither granted to us nor held by another. */
 export const TRIES = 5;

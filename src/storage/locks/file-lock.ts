@@ -1,7 +1,8 @@
 /**
- * Locks in files, where the system has nothing better: a file that appears whole under its name or not at all, in every
- * folder that can be written, so that servers exclude each other that have one of them in common. It is stale when its
- * process is gone, or is another one under the same pid; a lock of another host counts as held, for nobody can look.
+ * Locks as files, for systems without better ones. A lock file appears complete under its name or not at all, in every
+ * lock folder that can be written, so that servers with one such folder in common exclude each other. It is stale when
+ * its process has ended, or its pid was reused. A lock of another host counts as held, because nothing can be known
+ * about its process.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -22,9 +23,11 @@ import {
   UNKNOWN,
 } from "./contract.ts";
 
-/** How often claims are looked at again until the others have gone. */
+/** Number of times that rival claims are read before giving up. */
 const LOOKS = 100;
-/** One count for the process, whose pid is in the name too: no two instances of this code ever make the same name. */
+/**
+ * Number of claims made by this instance. It is part of their names, with pid and start time, so that each is unique.
+ */
 let claimNames = 0;
 
 export function fileLocks(options: LockOptions): Locks {
@@ -33,7 +36,7 @@ export function fileLocks(options: LockOptions): Locks {
   const pathsOf = (file: FileKey): string[] =>
     lockFolders(options).map((folder) => join(folder, `${keyOf(file).replace(":", "-")}.lock`));
 
-  /** Who holds the lock at a path, or null. */
+  /** Returns the holder of the lock at a path, or null. */
   const holderAt = (path: string, found = readClaim(disk, path)): Holder | null => {
     if (!found) return null;
     if (!found.claim) return { ...UNKNOWN, client: `another process, whose lock ${path} cannot be read,` };
@@ -47,16 +50,16 @@ export function fileLocks(options: LockOptions): Locks {
   const publish = (path: string, bytes: Uint8Array): void => {
     const fill = (fd: number): void => {
       writeAll(disk, fd, bytes);
-      // One that a loss of power spoiled would count as held for ever.
+      // A lock file that a power loss corrupted would count as held forever.
       disk.syncNow(fd);
     };
     closeQuietly(disk, publishNew(disk, path, fill));
   };
 
   /**
-   * Removes a stale lock. Whoever wants to says so first, in a file whose name is nobody else's, and looks for others
-   * that want the same: of those that see each other only the first by name stays, and it goes on when it is alone. So
-   * nobody removes a lock that has taken the place of the stale one meanwhile.
+   * Removes a stale lock. A process that wants to remove it first publishes a claim file with a unique name, then reads
+   * the claims of its rivals. Of those that see each other only the first by name stays, and it continues when it is
+   * alone. So no process removes a new lock that has replaced the stale one meanwhile.
    */
   const clear = (path: string, stale: Uint8Array, inode: number): void => {
     const own = `${path}.${process.pid}-${Math.floor(performance.timeOrigin)}-${++claimNames}.claim`;
@@ -76,7 +79,7 @@ export function fileLocks(options: LockOptions): Locks {
     }
   };
 
-  /** The claims of others that are alive. */
+  /** Returns the claims of other processes that are alive, and removes stale ones. */
   const rivals = (path: string, own: string): string[] => {
     const found: string[] = [];
     for (const name of disk.names(dirname(path))) {
@@ -89,7 +92,7 @@ export function fileLocks(options: LockOptions): Locks {
     return found;
   };
 
-  /** The lock at a path, or who holds it, or null where none can be kept. */
+  /** Takes the lock at a path, or returns its holder, or null when no lock can be kept there. */
   const takeAt = (path: string, bytes: Uint8Array, inode: number): Lock | Holder | null => {
     let heirOfDead = false;
     for (let tries = 0; tries < TRIES; tries++) {
@@ -120,7 +123,7 @@ export function fileLocks(options: LockOptions): Locks {
     try {
       clear(path, stale, inode);
     } catch {
-      // Another one was quicker, or nothing can be written here; the next try tells.
+      // Another process was faster, or nothing can be written here; the next attempt will show it.
     }
   };
 

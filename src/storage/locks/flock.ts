@@ -1,6 +1,6 @@
 /**
- * Locks of files by the flock command of util-linux: it locks the descriptor that it inherits, and the lock stays ours
- * when the command has ended. About 1.5 ms, so only where there is no SQLite.
+ * File locks by the flock command of util-linux: it locks the descriptor that it inherits, and the lock remains ours
+ * when the command has ended. It takes about 1.5 ms, so it is used only where there is no SQLite.
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
@@ -8,7 +8,7 @@ import type { Means } from "./contract.ts";
 import { isYoung } from "./contract.ts";
 import { isListed } from "./kernel-list.ts";
 
-/** Milliseconds after which a command that does not end is given up. */
+/** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 5000;
 
 export class Flock implements Means {
@@ -20,25 +20,25 @@ export class Flock implements Means {
     this.disk = disk;
   }
 
-  /** Whether there is such a command. */
+  /** Whether the command is available. */
   get isThere(): boolean {
     this.known ??= run(["--version"]) !== null;
     return this.known;
   }
 
   lock(_path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
-    // A server with SQLite that has made the file just now does not look for locks of this kind any more.
+    // A server with SQLite that has just created the file does not check for locks of this kind.
     if (!isNew && isYoung(info)) return "held";
     const status = run(["-n", "-x", "3"], fd);
     if (status === 1) return "held";
     if (status !== 0) return null;
-    // Whoever closes the descriptor lets go.
+    // Closing the descriptor releases the lock.
     return isListed(this.disk, info, ["POSIX"]) ? "held" : () => {};
   }
 }
 
 function run(args: readonly string[], fd?: number): number | null {
-  // Loaded where it is needed only.
+  // Loaded only when it is needed.
   const { spawnSync } = process.getBuiltinModule("node:child_process");
   const { error, status } = spawnSync("flock", args, {
     stdio: ["ignore", "ignore", "ignore", ...(fd === undefined ? [] : [fd])],

@@ -1,6 +1,6 @@
 /**
- * The note of who holds a lock, for others to read; the lock itself does not depend on it. It lies beside the lock file,
- * where everybody sees it who can see the lock; where that cannot be, in the folders that are kept for such things.
+ * Notes that tell other processes who holds a lock; the lock itself does not depend on them. A note lies next to the
+ * lock file, so that every process that sees the lock can read it; where that is not possible, in the lock folders.
  */
 
 import { dirname, join } from "node:path";
@@ -13,9 +13,9 @@ import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
 import { noteBeside } from "./lock-paths.ts";
 
 export interface WrittenNote {
-  /** Whether a note was found: of a holder that died, for whoever lets go takes its note along. */
+  /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
   readonly wasLeft: boolean;
-  /** Removes the note. `lockPath`: where the lock file lies by now. */
+  /** Removes the note. `lockPath`: the current path of the lock file. */
   remove(lockPath?: string): void;
 }
 
@@ -30,7 +30,7 @@ export class HolderNotes {
     this.claims = new Claims(options);
   }
 
-  /** Returns the holder by its note. Notes of processes that are gone are left over; of several the youngest counts. */
+  /** Returns the holder by its note. Ignores notes of processes that have ended; of several notes the newest counts. */
   read(file: FileKey, lockPath?: string): Holder | null {
     const paths = this.inFolders(file);
     if (lockPath !== undefined) paths.push(noteBeside(lockPath));
@@ -43,7 +43,7 @@ export class HolderNotes {
     return holder;
   }
 
-  /** Writes our note. The lock is ours. */
+  /** Writes our note. We must hold the lock. */
   write(file: FileKey, lockPath?: string): WrittenNote {
     const { disk } = this;
     const bytes = bytesOf(JSON.stringify(this.claims.make(file.inode)));
@@ -76,7 +76,7 @@ export class HolderNotes {
     return lockFolders(this.options).map((folder) => join(folder, `${keyOf(file).replace(":", "-")}.json`));
   }
 
-  /** Puts our note in place of none or of one that was left. */
+  /** Writes our note at a path. Replaces one that was left. */
   private put(path: string, bytes: Uint8Array, file: FileKey, withFolder = false): "new" | "left" | "refused" {
     const { disk } = this;
     let made = false;
@@ -88,7 +88,7 @@ export class HolderNotes {
         fd = disk.create(path);
       } catch (error) {
         if (!isErrno(error) || error.code !== "EEXIST") throw error;
-        // A copy of a container may have brought that of another session along.
+        // A copy of a container may have brought the note of another session with it.
         const { claim } = readClaim(disk, path) ?? {};
         left = (claim?.inode ?? file.inode) === file.inode;
         disk.remove(path);

@@ -1,8 +1,8 @@
-/** The kernel's list of file locks. It shows those of other network namespaces, but not of other pid namespaces. */
+/** The kernel's list of file locks. It shows locks of other network namespaces, but not of other pid namespaces. */
 
 import { type Disk, type FileInfo, readUnsized } from "../fs/disk.ts";
 
-/** Whether the kernel lists a lock of a file, of these kinds; false where there is no list. */
+/** Whether the kernel lists a lock of these kinds on a file; false where there is no list. */
 export function isListed(
   disk: Disk,
   { device, inode }: FileInfo,
@@ -15,14 +15,14 @@ export function isListed(
     return false;
   }
   const name = `${hex(major(device))}:${hex(minor(device))}:${inode}`;
-  // Whoever waits for a lock stands with an arrow in place of the kind.
+  // A process that waits for a lock is listed with an arrow instead of the kind.
   return list.split("\n").some((line) => {
     const [, kind, , , , file] = line.split(/\s+/);
     return file === name && kinds.includes(kind);
   });
 }
 
-/** As the C library cuts a device number in two. */
+/** Returns the major part of a device number, as the C library does. */
 function major(device: number): number {
   return Number(((BigInt(device) >> 8n) & 0xfffn) | ((BigInt(device) >> 32n) & 0xfffff000n));
 }

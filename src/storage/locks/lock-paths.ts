@@ -1,7 +1,7 @@
 /**
- * Where the lock lies that a session carries, the same for every process that can open the session: beside a session
- * file under a name made of its inode, so that it is one for all names of the file in that folder and stays when the
- * file is renamed; inside a container, so that it moves along.
+ * Paths of the lock files of sessions, the same for every process that can open the session. The lock of a session file
+ * lies in the same folder under a name made from the inode, so that all names of the file in that folder have one lock
+ * and a rename keeps it. The lock of a container lies inside it and moves with it.
  */
 
 import { dirname, join } from "node:path";
@@ -12,18 +12,18 @@ import type { LockPlace } from "./contract.ts";
 const IN_CONTAINER = "writer.lock";
 const HOLDER = ".holder";
 
-/** Returns where the lock of a session file lies that is made in `folder`. */
+/** Returns the place of the lock of a session file in `folder`. */
 export function lockInFolder(folder: string, inode: number): LockPlace {
   return { path: join(folder, `.pi-session-${inode}.lock`) };
 }
 
-/** Returns where the lock of a session file lies, by whatever link the file is named. */
+/** Returns the place of the lock of a session file. `file` may be a link to it. */
 export function lockBeside(disk: Disk, file: string, inode: number): LockPlace {
   let real = file;
   try {
     real = disk.realPath(file);
   } catch {
-    // It is not there yet, or no more; what has this path then lies in this folder.
+    // The file is missing. Whatever gets this path will lie in this folder.
   }
   return { ...lockInFolder(dirname(real), inode), like: real };
 }
@@ -32,30 +32,30 @@ export function lockInContainer(container: string): LockPlace {
   return { path: join(container, IN_CONTAINER), like: headerFile(container) };
 }
 
-/** Returns the note of who holds a lock file. */
+/** Returns the path of the holder's note for a lock file. */
 export function noteBeside(lockPath: string): string {
   return lockPath.replace(/\.lock$/, HOLDER);
 }
 
 /**
- * Gives the lock that is held in a container, and the note about it, to the one that takes its place: a second name of
- * the same file, so that whoever comes at whatever moment meets the same lock.
+ * Links the held lock of a container, and its note, into the container that replaces it. Both names are the same file,
+ * so that every other process finds the same lock at any time.
  */
 export function shareLock(disk: Disk, container: string, next: string): void {
   for (const name of [IN_CONTAINER, noteBeside(IN_CONTAINER)])
     try {
       disk.link(join(container, name), join(next, name));
     } catch {
-      // It was not to be had there, or the file system has no second names.
+      // The container has no such file, or the file system has no hard links.
     }
 }
 
-/** Removes those names from a container that is no session any more. */
+/** Removes the lock and its note from a container that is no longer a session. */
 export function dropLock(disk: Disk, container: string): void {
   for (const name of [IN_CONTAINER, noteBeside(IN_CONTAINER)]) removeQuietly(disk, join(container, name));
 }
 
-/** Whether a name in a container is that of its lock or of the note about it, which no copy of a container gets. */
+/** Whether a name in a container is that of its lock or the lock's note, which are never copied with a container. */
 export function isLockInContainer(name: string): boolean {
   return name === IN_CONTAINER || name === noteBeside(IN_CONTAINER);
 }

@@ -1,6 +1,6 @@
 /**
- * One writer for each file. The lock belongs to the file itself (device and inode), not to a name of it, and ends
- * with its holder, however that ends (architecture, "Lock").
+ * Locks that permit one writer for each file. A lock belongs to the file itself (device and inode), not to one of its
+ * names, and ends with its holder, however that ends (architecture, "Lock").
  */
 
 import { isLock, keyOf, type Lock, type LockOptions, type Locks, lockWith } from "./contract.ts";
@@ -22,7 +22,7 @@ export function makeLocks(options: LockOptions): Locks {
   return process.platform === "linux" ? socketLocks(options) : fileLocks(options);
 }
 
-/** Several logs of one process write to a file together: what one of them holds, the others may use. */
+/** Returns locks that several logs of one process share: a lock that one of them holds, the others may use. */
 export function sharedLocks(locks: Locks): Locks {
   const held = new Map<string, { lock: Lock; users: number }>();
   return {
@@ -33,7 +33,7 @@ export function sharedLocks(locks: Locks): Locks {
       if (!entry) {
         const lock = locks.take(file, place);
         if (!isLock(lock)) return lock;
-        // What the dead left is judged by the first: who comes later comes after one that is alive.
+        // Only the first user repairs what a dead holder left: the later ones come after a holder that is alive.
         heirOfDead = lock.heirOfDead === true;
         entry = { lock, users: 0 };
         held.set(key, entry);
@@ -53,5 +53,5 @@ export function sharedLocks(locks: Locks): Locks {
   };
 }
 
-/** Nobody else is there: sessions of tests, and of hosts that say so. */
+/** Locks that always succeed, for when there is no other writer: in tests, and for hosts that request it. */
 export const noLocks: Locks = { take: () => ({ release() {} }), holder: () => null };

@@ -1,7 +1,7 @@
 /**
- * Locks of Linux: a socket in the abstract namespace, which the kernel gives to one process at a time and takes back at
- * its death, and with it the lock that the file carries. The socket excludes within a network namespace, and so within
- * the process; the file reaches further, where it can be had.
+ * Locks on Linux: a socket in the abstract namespace, which the kernel gives to one process at a time and frees when
+ * that dies, together with a lock on a file in the session's folder (`carried.ts`). The socket excludes others within a
+ * network namespace, including this process; the file lock, where it is possible, excludes processes beyond that.
  */
 
 import { createServer, type Server } from "node:net";
@@ -23,21 +23,24 @@ import {
 } from "./contract.ts";
 import { HolderNotes } from "./holder-note.ts";
 
-/** Bytes of a socket's name. All of them are used, for versions of Node differ in whether they fill a shorter one up. */
+/**
+ * Bytes of a socket's name. All of them are used, because versions of Node differ in whether they pad a shorter one.
+ */
 const SOCKET_NAME = 108;
-/** How the kernel lists sockets. */
+/** The kernel's list of sockets. */
 const SOCKETS = "/proc/net/unix";
 
 /**
- * Binding happens inside `listen`, so that the outcome is known when it returns. Whoever only looks reads the kernel's
- * list, and so is in nobody's way. The user is no part of the name: a file that two users write has one lock.
+ * Returns the locks of Linux. Binding happens inside `listen`, so that the outcome is known when it returns. `holder`
+ * reads the kernel's list instead, so that it never makes a taker fail. The user is not part of the socket's name: a
+ * file that two users write has one lock.
  */
 export function socketLocks(options: LockOptions): Locks {
   const { disk } = options;
   const notes = new HolderNotes(options);
   const carried = new CarriedLocks(options);
   const holderOf = (file: FileKey, place?: LockPlace): Holder => notes.read(file, place?.path) ?? UNKNOWN;
-  /** Takes what remains to be taken once the socket is ours. */
+  /** Takes the file lock and writes the note, once the socket is ours. */
   const takeRest = (file: FileKey, server: Server, place?: LockPlace): Lock | Holder => {
     let lock: CarriedLock | "held" | null = null;
     try {
@@ -66,7 +69,7 @@ export function socketLocks(options: LockOptions): Locks {
       for (let tries = 0; tries < TRIES; tries++) {
         const server = bind(file);
         if (server) return takeRest(file, server, place);
-        // Else whoever had it has just let go, or it was refused for another reason.
+        // Otherwise the holder has just released it, or the system refused it for another reason.
         if (isBound(disk, file) ?? true) return holderOf(file, place);
       }
       throw new Failure(
@@ -94,10 +97,10 @@ function socketName(file: FileKey): string {
 }
 
 function bind(file: FileKey): Server | undefined {
-  // Whoever connects has nothing to ask here, and must not keep the process alive.
+  // A connection serves no purpose here, and must not keep the process alive.
   const server = createServer((socket) => socket.destroy());
   server.on("error", () => {});
-  // Exclusive: the workers of a cluster share what they listen to otherwise.
+  // Exclusive: otherwise the workers of a cluster share the socket.
   server.listen({ path: `\0${socketName(file)}`.padEnd(SOCKET_NAME, "/"), exclusive: true });
   server.unref();
   return server.listening ? server : undefined;
@@ -109,7 +112,7 @@ function isBound(disk: Disk, file: FileKey): boolean | undefined {
   try {
     list = Buffer.from(readUnsized(disk, SOCKETS));
   } catch (error) {
-    // Where no file can be opened nothing can be locked either, and nobody is to blame.
+    // When no file can be opened, nothing can be locked either: this is not a lock held by another process.
     if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE")
       throw storageFailure(error, "looking for the session's lock");
     return undefined;

@@ -1,6 +1,6 @@
 /**
- * Locks of files by SQLite. An exclusive transaction on an empty file that is never ended by a commit: nothing is ever
- * written, for its journal is in memory. Taking one costs 0.07 ms, the opening included.
+ * File locks by SQLite: an exclusive transaction on an empty file that is never committed. Nothing is ever written,
+ * because its journal is in memory. Taking a lock costs 0.07 ms, including the opening of the file.
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
@@ -22,9 +22,10 @@ export class SqliteLock implements Means {
   }
 
   /**
-   * Whoever looks holds a shared lock for a moment, and so may somebody who tries to take it as we do. That keeps the
-   * exclusive lock from us, but not the reserved one, which only takers want and only one of them gets. A taker that has
-   * no more than that excludes every other one all the same; who only looks does not see it.
+   * Takes SQLite's exclusive lock, or else its reserved one. A process that calls `isHeld` holds a shared lock for a
+   * short time, and so may another that tries to take the lock. That blocks the exclusive lock, but not the reserved
+   * one, which only takers request and only one of them gets. A taker with only the reserved lock excludes every other
+   * taker too, but `isHeld` does not see it.
    */
   lock(path: string, _fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
     let database: Database;
@@ -39,7 +40,7 @@ export class SqliteLock implements Means {
         outcome = attempt(database, `${IN_MEMORY};${begin}`);
         if (outcome !== "held") break;
       }
-      // A server without SQLite may hold it in its own way; before a file that we made there was none.
+      // A server without SQLite may hold it by flock; not so a file that we created.
       if (outcome === "ours" && !isNew && isListed(this.disk, info, ["FLOCK"])) outcome = "held";
       if (outcome === "ours") return () => closeDatabase(database);
     } finally {
@@ -48,7 +49,7 @@ export class SqliteLock implements Means {
     return outcome === "held" ? "held" : null;
   }
 
-  /** Whether somebody holds the lock of a file that is there and that this process does not hold. */
+  /** Whether another process holds the lock of a file. The file must exist, and this process must not hold its lock. */
   isHeld(path: string): boolean {
     const database = this.open(path, true);
     try {
@@ -64,7 +65,7 @@ function attempt(database: Database, sql: string): "ours" | "held" | "none" {
     database.exec(sql);
     return "ours";
   } catch (error) {
-    // The low byte is the kind of failure, the others tell more of it.
+    // The low byte is the kind of failure, the others give details.
     return (((error as { errcode?: number }).errcode ?? 0) & 0xff) === SQLITE_BUSY ? "held" : "none";
   }
 }
@@ -73,6 +74,6 @@ function closeDatabase(database: Database): void {
   try {
     database.close();
   } catch {
-    // It is closed, and what it held is free.
+    // It is closed, and its lock is released.
   }
 }

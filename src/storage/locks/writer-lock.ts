@@ -1,4 +1,4 @@
-/** The lock of one log: whether this process writes to its file, and who does if another one is at it. */
+/** The lock of one log: whether this process may write to its file, and which other process does. */
 
 import { Failure } from "../../core/failure.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
@@ -7,12 +7,12 @@ import { type FileKey, isLock, type Lock, type LockPlace, type Locks } from "./l
 export class WriterLock {
   private readonly locks: Locks;
   private readonly findPlace: (file: FileKey) => LockPlace | undefined;
-  /** The place for an inode, found once: looking up what a name links to costs 0.01 ms. */
+  /** The place for an inode, cached: resolving the links of a name costs 0.01 ms. */
   private place: { readonly inode: number; readonly found: LockPlace | undefined } | undefined;
   private lock: Lock | undefined;
   private holder: Holder | null = null;
 
-  /** `findPlace` returns where the lock lies that a file of the log carries. */
+  /** `findPlace` returns the place of the lock that a file of the log carries. */
   constructor(locks: Locks, findPlace: (file: FileKey) => LockPlace | undefined = () => undefined) {
     this.locks = locks;
     this.findPlace = findPlace;
@@ -28,7 +28,7 @@ export class WriterLock {
     return this.lock !== undefined;
   }
 
-  /** Which lock is held; null while none is. */
+  /** The kind of the lock that is held; null while none is. */
   get kind(): LockKind | null {
     return this.lock?.kind ?? null;
   }
@@ -38,13 +38,16 @@ export class WriterLock {
     return this.lock?.heirOfDead === true;
   }
 
-  /** Looks who else is writing to a file. */
+  /** Finds out which other process is writing to a file. */
   look(file: FileKey): Holder | null {
     this.holder = this.locks.holder(file, this.placeOf(file));
     return this.holder;
   }
 
-  /** Who else was writing when that was looked at or refused us the lock, unless they have gone since. */
+  /**
+   * Returns the other writer that was found last, by `look` or by a refused lock, unless it has released the lock
+   * since.
+   */
   lockedBy(file: FileKey | undefined): Holder | null {
     return this.holder && file ? this.look(file) : this.holder;
   }
@@ -54,7 +57,10 @@ export class WriterLock {
     this.adopt(this.claim(file));
   }
 
-  /** The lock of a file that is to become the log's: while it has no name yet, nobody else can be its writer. */
+  /**
+   * Takes the lock of a file that is to become the log's, and returns it. While the file has no name yet, it can have
+   * no other writer. Throws session_locked.
+   */
   claim(file: FileKey, place: LockPlace | undefined = this.placeOf(file)): Lock {
     const taken = this.locks.take(file, place);
     if (isLock(taken)) return taken;
@@ -66,14 +72,14 @@ export class WriterLock {
     );
   }
 
-  /** Goes on with a claimed lock; one that was held is let go. */
+  /** Makes a claimed lock the log's. Releases the lock that was held before. */
   adopt(lock: Lock | undefined): void {
     this.release();
     this.lock = lock;
     this.holder = null;
   }
 
-  /** Hands the lock over to the log that goes on with the same file. */
+  /** Hands the lock over to the log that continues with the same file. */
   handTo(next: WriterLock): void {
     if (!this.lock) return;
     next.adopt(this.lock);

@@ -1,29 +1,30 @@
-/** Group commit: whoever wants to be durable while a disk operation runs shares the one after it. */
+/** Group commit: commits that arrive while a disk operation runs share the next operation. */
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 
-/** What a log does for its commits. */
+/** The operations of a log that its commits use. */
 export interface Committing {
   /**
-   * Brings what was appended until now onto the medium and takes note of it. After every wait and before the note it
-   * calls `demandWanted`, which throws when that was given up meanwhile.
+   * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
+   * calls `demandWanted`, which throws when the entries were rolled back meanwhile.
    */
   makeDurable(demandWanted: () => void): Promise<void>;
-  /** Gives up all that is not durable. */
+  /** Discards everything that is not durable. */
   rollBack(): void;
-  /** The log's own `commit`, for what came too late for the operation that runs. */
+  /** Runs the log's own `commit`, for entries that came too late for the running operation. */
   commit(): Promise<void>;
-  /** An operation has ended, however that went. */
+  /** Called after each operation, successful or not. */
   ended?(): void;
 }
 
 export class Commits {
   private readonly log: Committing;
-  /** The disk operation that runs, and how many entries it makes durable; and the one after it that is waited for. */
+  /** The running disk operation, and the number of entries it makes durable. */
   private running: { readonly count: number; readonly done: Promise<void> } | null = null;
+  /** The operation after it, if a commit waits for one. */
   private next: Promise<void> | null = null;
-  /** Counts how often entries were given up. */
+  /** Number of times that entries were rolled back. */
   private era = 0;
 
   constructor(log: Committing) {
@@ -34,7 +35,7 @@ export class Commits {
     return this.running !== null;
   }
 
-  /** Makes `count` entries durable, which are all there are. Rejects with a failure after the log was rolled back. */
+  /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
   join(count: number): Promise<void> {
     const { running, log } = this;
     if (!running)
@@ -44,7 +45,8 @@ export class Commits {
         () => log.ended?.(),
       );
     if (running.count >= count) return running.done;
-    // Whoever comes too late for the operation that runs shares the next; if it fails, it took their entries along.
+    // Commits that come too late for the running operation share the next one. If the running one fails, its rollback
+    // removes their entries too.
     this.next ??= running.done
       .finally(() => {
         this.next = null;
@@ -53,7 +55,7 @@ export class Commits {
     return this.next;
   }
 
-  /** Runs an operation after which `count` entries are durable; none may be running. */
+  /** Runs an operation that makes `count` entries durable. No other may be running. */
   run(count: number, operation: (demandWanted: () => void) => Promise<void>, ended: () => void): Promise<void> {
     const { era } = this;
     const demandWanted = (): void => {
@@ -75,7 +77,7 @@ export class Commits {
     return done;
   }
 
-  /** Says that entries were given up: an operation that runs for them fails. */
+  /** Invalidates the running operation after a rollback: it fails. */
   giveUp(): void {
     this.era++;
   }

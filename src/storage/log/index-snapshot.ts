@@ -1,13 +1,13 @@
 /**
- * The spine of a session as bytes: its nodes, and beside them whatever columns and facts a backend keeps of each entry.
- * Independent of any session format: what is kept of JSONL files and of containers is made of this. What is written is
- * read back into typed arrays as it stands, so that a million entries (45 MB) are there in some 50 ms where a scan of
- * their lines takes 700. It is derived and no record of anything: a file that is damaged, cut, or of another version or
- * byte order reads as null, and whoever asked works it out anew. Columns of long runs, as those that tell what is
- * inherited along a path, are kept as runs.
+ * The index snapshot of a session as bytes: its nodes, and the columns and facts that a backend keeps for its entries.
+ * The format is independent of the session format; JSONL files and containers both use it. The bytes are read back
+ * directly into typed arrays, so that a million entries (45 MB) load in about 50 ms, where a scan of their lines takes
+ * 700. A snapshot is derived: a file that is damaged, truncated, or of another version or byte order reads as null, and
+ * the caller scans the session instead. Columns with long runs, such as those of values that are inherited along a
+ * path, are stored as runs.
  *
  * Layout: `PISPINE2`, the length of the directory and the CRC-32 of all that follows (each 32 bits, little-endian);
- * the directory, a JSON text; the columns in the order in which the directory names them, each padded to 8 bytes.
+ * the directory, a JSON text; the columns in the order of the directory, each padded to 8 bytes.
  */
 
 import { crc32 } from "node:zlib";
@@ -17,20 +17,20 @@ import { type Disk, readAll, writeAll } from "../fs/disk.ts";
 
 export type SpineColumn = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
 
-/** What a backend keeps beside the nodes. */
+/** Data that a backend keeps in addition to the nodes. */
 export interface SpineExtras {
-  /** By name; one value for each entry, or as many as the backend likes. */
+  /** Columns by name, of any length; usually one value for each entry. */
   readonly columns: Readonly<Record<string, SpineColumn>>;
-  /** Small, and JSON. */
+  /** A small JSON value. */
   readonly facts: unknown;
 }
 
 interface ColumnFacts {
   readonly name: string;
   readonly kind: keyof typeof KINDS;
-  /** Elements that stand here. */
+  /** Elements stored in the file. */
   readonly stored: number;
-  /** Elements of a column that stands here as runs: each one's value, and in a column before it where each ends. */
+  /** Elements of a column that is stored as runs: their values here, and their ends in a column before it. */
   readonly length?: number;
 }
 
@@ -40,7 +40,7 @@ interface Directory {
   readonly count: number;
   readonly rest: NodesRest;
   readonly facts: unknown;
-  /** In the order in which they stand. */
+  /** The columns in the order of the file. */
   readonly columns: readonly ColumnFacts[];
 }
 
@@ -49,19 +49,21 @@ const MAGIC = bytesOf("PISPINE2");
 const PREFIX = 16;
 const ALIGNMENT = 8;
 const LITTLE_ENDIAN = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
-/** Room for entries that are appended next, so that the first of them does not copy all columns. */
+/** Spare elements of a column that is read, so that the next append does not copy all columns. */
 const ROOM = 4096;
 /** Bytes of one read. */
 const PIECE = 1 << 18;
-/** Elements that a run must stand for on the average, so that a column is kept as runs. */
+/** Minimum average length of runs for a column to be stored as runs. */
 const WORTH = 64;
-/** Columns of the nodes themselves; ends of runs, and columns of their tree and of a backend, stand behind a sign. */
+/**
+ * Prefixes of column names: ends of runs, columns of the tree, columns of a backend. Columns of the nodes have none.
+ */
 const ENDS = "<";
 const TREES = "^";
 const BACKENDS = ".";
 const NODE_COLUMNS = ["ids", "parents", "types", "roles", "flags", "table"] as const;
 
-/** Writes a spine to an open file; answers how many bytes it took. Throws errno errors. */
+/** Writes an index snapshot to an open file. Returns the number of bytes written. Throws errno errors. */
 export function writeSpine(disk: Disk, fd: number, nodes: Nodes, extras: SpineExtras): number {
   const image = nodes.image();
   const columns = [
@@ -95,9 +97,9 @@ export function writeSpine(disk: Disk, fd: number, nodes: Nodes, extras: SpineEx
 }
 
 /**
- * Reads a spine that begins at `from` in an open file and makes it what `nodes`, which are empty, hold. Null, and the
- * nodes as they were, when what stands there is not a whole spine of this version; nothing is thrown.
- * `wanted` may refuse by the facts before the columns are read.
+ * Reads the index snapshot at `from` in an open file into the empty `nodes`. Returns null, and leaves the nodes
+ * unchanged, when there is no complete snapshot of this version; never throws. `wanted` may refuse the snapshot by its
+ * facts before the columns are read.
  */
 export function readSpine(
   disk: Disk,
@@ -140,12 +142,12 @@ export function readSpine(
     if (!nodes.adopt({ count, rest, figures, ...own } as NodesImage)) return null;
     return { columns: unsigned(BACKENDS, read), facts: directory.facts };
   } catch {
-    // Not there, cut off, or not JSON where the directory should be.
+    // The snapshot is missing or truncated, or its directory is not JSON.
     return null;
   }
 }
 
-/** Reads in pieces that are still in the cache when they are summed, which takes a fifth less than one for a column. */
+/** Reads in pieces that are still in the cache when their CRC is computed: a fifth faster than whole columns. */
 function readSummed(disk: Disk, fd: number, bytes: Uint8Array, from: number, before: number): number {
   let crc = before;
   for (let at = 0; at < bytes.length; at += PIECE) {
@@ -166,7 +168,7 @@ function asItStands(name: string, column: SpineColumn): Stored {
   return { facts: { name, kind, stored: column.length }, column };
 }
 
-/** Where the runs of a column end, and their values, where that is much shorter; else undefined. */
+/** Returns the ends of a column's runs, and their values, if that is much shorter; otherwise undefined. */
 function inRuns(name: string, column: SpineColumn): [Stored, Stored] | undefined {
   const { length } = column;
   const ends: number[] = [];
@@ -179,18 +181,18 @@ function inRuns(name: string, column: SpineColumn): [Stored, Stored] | undefined
   return [asItStands(ENDS + name, Uint32Array.from(ends)), { ...values, facts: { ...values.facts, length } }];
 }
 
-/** The table is as long as it is; it does not grow at its end. */
+/** Returns a column with spare elements at its end, but not for the table, which does not grow there. */
 function emptyColumn(name: string, kind: keyof typeof KINDS, length: number): SpineColumn {
   return new KINDS[kind](name === "table" ? length : length + ROOM);
 }
 
-/** Makes a column that was read as runs what it was. */
+/** Restores a column that was stored as runs. */
 function spread(read: Map<string, SpineColumn>, { name, kind, stored, length }: ColumnFacts): void {
   const ends = read.get(ENDS + name);
   const values = read.get(name);
   if (length === undefined || !ends || !values) return;
   const column = emptyColumn(name, kind, length);
-  // It is all zeros now, and memory that nobody touches costs nothing.
+  // The column is all zeros already, and memory that is never touched costs nothing.
   for (let run = 0, from = 0; run < stored; from = ends[run++])
     if (values[run] !== 0) column.fill(values[run], from, ends[run]);
   read.set(name, column);

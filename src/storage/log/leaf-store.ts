@@ -1,4 +1,7 @@
-/** Leaf positions that session files do not tell, one small file each in our state folder (reference, section 5). */
+/**
+ * Stores leaf positions that session files do not record, one small file each in our state folder (reference, section
+ * 5).
+ */
 
 import { join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -8,7 +11,7 @@ import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 
-/** A position, and the entries among which it is one: how many there are, and the last. */
+/** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
 interface Place {
   readonly count: number;
   readonly lastId: string | null;
@@ -17,11 +20,13 @@ interface Place {
 
 interface Recorded extends Place {
   readonly stamp: FileStamp;
-  /** The position among the entries that are durable, while others are not yet. */
+  /** The position recorded for the durable entries, while later entries are not durable yet. */
   readonly before?: Place;
 }
 
-/** With `durable`, a recorded position survives power loss, else the death of this process. */
+/**
+ * Returns the store. With `durable`, a recorded position survives power loss, otherwise only the end of this process.
+ */
 export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): LeafMemory {
   const folder = join(stateFolder, "leaves");
   const fileOf = (log: Log): string | undefined => {
@@ -46,12 +51,12 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
     }
   };
 
-  /** A position that was refused must not be found, whatever the disk still does. */
+  /** Restores the previous record, or removes the new one: a position whose recording failed must never be found. */
   const putBack = async (file: string, bytes: Uint8Array | undefined): Promise<void> => {
     try {
       if (bytes) return await publish(file, bytes);
     } catch {
-      // Then there is none.
+      // Then the record is removed.
     }
     removeQuietly(disk, file);
   };
@@ -63,10 +68,10 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
         const recorded = file === undefined ? undefined : recordIn(bytesIn(disk, file));
         if (!recorded) return undefined;
         const { count } = log.nodes;
-        // What a torn write left behind the entries, or a changed time, is no reason to forget the place among them.
+        // A torn write after the entries, or a changed time, does not invalidate the position.
         const place = placesOf(recorded).find((known) => isAmong(known, log, count));
         if (place) return place.leafId;
-        // Of the same file, fewer may be known before all of it has been read.
+        // For an unchanged file the number may differ, because not all entries are known before all of it was read.
         const same = sameStamp(recorded.stamp, log.stamp) && recorded.lastId === lastIdOf(log, count);
         return same ? recorded.leafId : undefined;
       } catch (error) {
@@ -106,12 +111,12 @@ function bytesIn(disk: Disk, file: string): Uint8Array | undefined {
   try {
     return readWhole(disk, file);
   } catch {
-    // Where there is no record, the session file decides.
+    // Without a record, the session file decides.
     return undefined;
   }
 }
 
-/** What a record says; undefined when a crash spoiled it. */
+/** Returns a parsed record; undefined when there is none or a crash corrupted it. */
 function recordIn(bytes: Uint8Array | undefined): Recorded | undefined {
   try {
     const recorded = bytes && (parse(bytes) as Recorded);
@@ -135,7 +140,7 @@ function placeIn({ count, lastId, leafId }: Place): Place {
   return { count, lastId, leafId };
 }
 
-/** Whether the first so many entries of a log are those among which the position is one. */
+/** Whether the position was recorded for exactly the first `first` entries of a log. */
 function isAmong({ count, lastId }: Place, log: Log, first: number): boolean {
   return count === first && lastId === lastIdOf(log, first);
 }

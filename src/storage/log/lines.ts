@@ -6,18 +6,18 @@ import type { Disk } from "../fs/disk.ts";
 export const CHUNK = 1 << 20;
 
 export interface LineVisitor {
-  /** The line `b[at, end)`, line feed excluded, that stands at `start` in the file. `number` counts from 1. */
+  /** Visits the line `b[at, end)`, line feed excluded, which lies at `start` in the file. `number` counts from 1. */
   line(number: number, start: number, b: Uint8Array, at: number, end: number): void;
-  /** A line longer than a chunk: its beginning, and its last byte that is no carriage return. */
+  /** Visits a line longer than a chunk: its beginning `head`, and its last byte that is not a carriage return. */
   long(number: number, start: number, length: number, head: Uint8Array, last: number): void;
 }
 
 export interface Scanned {
-  /** Where the file ended. */
+  /** Offset of the end of the file. */
   readonly size: number;
-  /** Where its last, unterminated line begins; `size` when the last line has its line feed. */
+  /** Offset of its last, unterminated line; `size` when the last line has its line feed. */
   readonly tail: number;
-  /** Lines visited. */
+  /** Number of lines visited. */
   readonly lines: number;
 }
 
@@ -25,8 +25,8 @@ const CR = 0x0d;
 const LF = 0x0a;
 
 /**
- * Visits every line that has its line feed, from the offset `from` on; of a file that grows meanwhile, those that end
- * before the byte `past`. Who scans many files passes one buffer for all.
+ * Visits every line that has its line feed, from the offset `from` up to `past`, which limits the scan of a file that
+ * is still growing. Callers that scan many files pass one buffer for all.
  */
 export function scanLines(
   disk: Disk,
@@ -70,7 +70,7 @@ export function scanLines(
   return { size: offset, tail: lineStart, lines: number };
 }
 
-/** The last byte of `b[0, end)` that is no carriage return, or the one before it all. */
+/** Returns the last byte of `b[0, end)` that is not a carriage return, or `before` when there is none. */
 function lastByte(b: Uint8Array, end: number, before: number): number {
   for (let i = end - 1; i >= 0; i--) if (b[i] !== CR) return b[i];
   return before;

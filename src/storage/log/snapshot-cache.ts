@@ -1,7 +1,7 @@
 /**
- * Spines of large sessions, kept in our state folder so that opening them again costs little. Derived: a file is named by
- * the device and inode of what it tells of, and whoever asks holds what it says of itself against that before it is
- * believed. The ones that were written first go when there are many.
+ * Cache of index snapshots of large sessions in our state folder, so that opening them again is fast. The snapshots are
+ * derived. Each is named by the device and inode of its session file, and is used only after the caller has compared
+ * its facts with that file. When there are too many, the oldest are removed.
  */
 
 import { join } from "node:path";
@@ -10,15 +10,15 @@ import { type Disk, type FileInfo, removeQuietly, temporaryName } from "../fs/di
 import { readSpine, type SpineExtras, writeSpine } from "./index-snapshot.ts";
 
 export interface KeptSpines {
-  /** A session of fewer bytes is not worth one. */
+  /** Bytes below which a session gets no snapshot. */
   readonly leastBytes: number;
-  /** Fills `nodes`, which are empty, with what is kept of a file, if its facts hold; null when nothing is or they do not. */
+  /** Fills the empty `nodes` from the snapshot of a file. Returns null when there is none or its facts do not hold. */
   recall(info: FileInfo, nodes: Nodes, holds: (facts: unknown) => boolean): SpineExtras | null;
-  /** Keeps what is known of a file. Failures are nobody's trouble. */
+  /** Saves a snapshot of a file. Best effort: errors are ignored. */
   keep(info: FileInfo, nodes: Nodes, extras: SpineExtras): void;
 }
 
-/** A smaller session has none: its lines are read in a few milliseconds. */
+/** Bytes below which a session gets no snapshot: its lines are read in a few milliseconds. */
 const LEAST_BYTES = 4 << 20;
 const MOST_FILES = 64;
 
