@@ -4,7 +4,7 @@
  * sessions are as deep as they are long.
  */
 
-import type { Page } from "./terminal/page.ts";
+import type { OutputStyle } from "./terminal/page.ts";
 import { column, cutTo, inert, oneLine, widthOf } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
@@ -119,7 +119,7 @@ export class Branches {
   }
 
   /** Returns the text of a row, as one line of a page. */
-  text(row: number, page: Page): string {
+  text(row: number, page: OutputStyle): string {
     const { paint } = page;
     const node = this.node(row);
     const isLeaf = row === this.leafRow;

@@ -2,7 +2,7 @@
 
 import { contentText, toolCalls } from "../core/format/message.ts";
 import { jsonText } from "../core/json/json.ts";
-import type { Colour, Page } from "./terminal/page.ts";
+import type { Colour, OutputStyle } from "./terminal/page.ts";
 import { column, count, cutTo, inert, inertLines, oneLine, wrap } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
@@ -15,7 +15,12 @@ const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "gr
  * Yields the lines of a message of the context, or of an entry if its id is given. With `isWhole`, long outputs are not
  * cut.
  */
-export function* messageLines(message: Result, page: Page, isWhole: boolean, entryId?: string): Generator<string> {
+export function* messageLines(
+  message: Result,
+  page: OutputStyle,
+  isWhole: boolean,
+  entryId?: string,
+): Generator<string> {
   const { role, content, timestamp } = message ?? {};
   const [name, detail] = headOf(message ?? {});
   yield heading(name, detail, timeText(timestamp), page, COLOURS[role] ?? "magenta", entryId);
@@ -50,7 +55,7 @@ function headOf({ role, provider, model, toolName, isError, customType }: Result
   }
 }
 
-function* assistantLines({ content, errorMessage }: Result, page: Page): Generator<string> {
+function* assistantLines({ content, errorMessage }: Result, page: OutputStyle): Generator<string> {
   if (typeof content === "string") yield* textLines(content, page);
   for (const block of Array.isArray(content) ? content : []) {
     if (block?.type === "text") yield* textLines(block.text, page);
@@ -67,17 +72,17 @@ function* assistantLines({ content, errorMessage }: Result, page: Page): Generat
 }
 
 /** Returns the lines of a text: broken between words for a person, as they were written for a program. */
-function textLines(text: unknown, { isTerminal, width }: Page): string[] {
+function textLines(text: unknown, { isTerminal, width }: OutputStyle): string[] {
   const lines = inertLines(text);
   return isTerminal ? lines.flatMap((line) => wrap(line, width)) : lines;
 }
 
-function* imageLines(content: unknown, { paint }: Page): Generator<string> {
+function* imageLines(content: unknown, { paint }: OutputStyle): Generator<string> {
   for (const block of Array.isArray(content) ? content : [])
     if (block?.type === "image") yield paint("dim", `(image, ${inert(block.mimeType ?? "of unknown kind")})`);
 }
 
-function* shortened(text: unknown, page: Page, isWhole: boolean): Generator<string> {
+function* shortened(text: unknown, page: OutputStyle, isWhole: boolean): Generator<string> {
   const lines = inertLines(String(text).replace(/\s+$/, ""));
   // Leaving out a single line would save nothing, because the note about it takes one.
   const shown = isWhole || lines.length <= RESULT_LINES + 1 ? lines : lines.slice(0, RESULT_LINES);
@@ -87,7 +92,7 @@ function* shortened(text: unknown, page: Page, isWhole: boolean): Generator<stri
 }
 
 /** Yields the lines of an entry of a path. */
-export function* entryLines(entry: Result, page: Page, isWhole: boolean): Generator<string> {
+export function* entryLines(entry: Result, page: OutputStyle, isWhole: boolean): Generator<string> {
   const { type, id, timestamp } = entry;
   if (type === "message") {
     const message = { timestamp, ...entry.message };
@@ -116,7 +121,14 @@ export function* entryLines(entry: Result, page: Page, isWhole: boolean): Genera
   }
 }
 
-function heading(name: string, detail: string, time: string, page: Page, colour: Colour, entryId?: string): string {
+function heading(
+  name: string,
+  detail: string,
+  time: string,
+  page: OutputStyle,
+  colour: Colour,
+  entryId?: string,
+): string {
   const { paint, width } = page;
   const right = [entryId === undefined ? "" : inert(entryId), time].filter(Boolean).join("  ");
   const left = `${oneLine(name)}${detail === "" ? "" : ` ${oneLine(detail)}`}`;

@@ -6,7 +6,7 @@ import { Writable } from "node:stream";
 import { isatty } from "node:tty";
 import { parse } from "../core/json/json.ts";
 import { serve, type World } from "../server/main.ts";
-import type { Settings } from "../server/settings.ts";
+import type { ServerSettings } from "../server/settings.ts";
 import { type Disk, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
@@ -59,7 +59,7 @@ async function main(): Promise<number> {
     if (isVerb(verb))
       return runVerb(verb, rest, { ...WORLD, ...(await import("./terminal/streams.ts")).realTerminal() });
   }
-  let settings: Settings;
+  let settings: ServerSettings;
   try {
     settings = parseArguments(process.argv.slice(2));
   } catch (error) {

@@ -1,7 +1,7 @@
 /** Parses the command line into settings (protocol, section 1). */
 
 import { resolve } from "node:path";
-import type { Settings } from "../server/settings.ts";
+import type { ServerSettings } from "../server/settings.ts";
 
 /** A wrong command line; the message says what to change. */
 export class UsageError extends Error {}
@@ -94,7 +94,7 @@ const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
 /**
  * Parses arguments. Under `--mode rpc`, unknown options are ignored, as the clients of Pi expect. Throws UsageError.
  */
-export function parseArguments(args: readonly string[]): Settings {
+export function parseArguments(args: readonly string[]): ServerSettings {
   const asPi = args.some((arg, i) => arg === "--mode=rpc" || (arg === "--mode" && args[i + 1] === "rpc"));
   const given = new Map<string, string>();
   const allowed: string[] = [];

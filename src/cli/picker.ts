@@ -6,12 +6,12 @@
 
 import { Branches, type FlatNode } from "./branches.ts";
 import type { Key, KeyName } from "./terminal/keys.ts";
-import { type Page, plain } from "./terminal/page.ts";
+import { type OutputStyle, plain } from "./terminal/page.ts";
 import { column, cutTo, grouped, inert, oneLine } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 import { type Columns, columnsFor, sessionRow } from "./verbs/list.ts";
 
-export interface State {
+export interface PickerState {
   readonly rows: number;
   readonly columns: number;
   /** Sessions in the order of the list, as far as they have been loaded. */
@@ -58,7 +58,7 @@ export type Happening =
   | { readonly what: "deleted"; readonly session: Result; readonly notice: string }
   | { readonly what: "failed"; readonly isList: boolean; readonly message: string };
 
-export type Effect =
+export type PickerEffect =
   | { readonly do: "list"; readonly query: string; readonly cursor: string | undefined; readonly limit: number }
   | { readonly do: "open"; readonly session: Result }
   | { readonly do: "move"; readonly entryId: string }
@@ -67,8 +67,8 @@ export type Effect =
   | { readonly do: "end"; readonly sessionPath: string | null };
 
 export interface Step {
-  readonly state: State;
-  readonly effects: readonly Effect[];
+  readonly state: PickerState;
+  readonly effects: readonly PickerEffect[];
 }
 
 /** Sessions that are asked for at a time: normally, and when the end of the list is wanted. */
@@ -102,7 +102,7 @@ export function begin(rows: number, columns: number): Step {
   );
 }
 
-export function step(state: State, happening: Happening): Step {
+export function step(state: PickerState, happening: Happening): Step {
   switch (happening.what) {
     case "key":
       return press(state, happening.key);
@@ -141,7 +141,7 @@ export function step(state: State, happening: Happening): Step {
 
 // --- the list ----------------------------------------------------------------------------------------------------
 
-function listed(state: State, { sessions, total, cursor }: Happening & { what: "listed" }): Step {
+function listed(state: PickerState, { sessions, total, cursor }: Happening & { what: "listed" }): Step {
   const { asked } = state;
   if (!asked) return still(state);
   // The filter changed meanwhile.
@@ -153,7 +153,7 @@ function listed(state: State, { sessions, total, cursor }: Happening & { what: "
   return more(shown({ ...state, asked: undefined, sessions: all, total, cursor, selected, toEnd }));
 }
 
-function askForList(state: State, cursor: string | undefined): Step {
+function askForList(state: PickerState, cursor: string | undefined): Step {
   const { filter, toEnd } = state;
   // The request under way comes first; its outdated result will be recognised.
   if (state.asked) return still(state);
@@ -165,20 +165,20 @@ function askForList(state: State, cursor: string | undefined): Step {
 }
 
 /** Asks for more of the list when its end comes near. */
-function more(state: State): Step {
+function more(state: PickerState): Step {
   const { cursor, toEnd, selected, sessions, asked } = state;
   const isNear = toEnd || selected + 2 * listHeight(state) >= sessions.length;
   return cursor !== undefined && isNear && !asked ? askForList(state, cursor) : still(state);
 }
 
-function filterBy(state: State, filter: string): Step {
+function filterBy(state: PickerState, filter: string): Step {
   const next = { ...state, filter, toEnd: false };
   return filter === state.filter ? still(next) : askForList(next, undefined);
 }
 
 // --- keys --------------------------------------------------------------------------------------------------------
 
-function press(before: State, key: Key): Step {
+function press(before: PickerState, key: Key): Step {
   const state = before.notice === "" ? before : { ...before, notice: "" };
   const name = "name" in key ? key.name : undefined;
   const text = "text" in key ? key.text : undefined;
@@ -197,7 +197,7 @@ function press(before: State, key: Key): Step {
   return pressInList(state, name, text);
 }
 
-function pressInList(state: State, name: KeyName | undefined, text: string | undefined): Step {
+function pressInList(state: PickerState, name: KeyName | undefined, text: string | undefined): Step {
   const { sessions, selected, filter } = state;
   const session = sessions[selected];
   switch (name) {
@@ -222,7 +222,7 @@ function pressInList(state: State, name: KeyName | undefined, text: string | und
   return more(shown({ ...state, selected: to, toEnd }));
 }
 
-function pressInTree(state: State, tree: TreeState, name: KeyName | undefined, text: string | undefined): Step {
+function pressInTree(state: PickerState, tree: TreeState, name: KeyName | undefined, text: string | undefined): Step {
   const { branches, selected } = tree;
   if (text === "q") return end(state, null);
   if (name === "escape" || name === "tab") return { state: { ...state, tree: undefined }, effects: [{ do: "close" }] };
@@ -257,26 +257,26 @@ function isEnd(name: KeyName | undefined, text: string | undefined): boolean {
   return name === "end" || text === "G";
 }
 
-function end(state: State, sessionPath: string | null): Step {
+function end(state: PickerState, sessionPath: string | null): Step {
   return { state, effects: [{ do: "end", sessionPath }] };
 }
 
-function still(state: State): Step {
+function still(state: PickerState): Step {
   return { state, effects: [] };
 }
 
 // --- drawing -----------------------------------------------------------------------------------------------------
 
-function listHeight({ rows }: State): number {
+function listHeight({ rows }: PickerState): number {
   return Math.max(1, rows - AROUND_LIST);
 }
 
-function treeHeight({ rows }: State): number {
+function treeHeight({ rows }: PickerState): number {
   return Math.max(1, rows - AROUND_TREE);
 }
 
 /** Returns the state with the selections within their lists and on the screen. */
-function shown(state: State): State {
+function shown(state: PickerState): PickerState {
   const { sessions, tree } = state;
   const selected = Math.max(0, Math.min(state.selected, sessions.length - 1));
   return {
@@ -294,12 +294,12 @@ function scrolled(top: number, selected: number, length: number, height: number)
 }
 
 /** Returns the lines of the screen, none wider than it. */
-export function view(state: State, page: Page): string[] {
+export function view(state: PickerState, page: OutputStyle): string[] {
   const lines = state.tree ? treeView(state, state.tree, page) : listView(state, page);
   return [...lines, lastLine(state, page)];
 }
 
-function listView(state: State, page: Page): string[] {
+function listView(state: PickerState, page: OutputStyle): string[] {
   const { sessions, total, filter, isTyping, top, selected, asked } = state;
   const height = listHeight(state);
   const title = isTyping || filter !== "" ? `Filter: ${inert(filter)}${isTyping ? "_" : ""}` : "Sessions";
@@ -316,7 +316,7 @@ function listView(state: State, page: Page): string[] {
   return [titleLine(title, place, state, page), page.paint("dim", cutTo(`  ${head}`, state.columns)), ...rows];
 }
 
-function treeView(state: State, { session, branches, top, selected }: TreeState, page: Page): string[] {
+function treeView(state: PickerState, { session, branches, top, selected }: TreeState, page: OutputStyle): string[] {
   const height = treeHeight(state);
   const inner = { ...page, width: Math.max(1, state.columns - 2) };
   const rows: string[] = [];
@@ -328,19 +328,24 @@ function treeView(state: State, { session, branches, top, selected }: TreeState,
   return [titleLine(oneLine(session.name ?? session.firstMessage ?? session.sessionId), place, state, page), ...rows];
 }
 
-function titleLine(title: string, place: string, { columns }: State, { paint }: Page): string {
+function titleLine(title: string, place: string, { columns }: PickerState, { paint }: OutputStyle): string {
   const room = columns - place.length - 2;
   if (room < 8) return paint("bold", cutTo(title, columns));
   return `${paint("bold", column(title, room))}  ${paint("dim", place)}`;
 }
 
 /** Returns a line of the screen. The selected one is marked for people who see no colours, too. */
-function marked(isSelected: boolean, text: (paint: Page["paint"]) => string, { paint }: Page, columns: number): string {
+function marked(
+  isSelected: boolean,
+  text: (paint: OutputStyle["paint"]) => string,
+  { paint }: OutputStyle,
+  columns: number,
+): string {
   if (!isSelected) return `  ${text(paint)}`;
   return paint("reverse", column(`> ${text(plain)}`, columns));
 }
 
-function lastLine(state: State, { paint }: Page): string {
+function lastLine(state: PickerState, { paint }: OutputStyle): string {
   const { doomed, notice, tree, isTyping, isBusy, columns, asked } = state;
   if (doomed) {
     const name = oneLine(doomed.name ?? doomed.firstMessage ?? doomed.sessionId);
@@ -366,7 +371,7 @@ interface Widths {
 /** Columns of each list of sessions, so that ids and widths are measured once for each state of the list. */
 const widths = new WeakMap<readonly Result[], Widths>();
 
-function columnsOf(sessions: readonly Result[], page: Page): Widths {
+function columnsOf(sessions: readonly Result[], page: OutputStyle): Widths {
   const known = widths.get(sessions);
   if (known?.width === page.width) return known;
   const found = { width: page.width, ...columnsFor(sessions, page) };

@@ -7,11 +7,11 @@ import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
 import { parseArguments, UsageError, valueFollows } from "./options.ts";
 import { findVerb, verbs } from "./table.ts";
-import { type Page, pageFor } from "./terminal/page.ts";
+import { type OutputStyle, pageFor } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
 import { inert, wrap } from "./terminal/text.ts";
-import { FAILURE, type Flag, type Given, OK, Refusal, USAGE, type Verb } from "./verb.ts";
-import { type Progress, Wire } from "./wire.ts";
+import { CommandFailed, FAILURE, type Flag, type Given, OK, USAGE, type Verb } from "./verb.ts";
+import { type ProgressCallback, Wire } from "./wire.ts";
 
 /** The world of a verb: that of a server, with a terminal in place of the streams. */
 export type VerbWorld = Omit<World, "input" | "output"> & {
@@ -115,10 +115,10 @@ async function tell(error: unknown, asJson: boolean, world: VerbWorld): Promise<
     world.say(inert(error.message));
     return USAGE;
   }
-  if (!(error instanceof Refusal || error instanceof Failure)) throw error;
+  if (!(error instanceof CommandFailed || error instanceof Failure)) throw error;
   const { message } = error;
   const told =
-    error instanceof Refusal
+    error instanceof CommandFailed
       ? error.error
       : { code: error.code, message, data: { name: error.name, retryable: error.retryable, ...error.details } };
   if (asJson) await printJson(world, JSON.stringify({ error: told }));
@@ -146,7 +146,7 @@ async function printLines(world: VerbWorld, lines: Iterable<string>): Promise<vo
   if (piece !== "") await world.print(piece);
 }
 
-function pageOf({ variables, terminal, env }: VerbWorld): Page {
+function pageOf({ variables, terminal, env }: VerbWorld): OutputStyle {
   return pageFor(variables, terminal.columns, env.now());
 }
 
@@ -156,7 +156,7 @@ async function confirm(terminal: Terminal, question: string): Promise<boolean | 
 }
 
 /** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
-function progressBar({ terminal, variables }: VerbWorld): { tell: Progress; stop(): void } | undefined {
+function progressBar({ terminal, variables }: VerbWorld): { tell: ProgressCallback; stop(): void } | undefined {
   const { errorColumns } = terminal;
   if (errorColumns === undefined || variables.TERM === "dumb") return undefined;
   let shown = "";

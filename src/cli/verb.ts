@@ -2,7 +2,7 @@
 
 import type { Service } from "../server/main.ts";
 import { UsageError } from "./options.ts";
-import type { Page } from "./terminal/page.ts";
+import type { OutputStyle } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
@@ -24,7 +24,7 @@ export interface Given {
 
 /** The server and the terminal as a verb sees them while it runs. */
 export interface Asking {
-  /** Sends a command and returns its result. Throws {@link Refusal}. */
+  /** Sends a command and returns its result. Throws {@link CommandFailed}. */
   ask(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
   readonly service: Service;
   /** The working directory; paths that a person gives refer to it. */
@@ -32,7 +32,7 @@ export interface Asking {
   /** Whether stdout is a terminal. */
   readonly isTerminal: boolean;
   /** Returns the page of a terminal with so many columns. */
-  page(columns: number): Page;
+  page(columns: number): OutputStyle;
   /** Takes over the terminal; returns undefined where there is none. */
   takeScreen(): Screen | undefined;
   /** Asks a question with the answers yes and no; returns undefined where nobody can be asked. */
@@ -52,7 +52,7 @@ export interface Verb {
   /** Asks the server for the result to print. Throws Refusal, UsageError or Failure. */
   run(asking: Asking, given: Given): Promise<Result>;
   /** Returns the lines that a person reads; a single string is printed as it is. */
-  print(result: Result, given: Given, page: Page): Iterable<string>;
+  print(result: Result, given: Given, page: OutputStyle): Iterable<string>;
   /** Returns the exit status; 0 by default. */
   status?(result: Result, given: Given): number;
 }
@@ -64,7 +64,7 @@ export const USAGE = 2;
 export const DAMAGE = 3;
 
 /** The error that a command was answered with. */
-export class Refusal extends Error {
+export class CommandFailed extends Error {
   readonly error: Result;
   constructor(error: Result) {
     super(error.message);

@@ -3,11 +3,11 @@
 import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
 import { type Service, serve, type World } from "../server/main.ts";
-import type { Settings } from "../server/settings.ts";
-import { Refusal, type Result } from "./verb.ts";
+import type { ServerSettings } from "../server/settings.ts";
+import { CommandFailed, type Result } from "./verb.ts";
 
 /** A callback for how far a command is. */
-export type Progress = (done: number, total: number) => void;
+export type ProgressCallback = (done: number, total: number) => void;
 
 interface Waiting {
   answer(result: Result, text: string): void;
@@ -21,11 +21,11 @@ export class Wire {
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
   private readonly waiting = new Map<number, Waiting>();
-  private readonly progress: Progress | undefined;
+  private readonly progress: ProgressCallback | undefined;
   private unread: string[] = [];
   private ids = 0;
 
-  constructor(settings: Settings, world: Omit<World, "input" | "output">, progress?: Progress) {
+  constructor(settings: ServerSettings, world: Omit<World, "input" | "output">, progress?: ProgressCallback) {
     this.progress = progress;
     this.service = serve(settings, { ...world, input: this.input, output: this.output });
     this.output.setEncoding("utf8").on("data", (text: string) => this.take(text));
@@ -41,7 +41,7 @@ export class Wire {
           this.last = { result, text };
           resolve(result);
         },
-        refuse: (error) => reject(new Refusal(error)),
+        refuse: (error) => reject(new CommandFailed(error)),
       });
       this.input.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params: { ...params, _meta } })}\n`);
     });

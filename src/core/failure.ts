@@ -1,6 +1,6 @@
 /** Expected failures: one table, one class (protocol, section 6). The stable identity on the wire is the name. */
 
-interface Kind {
+interface FailureKind {
   /** JSON-RPC error code. */
   readonly code: number;
   /** Whether the same request may succeed later without the host changing it. */
@@ -111,7 +111,7 @@ export const FAILURES = {
     retryable: false,
     meaning: "The stored bytes are damaged. verify_session says where, repair_session mends what can be mended.",
   },
-} as const satisfies Record<string, Kind>;
+} as const satisfies Record<string, FailureKind>;
 
 export type FailureName = keyof typeof FAILURES;
 

@@ -6,7 +6,7 @@ import { completedDraft, Speakers } from "../core/session/message-defaults.ts";
 import { demandReferences } from "../core/session/references.ts";
 import { doubtsOf } from "../core/session/warnings.ts";
 import { appendEntries, demandTypes } from "./shared/append.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { assistantExample } from "./shared/shapes.ts";
 
 export default command({
@@ -77,7 +77,7 @@ export default command({
 });
 
 /** Returns the time of an entry in milliseconds: its timestamp, or now if it has none that is valid. */
-function timeOf({ env }: Context, timestamp: string | undefined): number {
+function timeOf({ env }: CommandContext, timestamp: string | undefined): number {
   const time = Date.parse(timestamp ?? "");
   return Number.isNaN(time) ? env.now() : time;
 }

@@ -6,7 +6,7 @@ import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { appendEntries, demandTypes, typesOf } from "./shared/append.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
 
 const result = z.object({
@@ -99,7 +99,7 @@ interface Move {
 }
 
 /** Asks the host first. Its answer may add the summary and the label that the request left out. */
-async function consult(context: Context, wanted: Move): Promise<z.input<typeof result>> {
+async function consult(context: CommandContext, wanted: Move): Promise<z.input<typeof result>> {
   const { session } = context;
   const { tree } = session;
   const { target, label } = wanted;
@@ -122,7 +122,7 @@ async function consult(context: Context, wanted: Move): Promise<z.input<typeof r
   return move(context, { ...wanted, summary, label: label ?? checked.label });
 }
 
-function move(context: Context, { target, text, summary, label }: Move): z.input<typeof result> {
+function move(context: CommandContext, { target, text, summary, label }: Move): z.input<typeof result> {
   const { session } = context;
   const oldLeafId = session.leafId;
   const parentId = session.idOrNull(target);

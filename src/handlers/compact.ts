@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
 import { appendEntries } from "./shared/append.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
 import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
 
@@ -63,7 +63,7 @@ interface Compaction {
 }
 
 function appendCompaction(
-  context: Context,
+  context: CommandContext,
   compaction: Compaction,
 ): Compaction & { cancelled: false; entryId: string } {
   const { session } = context;

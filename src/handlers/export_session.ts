@@ -7,7 +7,7 @@ import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import type { Session } from "../core/session/session.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
 type Format = (typeof FORMATS)[number];
@@ -119,7 +119,7 @@ function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
 }
 
 /** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
-function contentOf({ maxReplyBytes }: Context, pieces: Iterable<string | Uint8Array>): string {
+function contentOf({ maxReplyBytes }: CommandContext, pieces: Iterable<string | Uint8Array>): string {
   const most = Math.min(MOST_CONTENT, maxReplyBytes ?? MOST_CONTENT);
   const parts: Uint8Array[] = [];
   let size = 0;

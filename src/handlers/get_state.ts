@@ -3,7 +3,7 @@ import { contextWindowOf, UNKNOWN_MODEL } from "../core/context/models.ts";
 import { danglingDamage } from "../core/context/pairing.ts";
 import { lasting } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { piModel, withoutNulls } from "./shared/pi-shapes.ts";
 
 export const stateResult = z.object({
@@ -40,7 +40,7 @@ export const stateResult = z.object({
   pendingMessageCount: z.literal(0),
 });
 
-export function stateOf(session: Session, context: Pick<Context, "settings">): z.input<typeof stateResult> {
+export function stateOf(session: Session, context: Pick<CommandContext, "settings">): z.input<typeof stateResult> {
   const { log, tree } = session;
   const { lockedBy, lockKind } = log;
   return {
@@ -83,7 +83,10 @@ const knownStates = new WeakMap<Session, KnownState>();
  * Making the state and its text anew takes a third of the time of a `get_state`: 230 thousand a second become 360
  * thousand. Returns undefined when there are diagnostics to report.
  */
-function unchangedState(session: Session, context: Pick<Context, "settings">): z.input<typeof stateResult> | undefined {
+function unchangedState(
+  session: Session,
+  context: Pick<CommandContext, "settings">,
+): z.input<typeof stateResult> | undefined {
   const { log, tree } = session;
   if (session.diagnostics.length > 0) return undefined;
   const { settings } = context;

@@ -92,7 +92,7 @@ const LONG = 1 << 14;
 const SEEN = 4096;
 
 /** A flat node as JSON text, without the members that can change while its entry stays the same. */
-interface Told {
+interface NodeText {
   /** The parent when the text was made: it changes when a lost parent is bridged, or when the parent comes later. */
   readonly parent: number;
   readonly text: string;
@@ -105,13 +105,13 @@ const MOST_REMEMBERED = 10_000;
  * whenever the session has changed, and all but a few of its nodes are as they were: a page of 1,000 takes 2 ms with
  * these texts, and 18 ms when their entries are parsed.
  */
-const memories = new WeakMap<Nodes, { losses: number; cuts: number; told: Map<number, Told> }>();
+const memories = new WeakMap<Nodes, { losses: number; cuts: number; told: Map<number, NodeText> }>();
 
-function toldBefore(nodes: Nodes): Map<number, Told> {
+function toldBefore(nodes: Nodes): Map<number, NodeText> {
   const { losses, cuts } = nodes;
   const known = memories.get(nodes);
   if (known?.losses === losses && known.cuts === cuts && known.told.size < MOST_REMEMBERED) return known.told;
-  const told = new Map<number, Told>();
+  const told = new Map<number, NodeText>();
   memories.set(nodes, { losses, cuts, told });
   return told;
 }

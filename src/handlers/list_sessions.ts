@@ -3,7 +3,7 @@ import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { Listed, ListProgress } from "../core/ports/catalog.ts";
 import { cursorAfter, momentOf, momentText } from "../core/search/listing.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { take } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
@@ -103,7 +103,7 @@ export default command({
  * Returns the callback for progress. Sessions that are too many for one reply go into several reports with the same
  * numbers.
  */
-function progressOf(context: Context, stream: boolean): ListProgress | undefined {
+function progressOf(context: CommandContext, stream: boolean): ListProgress | undefined {
   const { progress } = context;
   if (!progress || !stream) return progress && ((done, total) => progress(done, total));
   return (done, total, found) => {

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Obstacle } from "../core/ports/migrations.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import {
   correlationId,
   demandStored,
@@ -61,14 +61,14 @@ export default command({
 });
 
 /** Returns the path of the session that is meant, after committing it if it is open. */
-async function fileOf(context: Context, path: string | undefined): Promise<string> {
+async function fileOf(context: CommandContext, path: string | undefined): Promise<string> {
   const session = openSession(context, path);
   if (!session) return path as string;
   await session.commit();
   return demandStored(session);
 }
 
-async function plan(context: Context, path: string | undefined) {
+async function plan(context: CommandContext, path: string | undefined) {
   const { migrations } = context.workspace.stores;
   const file = await fileOf(context, path);
   const { active, state, site } = migrations.status(file);
@@ -80,7 +80,7 @@ async function plan(context: Context, path: string | undefined) {
   return planned(site, site.container, state, found.entryCount, found.obstacles);
 }
 
-async function planBack(context: Context, path: string | undefined) {
+async function planBack(context: CommandContext, path: string | undefined) {
   const file = await fileOf(context, path);
   const { active, state, site } = context.workspace.stores.migrations.status(file);
   const obstacles: Obstacle[] = [];
@@ -88,7 +88,7 @@ async function planBack(context: Context, path: string | undefined) {
   return planned(site, site.source ?? file, state, countOf(context, file), obstacles);
 }
 
-function countOf({ workspace }: Context, file: string): number {
+function countOf({ workspace }: CommandContext, file: string): number {
   const session = workspace.look({ sessionPath: file });
   try {
     return session.log.nodes.count;

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { type Draft, draftOf } from "../core/format/entry.ts";
 import { sessionName } from "../core/session/workspace.ts";
 import { appendEntries, demandTypes } from "./shared/append.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 
 export default command({
   name: "set_session_name",
@@ -41,7 +41,7 @@ export default command({
 
 /** Names a session that is not open here. The process that opens it next finds the leaf where it was. */
 async function rename(
-  { workspace, key }: Context,
+  { workspace, key }: CommandContext,
   sessionPath: string,
   draft: Draft,
   expectedLeafId: string | null | undefined,

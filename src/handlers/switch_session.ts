@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { whereItStays } from "./shared/current-session.ts";
 import { type HookAnswer, vetoReason } from "./shared/hooks.ts";
 
@@ -46,7 +46,7 @@ export default command({
 });
 
 /** Asks whether to switch. Without consent, closes the session that was opened for it. */
-async function ask(context: Context, next: Session, payload: Record<string, unknown>): Promise<HookAnswer> {
+async function ask(context: CommandContext, next: Session, payload: Record<string, unknown>): Promise<HookAnswer> {
   let answer: HookAnswer = { cancelled: true };
   try {
     answer = await context.ask("session_before_switch", payload);

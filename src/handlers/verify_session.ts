@@ -3,7 +3,7 @@ import type { Damage } from "../core/format/damage.ts";
 import type { StoreFinding } from "../core/ports/migrations.ts";
 import { verify } from "../core/session/check.ts";
 import type { Session } from "../core/session/session.ts";
-import { type Context, command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { damage } from "./shared/shapes.ts";
 
 export default command({
@@ -51,7 +51,7 @@ export default command({
 });
 
 /** Audits the session's container; returns undefined when it has none. */
-async function auditOf({ workspace, progress }: Context, session: Session) {
+async function auditOf({ workspace, progress }: CommandContext, session: Session) {
   const { file, log } = session;
   if (log.store !== "v2" || file === null || !log.persisted) return undefined;
   // Entries that are not durable yet have no index rows.

@@ -12,7 +12,7 @@ import type { Stores } from "../core/ports/stores.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import { isContainerName } from "../storage/fs/container-paths.ts";
 import { realDisk } from "../storage/fs/disk.ts";
-import { findPlaces, folderFor, folderName, type Places } from "../storage/fs/paths.ts";
+import { findPlaces, folderFor, folderName, type StoragePaths } from "../storage/fs/paths.ts";
 import { jsonlStore } from "../storage/jsonl/log.ts";
 import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
 import { makeStores } from "../storage/stores.ts";
@@ -33,7 +33,7 @@ export const env = realEnv;
 /**
  * Returns the folders that the environment names now, without the one that only Pi's program uses (its flat folder).
  */
-function places(): Places {
+function places(): StoragePaths {
   return findPlaces({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
 }
 

@@ -20,7 +20,7 @@ import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from ".
 import { Hooks } from "./connection/hooks.ts";
 import { Host } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
-import { type Message, Output, release } from "./connection/output.ts";
+import { type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher, type Prepared, type Renewed } from "./dispatch/dispatcher.ts";
 
@@ -124,7 +124,7 @@ export class Connection {
         },
         batch: (replies, refusals) => {
           if (this.dialect && replies.length === 0) this.dispatcher.start();
-          const parts: Message[] = [...refusals];
+          const parts: OutgoingMessage[] = [...refusals];
           for (const prepared of replies) if (prepared.message) parts.push(this.takeBack(prepared));
           if (parts.length > 0) this.output.send(arrayOf(parts));
         },
@@ -344,10 +344,10 @@ export class Connection {
    * Puts a reply together before any byte of it is sent, so that a failure of the disk meanwhile becomes an error
    * reply. A reply with `taken` is part of a message that has that many bytes already. Throws nothing.
    */
-  private replyTo(call: Call, outcome: Outcome, renewed?: Renewed, taken?: number, held?: number): Message {
+  private replyTo(call: Call, outcome: Outcome, renewed?: Renewed, taken?: number, held?: number): OutgoingMessage {
     let counts = outcome;
     for (let renewals = 0; ; renewals++) {
-      let message: Message;
+      let message: OutgoingMessage;
       try {
         message = this.gathered(this.current.reply(call, counts), this.maxReplyBytes, taken, held);
       } catch (error) {
@@ -371,7 +371,7 @@ export class Connection {
     return { message, held, size: this.maxReplyBytes === undefined ? 0 : this.output.sizeOf(message) };
   }
 
-  private takeBack({ message, held }: Prepared): Message {
+  private takeBack({ message, held }: Prepared): OutgoingMessage {
     this.ahead -= held;
     return message ?? [];
   }
@@ -386,14 +386,14 @@ export class Connection {
     limit = Number.POSITIVE_INFINITY,
     taken = 0,
     held?: number,
-  ): Message {
+  ): OutgoingMessage {
     const { output } = this;
     const most = held ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
     const demandRoom = (size: number): void => {
       if (size + taken > limit) throw tooLarge(size + taken, limit);
     };
     const pieces: Pieces = [];
-    let message: Message = pieces;
+    let message: OutgoingMessage = pieces;
     // An array is in memory already.
     if (held === undefined && Array.isArray(made)) message = made;
     else {
@@ -426,8 +426,8 @@ export class Connection {
   }
 }
 
-function arrayOf(parts: readonly Message[]): Message {
-  const pieces: Message[number][] = [];
+function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
+  const pieces: OutgoingMessage[number][] = [];
   for (const part of parts) {
     pieces.push(pieces.length === 0 ? "[" : ",", ...part);
   }

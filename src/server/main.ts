@@ -14,7 +14,7 @@ import { confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.t
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import type { Disk } from "../storage/fs/disk.ts";
 import type { Variables } from "../storage/fs/paths.ts";
-import { findPlaces, type Places, settingsFiles } from "../storage/fs/paths.ts";
+import { findPlaces, type StoragePaths, settingsFiles } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
 import { commonFolder } from "../storage/locks/claims.ts";
@@ -23,7 +23,7 @@ import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
 import { Connection } from "./host-connection.ts";
 import { serveUntilEnd, setUp } from "./serve.ts";
-import type { Settings } from "./settings.ts";
+import type { ServerSettings } from "./settings.ts";
 
 export interface World {
   readonly input: Readable;
@@ -52,7 +52,7 @@ export interface Service {
   readonly catalog: Catalog;
 }
 
-export function serve(settings: Settings, world: World): Service {
+export function serve(settings: ServerSettings, world: World): Service {
   const places = findPlaces(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, places, world);
   const disk = confined ?? containedDisk(world.disk);
@@ -124,7 +124,7 @@ export function serve(settings: Settings, world: World): Service {
 }
 
 /** Returns the disk that reaches the session folders, the allowed ones and our own, and nothing else. */
-function confine(allowed: readonly string[], places: Places, world: World): ConfinedDisk & { hasState: boolean } {
+function confine(allowed: readonly string[], places: StoragePaths, world: World): ConfinedDisk & { hasState: boolean } {
   const { given, own } = confinesOf(places, allowed);
   const disk = confinedDisk(world.disk, {
     given,

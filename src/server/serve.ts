@@ -8,7 +8,7 @@ import type { Session } from "../core/session/session.ts";
 import { sessionName, type Workspace } from "../core/session/workspace.ts";
 import { ofTheDisk } from "./connection/dialect.ts";
 import type { Connection } from "./host-connection.ts";
-import type { Settings } from "./settings.ts";
+import type { ServerSettings } from "./settings.ts";
 
 /** Milliseconds that the host has to close its end after `shutdown` was answered. */
 const AFTER_SHUTDOWN = 1000;
@@ -17,7 +17,7 @@ const AFTER_SHUTDOWN = 1000;
 export async function serveUntilEnd(
   connection: Connection,
   workspace: Workspace,
-  settings: Settings,
+  settings: ServerSettings,
   world: { readonly output: Writable; readonly say: (sentence: string) => void },
 ): Promise<number> {
   let hostGone = false;
@@ -49,7 +49,7 @@ export async function serveUntilEnd(
 }
 
 /** Opens or makes the session that the command line asks for. Throws the failure that leaves us without one. */
-async function openFirst(workspace: Workspace, settings: Settings): Promise<void> {
+async function openFirst(workspace: Workspace, settings: ServerSettings): Promise<void> {
   const { session, fork, sessionId, name } = settings;
   const { stores } = workspace;
   let first: Session;
@@ -93,7 +93,7 @@ function isFile({ stores }: Workspace, given: string): boolean {
 }
 
 /** Appends the model and the thinking level of the command line to a new session. */
-export function setUp(session: Session, settings: Settings): void {
+export function setUp(session: Session, settings: ServerSettings): void {
   if (session.log.readOnly) return;
   const { provider, model, thinking } = settings;
   if (provider !== undefined && model !== undefined)

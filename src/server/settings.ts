@@ -3,7 +3,7 @@
 import type { DialectName } from "./connection/dialect.ts";
 import type { FramingName } from "./connection/framing.ts";
 
-export interface Settings {
+export interface ServerSettings {
   readonly session?: string;
   readonly continueLatest: boolean;
   readonly fork?: string;

@@ -21,7 +21,7 @@ import {
   fileName,
   folderFor,
   isSessionName,
-  type Places,
+  type StoragePaths,
   sessionFolders,
 } from "./fs/paths.ts";
 import { sideIndexes } from "./jsonl/index-cache.ts";
@@ -39,10 +39,10 @@ import { containerOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
 
-export interface StoreOptions {
+export interface StoresOptions {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: Places;
+  readonly places: StoragePaths;
   readonly durability: Durability;
   readonly locks: Locks;
   /** Working directory of this process, in which relative paths of a host begin. */
@@ -61,7 +61,7 @@ export interface StoreOptions {
   readonly sharedState?: boolean;
 }
 
-export function makeStores(options: StoreOptions): Stores {
+export function makeStores(options: StoresOptions): Stores {
   const { disk, env, places, cwd } = options;
   const files: JsonlOptions = {
     disk,
@@ -262,7 +262,7 @@ export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
 }
 
 /** Returns the folders that a confined server may access. */
-export function confinesOf(places: Places, allowed: readonly string[]): Confines {
+export function confinesOf(places: StoragePaths, allowed: readonly string[]): Confines {
   const sessions = [places.flat, places.root].filter((folder) => folder !== undefined);
   return { given: [...sessions, archiveFolder(places), ...allowed], own: [places.state] };
 }
@@ -271,7 +271,12 @@ export function confinesOf(places: Places, allowed: readonly string[]): Confines
  * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the session
  * folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
  */
-function isOutside(disk: Disk, { flat, root, state }: Places, kind: StoreOptions["kind"], file: string): boolean {
+function isOutside(
+  disk: Disk,
+  { flat, root, state }: StoragePaths,
+  kind: StoresOptions["kind"],
+  file: string,
+): boolean {
   if (kind === "memory" || flat !== undefined) return false;
   const folder = knownPath(disk, dirname(file));
   return [root as string, state].every((above) => {
@@ -398,7 +403,7 @@ function madeWith(disk: Disk, folder: string, key: string): string | undefined {
 }
 
 /** Returns the most recently changed session of a working directory, or undefined. */
-function latestOf(disk: Disk, places: Places, cwd: string): string | undefined {
+function latestOf(disk: Disk, places: StoragePaths, cwd: string): string | undefined {
   // Folder names collide, so only the header shows which working directory a session belongs to.
   return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd);
 }

@@ -2,12 +2,12 @@
 
 import { describe, expect, test } from "vitest";
 import { Branches } from "../../src/cli/branches.ts";
-import { coloured, type Page, plain } from "../../src/cli/terminal/page.ts";
+import { coloured, type OutputStyle, plain } from "../../src/cli/terminal/page.ts";
 import { widthOf } from "../../src/cli/terminal/text.ts";
 import { forSeeds } from "../support/random.ts";
 import type { Json } from "../support/server.ts";
 
-const PAGE: Page = { width: 80, paint: plain, now: 0, home: "", isTerminal: false };
+const PAGE: OutputStyle = { width: 80, paint: plain, now: 0, home: "", isTerminal: false };
 
 function node(id: string, parentId: string | null, more: object = {}): Json {
   return { id, parentId, type: "message", role: "user", preview: `say ${id}`, childCount: 0, ...more };

@@ -1,14 +1,22 @@
 /** The picker of browse: keys and answers to what it shows and asks for, without terminal and server. */
 
 import { describe, expect, test } from "vitest";
-import { begin, type Effect, type Happening, type State, type Step, step, view } from "../../src/cli/picker.ts";
+import {
+  begin,
+  type Happening,
+  type PickerEffect,
+  type PickerState,
+  type Step,
+  step,
+  view,
+} from "../../src/cli/picker.ts";
 import type { Key, KeyName } from "../../src/cli/terminal/keys.ts";
-import { coloured, type Page, plain } from "../../src/cli/terminal/page.ts";
+import { coloured, type OutputStyle, plain } from "../../src/cli/terminal/page.ts";
 import { widthOf } from "../../src/cli/terminal/text.ts";
 import { forSeeds, type Random } from "../support/random.ts";
 import type { Json } from "../support/server.ts";
 
-const PAGE: Page = { width: 80, paint: plain, now: Date.UTC(2026, 0, 25), home: "/home/me", isTerminal: true };
+const PAGE: OutputStyle = { width: 80, paint: plain, now: Date.UTC(2026, 0, 25), home: "/home/me", isTerminal: true };
 
 function session(n: number): Json {
   return {
@@ -24,8 +32,8 @@ function session(n: number): Json {
 
 /** A picker, and a server that answers its effects when told to. */
 class Picking {
-  state: State;
-  readonly asked: Effect[];
+  state: PickerState;
+  readonly asked: PickerEffect[];
 
   constructor(rows = 13, columns = 80) {
     const { state, effects } = begin(rows, columns);
@@ -51,7 +59,7 @@ class Picking {
   }
 
   /** What was asked for since the last look. */
-  take(): Effect[] {
+  take(): PickerEffect[] {
     return this.asked.splice(0);
   }
 
@@ -292,7 +300,7 @@ test("whatever is pressed and answered, the screen is full, no line is wider, an
   });
 });
 
-function answer(picking: Picking, effect: Effect, random: Random): void {
+function answer(picking: Picking, effect: PickerEffect, random: Random): void {
   if (random.chance(0.1)) {
     picking.happen({ what: "failed", isList: effect.do === "list", message: "\u001b[2Jno\u202e" });
     return;

@@ -4,16 +4,16 @@ import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Stores } from "../../src/core/ports/stores.ts";
 import { confinedDisk } from "../../src/storage/fs/confined-disk.ts";
-import { fileName, findPlaces, folderName, isSessionName, type Places } from "../../src/storage/fs/paths.ts";
+import { fileName, findPlaces, folderName, isSessionName, type StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
 import { fileText, headerText, TIME } from "../support/lines.ts";
 
-const ROOT: Places = { root: "/sessions", state: "/state" };
+const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
 
-function storesOn(disk: FaultDisk, places: Places = ROOT, allowed?: readonly string[]): Stores {
+function storesOn(disk: FaultDisk, places: StoragePaths = ROOT, allowed?: readonly string[]): Stores {
   const kind = "jsonl";
   const confined = allowed && confinedDisk(disk, confinesOf(places, allowed));
   return makeStores({

@@ -8,7 +8,7 @@ import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { LifeCycle } from "../../src/core/ports/lifecycle.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
-import type { Places } from "../../src/storage/fs/paths.ts";
+import type { StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk, faultPoints, isEvery, POWER_CUTS } from "./disk.ts";
@@ -17,8 +17,8 @@ import { sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
 import { beginning } from "./sessions.ts";
 
-const ROOT: Places = { root: "/sessions", state: "/state" };
-const FLAT: Places = { flat: "/flat", state: "/state" };
+const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
+const FLAT: StoragePaths = { flat: "/flat", state: "/state" };
 const NAME = `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
 const FOLDER = "/sessions/--home-me-project--";
 const FILE = `${FOLDER}/${NAME}`;
@@ -44,7 +44,7 @@ function apart(disk: FaultDisk): Disk {
   });
 }
 
-function lifeOn(disk: FaultDisk, places: Places, isApart = false): LifeCycle {
+function lifeOn(disk: FaultDisk, places: StoragePaths, isApart = false): LifeCycle {
   return makeStores({
     disk: isApart ? apart(disk) : disk,
     env: testEnv(7),
@@ -72,7 +72,7 @@ function put(disk: FaultDisk, folder: string): void {
 
 export interface Scenario {
   readonly name: string;
-  readonly places?: Places;
+  readonly places?: StoragePaths;
   /** What it finds. */
   readonly prepare?: (life: LifeCycle, disk: FaultDisk) => Promise<unknown>;
   readonly run: (life: LifeCycle) => Promise<unknown>;

@@ -15,7 +15,7 @@ import {
   sha256,
   writeFrame,
 } from "../../src/storage/v2/frame.ts";
-import { type StoreOptions, segmentedStore } from "../../src/storage/v2/store.ts";
+import { type SegmentedStoreOptions, segmentedStore } from "../../src/storage/v2/store.ts";
 import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { fileBytes, headerText, SESSION } from "./lines.ts";
@@ -158,7 +158,7 @@ export function encodeFrame(at: Coordinates, entry: EntryFacts, timestamp: strin
 
 export const CONTAINER = `${FOLDER}/${SESSION}.v2`;
 
-export type Options = Partial<StoreOptions> & { readonly seed?: number };
+export type Options = Partial<SegmentedStoreOptions> & { readonly seed?: number };
 
 export function v2On(disk: Disk, more: Options = {}): Store {
   return segmentedStore({

@@ -5,7 +5,7 @@ import type { Variables } from "../../storage/fs/paths.ts";
 /** Columns of the output, where neither the terminal nor `COLUMNS` gives them. */
 const USUAL_WIDTH = 80;
 
-export interface Page {
+export interface OutputStyle {
   /** Columns. */
   readonly width: number;
   readonly paint: Paint;
@@ -53,7 +53,7 @@ export function wantsColours(variables: Variables, isTerminal: boolean): boolean
 }
 
 /** Returns the page for a terminal of so many columns, or for output that is not a terminal (undefined). */
-export function pageFor(variables: Variables, columns: number | undefined, now: number): Page {
+export function pageFor(variables: Variables, columns: number | undefined, now: number): OutputStyle {
   const isTerminal = columns !== undefined;
   const told = Number(/^\d{1,4}$/.exec(variables.COLUMNS ?? "")?.[0] ?? 0);
   return {

@@ -1,8 +1,8 @@
 import { Failure } from "../../core/failure.ts";
-import { begin, deletedNotice, type Effect, type Happening, type Step, step, view } from "../picker.ts";
+import { begin, deletedNotice, type Happening, type PickerEffect, type Step, step, view } from "../picker.ts";
 import type { Screen } from "../terminal/screen.ts";
 import { exact } from "../terminal/text.ts";
-import { type Asking, FAILURE, OK, Refusal, type Result, type Verb } from "../verb.ts";
+import { type Asking, CommandFailed, FAILURE, OK, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "browse",
@@ -73,16 +73,16 @@ class Actions {
     this.asking = asking;
   }
 
-  async do(effect: Exclude<Effect, { do: "end" }>): Promise<Happening | undefined> {
+  async do(effect: Exclude<PickerEffect, { do: "end" }>): Promise<Happening | undefined> {
     try {
       return await this.act(effect);
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof CommandFailed)) throw error;
       return { what: "failed", isList: effect.do === "list", message: error.message };
     }
   }
 
-  private async act(effect: Exclude<Effect, { do: "end" }>): Promise<Happening | undefined> {
+  private async act(effect: Exclude<PickerEffect, { do: "end" }>): Promise<Happening | undefined> {
     const { ask } = this.asking;
     switch (effect.do) {
       case "list": {

@@ -13,7 +13,7 @@ interface Word {
   readonly isPath: boolean;
 }
 
-interface Words {
+interface CompletionWords {
   readonly name: string;
   readonly meaning: string;
   readonly flags: readonly Word[];
@@ -40,7 +40,7 @@ fish:  pi-session-server completion fish | source`,
   };
 }
 
-function wordsOf({ name, meaning, flags, operands }: Verb): Words {
+function wordsOf({ name, meaning, flags, operands }: Verb): CompletionWords {
   const own = Object.entries(flags).map(
     ([flag, { value, meaning, oneOf = [] }]): Word => ({
       names: [flag],
@@ -68,7 +68,7 @@ function optionWord({ names, value, meaning }: Option): Word {
   return { names, meaning, takesValue: value !== undefined, oneOf, isPath: /dir|path/.test(value ?? "") };
 }
 
-function bash(verbs: readonly Words[], options: readonly Word[]): string[] {
+function bash(verbs: readonly CompletionWords[], options: readonly Word[]): string[] {
   const values = (words: readonly Word[]): string[] =>
     words.flatMap(({ names, takesValue, oneOf, isPath }) => {
       if (!takesValue) return [];
@@ -106,7 +106,7 @@ function bash(verbs: readonly Words[], options: readonly Word[]): string[] {
   ];
 }
 
-function zsh(verbs: readonly Words[], options: readonly Word[]): string[] {
+function zsh(verbs: readonly CompletionWords[], options: readonly Word[]): string[] {
   const quoted = (text: string): string => text.replaceAll("'", "'\\''");
   const described = (text: string): string => quoted(text.replace(/[\\[\]:]/g, "\\$&"));
   const specs = (words: readonly Word[]): string[] =>
@@ -143,7 +143,7 @@ function zsh(verbs: readonly Words[], options: readonly Word[]): string[] {
   ];
 }
 
-function fish(verbs: readonly Words[], options: readonly Word[]): string[] {
+function fish(verbs: readonly CompletionWords[], options: readonly Word[]): string[] {
   const quoted = (text: string): string => `'${text.replace(/[\\']/g, "\\$&")}'`;
   const line = (condition: string, { names, meaning, takesValue, oneOf, isPath }: Word): string => {
     const forms = names.map((name) => (name.startsWith("--") ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`));

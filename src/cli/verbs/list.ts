@@ -1,5 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
-import type { Page } from "../terminal/page.ts";
+import type { OutputStyle } from "../terminal/page.ts";
 import {
   ageText,
   column,
@@ -53,7 +53,7 @@ export default {
   },
 } satisfies Verb;
 
-function* table(sessions: Result[], total: number, page: Page): Generator<string> {
+function* table(sessions: Result[], total: number, page: OutputStyle): Generator<string> {
   const { columns, head } = columnsFor(sessions, page);
   yield page.paint("dim", head);
   for (const session of sessions) yield sessionRow(session, columns, page);
@@ -79,7 +79,7 @@ const CWD = 9;
 const TITLE = 16;
 
 /** Returns the columns in which sessions fit a page, and the line above them. */
-export function columnsFor(sessions: readonly Result[], page: Page): { columns: Columns; head: string } {
+export function columnsFor(sessions: readonly Result[], page: OutputStyle): { columns: Columns; head: string } {
   const columns = widthsFor(sessions, page);
   const { age, count, title, cwd, id } = columns;
   const head = cells([
@@ -93,7 +93,7 @@ export function columnsFor(sessions: readonly Result[], page: Page): { columns: 
 }
 
 /** Returns the widths of the columns. On a narrow page, all but the titles are left out one after the other. */
-function widthsFor(sessions: readonly Result[], { width, home }: Page): Columns {
+function widthsFor(sessions: readonly Result[], { width, home }: OutputStyle): Columns {
   let count = 4;
   let widest = CWD;
   for (const session of sessions) {
@@ -114,7 +114,7 @@ function widthsFor(sessions: readonly Result[], { width, home }: Page): Columns 
 }
 
 /** Returns a session as one line, no wider than the page. */
-export function sessionRow(session: Result, { age, count, title, cwd, id }: Columns, page: Page): string {
+export function sessionRow(session: Result, { age, count, title, cwd, id }: Columns, page: OutputStyle): string {
   const { paint } = page;
   const { name, firstMessage, messageCount, modified, sessionId } = session;
   const since = modified === null ? "" : ageText(page.now - Date.parse(modified));

@@ -1,6 +1,6 @@
 import { absolute } from "../../storage/fs/paths.ts";
 import { inert } from "../terminal/text.ts";
-import { named, Refusal, type Result, type Verb } from "../verb.ts";
+import { CommandFailed, named, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "relocate",
@@ -13,7 +13,7 @@ export default {
     try {
       return await ask("relocate_session", { ...named(session), cwd: absolute(dir, cwd), allowMissing });
     } catch (error) {
-      throw error instanceof Refusal ? new Refusal(inOurWords(error.error)) : error;
+      throw error instanceof CommandFailed ? new CommandFailed(inOurWords(error.error)) : error;
     }
   },
   print: ({ movedTo, keptAt }) => [`It is now ${inert(movedTo)}.`, `The original is ${inert(keptAt)}.`],

@@ -1,5 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
-import type { Page } from "../terminal/page.ts";
+import type { OutputStyle } from "../terminal/page.ts";
 import { column, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
 import { numberOf, type Result, type Verb } from "../verb.ts";
 
@@ -51,7 +51,11 @@ export default {
   },
 } satisfies Verb;
 
-function* hitLines({ entryId, role, snippet, onActivePath }: Result, words: string[], page: Page): Generator<string> {
+function* hitLines(
+  { entryId, role, snippet, onActivePath }: Result,
+  words: string[],
+  page: OutputStyle,
+): Generator<string> {
   const { paint, width } = page;
   const head = `  ${column(inert(entryId), Math.max(8, widthOf(inert(entryId))))}  ${inert(role)}`;
   yield `${paint("cyan", head)}${onActivePath ? "" : paint("dim", " (another branch)")}`;
@@ -60,7 +64,7 @@ function* hitLines({ entryId, role, snippet, onActivePath }: Result, words: stri
 }
 
 /** Highlights the words of the query where they appear in the same spelling, whatever their case. */
-function highlighted(line: string, words: string[], { paint }: Page): string {
+function highlighted(line: string, words: string[], { paint }: OutputStyle): string {
   if (words.length === 0) return line;
   const any = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");
   return line.replace(new RegExp(any, "giu"), (found) => paint("yellow", found));

@@ -19,7 +19,7 @@ import {
 } from "./context.ts";
 import { type Heads, separates } from "./pairing.ts";
 import type { CompactionSettings } from "./settings.ts";
-import { type FileLists, Files, type Message, paragraphs } from "./summary.ts";
+import { type FileLists, Files, paragraphs, type SummaryMessage } from "./summary.ts";
 import { estimateTokens, reportedTokens } from "./tokens.ts";
 
 /** An entry that will be appended below the leaf of a path, and is in no tree yet. */
@@ -254,9 +254,9 @@ function* spoken(tree: Tree, bodies: Bodies, items: readonly ContextItem[], file
   }
 }
 
-function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): Message | undefined {
+function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): SummaryMessage | undefined {
   const text = messageText(tree, bodies, item);
-  return text && (parse(text) as Message);
+  return text && (parse(text) as SummaryMessage);
 }
 
 /**

@@ -27,7 +27,7 @@ export class Files {
     for (const path of texts(modifiedFiles)) this.modified.add(path);
   }
 
-  addMessage(message: Message): void {
+  addMessage(message: SummaryMessage): void {
     if (message.role === "assistant")
       for (const { name, arguments: args } of toolCalls(message.content)) this.addCall(name, args);
     // The result of a script that called tools lists those calls.
@@ -55,10 +55,10 @@ function texts(value: unknown): string[] {
   return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
 }
 
-export type Message = Readonly<Record<string, unknown>>;
+export type SummaryMessage = Readonly<Record<string, unknown>>;
 
 /** Returns a message of the context as paragraphs for a summariser; none when it has no content that counts. */
-export function paragraphs(message: Message): string[] {
+export function paragraphs(message: SummaryMessage): string[] {
   const said: string[] = [];
   const say = (who: string, text: string): void => {
     if (text !== "") said.push(`${who}: ${text}`);

@@ -2,7 +2,7 @@
 
 import { contentText, shownText, toolCalls } from "../format/message.ts";
 import { argumentsText, visibleText } from "./inert.ts";
-import type { Page, PageBranch, PageEntry } from "./page.ts";
+import type { ExportPage, PageBranch, PageEntry } from "./page.ts";
 
 const STYLE = `
 :root { color-scheme: light dark; }
@@ -27,7 +27,7 @@ p.off { font-size: .85rem; }
 `;
 
 /** Yields the page in pieces, so that a long session need not be in memory twice. */
-export function* htmlPieces(page: Page): Generator<string> {
+export function* htmlPieces(page: ExportPage): Generator<string> {
   yield `<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n`;
   yield `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">\n`;
   yield `<meta name="viewport" content="width=device-width">\n`;
@@ -84,15 +84,15 @@ function articleOf(entry: PageEntry): string {
   );
 }
 
-interface Content {
+interface HtmlContent {
   readonly kind: string;
   readonly title: string;
   /** HTML. */
   readonly body: string;
 }
 
-function contentOf(entry: PageEntry["body"]): Content {
-  const note = (title: string, text: string): Content => ({ kind: "note", title, body: pre(text) });
+function contentOf(entry: PageEntry["body"]): HtmlContent {
+  const note = (title: string, text: string): HtmlContent => ({ kind: "note", title, body: pre(text) });
   switch (entry.type) {
     case "message":
       return messageContent(entry.message);
@@ -111,7 +111,7 @@ function contentOf(entry: PageEntry["body"]): Content {
   }
 }
 
-function messageContent(message: unknown): Content {
+function messageContent(message: unknown): HtmlContent {
   if (typeof message !== "object" || message === null) return { kind: "note", title: "message", body: "" };
   const { role, content, toolName, command, output } = message as Record<string, unknown>;
   const name = typeof role === "string" ? role : "message";

@@ -5,9 +5,9 @@
 
 import { contentText, shownText, toolCalls } from "../format/message.ts";
 import { argumentsText, visibleText } from "./inert.ts";
-import type { Page, PageBranch, PageEntry } from "./page.ts";
+import type { ExportPage, PageBranch, PageEntry } from "./page.ts";
 
-export function* markdownPieces(page: Page): Generator<string> {
+export function* markdownPieces(page: ExportPage): Generator<string> {
   yield `# ${inline(page.title)}\n\n`;
   for (const [name, value] of page.facts) yield `- ${inline(name)}: ${inline(value)}\n`;
   const { branches } = page;
@@ -42,14 +42,18 @@ function textOf(entry: PageEntry): string {
   return `\n### ${facts.join(" · ")}\n\n${blocks.map(({ kind, text }) => fenced(text, kind)).join("")}${off}`;
 }
 
-interface Block {
+interface ContentBlock {
   /** The word after the fence. */
   readonly kind: "text" | "thinking" | "call" | "summary";
   readonly text: string;
 }
 
-function contentOf(entry: PageEntry["body"]): { title: string; blocks: Block[] } {
-  const told = (title: string, kind: Block["kind"], text: string): { title: string; blocks: Block[] } => ({
+function contentOf(entry: PageEntry["body"]): { title: string; blocks: ContentBlock[] } {
+  const told = (
+    title: string,
+    kind: ContentBlock["kind"],
+    text: string,
+  ): { title: string; blocks: ContentBlock[] } => ({
     title,
     blocks: text === "" ? [] : [{ kind, text }],
   });
@@ -70,7 +74,7 @@ function contentOf(entry: PageEntry["body"]): { title: string; blocks: Block[] }
   }
 }
 
-function messageContent(message: unknown): { title: string; blocks: Block[] } {
+function messageContent(message: unknown): { title: string; blocks: ContentBlock[] } {
   if (typeof message !== "object" || message === null) return { title: "message", blocks: [] };
   const { role, content, toolName, isError, command, output } = message as Record<string, unknown>;
   if (role === "bashExecution")
@@ -81,7 +85,7 @@ function messageContent(message: unknown): { title: string; blocks: Block[] } {
         { kind: "text", text: shownText(output) },
       ],
     };
-  const blocks: Block[] = [];
+  const blocks: ContentBlock[] = [];
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : Array.isArray(content) ? content : [];
   for (const part of parts) {
     if (typeof part !== "object" || part === null) continue;
@@ -98,7 +102,7 @@ function messageContent(message: unknown): { title: string; blocks: Block[] } {
 }
 
 /** Returns a block whose fence is longer than any in the text. */
-function fenced(text: string, kind: Block["kind"]): string {
+function fenced(text: string, kind: ContentBlock["kind"]): string {
   const shown = visibleText(text).replace(/\n$/, "");
   let longest = 2;
   for (const [run] of shown.matchAll(/`+/g)) longest = Math.max(longest, run.length);

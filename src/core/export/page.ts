@@ -28,7 +28,7 @@ export interface PageBranch {
   readonly entries: () => Iterable<PageEntry>;
 }
 
-export interface Page {
+export interface ExportPage {
   readonly title: string;
   /** Pairs of name and value. */
   readonly facts: readonly (readonly [string, string])[];
@@ -36,7 +36,7 @@ export interface Page {
 }
 
 /** Returns the page of a session: every branch with `all`, else the path to the leaf. */
-export function pageOf(session: Session, all: boolean): Page {
+export function pageOf(session: Session, all: boolean): ExportPage {
   const { log, tree } = session;
   const branches: readonly Branch[] = all
     ? branchesOf(session)

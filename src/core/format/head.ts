@@ -20,13 +20,13 @@ export const LEAF_MARKER = "pi-session-server.leaf";
  * A text of four bytes or more as 32-bit words to compare with; the last word may overlap the one before. Compared byte
  * by byte, heads take twice as long, which is a quarter of opening a session of short entries.
  */
-interface Words {
+interface HeadWords {
   readonly length: number;
   readonly offsets: readonly number[];
   readonly words: Uint32Array;
 }
 
-function wordsOf(text: string): Words {
+function wordsOf(text: string): HeadWords {
   const bytes = bytesOf(text);
   const { length } = bytes;
   const offsets = Array.from({ length: Math.ceil(length / 4) }, (_, n) => Math.min(4 * n, length - 4));
@@ -51,14 +51,14 @@ const QUOTE = 0x22;
 /** Bytes of a line that the fast path may read; a longer head is parsed. */
 export const HEAD_BYTES = 512;
 
-function startsWith(view: DataView, at: number, end: number, { length, offsets, words }: Words): boolean {
+function startsWith(view: DataView, at: number, end: number, { length, offsets, words }: HeadWords): boolean {
   if (at + length > end) return false;
   for (let k = 0; k < words.length; k++) if (view.getUint32(at + offsets[k]) !== words[k]) return false;
   return true;
 }
 
 /** Returns the index of the name at `at`, or -1. */
-function codeOf(view: DataView, at: number, end: number, names: readonly Words[]): number {
+function codeOf(view: DataView, at: number, end: number, names: readonly HeadWords[]): number {
   for (let code = 0; code < names.length; code++) if (startsWith(view, at, end, names[code])) return code;
   return -1;
 }

@@ -15,7 +15,7 @@ export interface Where {
  */
 export type Purpose = "archive" | "unarchive" | { readonly cwd: string };
 
-export interface Moved {
+export interface MovedSession {
   readonly sessionId: string;
   /** Path before the move. */
   readonly sessionPath: string;
@@ -33,7 +33,7 @@ export interface Deleted {
   readonly trash: "desktop" | "own" | "none";
 }
 
-export interface Relocated extends Moved {
+export interface Relocated extends MovedSession {
   /** Path at which the original file is kept. */
   readonly keptAt: string;
 }
@@ -67,10 +67,10 @@ export interface LifeCycle {
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
   delete(file: string, permanent: boolean): Promise<Deleted>;
   /** Restores from our own trash: the newest session of that id or original path, or the one at a path in the trash. */
-  restore(where: Where): Promise<Moved>;
+  restore(where: Where): Promise<MovedSession>;
   /** Moves a session to where agents do not list it; our own lists show it as archived. */
-  archive(file: string): Promise<Moved>;
-  unarchive(file: string): Promise<Moved>;
+  archive(file: string): Promise<MovedSession>;
+  unarchive(file: string): Promise<MovedSession>;
   /** Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`. */
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */

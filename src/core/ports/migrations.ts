@@ -35,7 +35,7 @@ export interface Verification {
   readonly indexConsistent: boolean;
 }
 
-export interface Moved {
+export interface Migrated {
   readonly site: Site;
   /** Null when there was nothing to do. */
   readonly migrationId: string | null;
@@ -128,9 +128,9 @@ export interface Migrations {
   /** Returns what a migration would do, and the obstacles to it; writes nothing. */
   plan(path: string, progress?: Progress): Promise<Plan>;
   /** Throws migration_failed, session_locked, storage failures. */
-  migrate(path: string, wishes: Wishes): Promise<Moved>;
+  migrate(path: string, wishes: Wishes): Promise<Migrated>;
   /** Throws what `migrate` throws, and already_exists. */
-  rollBack(path: string, wishes: Wishes): Promise<Moved>;
+  rollBack(path: string, wishes: Wishes): Promise<Migrated>;
   status(path: string): Status;
   /**
    * Returns the present path of the session that had this path before a migration or rollback; else the path itself.

@@ -130,7 +130,7 @@ export interface NodesRest {
   readonly forward: readonly number[];
   readonly missingParent: readonly (readonly [number, string])[];
   readonly bridged: readonly number[];
-  readonly figures?: Omit<Figures, "columns"> | null;
+  readonly figures?: Omit<TreeCounters, "columns"> | null;
 }
 
 /** Columns that a tree computes from nodes, with a number for each node. */
@@ -140,7 +140,7 @@ export const FIGURES = ["depths", "childCounts", "yields", "systems", "compactio
  * Counts that a tree computes from its nodes: kept with them, so that a session that is opened again need not compute
  * them again.
  */
-export interface Figures {
+export interface TreeCounters {
   /** Number of nodes that were counted. */
   readonly count: number;
   readonly hidden: number;
@@ -158,7 +158,7 @@ export interface NodesImage {
   readonly roles: Uint8Array;
   readonly flags: Uint8Array;
   readonly table: Uint32Array;
-  readonly figures: Figures["columns"] | null;
+  readonly figures: TreeCounters["columns"] | null;
   readonly rest: NodesRest;
 }
 
@@ -460,11 +460,11 @@ export class Nodes {
   }
 
   /** Returns what the tree of these nodes has computed from them. */
-  tellFigures: () => Figures | null = () => null;
-  private keptFigures: Figures | null = null;
+  tellFigures: () => TreeCounters | null = () => null;
+  private keptFigures: TreeCounters | null = null;
 
   /** Returns what was computed from the first nodes and kept with them; null on later calls. */
-  takeFigures(): Figures | null {
+  takeFigures(): TreeCounters | null {
     const kept = this.keptFigures;
     this.keptFigures = null;
     return kept;
@@ -542,7 +542,7 @@ export class Nodes {
         forward: [...this.forward],
         missingParent: [...this.missingParent],
         bridged: [...this.bridged],
-        figures: columns && (figures as Omit<Figures, "columns">),
+        figures: columns && (figures as Omit<TreeCounters, "columns">),
       },
     };
   }

@@ -3,7 +3,6 @@
 import {
   Column,
   FIGURES,
-  type Figures,
   HEAD_MARKER,
   HEAD_NO_MESSAGE,
   KNOWN_TYPES,
@@ -11,6 +10,7 @@ import {
   type Nodes,
   ROLES,
   ROOT,
+  type TreeCounters,
 } from "./nodes.ts";
 
 export interface Label {
@@ -91,7 +91,7 @@ export class Tree {
   }
 
   /** Returns what was computed from all nodes, for keeping it with them; null while some are not added. */
-  private figures(): Figures | null {
+  private figures(): TreeCounters | null {
     const { nodes, extended: count, hidden, branchCount, hasEdits } = this;
     if (count !== nodes.count) return null;
     const columns = FIGURES.map((name) => [name, this[name].values.subarray(0, count)]);
@@ -99,7 +99,7 @@ export class Tree {
   }
 
   /** Continues from the counts that were kept of the first nodes. */
-  private resume({ count, hidden, branchCount, hasEdits, columns }: Figures): void {
+  private resume({ count, hidden, branchCount, hasEdits, columns }: TreeCounters): void {
     this.extended = count;
     this.hidden = hidden;
     this.branchCount = branchCount;

@@ -4,10 +4,10 @@ import { BadParams } from "../../core/failure.ts";
 import type { Draft } from "../../core/format/entry.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Appended, Foreign, Session } from "../../core/session/session.ts";
-import type { Context } from "./command.ts";
+import type { CommandContext } from "./command.ts";
 
 /** Sends events, through `tell`, for changes by other programs that have not been reported yet. */
-export function tellForeign(session: Session, foreign: Foreign | null, tell: Context["tell"]): void {
+export function tellForeign(session: Session, foreign: Foreign | null, tell: CommandContext["tell"]): void {
   const { positions = [], lost = 0 } = foreign ?? {};
   if (positions.length > 0)
     tell("session_append", {
@@ -22,7 +22,7 @@ export function tellForeign(session: Session, foreign: Foreign | null, tell: Con
   }
 }
 
-export function typesOf(context: Context, entryIds: readonly string[]): string[] {
+export function typesOf(context: CommandContext, entryIds: readonly string[]): string[] {
   const { nodes } = context.session.log;
   return entryIds.map((id) => nodes.type(nodes.position(id)));
 }
@@ -31,7 +31,7 @@ export function typesOf(context: Context, entryIds: readonly string[]): string[]
  * Throws BadParams unless the entries of a key have the types that the command writes; else another command used the
  * key.
  */
-export function demandTypes(context: Context, entryIds: readonly string[], types: readonly string[]): void {
+export function demandTypes(context: CommandContext, entryIds: readonly string[], types: readonly string[]): void {
   const found = typesOf(context, entryIds);
   if (found.length === types.length && found.every((type, index) => type === types[index])) return;
   throw new BadParams([
@@ -40,7 +40,7 @@ export function demandTypes(context: Context, entryIds: readonly string[], types
 }
 
 /** Appends drafts and notifies the host. Throws what Session.append throws. */
-export function appendEntries(context: Context, drafts: readonly Draft[]): Appended {
+export function appendEntries(context: CommandContext, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
   tellForeign(context.session, context.session.freshForeign(), (name, payload) => context.tell(name, payload));
   context.tell("session_append", { entryIds: appended.ids, origin: "self" });

@@ -15,7 +15,7 @@ import type { HookAnswer, HookName, HookRegistration } from "./hooks.ts";
 export type Report = (done: number, total: number, more?: object) => void;
 
 /** The server as a command sees it while it runs. */
-export interface Context {
+export interface CommandContext {
   readonly workspace: Workspace;
   /** The session that the request names, or the current one. Throws no_session or session_not_found. */
   readonly session: Session;
@@ -29,7 +29,7 @@ export interface Context {
   /** The request's idempotency key. */
   readonly key: string | undefined;
   /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
-  readonly settings: Settings;
+  readonly settings: ClientSettings;
   /** Returns the JSON text of a param as the host sent it, so that it can be stored without change. */
   text(...path: (string | number)[]): Uint8Array | undefined;
   /** Sends an event right after this command's reply. */
@@ -72,7 +72,7 @@ export interface ServerFacts {
   discover(): Promise<object>;
 }
 
-export interface Settings {
+export interface ClientSettings {
   steeringMode: string;
   followUpMode: string;
   autoCompactionEnabled: boolean;
@@ -100,16 +100,16 @@ export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   readonly result: R;
   readonly failures: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
-  run(context: Context, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
+  run(context: CommandContext, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
   /** Returns the result in the shape of Pi's dialect, where that differs. */
-  pi?(context: Context, result: z.input<R>): unknown;
+  pi?(context: CommandContext, result: z.input<R>): unknown;
   /**
    * Returns, for a `write`, the result of an earlier run with the same idempotency key, from the entries that it wrote.
    * Throws BadParams when another command wrote them.
    */
-  repeat?(context: Context, entryIds: string[], params: z.output<z.ZodObject<S>>): z.input<R>;
+  repeat?(context: CommandContext, entryIds: string[], params: z.output<z.ZodObject<S>>): z.input<R>;
   /** Returns, for a command that makes a session, the result of an earlier run with the same key, from that session. */
-  recall?(context: Context, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
+  recall?(context: CommandContext, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
 }
 
 export type Effect = "read" | "write" | "replace" | "close" | "control" | "server";
@@ -129,10 +129,10 @@ export interface Command {
   readonly result: z.ZodType;
   readonly failures: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
-  run(context: Context, params: never): unknown;
-  pi?(context: Context, result: never): unknown;
-  repeat?(context: Context, entryIds: string[], params: never): unknown;
-  recall?(context: Context, made: Session, params: never): unknown;
+  run(context: CommandContext, params: never): unknown;
+  pi?(context: CommandContext, result: never): unknown;
+  repeat?(context: CommandContext, entryIds: string[], params: never): unknown;
+  recall?(context: CommandContext, made: Session, params: never): unknown;
 }
 
 /** Params that a command gets because of its effect. */

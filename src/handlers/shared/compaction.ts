@@ -6,7 +6,7 @@ import { windowOf } from "../../core/context/models.ts";
 import { type CompactionSettings, compactionSettings } from "../../core/context/settings.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Context } from "./command.ts";
+import type { CommandContext } from "./command.ts";
 import { message, stored } from "./shapes.ts";
 
 export const fileLists = z.object({
@@ -52,7 +52,7 @@ export interface CompactionWishes {
 }
 
 export function compactionPreparationOf(
-  { session, server }: Pick<Context, "session" | "server">,
+  { session, server }: Pick<CommandContext, "session" | "server">,
   wanted: CompactionWishes,
 ): z.input<typeof compactionPreparation> {
   const { enabled, ...defaults } = compactionSettings(server.piSettings(session.cwd));

@@ -1,8 +1,8 @@
 /** The members of a vetoed replacement's result that name the session that stays current. */
 
-import type { Context } from "./command.ts";
+import type { CommandContext } from "./command.ts";
 
-export function whereItStays(context: Context): { sessionId: string; sessionFile: string | null } {
+export function whereItStays(context: CommandContext): { sessionId: string; sessionFile: string | null } {
   const { current } = context.workspace;
   return { sessionId: current?.id ?? "", sessionFile: current?.file ?? null };
 }

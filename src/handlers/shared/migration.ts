@@ -2,9 +2,9 @@
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
-import type { Moved, Obstacle, Site } from "../../core/ports/migrations.ts";
+import type { Migrated, Obstacle, Site } from "../../core/ports/migrations.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Context } from "./command.ts";
+import type { CommandContext } from "./command.ts";
 
 export const sessionPath = z
   .string()
@@ -66,7 +66,7 @@ export const MOVEMENT_FAILURES = [
 /**
  * Returns the open session that is meant, also by the path it had in the other store; undefined when it is not open.
  */
-export function openSession(context: Context, path: string | undefined): Session | undefined {
+export function openSession(context: CommandContext, path: string | undefined): Session | undefined {
   if (path === undefined) return context.session;
   const { workspace } = context;
   return workspace.openAt(path) ?? workspace.openAt(workspace.stores.migrations.standsAt(path));
@@ -82,9 +82,9 @@ export function demandStored(session: Session): string {
 
 /** Moves a session. If it is open here, it continues in its new place. */
 export async function move(
-  context: Context,
+  context: CommandContext,
   path: string | undefined,
-  go: (path: string) => Promise<Moved>,
+  go: (path: string) => Promise<Migrated>,
 ): Promise<z.input<typeof movement>> {
   const session = openSession(context, path);
   if (!session) return told(await go(path as string));
@@ -95,7 +95,7 @@ export async function move(
   await session.commit();
   // Nothing may be written at the old place once the session is at the new one.
   await session.rest();
-  let moved: Moved;
+  let moved: Migrated;
   try {
     moved = await go(file);
   } catch (error) {
@@ -112,7 +112,7 @@ export async function move(
 }
 
 /** Closes a session that is in a database now, because no server keeps such a session open. */
-async function giveUp({ workspace }: Context, session: Session, sessionPath: string): Promise<void> {
+async function giveUp({ workspace }: CommandContext, session: Session, sessionPath: string): Promise<void> {
   const isCurrent = session === workspace.current;
   await workspace.closeSession(session);
   if (!isCurrent) return;
@@ -121,11 +121,11 @@ async function giveUp({ workspace }: Context, session: Session, sessionPath: str
 }
 
 /** Reopens an open session if it is in another place now, or could not be written before. */
-function goOn({ workspace }: Context, session: Session, sessionPath: string): void {
+function goOn({ workspace }: CommandContext, session: Session, sessionPath: string): void {
   if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
 }
 
-function told({ site, verification, transitions, ...moved }: Moved): z.input<typeof movement> {
+function told({ site, verification, transitions, ...moved }: Migrated): z.input<typeof movement> {
   return {
     dryRun: false,
     sessionId: site.sessionId,

@@ -6,7 +6,7 @@
 import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
-import type { Context } from "./command.ts";
+import type { CommandContext } from "./command.ts";
 
 export interface Page {
   /** The leaf of the path that is paged through. A path never changes, whatever is appended meanwhile. */
@@ -42,7 +42,7 @@ const AROUND = 512;
 const SHORTEST = 16;
 
 /** Returns how many entries or nodes can go on a page at most; those after them need not be read. */
-export function atMost(context: Context, limit: number | undefined): number {
+export function atMost(context: CommandContext, limit: number | undefined): number {
   const { maxReplyBytes = Number.POSITIVE_INFINITY } = context;
   return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
 }
@@ -52,7 +52,7 @@ export function atMost(context: Context, limit: number | undefined): number {
  * One item is always included; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
  */
 export function take(
-  context: Context,
+  context: CommandContext,
   limit: number | undefined,
   count: number,
   from: number,

@@ -58,7 +58,7 @@ export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
 };
 
 /** An error with all that either dialect sends of it. */
-export interface Told {
+export interface ErrorShape {
   readonly code: number;
   readonly sentence: string;
   readonly name: string;
@@ -84,7 +84,7 @@ let references = 0;
  * reported as one of the disk. An error that is neither that nor a failure nor bad input is a bug in the server: the
  * host gets a reference number and nothing internal, stderr gets the stack with the same number.
  */
-export function tellError(error: unknown): Told {
+export function tellError(error: unknown): ErrorShape {
   if (isErrno(error)) return tellError(ofTheDisk(error));
   if (error instanceof Failure)
     return {

@@ -323,7 +323,7 @@ export function withoutBom(bytes: Buffer): Buffer | undefined {
 }
 
 /** The text around a payload, and the form of its pieces. `before` gets the payload's length in bytes. */
-export interface Frame {
+export interface Envelope {
   before(bytes: number): string;
   piece(piece: string | Uint8Array): string | Uint8Array;
   readonly behind: string;
@@ -331,7 +331,7 @@ export interface Frame {
   readonly counts: boolean;
 }
 
-export const frames: Record<FramingName, Frame> = {
+export const frames: Record<FramingName, Envelope> = {
   lines: { before: () => "", piece: escaped, behind: "\n", counts: false },
   headers: {
     before: (bytes) => `Content-Length: ${bytes}\r\n\r\n`,

@@ -4,7 +4,7 @@ import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { EventName, EventPayload } from "../../handlers/shared/events.ts";
 import type { Dialect } from "./dialect.ts";
-import type { Message } from "./output.ts";
+import type { OutgoingMessage } from "./output.ts";
 
 /** An event as of the moment it happened; it gets its number when it is sent. */
 export interface ToldEvent {
@@ -39,8 +39,8 @@ export class Host {
   message(
     dialect: Dialect,
     event: ToldEvent,
-    made: (pieces: Iterable<string | Uint8Array>) => Message,
-  ): Message | undefined {
+    made: (pieces: Iterable<string | Uint8Array>) => OutgoingMessage,
+  ): OutgoingMessage | undefined {
     if (this.wanted !== "all" && !this.wanted.has(event.name)) return undefined;
     const { sessionId, leafId } = event;
     const seq = this.seq + 1;

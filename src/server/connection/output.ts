@@ -2,7 +2,7 @@
 
 import type { Writable } from "node:stream";
 import { isSpooled, type Spooled } from "../../core/ports/spool.ts";
-import { byteLength, type Frame } from "./framing.ts";
+import { byteLength, type Envelope } from "./framing.ts";
 
 /** Size of gathered output that is written without waiting for the end of the input chunk. */
 const WRITE_AT = 1 << 16;
@@ -12,7 +12,7 @@ const SMALL = 4096;
 const FULL_AT = 4 << 20;
 
 /** A payload: pieces in memory, and spooled pieces, which wait in a file. */
-export type Message = readonly (string | Uint8Array | Spooled)[];
+export type OutgoingMessage = readonly (string | Uint8Array | Spooled)[];
 
 export class Output {
   private readonly stream: Writable;
@@ -22,13 +22,13 @@ export class Output {
   private begun = 0;
   private filled = 0;
   private text = "";
-  private frame: Frame | undefined;
+  private frame: Envelope | undefined;
   private waiting = false;
   private gone = false;
   /** The rest of the large message that is being written, in its frame; `queue` has those that follow. */
   private flowing: Generator<string | Uint8Array> | undefined;
-  private large: Message = [];
-  private readonly queue: Message[] = [];
+  private large: OutgoingMessage = [];
+  private readonly queue: OutgoingMessage[] = [];
   private whenThrough: (() => void)[] = [];
 
   /** Creates an output. `onRoom` is called when the reader has caught up after {@link hasRoom} was false. */
@@ -41,7 +41,7 @@ export class Output {
     });
   }
 
-  frameWith(frame: Frame): void {
+  frameWith(frame: Envelope): void {
     this.frame = frame;
   }
 
@@ -57,7 +57,7 @@ export class Output {
     return this.stream.writableLength + this.text.length + this.filled - this.begun;
   }
 
-  send(message: Message): void {
+  send(message: OutgoingMessage): void {
     const { frame } = this;
     if (!frame) throw new TypeError("nothing can be sent before the framing is known");
     if (this.gone) release(message);
@@ -92,7 +92,7 @@ export class Output {
   private through(): void {
     this.flowing = undefined;
     const { queue } = this;
-    while (queue.length > 0 && !this.flowing) this.send(queue.shift() as Message);
+    while (queue.length > 0 && !this.flowing) this.send(queue.shift() as OutgoingMessage);
     if (!this.flowing) this.wake();
   }
 
@@ -207,13 +207,13 @@ export class Output {
   }
 }
 
-function isInMemory(message: Message): message is readonly (string | Uint8Array)[] {
+function isInMemory(message: OutgoingMessage): message is readonly (string | Uint8Array)[] {
   for (const piece of message) if (isSpooled(piece)) return false;
   return true;
 }
 
 /** Yields the bytes of a message in its frame. Spooled pieces were stored in the form that the frame needs. */
-function* framed(frame: Frame, message: Message): Generator<string | Uint8Array> {
+function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | Uint8Array> {
   const pieces = message.map((piece) => (isSpooled(piece) ? piece : frame.piece(piece)));
   let bytes = 0;
   for (const piece of pieces) bytes += isSpooled(piece) ? piece.bytes : byteLength([piece]);
@@ -229,6 +229,6 @@ function sizeOfPiece(piece: string | Uint8Array): number {
 }
 
 /** Releases the spooled pieces of a message. */
-export function release(message: Message): void {
+export function release(message: OutgoingMessage): void {
   for (const piece of message) if (isSpooled(piece)) piece.release();
 }

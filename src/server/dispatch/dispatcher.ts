@@ -10,19 +10,25 @@ import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { tellForeign } from "../../handlers/shared/append.ts";
-import type { Context, Introduction, Report, ServerFacts, Settings } from "../../handlers/shared/command.ts";
+import type {
+  ClientSettings,
+  CommandContext,
+  Introduction,
+  Report,
+  ServerFacts,
+} from "../../handlers/shared/command.ts";
 import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { type Call, type Outcome, textOfParam } from "../connection/call.ts";
 import type { DialectName, Pieces } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type ToldEvent } from "../connection/host.ts";
-import type { Message } from "../connection/output.ts";
+import type { OutgoingMessage } from "../connection/output.ts";
 
 /** A reply that was made in advance and leaves later; it needs nothing of a session any more. */
 export interface Prepared {
   /** Undefined when the call gets no reply. */
-  readonly message: Message | undefined;
+  readonly message: OutgoingMessage | undefined;
   /** Bytes of the frame that it would have alone, where the host limits replies; else 0. */
   readonly size: number;
   /** Bytes of it that are in memory. */
@@ -89,7 +95,7 @@ const REMEMBERED_RESULTS = 10_000;
 /** One request of a batch, or the reply to an invalid one. */
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
-interface Source {
+interface CallSource {
   readonly session: Session;
   readonly log: Log;
   readonly losses: number;
@@ -99,10 +105,10 @@ interface Source {
 interface Slot {
   readonly call?: Call;
   readonly refusal?: Pieces;
-  readonly batch?: Batch;
+  readonly batch?: BatchReply;
   outcome: Outcome;
   /** For a read: the log whose positions its result names, with the losses that were known then. */
-  readFrom?: Source;
+  readFrom?: CallSource;
   /** The reply, if it was made in advance. */
   prepared?: Prepared;
   events: ToldEvent[];
@@ -117,7 +123,7 @@ function isReply(slot: Slot): slot is Reply {
   return slot.call !== undefined;
 }
 
-function sourceOf(session: Session | null): Source | undefined {
+function sourceOf(session: Session | null): CallSource | undefined {
   return session ? { session, log: session.log, losses: session.log.nodes.losses } : undefined;
 }
 
@@ -131,7 +137,7 @@ function isSettled(session: Session | null): boolean {
 }
 
 /** A batch, whose replies leave as one array when the last of them is ready. */
-class Batch {
+class BatchReply {
   readonly replies: { call: Call; prepared: Prepared }[] = [];
   /** Bytes of the array so far. */
   size = 2;
@@ -150,7 +156,7 @@ class Lane {
   /** The question to the host that the call waits for, and the request's id as JSON text. */
   question: Question | undefined;
   questionId: string | undefined;
-  readonly calls: { call: Call; readonly batch?: Batch }[] = [];
+  readonly calls: { call: Call; readonly batch?: BatchReply }[] = [];
   readonly slots: Slot[] = [];
   applied = 0;
   durable = 0;
@@ -196,7 +202,7 @@ export class Dispatcher {
   private readonly aside = new Lane(null);
   /** The lanes of the other open sessions, by session id. */
   private readonly beside = new Map<string, Lane>();
-  private readonly settings: Settings = {
+  private readonly settings: ClientSettings = {
     steeringMode: "one-at-a-time",
     followUpMode: "one-at-a-time",
     autoCompactionEnabled: false,
@@ -308,7 +314,7 @@ export class Dispatcher {
   }
 
   submitBatch(items: readonly BatchItem[]): void {
-    const batch = new Batch();
+    const batch = new BatchReply();
     batch.waiting = 1;
     for (const item of items) {
       if ("refusal" in item) batch.refusals.push(item.refusal);
@@ -364,7 +370,7 @@ export class Dispatcher {
 
   // --- running -------------------------------------------------------------------------------------------------
 
-  private enqueue(call: Call, batch?: Batch): void {
+  private enqueue(call: Call, batch?: BatchReply): void {
     this.noteStart();
     if (call.idText !== undefined) this.ids.add(call.idText);
     const lane = this.laneOf(call);
@@ -374,7 +380,7 @@ export class Dispatcher {
     else this.run(lane, call, batch);
   }
 
-  private run(lane: Lane, call: Call, batch?: Batch): void {
+  private run(lane: Lane, call: Call, batch?: BatchReply): void {
     if (lane === this.aside && this.sessionAt(call)) {
       // The session was opened since then, so the call must keep that session's order.
       this.enqueue(call, batch);
@@ -415,7 +421,7 @@ export class Dispatcher {
   }
 
   /** Runs a read while its lane is busy with another call. */
-  private runNow(lane: Lane, call: Call, batch?: Batch): void {
+  private runNow(lane: Lane, call: Call, batch?: BatchReply): void {
     const events: ToldEvent[] = [];
     const readFrom = this.sourceFor(lane, call);
     let outcome: Outcome;
@@ -427,7 +433,7 @@ export class Dispatcher {
     this.finish(lane, call, batch, outcome, events, readFrom);
   }
 
-  private sourceFor(lane: Lane, call: Call): Source | undefined {
+  private sourceFor(lane: Lane, call: Call): CallSource | undefined {
     return call.command.effect === "read" ? sourceOf(this.sessionOf(lane)) : undefined;
   }
 
@@ -476,7 +482,7 @@ export class Dispatcher {
     });
   }
 
-  private write(lane: Lane, call: Call, context: Context): unknown {
+  private write(lane: Lane, call: Call, context: CommandContext): unknown {
     const { command } = call;
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
     if (idempotencyKey !== undefined) {
@@ -662,10 +668,10 @@ export class Dispatcher {
   private finish(
     lane: Lane,
     call: Call,
-    batch: Batch | undefined,
+    batch: BatchReply | undefined,
     ran: Outcome,
     events: ToldEvent[],
-    readFrom?: Source,
+    readFrom?: CallSource,
   ): void {
     const outcome = this.shaped(call, ran);
     const failed = "error" in outcome;
@@ -682,7 +688,7 @@ export class Dispatcher {
     this.flush(lane);
   }
 
-  private knownResult(context: Context, call: Call, key: string): unknown {
+  private knownResult(context: CommandContext, call: Call, key: string): unknown {
     const { command } = call;
     const remembered = this.results.get(this.resultKey(call, key));
     if (remembered !== undefined) return remembered;
@@ -695,7 +701,7 @@ export class Dispatcher {
    * Makes the session of an earlier request with this key the current one again, as the earlier reply said, instead of
    * making another. Returns the result, or undefined when the session is missing.
    */
-  private async madeBefore(context: Context, call: Call, key: string): Promise<unknown> {
+  private async madeBefore(context: CommandContext, call: Call, key: string): Promise<unknown> {
     const { command, params } = call;
     if (!command.recall) return undefined;
     const { cwd } = params as { cwd?: string };
@@ -726,7 +732,7 @@ export class Dispatcher {
     }
   }
 
-  private contextFor(lane: Lane, call: Call, events: ToldEvent[]): Context {
+  private contextFor(lane: Lane, call: Call, events: ToldEvent[]): CommandContext {
     return new CallContext(this, this.options, this.settings, lane, call, events);
   }
 
@@ -839,7 +845,7 @@ export class Dispatcher {
     this.wakeIdle();
   }
 
-  private batchItemDone(batch: Batch): void {
+  private batchItemDone(batch: BatchReply): void {
     batch.waiting--;
   }
 
@@ -888,7 +894,7 @@ export class Dispatcher {
     }
   }
 
-  private sendBatch(batch: Batch): void {
+  private sendBatch(batch: BatchReply): void {
     if (batch.sent) return;
     batch.sent = true;
     const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
@@ -917,18 +923,18 @@ export class Dispatcher {
 }
 
 /** The server as one call sees it while it runs. */
-class CallContext implements Context {
+class CallContext implements CommandContext {
   private readonly dispatcher: Dispatcher;
   private readonly options: DispatchOptions;
   private readonly lane: Lane;
   private readonly call: Call;
   private readonly events: ToldEvent[];
-  readonly settings: Settings;
+  readonly settings: ClientSettings;
 
   constructor(
     dispatcher: Dispatcher,
     options: DispatchOptions,
-    settings: Settings,
+    settings: ClientSettings,
     lane: Lane,
     call: Call,
     events: ToldEvent[],

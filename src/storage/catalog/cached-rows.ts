@@ -4,25 +4,25 @@ import { join } from "node:path";
 import type { Env } from "../../core/ports/env.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk } from "../fs/disk.ts";
-import type { Places } from "../fs/paths.ts";
+import type { StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { CatalogDamaged, CatalogFile, type Indexed, isPassing } from "./database.ts";
 import { sameStamp } from "./folders.ts";
-import { keptOf, type Row, readRow } from "./rows.ts";
+import { keptOf, readRow, type SessionRow } from "./rows.ts";
 
 export interface KeptRowsOptions {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: Places;
+  readonly places: StoragePaths;
   /** Returns the available SQLite. It is called when SQLite is first needed. */
   readonly sqlite?: () => OpenDatabase | undefined;
 }
 
 /** The current rows, which the owner keeps in memory. */
 export interface Known {
-  readonly rows: ReadonlyMap<string, Row>;
+  readonly rows: ReadonlyMap<string, SessionRow>;
   /** Replaces a row by the equivalent one in the catalog. */
-  adopt(path: string, row: Row): void;
+  adopt(path: string, row: SessionRow): void;
 }
 
 /** Rows written in one transaction, and read without a pause. */
@@ -120,7 +120,7 @@ export class KeptRows {
   }
 
   /** Reads the index states if another process wrote. Passes each row to `take`, if given. */
-  async load(file: CatalogFile, take: ((path: string, row: Row) => void) | undefined): Promise<void> {
+  async load(file: CatalogFile, take: ((path: string, row: SessionRow) => void) | undefined): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
     this.readIndexed(file);
     if (!take) return;

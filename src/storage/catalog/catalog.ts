@@ -24,12 +24,12 @@ import { behindCursor, comparing, familyOf, filterOf, parentsOf, placeIn } from 
 import { parseQuery } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk } from "../fs/disk.ts";
-import { archiveFolder, type Places } from "../fs/paths.ts";
+import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
 import { KeptRows } from "./cached-rows.ts";
 import { changeTime, isContainerName, scanContainer } from "./containers.ts";
 import { Folders, type Stamp, sameStamp } from "./folders.ts";
-import { keptOf, type Row, rowOf } from "./rows.ts";
+import { keptOf, rowOf, type SessionRow } from "./rows.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
 import { scanFile } from "./summary.ts";
@@ -38,7 +38,7 @@ import { TextIndex } from "./text-index.ts";
 export interface FinderOptions {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: Places;
+  readonly places: StoragePaths;
   readonly leaves: LeafMemory;
   /** Opens a session file or container for reading. */
   readonly openLog: (file: string) => Log;
@@ -79,7 +79,7 @@ class Finder implements Catalog {
   private readonly options: FinderOptions;
   private readonly disk: Disk;
   private readonly folders: Folders;
-  private readonly rows = new Map<string, Row>();
+  private readonly rows = new Map<string, SessionRow>();
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, Stamp>();
   private readonly ordered = new Map<Order, Listed[]>();
@@ -105,7 +105,7 @@ class Finder implements Catalog {
     this.disk = options.disk;
     this.archive = `${archiveFolder(options.places)}${sep}`;
     this.folders = new Folders(options.disk, options.places, () => options.env.now(), options.watchFrom);
-    const known = { rows: this.rows, adopt: (path: string, row: Row) => this.put(path, row) };
+    const known = { rows: this.rows, adopt: (path: string, row: SessionRow) => this.put(path, row) };
     this.kept = new KeptRows(options, known, () => this.texts.forget());
     this.texts = new TextIndex(options, this.rows, this.kept);
   }
@@ -264,7 +264,7 @@ class Finder implements Catalog {
     return fitting;
   }
 
-  private listed({ listed }: Row): Listed {
+  private listed({ listed }: SessionRow): Listed {
     return listed.path.startsWith(this.archive) ? { ...listed, archived: true } : listed;
   }
 
@@ -289,7 +289,7 @@ class Finder implements Catalog {
 
   /** Updates the rows to what a scan of every file would return. */
   private async refresh(progress?: ListProgress): Promise<void> {
-    const take = (path: string, row: Row): void => {
+    const take = (path: string, row: SessionRow): void => {
       if (this.rows.has(path)) return;
       this.rows.set(path, row);
       this.ordered.clear();
@@ -297,7 +297,7 @@ class Finder implements Catalog {
     };
     await this.kept.with((file) => this.kept.load(file, this.looked ? undefined : take));
     const { there, gone } = await this.folders.look();
-    const vanished = new Map<string, Row>();
+    const vanished = new Map<string, SessionRow>();
     const forget = (path: string): void => {
       const row = this.rows.get(path);
       this.others.delete(path);
@@ -322,7 +322,7 @@ class Finder implements Catalog {
 
   private async scan(
     changed: readonly [string, Stamp][],
-    vanished: ReadonlyMap<string, Row>,
+    vanished: ReadonlyMap<string, SessionRow>,
     progress: ListProgress | undefined,
   ): Promise<void> {
     const step = Math.max(1, Math.ceil(changed.length / 100));
@@ -377,7 +377,7 @@ class Finder implements Catalog {
     this.put(path, rowOf(path, { stamp, time, base: scan.base, now: scan.now, size: scan.size, life, sure }));
   }
 
-  private put(path: string, row: Row | undefined): void {
+  private put(path: string, row: SessionRow | undefined): void {
     const before = this.rows.get(path);
     if (row) this.rows.set(path, row);
     else if (!this.rows.delete(path)) return;

@@ -12,7 +12,7 @@ import {
 } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo } from "../fs/disk.ts";
 import { isActive } from "../v2/pointer.ts";
-import { type Figures, figuresOfLog, type Scan } from "./summary.ts";
+import { figuresOfLog, type Scan, type SessionSummary } from "./summary.ts";
 
 export { isContainerName };
 
@@ -73,7 +73,7 @@ export function scanContainer(
   disk: Disk,
   path: string,
   openLog: (path: string) => Log,
-  known?: Figures,
+  known?: SessionSummary,
 ): Scan & { grown: boolean } {
   const log = openLog(path);
   try {

@@ -68,11 +68,11 @@ PRAGMA user_version = ${SCHEMA_VERSION};
 /**
  * Kinds of text: the conversation of users and assistants, searched by default, and the output of tools, on request.
  */
-export type Kind = "talk" | "tools";
-const KINDS: readonly Kind[] = ["talk", "tools"];
+export type TextKind = "talk" | "tools";
+const KINDS: readonly TextKind[] = ["talk", "tools"];
 
 /** A row of the catalog: columns for scripts, and the record from which we restore ours. */
-export interface Kept {
+export interface CatalogRow {
   readonly path: string;
   readonly session: string;
   readonly cwd: string | null;
@@ -95,7 +95,7 @@ export interface Indexed {
 }
 
 /** The place of one entry's text. */
-export interface Place {
+export interface TextPlace {
   /** Offset in the session file; the entry's position when the line does not contain the entry's id. */
   readonly start: number;
   readonly length: number;
@@ -107,18 +107,18 @@ export interface Place {
 }
 
 /** A place in the index. Texts that were added later have higher numbers. */
-export interface Numbered extends Place {
+export interface Numbered extends TextPlace {
   readonly id: number;
   readonly path: string;
 }
 
-export interface NewText extends Place {
+export interface NewText extends TextPlace {
   readonly folded: string;
 }
 
 /** A query for texts. */
 export interface Asked {
-  readonly kinds: readonly Kind[];
+  readonly kinds: readonly TextKind[];
   /** An FTS5 expression; undefined: any text. */
   readonly expression: string | undefined;
   /** The number below which texts are returned. */
@@ -253,14 +253,14 @@ export class CatalogFile {
 
   /** Returns the record of a file, if it is as it was written. */
   record(path: string): { record: string; sum: string } | undefined {
-    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (Kept & { sum: string }) | undefined;
+    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (CatalogRow & { sum: string }) | undefined;
     return row && row.sum === sumOf(row) ? row : undefined;
   }
 
   /** Yields the records of all files, `count` at a time. Throws CatalogDamaged. */
   *records(count: number): Generator<{ path: string; record: string; sum: string }[]> {
     for (let last = -1; ; ) {
-      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as (Kept & {
+      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as (CatalogRow & {
         id: number;
         sum: string;
       })[];
@@ -271,7 +271,7 @@ export class CatalogFile {
     }
   }
 
-  keep(kept: Kept): void {
+  keep(kept: CatalogRow): void {
     const { path, session, cwd, timestamp, messages, modified, size, name, record } = kept;
     this.sql(`INSERT INTO files(path, session, cwd, timestamp, messages, modified, size, name, record, sum)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -312,7 +312,7 @@ export class CatalogFile {
   }
 
   /** Replaces the texts of a file at and after an offset. */
-  putTexts(file: number, kind: Kind, from: number, texts: readonly NewText[], state: string): void {
+  putTexts(file: number, kind: TextKind, from: number, texts: readonly NewText[], state: string): void {
     // A text that has not changed keeps its number, so that a client that pages through hits misses none.
     const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
     const added: (() => void)[] = [];
@@ -327,7 +327,7 @@ export class CatalogFile {
     this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
   }
 
-  private addText(file: number, kind: Kind, place: Place, sum: string, folded: string, reading: Reading): void {
+  private addText(file: number, kind: TextKind, place: TextPlace, sum: string, folded: string, reading: Reading): void {
     const { start, length, role, time, entry } = place;
     this.addWords(reading.unseen);
     const { lastInsertRowid: id } = this.sql(
@@ -362,7 +362,7 @@ export class CatalogFile {
     return words.length > MOST_WORDS ? undefined : words;
   }
 
-  private textsFrom(file: number, kind: Kind, from: number): { id: number; sum: string; text: string }[] {
+  private textsFrom(file: number, kind: TextKind, from: number): { id: number; sum: string; text: string }[] {
     return this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?").all(
       file,
       KINDS.indexOf(kind),
@@ -370,7 +370,7 @@ export class CatalogFile {
     ) as { id: number; sum: string; text: string }[];
   }
 
-  private dropText(kind: Kind, id: number): void {
+  private dropText(kind: TextKind, id: number): void {
     this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
     this.sql("DELETE FROM said WHERE id = ?").run(id);
   }
@@ -473,12 +473,12 @@ function unpackedEntry(text: string | null): string | null {
   }
 }
 
-function sumOfPlace({ start, length, role, time, entry }: Place): string {
+function sumOfPlace({ start, length, role, time, entry }: TextPlace): string {
   return hash(JSON.stringify([start, length, role, time, entry]));
 }
 
 /** Returns the checksum of a row, which detects bytes that changed without SQLite. */
-export function sumOf({ path, session, cwd, timestamp, messages, modified, size, name, record }: Kept): string {
+export function sumOf({ path, session, cwd, timestamp, messages, modified, size, name, record }: CatalogRow): string {
   return hash(JSON.stringify([path, session, cwd, timestamp, messages, modified, size, name, record]));
 }
 

@@ -8,11 +8,11 @@ import { fold } from "../../core/search/query.ts";
 import { Nodes, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
-import type { Kind, NewText, Place } from "./database.ts";
+import type { NewText, TextKind, TextPlace } from "./database.ts";
 import { activityOf, messageOf, parsed } from "./summary.ts";
 
 /** Kinds of text by role. Texts of other roles are not searched. */
-export const KIND_OF_ROLE: Readonly<Record<string, Kind>> = {
+export const KIND_OF_ROLE: Readonly<Record<string, TextKind>> = {
   user: "talk",
   assistant: "talk",
   toolResult: "tools",
@@ -20,7 +20,7 @@ export const KIND_OF_ROLE: Readonly<Record<string, Kind>> = {
 };
 
 /** The text of one entry. */
-export interface Said extends Place {
+export interface Said extends TextPlace {
   readonly text: string;
 }
 
@@ -118,7 +118,11 @@ export function saidAt(log: Log, position: number): Said | undefined {
 }
 
 /** Reads the text at a place in a file, with the id of its entry; undefined when no entry with an id is there. */
-export function readSaid(disk: Disk, fd: number, { start, length }: Place): { id: string; text: string } | undefined {
+export function readSaid(
+  disk: Disk,
+  fd: number,
+  { start, length }: TextPlace,
+): { id: string; text: string } | undefined {
   const line = Buffer.allocUnsafe(length);
   readAll(disk, fd, line, start);
   if (!isUtf8(line)) return undefined;

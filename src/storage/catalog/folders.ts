@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { FileStamp } from "../../core/ports/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { archiveFolder, isSessionName, type Places } from "../fs/paths.ts";
+import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { containerOfPointer, isContainerName, stampOfContainer } from "./containers.ts";
 
 /** Equal stamps mean an unchanged file. */
@@ -57,7 +57,7 @@ const SLICE = 1000;
 
 export class Folders {
   private readonly disk: Disk;
-  private readonly places: Places;
+  private readonly places: StoragePaths;
   private readonly now: () => number;
   private readonly watchFrom: number;
   private folders = new Map<string, Folder>();
@@ -69,7 +69,7 @@ export class Folders {
   private told = 0;
   private lookedAtAll = Number.NEGATIVE_INFINITY;
 
-  constructor(disk: Disk, places: Places, now: () => number, watchFrom = WATCH_FROM) {
+  constructor(disk: Disk, places: StoragePaths, now: () => number, watchFrom = WATCH_FROM) {
     this.disk = disk;
     this.places = places;
     this.now = now;

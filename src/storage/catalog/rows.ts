@@ -1,16 +1,16 @@
 /** Rows: the stamp of a session file when it was read, and its summary. */
 
 import type { Listed } from "../../core/ports/catalog.ts";
-import { type Kept, sumOf } from "./database.ts";
+import { type CatalogRow, sumOf } from "./database.ts";
 import type { Stamp } from "./folders.ts";
-import { type Figures, moment } from "./summary.ts";
+import { moment, type SessionSummary } from "./summary.ts";
 
-export interface Row {
+export interface SessionRow {
   readonly stamp: Stamp;
   /** Time of the last change of the session, in milliseconds. */
   readonly time: number;
-  readonly base: Figures;
-  readonly now: Figures;
+  readonly base: SessionSummary;
+  readonly now: SessionSummary;
   readonly size: number;
   /** An id that changes when the file is rewritten, which invalidates its index. */
   readonly life: string;
@@ -21,14 +21,14 @@ export interface Row {
   readonly sum: string;
 }
 
-type Facts = Omit<Row, "listed" | "sum">;
+type SessionFacts = Omit<SessionRow, "listed" | "sum">;
 
-export function rowOf(path: string, facts: Facts): Row {
+export function rowOf(path: string, facts: SessionFacts): SessionRow {
   const row = { ...facts, listed: listedOf(path, facts) };
   return { ...row, sum: sumOf(keptOf(row)) };
 }
 
-function listedOf(path: string, { now, size }: Facts): Listed {
+function listedOf(path: string, { now, size }: SessionFacts): Listed {
   const created = moment(now.timestamp);
   return {
     path,
@@ -47,7 +47,7 @@ function listedOf(path: string, { now, size }: Facts): Listed {
 }
 
 /** Returns the row as the catalog stores it. */
-export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omit<Row, "sum">): Kept {
+export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omit<SessionRow, "sum">): CatalogRow {
   const { path } = listed;
   return {
     path,
@@ -77,7 +77,7 @@ function storable<T extends string | null>(text: T): T {
 }
 
 /** Parses a row that was stored with this sum; undefined when it is not valid. */
-export function readRow(path: string, record: string, sum: string): Row | undefined {
+export function readRow(path: string, record: string, sum: string): SessionRow | undefined {
   try {
     const { stamp, time, base, now = base, size, life } = JSON.parse(record);
     // Older servers did not store it.
@@ -90,6 +90,6 @@ export function readRow(path: string, record: string, sum: string): Row | undefi
 }
 
 /** Returns the index state of a row whose texts are all indexed. */
-export function stateOf({ life, now, base, size }: Row): string {
+export function stateOf({ life, now, base, size }: SessionRow): string {
   return `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
 }

@@ -10,21 +10,21 @@ import { expressionOf, fold, holds, type Query, score, snippet } from "../../cor
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk } from "../fs/disk.ts";
-import type { Places } from "../fs/paths.ts";
-import type { CatalogFile, Kind, Numbered } from "./database.ts";
+import type { StoragePaths } from "../fs/paths.ts";
+import type { CatalogFile, Numbered, TextKind } from "./database.ts";
 import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts } from "./documents.ts";
 import type { Stamp } from "./folders.ts";
-import type { Row } from "./rows.ts";
+import type { SessionRow } from "./rows.ts";
 
 /** Dependencies of a search. */
 export interface Searched {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: Places;
+  readonly places: StoragePaths;
   readonly leaves: LeafMemory;
   /** Opens a session file for reading. */
   readonly openLog: (file: string) => Log;
-  readonly rows: ReadonlyMap<string, Row>;
+  readonly rows: ReadonlyMap<string, SessionRow>;
 }
 
 /** Milliseconds of work without a pause. */
@@ -36,7 +36,7 @@ const WINDOW = 100;
 /** Texts queried at a time. */
 const TEXTS_AT_ONCE = 128;
 
-interface Found extends Hit {
+interface FoundTexts extends Hit {
   readonly score: number;
   readonly number: number;
 }
@@ -64,7 +64,7 @@ export class Search {
     this.query = query;
   }
 
-  get kinds(): readonly Kind[] {
+  get kinds(): readonly TextKind[] {
     const { role, toolResults } = this.wish;
     if (role !== undefined) return [KIND_OF_ROLE[role] ?? "talk"];
     return toolResults ? ["talk", "tools"] : ["talk"];
@@ -92,7 +92,7 @@ export class Search {
     const { ceiling } = place;
     let { phase, top = ceiling, end, after } = place;
     const { limit } = this.wish;
-    const hits: Found[] = [];
+    const hits: FoundTexts[] = [];
     while (phase < phases.length) {
       // Hits of parts of words are many, and their ranking means little.
       const size = phase === 0 && words !== undefined ? Math.max(limit, WINDOW) : limit;
@@ -113,7 +113,7 @@ export class Search {
     return { hits: this.finish(hits), more: false };
   }
 
-  private finish(hits: readonly Found[]): Hit[] {
+  private finish(hits: readonly FoundTexts[]): Hit[] {
     for (const session of this.sessions.values()) session?.close();
     return hits.map(({ score: _score, number: _number, ...hit }) => hit);
   }
@@ -138,10 +138,10 @@ export class Search {
     top: number,
     end: number | undefined,
     size: number,
-  ): Promise<{ found: Found[]; end: number }> {
+  ): Promise<{ found: FoundTexts[]; end: number }> {
     const { cwd, role, since, until } = this.wish;
-    const found: Found[] = [];
-    const sorted = (at: number): { found: Found[]; end: number } => ({ found: found.sort(compareFound), end: at });
+    const found: FoundTexts[] = [];
+    const sorted = (at: number): { found: FoundTexts[]; end: number } => ({ found: found.sort(compareFound), end: at });
     let below = top;
     let sliced = performance.now();
     for (;;) {
@@ -168,7 +168,7 @@ export class Search {
     }
   }
 
-  private take(place: Numbered, found: Found[]): void {
+  private take(place: Numbered, found: FoundTexts[]): void {
     const row = this.world.rows.get(place.path);
     const said = row && this.read(place);
     if (!row || !said) return;
@@ -217,7 +217,7 @@ export class Search {
   }
 
   /** Whether an entry is on the path to its session's leaf; undefined when the session does not have it. */
-  private isActive(path: string, row: Row, id: string): boolean | undefined {
+  private isActive(path: string, row: SessionRow, id: string): boolean | undefined {
     const open = this.wish.isActive(path, id);
     if (open !== undefined) return open;
     if (row.now.plain && !row.now.batch && !this.hasLeafRecord(row.stamp)) return true;
@@ -260,7 +260,7 @@ export class Search {
    */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
     const { limit, cursor, cwd } = this.wish;
-    const hits: Found[] = [];
+    const hits: FoundTexts[] = [];
     const after = cursor === undefined ? undefined : unpacked(cursor);
     if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
       throw expired(cursor as string);
@@ -280,9 +280,9 @@ export class Search {
     return { hits: this.finish(hits), more: false };
   }
 
-  private scanOne(listed: Listed): Found[] {
+  private scanOne(listed: Listed): FoundTexts[] {
     const row = this.world.rows.get(listed.path);
-    const found: Found[] = [];
+    const found: FoundTexts[] = [];
     if (!row) return found;
     const look = ({ role, time, text }: Said, entryId: string | null): void => {
       if (!this.wants(role, time) || !holds(fold(text), this.query)) return;

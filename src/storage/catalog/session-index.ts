@@ -9,7 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import { copyFile } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk, isAbsent, removeQuietly, takeName, temporaryName } from "../fs/disk.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
-import type { Kept } from "./database.ts";
+import type { CatalogRow } from "./database.ts";
 
 const COLUMNS = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
 
@@ -30,7 +30,7 @@ export async function writeIndex(
   open: OpenDatabase,
   disk: Disk,
   path: string,
-  rows: Iterable<Kept>,
+  rows: Iterable<CatalogRow>,
   isDurable: boolean,
 ): Promise<void> {
   const replaces = !isAbsent(disk, path);
@@ -70,7 +70,7 @@ export async function writeIndex(
   }
 }
 
-function fill(open: OpenDatabase, file: string, rows: Iterable<Kept>): void {
+function fill(open: OpenDatabase, file: string, rows: Iterable<CatalogRow>): void {
   const db = open(file);
   try {
     db.exec(`${SCHEMA} BEGIN`);

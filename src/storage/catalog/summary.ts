@@ -14,7 +14,7 @@ import { type Disk, readAll } from "../fs/disk.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
-export interface Figures {
+export interface SessionSummary {
   /** Offset up to which all lines are included. */
   readonly reach: number;
   /** Hash of bytes before that offset, which distinguishes a file that was rewritten from one that has grown. */
@@ -43,9 +43,9 @@ export interface Figures {
 
 export interface Scan {
   /** The summary up to the last line feed. */
-  readonly base: Figures;
+  readonly base: SessionSummary;
   /** The summary with the last line, if that has no line feed but is complete. */
-  readonly now: Figures;
+  readonly now: SessionSummary;
   readonly size: number;
 }
 
@@ -75,7 +75,7 @@ class NotASession extends Error {}
  * Scans a file, continuing `known` if the file still begins with it. Returns null when the file is not a session.
  * Throws errno errors.
  */
-export function scanFile(disk: Disk, file: string, known?: Figures): (Scan & { grown: boolean }) | null {
+export function scanFile(disk: Disk, file: string, known?: SessionSummary): (Scan & { grown: boolean }) | null {
   const fd = disk.openRead(file);
   try {
     const { kind, size } = disk.infoOf(fd);
@@ -95,13 +95,13 @@ class Scanner {
   private readonly disk: Disk;
   private readonly fd: number;
   private readonly file: string;
-  private f: { -readonly [K in keyof Figures]: Figures[K] };
+  private f: { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
   private hasHeader: boolean;
   private headerMade = false;
   /** Lines of user and assistant messages: their starts and lengths, alternating. */
   private said: number[] = [];
 
-  constructor(disk: Disk, fd: number, file: string, known: Figures | undefined) {
+  constructor(disk: Disk, fd: number, file: string, known: SessionSummary | undefined) {
     this.disk = disk;
     this.fd = fd;
     this.file = file;
@@ -263,7 +263,7 @@ class Scanner {
 }
 
 /** Returns the summary of a log, continuing `known`: for sessions that are not plain files of lines. */
-export function figuresOfLog(log: Log, known?: Figures): Figures {
+export function figuresOfLog(log: Log, known?: SessionSummary): SessionSummary {
   const { header, nodes } = log;
   const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
   let { name = null, first = null, messages = 0, activity = null } = known ?? {};

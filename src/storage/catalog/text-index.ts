@@ -6,9 +6,9 @@ import { pause } from "../fs/chunked-io.ts";
 import type { Disk } from "../fs/disk.ts";
 import type { KeptRows } from "./cached-rows.ts";
 import { isContainerName } from "./containers.ts";
-import type { CatalogFile, Indexed, Kind, NewText } from "./database.ts";
+import type { CatalogFile, Indexed, NewText, TextKind } from "./database.ts";
 import { KIND_OF_ROLE, logTexts, type Said, scanTexts, textFrom } from "./documents.ts";
-import { type Row, stateOf } from "./rows.ts";
+import { type SessionRow, stateOf } from "./rows.ts";
 
 export interface TextIndexOptions {
   readonly disk: Disk;
@@ -40,12 +40,12 @@ interface Addition {
 
 export class TextIndex {
   private readonly options: TextIndexOptions;
-  private readonly rows: ReadonlyMap<string, Row>;
+  private readonly rows: ReadonlyMap<string, SessionRow>;
   private readonly kept: KeptRows;
   /** Paths whose texts may not be indexed in their current state; for a missing kind all must be compared. */
-  private readonly stale = new Map<Kind, Set<string>>();
+  private readonly stale = new Map<TextKind, Set<string>>();
 
-  constructor(options: TextIndexOptions, rows: ReadonlyMap<string, Row>, kept: KeptRows) {
+  constructor(options: TextIndexOptions, rows: ReadonlyMap<string, SessionRow>, kept: KeptRows) {
     this.options = options;
     this.rows = rows;
     this.kept = kept;
@@ -61,11 +61,11 @@ export class TextIndex {
     this.stale.clear();
   }
 
-  isComplete(kind: Kind): boolean {
+  isComplete(kind: TextKind): boolean {
     return this.missing(kind).length === 0;
   }
 
-  private missing(kind: Kind): string[] {
+  private missing(kind: TextKind): string[] {
     let stale = this.stale.get(kind);
     if (!stale) {
       stale = new Set(this.rows.keys());
@@ -79,7 +79,7 @@ export class TextIndex {
   }
 
   /** Indexes some of the missing texts in one short transaction. Returns false when there were none to index. */
-  async goOn(file: CatalogFile, kind: Kind): Promise<boolean> {
+  async goOn(file: CatalogFile, kind: TextKind): Promise<boolean> {
     const additions: Addition[] = [];
     let size = 0;
     const since = performance.now();
@@ -101,7 +101,7 @@ export class TextIndex {
   }
 
   /** Indexes all missing texts. Returns false when other processes keep writing to the catalog. */
-  async complete(file: CatalogFile, kind: Kind, progress: Progress | undefined): Promise<boolean> {
+  async complete(file: CatalogFile, kind: TextKind, progress: Progress | undefined): Promise<boolean> {
     const todo = this.missing(kind);
     // Processes that do this at the same time begin at different files and so share the work.
     if (todo.length > FILES_AT_ONCE) todo.push(...todo.splice(0, (process.pid * 7919) % todo.length));
@@ -153,7 +153,7 @@ export class TextIndex {
   }
 
   /** Writes additions to the index. Returns the files that are not indexed to their end. */
-  private async add(file: CatalogFile, kind: Kind, additions: readonly Addition[]): Promise<string[]> {
+  private async add(file: CatalogFile, kind: TextKind, additions: readonly Addition[]): Promise<string[]> {
     if (additions.length === 0) return [];
     await this.kept.write(file, "texts", () => {
       for (const { path, known, from, texts, state } of additions) {
@@ -174,7 +174,13 @@ export class TextIndex {
   }
 
   /** Reads the missing texts of a file, up to about `atOnce` characters; undefined when it cannot be read now. */
-  private additionFor(path: string, row: Row, kind: Kind, known: Indexed, atOnce: number): Addition | undefined {
+  private additionFor(
+    path: string,
+    row: SessionRow,
+    kind: TextKind,
+    known: Indexed,
+    atOnce: number,
+  ): Addition | undefined {
     const [life, way, reach, sizeThen, part] = known[kind].split(" ");
     const isPlain = row.now.plain;
     // Positions in a file of lines may change when it has grown, because damaged lines may be read differently.

@@ -5,7 +5,7 @@ import { isAbsolute, join, resolve } from "node:path";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { type Disk, exists } from "./disk.ts";
 
-export interface Places {
+export interface StoragePaths {
   /** A folder that directly contains all session files; they are matched by the cwd in their header. */
   readonly flat?: string;
   /** The alternative: a folder with one folder for each working directory. */
@@ -21,7 +21,7 @@ export function findPlaces(
   variables: Variables,
   sessionDir: string | undefined,
   settings: (file: string) => unknown,
-): Places {
+): StoragePaths {
   const home = variables.HOME ?? homedir();
   const agent = agentFolder(variables, home);
   const state =
@@ -57,7 +57,7 @@ export function folderName(cwd: string): string {
 }
 
 /** Returns the folder in which new sessions of a working directory are created. */
-export function folderFor(places: Places, cwd: string): string {
+export function folderFor(places: StoragePaths, cwd: string): string {
   return places.flat ?? join(places.root as string, folderName(cwd));
 }
 
@@ -65,25 +65,25 @@ export function fileName(header: SessionHeader): string {
   return `${(header.timestamp ?? "").replace(/[:.]/g, "-")}_${header.id}.jsonl`;
 }
 
-export function fileFor(places: Places, header: SessionHeader): string {
+export function fileFor(places: StoragePaths, header: SessionHeader): string {
   return join(folderFor(places, header.cwd ?? ""), fileName(header));
 }
 
 /** Returns the folder of archived sessions. It has the same folders in it as the session folder. */
-export function archiveFolder({ flat, root, state }: Places): string {
+export function archiveFolder({ flat, root, state }: StoragePaths): string {
   // Two roots may have folders of the same names.
   return join(state, "archive", encodeURIComponent(flat ?? (root as string)));
 }
 
 /** Yields all folders that may contain archived sessions. */
-export function archivedFolders(places: Places, disk: Disk): Generator<string> {
+export function archivedFolders(places: StoragePaths, disk: Disk): Generator<string> {
   const archive = archiveFolder(places);
   const { state } = places;
   return sessionFolders(places.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
 }
 
 /** Yields all folders that may contain session files. */
-export function* sessionFolders(places: Places, disk: Disk): Generator<string> {
+export function* sessionFolders(places: StoragePaths, disk: Disk): Generator<string> {
   if (places.flat !== undefined) {
     if (exists(disk, places.flat)) yield places.flat;
     return;

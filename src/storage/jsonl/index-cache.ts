@@ -42,7 +42,7 @@ const EDGE = 4096;
 const SAMPLES = 256;
 const SAMPLE = 160;
 
-interface Facts {
+interface SnapshotFacts {
   readonly device: number;
   readonly inode: number;
   readonly size: number;
@@ -73,7 +73,7 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
     return env.sha256(bytes);
   };
 
-  const isOf = (facts: Facts, fd: number, info: FileInfo): boolean => {
+  const isOf = (facts: SnapshotFacts, fd: number, info: FileInfo): boolean => {
     if (facts.device !== info.device || facts.inode !== info.inode || facts.size > info.size) return false;
     const untouched = facts.modified === info.modified && facts.changed === (info.changed ?? null);
     if (facts.size === info.size && !untouched) return false;
@@ -83,9 +83,9 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
   return {
     recall(fd, info, nodes) {
       if (info.size < spines.leastBytes) return null;
-      const spine = spines.recall(info, nodes, (facts) => isOf(facts as Facts, fd, info));
+      const spine = spines.recall(info, nodes, (facts) => isOf(facts as SnapshotFacts, fd, info));
       if (!spine) return null;
-      const { size, lines } = spine.facts as Facts;
+      const { size, lines } = spine.facts as SnapshotFacts;
       const { starts, lengths } = spine.columns as { starts: Float64Array; lengths: Uint32Array };
       return { size, lines, starts, lengths };
     },
@@ -96,7 +96,7 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
         const { count } = nodes;
         const step = Math.max(1, count / SAMPLES);
         const sampled = Array.from({ length: Math.min(SAMPLES, count) }, (_, n) => starts[Math.floor(n * step)]);
-        const facts: Facts = {
+        const facts: SnapshotFacts = {
           device: info.device,
           inode: info.inode,
           size,

@@ -37,12 +37,12 @@ import { lockBeside, lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import { Commits } from "../log/group-commit.ts";
-import { attachmentFolder, JsonlReader, LF, notASession, type ReaderOptions, withMember } from "./reader.ts";
+import { attachmentFolder, JsonlReader, type JsonlReaderOptions, LF, notASession, withMember } from "./reader.ts";
 import { WrittenLines } from "./written-lines.ts";
 
 export type Durability = "sync" | "os";
 
-export interface JsonlOptions extends ReaderOptions {
+export interface JsonlOptions extends JsonlReaderOptions {
   readonly locks: Locks;
   readonly durability: Durability;
   /** Where a new session's file goes. */

@@ -30,7 +30,7 @@ import type { ScannedFile, SideIndexes } from "./index-cache.ts";
 import type { WrittenLines } from "./written-lines.ts";
 
 /** What a reader needs beside the path. */
-export interface ReaderOptions {
+export interface JsonlReaderOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly readOnly?: boolean;
@@ -145,7 +145,7 @@ export abstract class JsonlReader {
   /** Whether lines are read that were added since the last look: others may have glued one to what a dead writer left. */
   protected isGrowing = false;
 
-  constructor(options: ReaderOptions, file: string, thorough: boolean) {
+  constructor(options: JsonlReaderOptions, file: string, thorough: boolean) {
     this.thorough = thorough;
     this.disk = options.disk;
     this.watched = new Watched(options.disk);

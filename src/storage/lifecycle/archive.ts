@@ -5,23 +5,23 @@
 
 import { basename, dirname, isAbsolute, join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { Moved } from "../../core/ports/lifecycle.ts";
+import type { MovedSession } from "../../core/ports/lifecycle.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import type { Places } from "../fs/paths.ts";
+import type { StoragePaths } from "../fs/paths.ts";
 import type { Hold, Keeping } from "./exclusive.ts";
 import { alreadyThere, belongings, isInTheWay, moveWith, realPathOr } from "./moving.ts";
 
 /** Archives a session. Throws path_outside_root when it lies in no session folder, and already_exists. */
-export function archiveSession(keeping: Keeping, held: Hold): Promise<Moved> {
+export function archiveSession(keeping: Keeping, held: Hold): Promise<MovedSession> {
   return moveSession(keeping, held, counterpart(keeping.disk, held.file, homeOf(keeping.places), keeping.archive));
 }
 
 /** Moves a session back from the archive. Throws path_outside_root when it is not archived, and already_exists. */
-export function unarchiveSession(keeping: Keeping, held: Hold): Promise<Moved> {
+export function unarchiveSession(keeping: Keeping, held: Hold): Promise<MovedSession> {
   return moveSession(keeping, held, counterpart(keeping.disk, held.file, keeping.archive, homeOf(keeping.places)));
 }
 
-function homeOf({ flat, root }: Places): string {
+function homeOf({ flat, root }: StoragePaths): string {
   return flat ?? (root as string);
 }
 
@@ -36,7 +36,7 @@ function counterpart(disk: Disk, file: string, from: string, to: string): string
   return join(to, below);
 }
 
-async function moveSession(keeping: Keeping, held: Hold, to: string): Promise<Moved> {
+async function moveSession(keeping: Keeping, held: Hold, to: string): Promise<MovedSession> {
   const { disk } = keeping;
   const { file, sessionId, leafId } = held;
   const others = belongings(disk, file, sessionId);

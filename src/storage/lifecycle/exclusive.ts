@@ -8,14 +8,14 @@ import type { Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { folderFor, type Places } from "../fs/paths.ts";
+import { folderFor, type StoragePaths } from "../fs/paths.ts";
 import { frozenFrom } from "../v2/pointer.ts";
 import { kindOf, realPathOr, withoutLink } from "./moving.ts";
 
 export interface Keeping {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: Places;
+  readonly places: StoragePaths;
   readonly leaves: LeafMemory;
   /** The folder of our own trash. */
   readonly trash: string;

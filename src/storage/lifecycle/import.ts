@@ -24,7 +24,7 @@ const LINES = 500;
 const TRIES = 3;
 
 /** A session file and the offset of its entries. */
-interface Source {
+interface ImportSource {
   readonly path: string;
   readonly fd: number;
   readonly size: number;
@@ -78,7 +78,7 @@ async function readAllOf(log: Log, progress: Progress | undefined): Promise<void
   }
 }
 
-function openSource(disk: Disk, path: string): Source {
+function openSource(disk: Disk, path: string): ImportSource {
   const fd = disk.openRead(path);
   try {
     const { size } = disk.infoOf(fd);
@@ -97,7 +97,7 @@ function openSource(disk: Disk, path: string): Source {
 }
 
 /** Opens a source; undefined when its header is damaged, so that the offset of its entries is unknown. */
-function openSound(disk: Disk, path: string): Source | undefined {
+function openSound(disk: Disk, path: string): ImportSource | undefined {
   try {
     return openSource(disk, path);
   } catch (error) {
@@ -106,7 +106,12 @@ function openSound(disk: Disk, path: string): Source | undefined {
   }
 }
 
-async function bring(keeping: Keeping, log: Log, source: Source, progress: Progress | undefined): Promise<Imported> {
+async function bring(
+  keeping: Keeping,
+  log: Log,
+  source: ImportSource,
+  progress: Progress | undefined,
+): Promise<Imported> {
   const { disk } = keeping;
   const { size } = source;
   const done = (at: number): void => progress?.(size + Math.min(at, size), 2 * size);
@@ -155,7 +160,7 @@ async function bring(keeping: Keeping, log: Log, source: Source, progress: Progr
 async function relate(
   keeping: Keeping,
   log: Log,
-  source: Source,
+  source: ImportSource,
   file: string,
   done: (at: number) => void,
 ): Promise<Relation> {
@@ -221,7 +226,7 @@ async function addMissing(keeping: Keeping, source: Log, file: string): Promise<
 }
 
 /** Appends the rest of the source to a session that has its beginning, all or nothing. */
-async function goOn(keeping: Keeping, source: Source, file: string): Promise<void> {
+async function goOn(keeping: Keeping, source: ImportSource, file: string): Promise<void> {
   const { disk } = keeping;
   await holding(keeping, file, "continuing the session", async () => {
     const there = openSource(disk, file);
@@ -282,7 +287,7 @@ export async function bringAttachments(disk: Disk, from: string, to: string): Pr
 }
 
 /** Returns a session id derived from an id and from content, as a UUID of version 8. */
-async function idFor({ disk, env }: Keeping, id: string, { fd, size, body }: Source): Promise<string> {
+async function idFor({ disk, env }: Keeping, id: string, { fd, size, body }: ImportSource): Promise<string> {
   let digest = env.sha256(bytesOf(id));
   for (const piece of piecesOf(disk, fd, body, size)) {
     digest = env.sha256(bytesOf(digest + env.sha256(piece)));

@@ -8,7 +8,7 @@ import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import type { Deleted, Moved, Where } from "../../core/ports/lifecycle.ts";
+import type { Deleted, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import { pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, publishNew, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
 import { stagingName } from "../fs/staging.ts";
@@ -145,7 +145,7 @@ function newItem({ disk, trash }: Keeping, at: string, sessionId: string): strin
 }
 
 /** Restores a session. Throws session_not_found, already_exists, path_outside_root, storage_full, storage_failed. */
-export async function restoreSession(keeping: Keeping, where: Where): Promise<Moved> {
+export async function restoreSession(keeping: Keeping, where: Where): Promise<MovedSession> {
   const { disk } = keeping;
   demandWritable(keeping);
   const found = findItem(keeping, where);

@@ -12,16 +12,16 @@ import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 
 /** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
-interface Place {
+interface RecordedLeaf {
   readonly count: number;
   readonly lastId: string | null;
   readonly leafId: string | null;
 }
 
-interface Recorded extends Place {
+interface Recorded extends RecordedLeaf {
   readonly stamp: FileStamp;
   /** The position recorded for the durable entries, while later entries are not durable yet. */
-  readonly before?: Place;
+  readonly before?: RecordedLeaf;
 }
 
 /**
@@ -91,7 +91,7 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
       let renamed = false;
       try {
         disk.makeFolder(folder);
-        const place: Place = { count, lastId: lastIdOf(log, count), leafId };
+        const place: RecordedLeaf = { count, lastId: lastIdOf(log, count), leafId };
         await publish(file, bytesOf(JSON.stringify({ stamp: log.stamp, ...place, before: before && placeIn(before) })));
         renamed = true;
         if (durable) await disk.syncFolder(folder);
@@ -130,18 +130,18 @@ function isId(id: unknown): boolean {
   return id === null || typeof id === "string";
 }
 
-function placesOf(recorded: Recorded | undefined): Place[] {
+function placesOf(recorded: Recorded | undefined): RecordedLeaf[] {
   if (!recorded) return [];
   const { before } = recorded;
   return before && isId(before.leafId) ? [recorded, before] : [recorded];
 }
 
-function placeIn({ count, lastId, leafId }: Place): Place {
+function placeIn({ count, lastId, leafId }: RecordedLeaf): RecordedLeaf {
   return { count, lastId, leafId };
 }
 
 /** Whether the position was recorded for exactly the first `first` entries of a log. */
-function isAmong({ count, lastId }: Place, log: Log, first: number): boolean {
+function isAmong({ count, lastId }: RecordedLeaf, log: Log, first: number): boolean {
   return count === first && lastId === lastIdOf(log, first);
 }
 

@@ -43,7 +43,7 @@ import {
   writeFrame,
 } from "./frame.ts";
 import { Tally } from "./manifest.ts";
-import { EMPTY_TAIL, Places, type Tail } from "./places.ts";
+import { EMPTY_TAIL, FramePlaces, type Tail } from "./places.ts";
 import { encodeBlock } from "./snapshot.ts";
 
 export interface BuilderOptions {
@@ -60,7 +60,7 @@ export interface NextFrame {
   readonly row: string;
   /** It begins a segment. */
   readonly isNew: boolean;
-  readonly place: Parameters<Places["set"]>[1];
+  readonly place: Parameters<FramePlaces["set"]>[1];
   readonly tail: Tail;
 }
 
@@ -159,7 +159,7 @@ function standInFor(line: Uint8Array): Uint8Array | null {
 
 export class Builder {
   readonly nodes = new Nodes();
-  readonly places = new Places();
+  readonly places = new FramePlaces();
   tail: Tail = EMPTY_TAIL;
   indexEnd = 0;
   lastRow = { length: 0, crc: 0 };

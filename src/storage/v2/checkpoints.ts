@@ -29,7 +29,7 @@ import { checkpointSeqs, lastCheckpoint } from "./last-checkpoint.ts";
 import { type Counted, Tally } from "./manifest.ts";
 import { EMPTY_TAIL, type Tail } from "./places.ts";
 import { encodeBlock, type Reach } from "./snapshot.ts";
-import { type State, StateMachine } from "./states.ts";
+import { StateMachine, type StoreState } from "./states.ts";
 import { SegmentedWriter } from "./writer.ts";
 
 /** What is durable. */
@@ -51,7 +51,7 @@ export abstract class CheckpointWriter extends SegmentedWriter {
   protected lastCheckpoint: { readonly seq: number; readonly tail: Tail } | null = null;
   private readonly tally = new Tally(this.nodes);
 
-  get state(): State {
+  get state(): StoreState {
     return this.states.state;
   }
 

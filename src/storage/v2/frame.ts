@@ -38,7 +38,7 @@ export interface Frame {
   readonly payloadEnd: number;
 }
 
-export interface Row {
+export interface IndexRow {
   readonly entrySeq: number;
   readonly entryId: string;
   readonly segmentSeq: number;
@@ -159,7 +159,7 @@ export function writeFrame(bytes: Buffer, head: string, payload: Uint8Array): nu
 }
 
 /** The line of a row, with its line feed. */
-export function encodeRow(row: Row): string {
+export function encodeRow(row: IndexRow): string {
   return (
     `{"schema":"${ROW_SCHEMA}","entrySeq":${row.entrySeq},"entryId":${JSON.stringify(row.entryId)},` +
     `"segmentSeq":${row.segmentSeq},"frameSeq":${row.frameSeq},"byteOffset":${row.byteOffset},` +
@@ -374,7 +374,7 @@ function decodeAny(b: Uint8Array, start: number, end: number): Frame {
 }
 
 /** The row that is `b[start, end)`, line feed excluded. Throws {@link Malformed}. */
-export function decodeRow(b: Uint8Array, start = 0, end = b.length): Row {
+export function decodeRow(b: Uint8Array, start = 0, end = b.length): IndexRow {
   return decodeUsualRow(b, start, end) ?? decodeAnyRow(b, start, end);
 }
 
@@ -390,7 +390,7 @@ const ROW_MARKS = [
 ].map((text) => bytesOf(text));
 
 /** A row in the usual order. */
-function decodeUsualRow(b: Uint8Array, start: number, end: number): Row | null {
+function decodeUsualRow(b: Uint8Array, start: number, end: number): IndexRow | null {
   const cursor = new Cursor(b, start, end);
   if (!cursor.skip(ROW_MARKS[0])) return null;
   const entrySeq = cursor.number();
@@ -410,7 +410,7 @@ function decodeUsualRow(b: Uint8Array, start: number, end: number): Row | null {
   return { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c: crc };
 }
 
-function decodeAnyRow(b: Uint8Array, start: number, end: number): Row {
+function decodeAnyRow(b: Uint8Array, start: number, end: number): IndexRow {
   let value: unknown;
   try {
     value = parse(b, start, end);

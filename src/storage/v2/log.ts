@@ -35,7 +35,7 @@ import { Commits } from "../log/group-commit.ts";
 import { Builder, type NextFrame, nextFrame } from "./builder.ts";
 import { CheckpointWriter } from "./checkpoints.ts";
 import { type ErrorClass, type EventOutcome, type Phase, readManifest } from "./documents.ts";
-import { crc32c, crcText, decodeRow, payloadOf, type Row } from "./frame.ts";
+import { crc32c, crcText, decodeRow, type IndexRow, payloadOf } from "./frame.ts";
 import { appendEventNow } from "./ledger.ts";
 import { EMPTY_TAIL, type Tail } from "./places.ts";
 import { dropStray, isActive, makeParts, missingParts, newPointer, publishPointer } from "./pointer.ts";
@@ -605,7 +605,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   /** Whether a segment holds from a place on the frames of these rows, and nothing else. */
-  private holdsFrames(rows: readonly Row[], { seq, size }: Segment, start: number): boolean {
+  private holdsFrames(rows: readonly IndexRow[], { seq, size }: Segment, start: number): boolean {
     let end = start;
     for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
       if (segmentSeq !== seq) continue;
@@ -836,7 +836,7 @@ export function openLog(
 }
 
 /** The row whose text this is. */
-function rowOf(text: string): Row {
+function rowOf(text: string): IndexRow {
   const bytes = bytesOf(text);
   return decodeRow(bytes, 0, bytes.length - 1);
 }

@@ -23,7 +23,7 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import type { Moved, Obstacle, Site, Verification, Wishes } from "../../core/ports/migrations.ts";
+import type { Migrated, Obstacle, Site, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { beginsWith, copyFile, hashOf, pause, piecesOf } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
@@ -63,7 +63,7 @@ import { planOf, stretch } from "./migration-plan.ts";
 import { asideName, headerAt, pointerAt, putPointer, siteOf, versionIn } from "./migration-site.ts";
 import { missingPointer, snapshotOf } from "./pointer.ts";
 import { demandSettled, isDatabase, takeBlobs, writeDatabase } from "./sqlite-v1.ts";
-import { type State, StateMachine, type Transition } from "./states.ts";
+import { StateMachine, type StoreState, type Transition } from "./states.ts";
 
 const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
 const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
@@ -73,7 +73,7 @@ const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false,
  * obstacles, session_locked, storage failures; then the session file is as before and active, unless the failure says
  * that the store is FAILED and an operator must act.
  */
-export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Moved> {
+export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   return new Migration(options, siteOf(options.disk, path), wishes).forward();
 }
 
@@ -83,7 +83,7 @@ export async function migrate(options: MigrationOptions, path: string, wishes: W
  * every line as version 3 are written, and the snapshot is kept as `<file>.v<version>.bak`. Throws migration_failed when
  * there is nothing to go back to; then the store is FAILED.
  */
-export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Moved> {
+export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   return new Migration(options, siteOf(options.disk, path), wishes).back();
 }
 
@@ -94,7 +94,7 @@ class Migration {
   private readonly wishes: Wishes;
   private readonly migrationId: string;
   private readonly correlationId: string;
-  private readonly machine: (from: State) => StateMachine;
+  private readonly machine: (from: StoreState) => StateMachine;
   private readonly locks: Lock[] = [];
   /** Of what the session is, or was, outside of the container. */
   private format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
@@ -116,7 +116,7 @@ class Migration {
 
   // --- there ---------------------------------------------------------------------------------------------------
 
-  async forward(): Promise<Moved> {
+  async forward(): Promise<Migrated> {
     try {
       await this.settle();
       const pointer = this.pointer();
@@ -144,7 +144,7 @@ class Migration {
   }
 
   /** Nothing is to be done. */
-  private isThere(pointer: Pointer): Moved {
+  private isThere(pointer: Pointer): Migrated {
     const manifest = readManifest(this.disk, manifestFile(this.site.container));
     return {
       ...this.done("CLEAN", [], pointer.snapshotId, ALL_HOLD, manifest?.counters.entriesTotal ?? 0),
@@ -156,12 +156,12 @@ class Migration {
   }
 
   private done(
-    state: State,
+    state: StoreState,
     transitions: readonly Transition[],
     snapshotId: string | null,
     verification: Verification,
     entryCount: number,
-  ): Omit<Moved, "sessionPath" | "active"> {
+  ): Omit<Migrated, "sessionPath" | "active"> {
     const { site, migrationId, correlationId } = this;
     return {
       site,
@@ -178,7 +178,7 @@ class Migration {
     };
   }
 
-  private async copy(log: Log, source: string): Promise<Moved> {
+  private async copy(log: Log, source: string): Promise<Migrated> {
     const { disk, site } = this;
     const { progress } = this.wishes;
     const before = await planOf(this.options, log, source, false);
@@ -377,7 +377,7 @@ class Migration {
 
   // --- and back ------------------------------------------------------------------------------------------------
 
-  async back(): Promise<Moved> {
+  async back(): Promise<Migrated> {
     const { disk } = this;
     try {
       const pointer = this.pointer();
@@ -407,7 +407,7 @@ class Migration {
     return pointer;
   }
 
-  private isBack(pointer: Pointer, keptAt: string | null): Moved {
+  private isBack(pointer: Pointer, keptAt: string | null): Migrated {
     const source = join(dirname(this.site.container), pointer.source as string);
     const log = this.options.openFile(source, true);
     try {
@@ -476,7 +476,7 @@ class Migration {
     return true;
   }
 
-  private async restore(pointer: Pointer, reason: string): Promise<Moved> {
+  private async restore(pointer: Pointer, reason: string): Promise<Migrated> {
     const { disk, site } = this;
     const began = pointer.snapshotId === null;
     const named = pointer.source === null ? null : join(dirname(site.container), pointer.source);
@@ -798,7 +798,7 @@ class Migration {
 }
 
 /** The state of a store that is to be rolled back; of one that is at rest its files tell it. */
-function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): State {
+function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): StoreState {
   if (pointer.phase !== "completed" || !isSound) return "FAILED";
   const { entriesTotal } = found.counters;
   // A store without entries has nothing that a checkpoint could name.

@@ -4,7 +4,7 @@ import { Column } from "../../core/tree/nodes.ts";
 import { GENESIS, NO_CRC } from "./frame.ts";
 
 /** Where one frame lies, and in it its payload. */
-export interface Place {
+export interface FramePlace {
   readonly segmentSeq: number;
   /** Of the frame in its segment. */
   readonly start: number;
@@ -27,7 +27,7 @@ export type PlaceColumns = {
 };
 
 /** Places by position. */
-export class Places {
+export class FramePlaces {
   readonly segments: Column<Uint32Array> = new Column(new Uint32Array(16));
   readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
   readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
@@ -35,7 +35,7 @@ export class Places {
   readonly payloadLengths: Column<Uint32Array> = new Column(new Uint32Array(16));
   readonly crcs: Column<Uint32Array> = new Column(new Uint32Array(16));
 
-  set(position: number, place: Place): void {
+  set(position: number, place: FramePlace): void {
     this.segments.set(position, place.segmentSeq);
     this.starts.set(position, place.start);
     this.lengths.set(position, place.length);
@@ -45,7 +45,7 @@ export class Places {
   }
 
   /** Takes over the place of a position that others have, at the same one or at another. */
-  copy(from: Places, position: number, at = position): void {
+  copy(from: FramePlaces, position: number, at = position): void {
     this.segments.set(at, from.segments.values[position]);
     this.starts.set(at, from.starts.values[position]);
     this.lengths.set(at, from.lengths.values[position]);

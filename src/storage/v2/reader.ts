@@ -50,14 +50,14 @@ import {
   FRAME_BYTES,
   FRAME_HEAD_BYTES,
   type Frame,
+  type IndexRow,
   Malformed,
-  type Row,
   sha256,
 } from "./frame.ts";
 import { lastCheckpoint } from "./last-checkpoint.ts";
-import { EMPTY_TAIL, type PlaceColumns, Places, type Tail } from "./places.ts";
-import { type Found, gluedFrames, isOf, LEAST_FRAME, Salvage } from "./salvage.ts";
-import { type Block, loadBlocks, type Reach, readBlocks } from "./snapshot.ts";
+import { EMPTY_TAIL, FramePlaces, type PlaceColumns, type Tail } from "./places.ts";
+import { type FoundFrame, gluedFrames, isOf, LEAST_FRAME, Salvage } from "./salvage.ts";
+import { loadBlocks, type Reach, readBlocks, type SnapshotBlock } from "./snapshot.ts";
 
 const LF = bytesOf("\n");
 const PAYLOAD = bytesOf(',"payload":');
@@ -81,7 +81,7 @@ function scratchBuffer(): Buffer {
   return scratch;
 }
 
-export interface ReaderOptions {
+export interface SegmentedReaderOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly readOnly?: boolean;
@@ -90,7 +90,7 @@ export interface ReaderOptions {
 }
 
 /** What is kept of a container in the state folder, beside the columns. */
-interface Kept extends Reach {
+interface KeptContainer extends Reach {
   /** Of the session. */
   readonly id: string;
   /** How far the container's own spine was good, and how many entries it held. */
@@ -127,7 +127,7 @@ interface Base {
 
 /** What the index names behind the part of it that fits the segments. */
 interface Rest {
-  readonly rows: readonly Row[];
+  readonly rows: readonly IndexRow[];
   /** Every row of it could be read. */
   readonly isIntact: boolean;
   /** The highest number of an entry that any row names. */
@@ -136,7 +136,7 @@ interface Rest {
 
 /** The last row that was taken, and what was known before. */
 interface LastTaken {
-  readonly row: Row;
+  readonly row: IndexRow;
   readonly nodeCount: number;
   readonly aliases: number;
   readonly damageCount: number;
@@ -194,7 +194,7 @@ export abstract class SegmentedReader {
   protected readonly env: Env;
   protected readonly heads = new HeadReader(this.nodes);
   private readonly bodies = new BodyReader();
-  protected readonly places = new Places();
+  protected readonly places = new FramePlaces();
   protected readonly checked = new Column(new Uint8Array(16));
   /** Lines that are in no segment as they are here: given an id of their own, or waiting for the first append. */
   protected readonly overrides = new Map<number, Uint8Array>();
@@ -242,7 +242,7 @@ export abstract class SegmentedReader {
   private readonly searched = new Map<number, { info: FileInfo; starts: ReadonlyMap<number, number> }>();
   private judgedSegments: Remains["isAsJudged"] = () => false;
 
-  constructor(options: ReaderOptions, file: string, folder = file) {
+  constructor(options: SegmentedReaderOptions, file: string, folder = file) {
     this.disk = options.disk;
     this.env = options.env;
     this.spines = options.spines;
@@ -358,7 +358,7 @@ export abstract class SegmentedReader {
     const { readOnly, refusedByJudgement } = this;
     const { aliases } = nodes;
     const heads = Array.from({ length: nodes.count - from }, (_, i) => nodes.headOf(from + i));
-    const before = new Places();
+    const before = new FramePlaces();
     for (const i of heads.keys()) before.copy(places, from + i, i);
     const rows = [...this.rows];
     const damage = [...this.damage];
@@ -531,11 +531,11 @@ export abstract class SegmentedReader {
 
   /** Takes in what was kept of the container when it was left. */
   private recallSpine(fits: (reach: Reach) => boolean): boolean {
-    const isOurs = ({ id, ...reach }: Kept): boolean => id === this.header.id && fits(reach);
-    const kept = this.spines?.recall(this.key as FileInfo, this.nodes, (facts) => isOurs(facts as Kept));
+    const isOurs = ({ id, ...reach }: KeptContainer): boolean => id === this.header.id && fits(reach);
+    const kept = this.spines?.recall(this.key as FileInfo, this.nodes, (facts) => isOurs(facts as KeptContainer));
     if (!kept) return false;
     this.places.take(kept.columns as PlaceColumns);
-    const { spineEnd, spineCount, ...reach } = kept.facts as Kept;
+    const { spineEnd, spineCount, ...reach } = kept.facts as KeptContainer;
     this.resumeAt(reach, spineEnd, spineCount);
     this.keptCount = reach.count;
     return true;
@@ -550,14 +550,14 @@ export abstract class SegmentedReader {
     if (!this.spines || !key || !plain || this.readOnly || this.remains || nodes.aliases > 0) return;
     if (count === this.keptCount || count !== tail.entrySeq || tail.bytesTotal < this.spines.leastBytes) return;
     const reach = { count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
-    const facts: Kept = { ...reach, id: this.header.id, spineEnd, spineCount };
+    const facts: KeptContainer = { ...reach, id: this.header.id, spineEnd, spineCount };
     this.spines.keep(key, nodes, { columns: this.places.columns(count), facts });
     this.keptCount = count;
   }
 
   /** Takes in what the container's own spine tells. */
   private readSpine(fits: (reach: Reach) => boolean): void {
-    let blocks: Block[];
+    let blocks: SnapshotBlock[];
     let file: Buffer;
     try {
       const bytes = readWhole(this.disk, spineFile(this.folder));
@@ -688,7 +688,7 @@ export abstract class SegmentedReader {
 
   private takeRows(fd: number, segments: readonly Segment[], past?: number): Taken {
     const sizes = new Map(segments.map(({ seq, size }) => [seq, size]));
-    const rows: Row[] = [];
+    const rows: IndexRow[] = [];
     let fault: string | null = null;
     let promised = 0;
     let known = true;
@@ -698,7 +698,7 @@ export abstract class SegmentedReader {
     let lengthBefore = 0;
     let before: Omit<LastTaken, "lastRow"> | null = null;
     const take = (b: Uint8Array, at: number, end: number): void => {
-      let row: Row | undefined;
+      let row: IndexRow | undefined;
       try {
         row = decodeRow(b, at, end);
         promised = Math.max(promised, row.entrySeq);
@@ -753,7 +753,7 @@ export abstract class SegmentedReader {
   }
 
   /** Whether a row is that of an entry which was taken in before it. */
-  private isKnown(row: Row): boolean {
+  private isKnown(row: IndexRow): boolean {
     const waiting = this.rows.length;
     const position = row.entrySeq - 1;
     const isNext = waiting > 0 && row.entrySeq === this.tail.entrySeq - waiting + 1;
@@ -762,7 +762,7 @@ export abstract class SegmentedReader {
     return true;
   }
 
-  private takeRow(row: Row, sizes: ReadonlyMap<number, number>): void {
+  private takeRow(row: IndexRow, sizes: ReadonlyMap<number, number>): void {
     const { tail } = this;
     if (row.entrySeq !== tail.entrySeq + 1)
       throw new Malformed(`entry ${tail.entrySeq + 1} was due, not ${row.entrySeq}`);
@@ -781,7 +781,7 @@ export abstract class SegmentedReader {
   }
 
   /** Takes in the frame of a row by its head, or by all of it where the head is not enough. */
-  private takeIndexed(row: Row): void {
+  private takeIndexed(row: IndexRow): void {
     const crc = Number.parseInt(row.crc32c, 16);
     const head = this.headAt(row);
     const usual = decodeHead(head, 0, head.length);
@@ -812,7 +812,7 @@ export abstract class SegmentedReader {
    * A damaged frame keeps its place in the tree where its entry's head or its own is legible and fits the row; reading
    * the entry tells of the damage.
    */
-  private takeDamaged(row: Row, bytes: Buffer, usual: Frame | null): void {
+  private takeDamaged(row: IndexRow, bytes: Buffer, usual: Frame | null): void {
     const mark = bytes.indexOf(PAYLOAD);
     const payloadStart = usual?.payloadStart ?? mark + PAYLOAD.length;
     const payloadBytes = row.byteLength - 2 - payloadStart;
@@ -843,7 +843,7 @@ export abstract class SegmentedReader {
   }
 
   /** What is at hand of the frame of a row: all of it or its beginning. */
-  private headAt(row: Row): Buffer {
+  private headAt(row: IndexRow): Buffer {
     const { segmentSeq, byteOffset: start, byteLength: length } = row;
     const wanted = Math.min(length, FRAME_HEAD_BYTES);
     const { window } = this;
@@ -1055,7 +1055,7 @@ export abstract class SegmentedReader {
   }
 
   /** Takes a frame that was found elsewhere than it was due; false when it does not tell of its entry after all. */
-  private takeFound({ segmentSeq, start, length, row, isDamaged }: Found): boolean {
+  private takeFound({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
     const bytes = this.bytes(segmentSeq, start, length);
     try {
       if (isDamaged && row !== null) {

@@ -5,7 +5,16 @@
  */
 
 import { isJson } from "../../core/json/json.ts";
-import { crc32c, crcText, decodeFrame, decodeHead, FRAME_SCHEMA, type Frame, Malformed, type Row } from "./frame.ts";
+import {
+  crc32c,
+  crcText,
+  decodeFrame,
+  decodeHead,
+  FRAME_SCHEMA,
+  type Frame,
+  type IndexRow,
+  Malformed,
+} from "./frame.ts";
 import type { Tail } from "./places.ts";
 
 /** No frame is shorter: its schema, hash and names of members alone take 220 bytes. */
@@ -27,12 +36,12 @@ export interface Bad {
 }
 
 /** A frame and where it lies; where `row` is given, it is that row's. */
-export interface Found {
+export interface FoundFrame {
   readonly segmentSeq: number;
   readonly start: number;
   /** Line feed included. */
   readonly length: number;
-  readonly row: Row | null;
+  readonly row: IndexRow | null;
   /** Its bytes are not those that were written, but its head tells which entry it is of. */
   readonly isDamaged: boolean;
 }
@@ -50,15 +59,15 @@ interface Piece {
   readonly start: number;
   end: number;
   /** Null for what is no frame. */
-  readonly frame: { readonly entrySeq: number; readonly entryId: string; readonly row: Row | null } | null;
+  readonly frame: { readonly entrySeq: number; readonly entryId: string; readonly row: IndexRow | null } | null;
   readonly reason: string;
   /** A row that the head of a line that is no frame agrees with. */
-  readonly named: Row | null;
+  readonly named: IndexRow | null;
   isTaken: boolean;
 }
 
 /** Whether a frame is the one that a row names. */
-export function isOf(frame: Frame, row: Row): boolean {
+export function isOf(frame: Frame, row: IndexRow): boolean {
   return (
     frame.entrySeq === row.entrySeq &&
     frame.entryId === row.entryId &&
@@ -68,7 +77,7 @@ export function isOf(frame: Frame, row: Row): boolean {
 }
 
 /** Whether rows follow each other without a gap: two that became one, or one that is wrong, do not. */
-function follow(rows: readonly Row[], tail: Tail): boolean {
+function follow(rows: readonly IndexRow[], tail: Tail): boolean {
   let { entrySeq, segmentSeq, frameSeq, segmentSize } = tail;
   for (const row of rows) {
     const isNew = row.segmentSeq === segmentSeq + 1 && row.frameSeq === 1 && row.byteOffset === 0;
@@ -97,12 +106,12 @@ export function* gluedFrames(b: Uint8Array, first: number, end: number): Generat
 
 export class Salvage {
   private readonly pieces: Piece[] = [];
-  private readonly bySeq = new Map<number, Row[]>();
-  private readonly byId = new Map<string, Row>();
+  private readonly bySeq = new Map<number, IndexRow[]>();
+  private readonly byId = new Map<string, IndexRow>();
   /** Rows whose frame was found with their checksum, or the head of it. */
-  private readonly settled = new Set<Row>();
+  private readonly settled = new Set<IndexRow>();
   /** Rows of entries that a line seems to hold which is no frame. */
-  private readonly named = new Set<Row>();
+  private readonly named = new Set<IndexRow>();
   /** Frames that are whole, and no entries of the session. */
   private strangers = 0;
   /** Whether a line that is no frame is a whole one all the same, so that somebody else changed or wrote it. */
@@ -112,7 +121,7 @@ export class Salvage {
   private readonly entries: Entries;
 
   /** `rows`: those of the index after `tail`, in its order. `isIntact`: none of them was illegible. */
-  constructor(rows: readonly Row[], isIntact: boolean, tail: Tail, entries: Entries) {
+  constructor(rows: readonly IndexRow[], isIntact: boolean, tail: Tail, entries: Entries) {
     const indexed = tail.entrySeq;
     this.isIntact = isIntact && follow(rows, tail);
     this.indexed = indexed;
@@ -136,7 +145,7 @@ export class Salvage {
   }
 
   /** The frame that was found for a row is not there any more. */
-  giveUp(row: Row): void {
+  giveUp(row: IndexRow): void {
     this.settled.delete(row);
   }
 
@@ -175,7 +184,7 @@ export class Salvage {
   }
 
   /** Takes note of a stretch that is no frame. `named`: the row of the entry whose frame it was. */
-  bad(segmentSeq: number, start: number, end: number, reason: string, named: Row | null = null): void {
+  bad(segmentSeq: number, start: number, end: number, reason: string, named: IndexRow | null = null): void {
     const last = this.pieces.at(-1);
     const isMore = named === null && last?.frame === null && last.named === null;
     if (isMore && last.segmentSeq === segmentSeq && last.end === start) last.end = end;
@@ -218,7 +227,7 @@ export class Salvage {
   }
 
   /** Returns the row of the entry that a line seems to hold that is no frame, for the first such line. */
-  private namedBy(b: Uint8Array, first: number, end: number): Row | null {
+  private namedBy(b: Uint8Array, first: number, end: number): IndexRow | null {
     if (this.byId.size === 0 || end - first < LEAST_NAMED) return null;
     const head = decodeHead(b, first, end);
     let row = head === null ? undefined : this.byId.get(head.entryId);
@@ -232,7 +241,7 @@ export class Salvage {
    * Returns the frames that count, in the order of their entries, and all else. `isKnown`: whether an entry was found
    * before.
    */
-  settle(isKnown: (entryId: string) => boolean): { found: Found[]; bad: Bad[]; strangers: number } {
+  settle(isKnown: (entryId: string) => boolean): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
     const { pieces, settled } = this;
     const taken = new Set<string>();
     for (const { frame, isTaken } of pieces) if (frame && isTaken) taken.add(frame.entryId);
@@ -265,7 +274,7 @@ export class Salvage {
     return !this.isIntact && !rows.some((other) => this.settled.has(other));
   }
 
-  private inOrder(): { found: Found[]; bad: Bad[]; strangers: number } {
+  private inOrder(): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
     const found: { key: number; piece: Piece }[] = [];
     const bad: Bad[] = [];
     let key = this.indexed;

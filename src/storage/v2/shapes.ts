@@ -12,7 +12,7 @@ export type Shape<T> = (value: unknown, path: string) => T;
 export type Of<S> = S extends Shape<infer T> ? T : never;
 
 type Optional<T> = Shape<T> & { readonly isOptional: true };
-type Members<S> = {
+type ObjectOf<S> = {
   readonly [N in keyof S as S[N] extends Optional<unknown> ? never : N]: Of<S[N]>;
 } & {
   readonly [N in keyof S as S[N] extends Optional<unknown> ? N : never]?: Of<S[N]>;
@@ -54,7 +54,7 @@ export function optional<T>(shape: Shape<T>): Optional<T> {
 }
 
 /** Accepts objects with these members and no others. */
-export function object<S extends Readonly<Record<string, Shape<unknown>>>>(members: S): Shape<Members<S>> {
+export function object<S extends Readonly<Record<string, Shape<unknown>>>>(members: S): Shape<ObjectOf<S>> {
   return (value, path) => {
     if (typeof value !== "object" || value === null || Array.isArray(value))
       throw new Malformed(`${path} is not a JSON object`);
@@ -68,6 +68,6 @@ export function object<S extends Readonly<Record<string, Shape<unknown>>>>(membe
       if (given[name] === undefined) throw new Malformed(`${path}: the member ${name} is missing`);
       result[name] = shape(given[name], `${path}.${name}`);
     }
-    return result as Members<S>;
+    return result as ObjectOf<S>;
   };
 }

@@ -8,7 +8,7 @@
 import { crc32 } from "node:zlib";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Nodes, NodesImage } from "../../core/tree/nodes.ts";
-import type { Places, Tail } from "./places.ts";
+import type { FramePlaces, Tail } from "./places.ts";
 
 const MAGIC = bytesOf("PSSpine2");
 /** Magic, bytes of the block, checksum of what follows it, entries, bytes of the JSON text. */
@@ -44,7 +44,7 @@ interface Details extends Reach {
  * The bytes of a block for the entries from `from` to the reach's count. Every parent is there and no id is taken
  * twice: of other sessions no spine is kept.
  */
-export function encodeBlock(nodes: Nodes, places: Places, from: number, reach: Reach): Uint8Array {
+export function encodeBlock(nodes: Nodes, places: FramePlaces, from: number, reach: Reach): Uint8Array {
   const { count } = reach;
   const n = count - from;
   const { ids, parents, types, roles, flags, rest } = nodes.image();
@@ -89,7 +89,7 @@ function padded(length: number): number {
 }
 
 /** A block of a spine that is whole. */
-export interface Block {
+export interface SnapshotBlock {
   readonly details: Details;
   /** Where it stands in the file. */
   readonly start: number;
@@ -97,8 +97,8 @@ export interface Block {
 }
 
 /** The blocks of a spine file, up to the first that is torn, damaged or does not continue the one before. */
-export function readBlocks(file: Buffer): Block[] {
-  const blocks: Block[] = [];
+export function readBlocks(file: Buffer): SnapshotBlock[] {
+  const blocks: SnapshotBlock[] = [];
   let count = 0;
   for (let start = 0; start + FIXED <= file.length; ) {
     if (MAGIC.some((byte, i) => file[start + i] !== byte)) break;
@@ -124,7 +124,7 @@ export function readBlocks(file: Buffer): Block[] {
 }
 
 /** Takes nodes and places, which are empty, from the blocks of a file. Answers whether the nodes know the same types. */
-export function loadBlocks(file: Buffer, blocks: readonly Block[], nodes: Nodes, places: Places): boolean {
+export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, places: FramePlaces): boolean {
   const last = blocks[blocks.length - 1].details;
   const { count } = last;
   // Room for what comes next, so that the first append need not copy the columns.

@@ -63,7 +63,9 @@ export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
  */
 export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
   return reading(disk, file, sqlite, (database) => {
-    const headers = database.prepare("SELECT id, CAST(json AS BLOB) AS json FROM pi_session_header").all() as Row[];
+    const headers = database
+      .prepare("SELECT id, CAST(json AS BLOB) AS json FROM pi_session_header")
+      .all() as EntryRow[];
     if (headers.length !== 1) throw noSession(file, `it has ${headers.length} headers`);
     const [{ id, json }] = headers;
     const header = parse(json) as { id?: unknown; version?: unknown } | null;
@@ -72,7 +74,7 @@ export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
       throw noSession(file, `its header is of version ${JSON.stringify(header.version)}, not 3`);
     const lines: Uint8Array[] = [json, LF];
     const rows = database.prepare("SELECT seq, CAST(json AS BLOB) AS json FROM pi_session_entries ORDER BY seq").all();
-    for (const [index, row] of (rows as Row[]).entries()) {
+    for (const [index, row] of (rows as EntryRow[]).entries()) {
       if (Number(row.seq) !== index + 1) throw noSession(file, `its row ${index + 1} has the number ${row.seq}`);
       if (row.json.includes(0x0a)) throw noSession(file, `its row ${row.seq} has a line feed in it`);
       lines.push(row.json, LF);
@@ -81,7 +83,7 @@ export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
   });
 }
 
-interface Row {
+interface EntryRow {
   readonly id: unknown;
   readonly seq: unknown;
   readonly json: Uint8Array;
@@ -113,7 +115,7 @@ export function takeBlobs(disk: Disk, file: string, folder: string, sqlite?: Sql
 }
 
 /** What a database of a session is to hold. */
-export interface Content {
+export interface DatabaseContent {
   readonly id: string;
   readonly headerLine: Uint8Array;
   /** Every entry. */
@@ -128,7 +130,7 @@ export interface Content {
  * Brings a database to this content: one that has a part of it, or an empty file. When it returns, all of it is in the one
  * file, on the medium. Throws migration_failed.
  */
-export function writeDatabase(disk: Disk, file: string, content: Content, sqlite: Sqlite = findSqlite): void {
+export function writeDatabase(disk: Disk, file: string, content: DatabaseContent, sqlite: Sqlite = findSqlite): void {
   const database = (sqlite() ?? missing())(file);
   try {
     database.exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE");

@@ -13,10 +13,10 @@ export const STATES = [
   "ROLLED_BACK",
   "FAILED",
 ] as const;
-export type State = (typeof STATES)[number];
+export type StoreState = (typeof STATES)[number];
 
 /** Every move there is. CLEAN has none into it: it is what a store is when it was opened and found in order. */
-export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
+export const TRANSITIONS: Readonly<Record<StoreState, readonly StoreState[]>> = {
   CLEAN: ["DIRTY", "MIGRATION_STAGING"],
   DIRTY: ["SEGMENT_SEALED", "FAILED"],
   SEGMENT_SEALED: ["INDEXED", "FAILED"],
@@ -30,14 +30,14 @@ export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
 
 /** A move that was made, as the contract's schema has it. */
 export interface Transition {
-  readonly fromState: State;
-  readonly toState: State;
+  readonly fromState: StoreState;
+  readonly toState: StoreState;
   readonly reason: string;
   /** ISO 8601. */
   readonly at: string;
 }
 
-export function isLegal(from: State, to: State): boolean {
+export function isLegal(from: StoreState, to: StoreState): boolean {
   return TRANSITIONS[from].includes(to);
 }
 
@@ -46,17 +46,17 @@ const REMEMBERED = 32;
 
 /** Where one store stands. A move that is not in the table is refused and changes nothing. */
 export class StateMachine {
-  private at: State;
+  private at: StoreState;
   private readonly now: () => string;
   private readonly moves: Transition[] = [];
 
   /** `now` answers the time as ISO 8601. */
-  constructor(now: () => string, from: State = "CLEAN") {
+  constructor(now: () => string, from: StoreState = "CLEAN") {
     this.now = now;
     this.at = from;
   }
 
-  get state(): State {
+  get state(): StoreState {
     return this.at;
   }
 
@@ -66,7 +66,7 @@ export class StateMachine {
   }
 
   /** Throws storage_failed, which no repetition mends, when there is no such move. */
-  to(state: State, reason: string): void {
+  to(state: StoreState, reason: string): void {
     const from = this.at;
     if (!isLegal(from, state))
       throw new Failure(
@@ -81,7 +81,7 @@ export class StateMachine {
   }
 
   /** Moves through several states. Throws before the first move when one of them cannot be made. */
-  through(states: readonly State[], reason: string): void {
+  through(states: readonly StoreState[], reason: string): void {
     const way = [this.at, ...states];
     if (states.some((state, i) => !isLegal(way[i], state)))
       throw new Failure(

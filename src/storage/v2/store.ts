@@ -17,12 +17,12 @@ import { demandFree, openLog, SegmentedLog, shareAttachments, type Writers } fro
 import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
 import type { SegmentedOptions } from "./writer.ts";
 
-export type StoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
+export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
   Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
 
 const CHECKPOINT_EVERY = { entries: 2048, bytes: 16 << 20 };
 
-export function segmentedStore(given: StoreOptions): Store {
+export function segmentedStore(given: SegmentedStoreOptions): Store {
   const options: SegmentedOptions = {
     ...given,
     segmentBytes: given.segmentBytes ?? SEGMENT_BYTES,

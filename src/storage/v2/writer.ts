@@ -17,7 +17,7 @@ import type { Durability } from "../jsonl/log.ts";
 import type { Locks } from "../locks/locks.ts";
 import type { NextFrame } from "./builder.ts";
 import type { Tail } from "./places.ts";
-import { type ReaderOptions, type Remains, SegmentedReader } from "./reader.ts";
+import { type Remains, SegmentedReader, type SegmentedReaderOptions } from "./reader.ts";
 
 const NOTHING = new Uint8Array(0);
 
@@ -36,7 +36,7 @@ export interface SegmentedOptions {
   /** A checkpoint is made when so much was appended since the last. */
   readonly checkpointEvery: { readonly entries: number; readonly bytes: number };
   /** See ReaderOptions. */
-  readonly spines?: ReaderOptions["spines"];
+  readonly spines?: SegmentedReaderOptions["spines"];
 }
 
 export abstract class SegmentedWriter extends SegmentedReader {

@@ -5,7 +5,7 @@ import { Writable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { encoders, type FramingName, frames } from "../../../src/server/connection/framing.ts";
-import { type Message, Output } from "../../../src/server/connection/output.ts";
+import { type OutgoingMessage, Output } from "../../../src/server/connection/output.ts";
 import { FileSpool } from "../../../src/storage/fs/spool.ts";
 import { type FailingDisk, failingDisk, type Stroke } from "../../support/failing.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
@@ -75,7 +75,7 @@ describe.each(["lines", "headers"] as const)("%s", (framing) => {
         expected += text;
         // Any part of it may wait in a file.
         const cut = random.int(pieces.length + 1);
-        const message: Message = random.chance(0.4)
+        const message: OutgoingMessage = random.chance(0.4)
           ? [...pieces.slice(0, cut), spool.take(output.inFrame(pieces.slice(cut)))]
           : pieces;
         expect(output.sizeOf(message)).toBe(Buffer.byteLength(text));

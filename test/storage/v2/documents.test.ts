@@ -24,7 +24,7 @@ import {
 } from "../../../src/storage/v2/documents.ts";
 import { GENESIS, Malformed, NO_CRC } from "../../../src/storage/v2/frame.ts";
 import { appendEvent, readLedger } from "../../../src/storage/v2/ledger.ts";
-import { STATES, type State, StateMachine, TRANSITIONS } from "../../../src/storage/v2/states.ts";
+import { STATES, StateMachine, type StoreState, TRANSITIONS } from "../../../src/storage/v2/states.ts";
 import { FaultDisk } from "../../support/disk.ts";
 
 const AT = "2026-02-03T22:53:00.000Z";
@@ -201,7 +201,7 @@ describe("documents", () => {
 });
 
 describe("states", () => {
-  const MOVES: Record<State, string> = {
+  const MOVES: Record<StoreState, string> = {
     CLEAN: "DIRTY MIGRATION_STAGING",
     DIRTY: "SEGMENT_SEALED FAILED",
     SEGMENT_SEALED: "INDEXED FAILED",
