@@ -104,7 +104,6 @@ const LONG: Readonly<Record<string, string>> = {
   "storage/catalog/database.ts": "one SQLite file",
   "core/session/session.ts": "to be split",
   "library/manager.ts": "to be split",
-  "server/dispatch/dispatcher.ts": "to be split",
   "storage/jsonl/log.ts": "to be split",
   "storage/jsonl/reader.ts": "to be split",
   "storage/v2/log.ts": "to be split",

@@ -22,7 +22,8 @@ import { Host } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
 import { type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { pi } from "./connection/pi.ts";
-import { type BatchItem, Dispatcher, type Prepared, type Renewed } from "./dispatch/dispatcher.ts";
+import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
+import type { Prepared, Renewed } from "./dispatch/sink.ts";
 
 export interface ConnectionOptions {
   readonly input: Readable;

@@ -1,0 +1,134 @@
+/** The server as one call sees it while it runs. */
+
+import type { Env } from "../../core/ports/env.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import type {
+  ClientSettings,
+  CommandContext,
+  Introduction,
+  Report,
+  ServerFacts,
+} from "../../handlers/shared/command.ts";
+import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
+import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
+import { type Call, textOfParam } from "../connection/call.ts";
+import type { DialectName } from "../connection/dialect.ts";
+import type { Hooks } from "../connection/hooks.ts";
+import { eventOf, type ToldEvent } from "../connection/host.ts";
+import type { Sink } from "./sink.ts";
+
+/** What calls share, and what they can have the dispatcher do. */
+export interface CallHost {
+  readonly workspace: Workspace;
+  readonly sink: Sink;
+  readonly server: ServerFacts;
+  readonly hooks: Hooks;
+  readonly settings: ClientSettings;
+  readonly dialect: () => DialectName;
+  readonly maxReplyBytes: () => number | undefined;
+  readonly sizeOf: (text: Uint8Array) => number;
+  /** Returns the open session that a call names, as Lanes.sessionAt does. */
+  sessionAt(call: Call): Session | null | undefined;
+  /** Makes another session the current one, and adds the events about that to `events`. */
+  replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void>;
+  /** Sends the event of the session at start, if it is not out yet. */
+  start(): void;
+  introduce(wishes: Introduction): void;
+  /** Ends the work: nothing new is run. Returns whether it was not ending before. */
+  shutDown(how?: { atOnce: boolean }): boolean;
+}
+
+export class CallContext implements CommandContext {
+  private readonly host: CallHost;
+  private readonly call: Call;
+  private readonly events: ToldEvent[];
+  /** Asks the host for its consent; the call's lane waits meanwhile. */
+  readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
+
+  constructor(host: CallHost, call: Call, events: ToldEvent[], ask: CommandContext["ask"]) {
+    this.host = host;
+    this.call = call;
+    this.events = events;
+    this.ask = ask;
+  }
+
+  get workspace(): Workspace {
+    return this.host.workspace;
+  }
+
+  get session(): Session {
+    // In switch_session, the param names the session to switch to.
+    const { sessionId } = this.call.params as { sessionId?: string };
+    const named = this.host.sessionAt(this.call);
+    if (named) return named;
+    return this.workspace.session(this.call.command.name === "switch_session" ? undefined : sessionId);
+  }
+
+  get env(): Env {
+    return this.workspace.env;
+  }
+
+  get server(): ServerFacts {
+    return this.host.server;
+  }
+
+  get settings(): ClientSettings {
+    return this.host.settings;
+  }
+
+  get dialect(): DialectName {
+    return this.host.dialect();
+  }
+
+  get maxReplyBytes(): number | undefined {
+    return this.host.maxReplyBytes();
+  }
+
+  sizeOf(text: Uint8Array): number {
+    return this.host.sizeOf(text);
+  }
+
+  get key(): string | undefined {
+    return (this.call.params as { idempotencyKey?: string }).idempotencyKey;
+  }
+
+  text(...path: (string | number)[]): Uint8Array | undefined {
+    return textOfParam(this.call, path);
+  }
+
+  tell<N extends EventName>(name: N, payload: EventPayload<N>): void {
+    this.events.push(eventOf(this.session, name, payload));
+  }
+
+  asks(hook: HookName): boolean {
+    return this.host.hooks.has(hook);
+  }
+
+  replace(next: Session, replacement: Replacement): Promise<void> {
+    return this.host.replace(next, replacement, this.events);
+  }
+
+  get progress(): Report | undefined {
+    const { _meta } = this.call.params as { _meta?: { progressToken?: string | number } };
+    const token = _meta?.progressToken;
+    if (token === undefined) return undefined;
+    const { sink } = this.host;
+    return (done, total, more) => {
+      if (!sink.hasRoom) return;
+      this.host.start();
+      sink.progress(token, done, total, more);
+      sink.flush();
+    };
+  }
+
+  introduce(wishes: Introduction): void {
+    this.host.introduce(wishes);
+  }
+
+  shutDown(how?: { atOnce: boolean }): void {
+    const { current } = this.workspace;
+    const event = current && eventOf(current, "session_shutdown", { reason: "quit" });
+    if (this.host.shutDown(how) && event) this.events.push(event);
+  }
+}

@@ -1,0 +1,94 @@
+/** Group commit: everything that a lane applied in one input chunk becomes durable together, or is undone together. */
+
+import { Failure } from "../../core/failure.ts";
+import type { KeyedResults } from "./keyed-results.ts";
+import { isReply, type Lane, sourceOf } from "./lane.ts";
+import type { Lanes } from "./lanes.ts";
+import type { Replies } from "./replies.ts";
+import type { Sink } from "./sink.ts";
+
+/** Commands other than reads whose results describe sessions; running them again changes nothing. */
+const TELLS_OF_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
+
+export class GroupCommits {
+  private readonly sink: Sink;
+  private readonly lanes: Lanes;
+  private readonly replies: Replies;
+  private readonly keyed: KeyedResults;
+
+  constructor(sink: Sink, lanes: Lanes, replies: Replies, keyed: KeyedResults) {
+    this.sink = sink;
+    this.lanes = lanes;
+    this.replies = replies;
+    this.keyed = keyed;
+  }
+
+  /** Commits every lane in which something was applied. */
+  settle(): void {
+    // Replies that are ready leave first, because a commit may wait for the disk at once.
+    this.sink.flush();
+    for (const lane of this.lanes) {
+      lane.looked = undefined;
+      if (!lane.isDurable) this.commit(lane);
+    }
+  }
+
+  /**
+   * Runs something that closes the lane's session, once everything applied is durable and no reply needs the session.
+   */
+  whenDurable(lane: Lane, run: () => unknown): unknown {
+    if (lane.isDurable) {
+      this.replies.prepareAll(lane);
+      return run();
+    }
+    this.commit(lane);
+    // Changes that were applied during an earlier commit need another one.
+    return Promise.resolve(lane.committing).then(() => this.whenDurable(lane, run));
+  }
+
+  private commit(lane: Lane): void {
+    if (lane.committing) return;
+    const session = this.lanes.sessionOf(lane);
+    const mark = lane.applied;
+    if (!session) {
+      lane.settle(mark);
+      return;
+    }
+    lane.committing = session
+      .commit()
+      .then(
+        () => lane.settle(mark),
+        (error) => {
+          this.undo(lane, error);
+          return session.keepPosition();
+        },
+      )
+      // A position that could not be recorded is recorded with the next commit.
+      .catch(() => {})
+      .then(() => {
+        lane.committing = undefined;
+        this.replies.flush(lane);
+        this.settle();
+        this.lanes.wake();
+      });
+  }
+
+  /** Handles a failed commit, after which the session is as it was: writes that waited fail, reads are run again. */
+  private undo(lane: Lane, error: unknown): void {
+    for (const slot of lane.slots) {
+      if (slot.after <= lane.durable || !isReply(slot)) continue;
+      const { command } = slot.call;
+      slot.events = [];
+      if (command.effect === "write") {
+        // An invalid request is still invalid.
+        if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
+        slot.outcome = { error };
+        this.keyed.forget(slot.call);
+      } else if ((command.effect === "read" || TELLS_OF_SESSIONS.has(command.name)) && !("error" in slot.outcome)) {
+        slot.outcome = this.replies.again(lane, slot);
+        slot.readFrom = sourceOf(this.lanes.sessionOf(lane));
+      }
+    }
+    lane.settle(lane.applied);
+  }
+}

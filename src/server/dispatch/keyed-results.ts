@@ -1,0 +1,82 @@
+/** Idempotency keys: a repeated call returns the earlier result instead of being applied again. */
+
+import type { Workspace } from "../../core/session/workspace.ts";
+import type { CommandContext } from "../../handlers/shared/command.ts";
+import type { Call } from "../connection/call.ts";
+
+/** Results that are remembered; the oldest are forgotten first. */
+const REMEMBERED_RESULTS = 10_000;
+
+/** Params that commands which change a session take besides their own. */
+export interface KeyedParams {
+  readonly expectedLeafId?: string | null;
+  readonly idempotencyKey?: string;
+}
+
+export class KeyedResults {
+  private readonly workspace: Workspace;
+  private readonly results = new Map<string, unknown>();
+
+  constructor(workspace: Workspace) {
+    this.workspace = workspace;
+  }
+
+  /** Returns the result of an earlier write with this key: the one that is remembered, or made from its entries. */
+  ofWrite(context: CommandContext, call: Call, key: string): unknown {
+    const { command } = call;
+    const remembered = this.results.get(this.nameOf(call, key));
+    if (remembered !== undefined) return remembered;
+    if (!command.repeat) return undefined;
+    const entryIds = context.session.repeated(key)?.ids;
+    return entryIds && command.repeat(context, entryIds, call.params as never);
+  }
+
+  /**
+   * Makes the session of an earlier request with this key the current one again, as the earlier reply said, instead of
+   * making another. Returns the result, or undefined when the session is missing.
+   */
+  async ofReplacement(context: CommandContext, call: Call, key: string): Promise<unknown> {
+    const { command, params } = call;
+    if (!command.recall) return undefined;
+    const { cwd } = params as { cwd?: string };
+    const made = this.workspace.made(key, [cwd, this.workspace.current?.cwd, this.workspace.cwd]);
+    if (!made) return undefined;
+    const remembered = this.results.get(this.nameOf(call, key)) as { sessionId?: string } | undefined;
+    const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
+    if (made !== this.workspace.current) await context.replace(made, { reason: "resume" });
+    return result;
+  }
+
+  /** Returns the result, and remembers it for a repeat of the call with its key. */
+  remember(call: Call, result: unknown): unknown {
+    const { idempotencyKey } = call.params as KeyedParams;
+    if (idempotencyKey === undefined) return result;
+    if (result instanceof Promise) return result.then((value) => this.remember(call, value));
+    // A vetoed call did nothing, and may be made again.
+    const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
+    if (!vetoed) this.keep(this.nameOf(call, idempotencyKey), result);
+    return result;
+  }
+
+  /** Forgets the result of a call that was undone. */
+  forget(call: Call): void {
+    const { idempotencyKey } = (call.params ?? {}) as KeyedParams;
+    if (idempotencyKey !== undefined) this.results.delete(this.nameOf(call, idempotencyKey));
+  }
+
+  /** Returns the name of a result. It belongs to the session, or to the process if the command leaves the session. */
+  private nameOf({ command, params }: Call, key: string): string {
+    const { sessionId } = params as { sessionId?: string };
+    const session = command.effect === "write" ? (sessionId ?? this.workspace.current?.id ?? "") : "";
+    return `${session}\n${command.name}\n${key}`;
+  }
+
+  private keep(name: string, result: unknown): void {
+    this.results.set(name, result);
+    if (this.results.size <= REMEMBERED_RESULTS) return;
+    for (const oldest of this.results.keys()) {
+      this.results.delete(oldest);
+      break;
+    }
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * A lane: calls that run one after the other, and what leaves for them in the same order.
+ *
+ * Each write that is applied raises `applied`; `durable` follows when a commit has brought it to the medium. Whatever
+ * leaves waits until everything applied before it is durable:
+ *
+ *     slot.after <= lane.durable <= lane.applied
+ *
+ * holds for each slot that leaves. The methods below are the only ones that move these numbers, and they assert it.
+ */
+
+import type { Log } from "../../core/ports/store.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Call, Outcome } from "../connection/call.ts";
+import type { Pieces } from "../connection/dialect.ts";
+import type { Question } from "../connection/hooks.ts";
+import type { ToldEvent } from "../connection/host.ts";
+import type { Prepared } from "./sink.ts";
+
+/** The log that a read was answered from, with the losses that were known then. */
+export interface ReadSource {
+  readonly session: Session;
+  readonly log: Log;
+  readonly losses: number;
+}
+
+export function sourceOf(session: Session | null): ReadSource | undefined {
+  return session ? { session, log: session.log, losses: session.log.nodes.losses } : undefined;
+}
+
+/** An entry in a lane's output queue: a reply, a refusal, a batch, or events. */
+export interface Slot {
+  readonly call?: Call;
+  readonly refusal?: Pieces;
+  readonly batch?: BatchReply;
+  outcome: Outcome;
+  /** For a read: the log whose positions its result names. */
+  readFrom?: ReadSource;
+  /** The reply, if it was made in advance. */
+  prepared?: Prepared;
+  events: ToldEvent[];
+  /** Number of the lane's writes that must be durable before this may leave. */
+  readonly after: number;
+}
+
+/** A slot that holds a reply. */
+export type ReplySlot = Slot & { readonly call: Call };
+
+export function isReply(slot: Slot): slot is ReplySlot {
+  return slot.call !== undefined;
+}
+
+/** A batch, whose replies leave as one array when the last of them is ready. */
+export class BatchReply {
+  readonly replies: { call: Call; prepared: Prepared }[] = [];
+  /** Bytes of the array so far. */
+  size = 2;
+  readonly refusals: Pieces[] = [];
+  events: ToldEvent[] = [];
+  waiting = 0;
+  sent = false;
+}
+
+export class Lane {
+  /** The session it belongs to; null for the current session, whichever that is, and for calls without a session. */
+  readonly sessionId: string | null;
+  /** The call that is being run while others wait for it. */
+  running: Call | undefined;
+  /** The question to the host that the call waits for, and the request's id as JSON text. */
+  question: Question | undefined;
+  questionId: string | undefined;
+  readonly calls: { call: Call; readonly batch?: BatchReply }[] = [];
+  private readonly queue: Slot[] = [];
+  private appliedWrites = 0;
+  private durableWrites = 0;
+  committing: Promise<void> | undefined;
+  /** Time of the latest call, in milliseconds. */
+  touched = 0;
+  /** The session that was checked for foreign writes since the input chunk began. */
+  looked: Session | undefined;
+
+  constructor(sessionId: string | null) {
+    this.sessionId = sessionId;
+  }
+
+  /** Number of writes that were applied. */
+  get applied(): number {
+    return this.appliedWrites;
+  }
+
+  /** Number of writes that are durable. */
+  get durable(): number {
+    return this.durableWrites;
+  }
+
+  get isDurable(): boolean {
+    return this.durableWrites === this.appliedWrites;
+  }
+
+  /** What waits to leave, in order. */
+  get slots(): readonly Slot[] {
+    return this.queue;
+  }
+
+  get busy(): boolean {
+    return this.running !== undefined;
+  }
+
+  get pending(): number {
+    return this.calls.length + this.queue.length;
+  }
+
+  get idle(): boolean {
+    return !this.busy && this.pending === 0;
+  }
+
+  /** Counts a write that was applied; `settled`: it left nothing that has to be made durable. */
+  apply(settled: boolean): void {
+    this.appliedWrites++;
+    if (settled) this.durableWrites = this.appliedWrites;
+  }
+
+  /** Notes that the first `count` writes are durable, or were undone together. */
+  settle(count: number): void {
+    assert(count <= this.appliedWrites, "no write is durable that was not applied");
+    this.durableWrites = Math.max(this.durableWrites, count);
+  }
+
+  /** Queues what leaves when everything applied until now is durable. */
+  push(slot: Omit<Slot, "after">): void {
+    this.queue.push({ ...slot, after: this.appliedWrites });
+  }
+
+  /** Takes the next slot out, if it may leave. */
+  shift(): Slot | undefined {
+    const [next] = this.queue;
+    if (!next || next.after > this.durableWrites) return undefined;
+    this.queue.shift();
+    assert(next.after <= this.durableWrites && this.durableWrites <= this.appliedWrites, "what leaves is durable");
+    return next;
+  }
+}
+
+function assert(holds: boolean, rule: string): void {
+  if (!holds) throw new TypeError(`the order of a lane is broken: ${rule}`);
+}

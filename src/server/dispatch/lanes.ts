@@ -1,0 +1,129 @@
+/** The lanes of the open sessions: which call belongs to which, and when they are idle. */
+
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import type { Call } from "../connection/call.ts";
+import { Lane } from "./lane.ts";
+
+export class Lanes {
+  private readonly workspace: Workspace;
+  /** The lane of the current session, of every call without a session, and of malformed messages. */
+  readonly main = new Lane(null);
+  /** The lane of commands that touch no session. */
+  readonly aside = new Lane(null);
+  /** The lanes of the other open sessions, by session id. */
+  private readonly beside = new Map<string, Lane>();
+  private whenAllIdle: (() => void)[] = [];
+  private waiters: { lane: Lane; resolve: () => void }[] = [];
+
+  constructor(workspace: Workspace) {
+    this.workspace = workspace;
+  }
+
+  *[Symbol.iterator](): Generator<Lane> {
+    yield this.main;
+    yield this.aside;
+    yield* this.beside.values();
+  }
+
+  /** Number of calls and replies that are not out yet. */
+  get pending(): number {
+    let pending = 0;
+    for (const lane of this) pending += lane.pending;
+    return pending;
+  }
+
+  /** Returns the session that the calls of a lane change. */
+  sessionOf(lane: Lane): Session | null {
+    if (lane === this.aside) return null;
+    if (lane.sessionId === null) return this.workspace.current;
+    return this.workspace.sessions.find(({ id }) => id === lane.sessionId) ?? null;
+  }
+
+  /** Returns the lane of an open session. */
+  ofSession(session: Session): Lane {
+    return session === this.workspace.current ? this.main : this.besideFor(session.id);
+  }
+
+  ofCall(call: Call): Lane {
+    const { command, params } = call;
+    const named = this.sessionAt(call);
+    if (named === null || (named === undefined && command.effect === "server")) return this.aside;
+    const { sessionId } = named ? { sessionId: named.id } : ((params ?? {}) as { sessionId?: string });
+    if (sessionId === undefined || command.effect === "replace" || sessionId === this.workspace.current?.id)
+      return this.main;
+    return this.beside.get(sessionId) ?? (this.workspace.knows(sessionId) ? this.besideFor(sessionId) : this.main);
+  }
+
+  private besideFor(sessionId: string): Lane {
+    const lane = this.beside.get(sessionId) ?? new Lane(sessionId);
+    this.beside.set(sessionId, lane);
+    return lane;
+  }
+
+  /**
+   * Returns the open session that is named by a call whose command takes any session; null when that session is not
+   * open here, undefined when the call names none.
+   */
+  sessionAt({ command, params }: Call): Session | null | undefined {
+    if (!command.ofAny) return undefined;
+    const { sessionPath, sessionId } = (params ?? {}) as { sessionPath?: unknown; sessionId?: unknown };
+    if (typeof sessionPath !== "string") {
+      if (command.effect !== "server" || typeof sessionId !== "string") return undefined;
+      return this.workspace.sessions.find(({ id }) => id === sessionId) ?? null;
+    }
+    try {
+      return this.workspace.openAt(sessionPath) ?? null;
+    } catch {
+      // The path may not be accessed, which the command reports itself.
+      return null;
+    }
+  }
+
+  drop(sessionId: string): void {
+    this.beside.delete(sessionId);
+  }
+
+  /** Drops the lanes of sessions that are not open any more. */
+  dropClosed(): void {
+    for (const [id, lane] of this.beside) if (lane.idle && !this.workspace.knows(id)) this.drop(id);
+  }
+
+  /** Waits until the session that becomes the current one has finished what is under way in its own lane. */
+  async leave(sessionId: string, settle: () => void): Promise<void> {
+    const lane = this.beside.get(sessionId);
+    if (!lane) return;
+    while (!lane.idle) {
+      settle();
+      await new Promise<void>((resolve) => {
+        if (lane.idle) resolve();
+        else this.waiters.push({ lane, resolve });
+      });
+    }
+    this.drop(sessionId);
+  }
+
+  /** Resolves when nothing is under way in any lane. */
+  idle(): Promise<void> {
+    if (this.areIdle) return Promise.resolve();
+    return new Promise((resolve) => this.whenAllIdle.push(resolve));
+  }
+
+  private get areIdle(): boolean {
+    for (const lane of this) if (!lane.idle) return false;
+    return true;
+  }
+
+  /** Wakes those who wait for a lane, or for all, to be idle. */
+  wake(): void {
+    if (this.waiters.length > 0) {
+      const { waiters } = this;
+      this.waiters = waiters.filter(({ lane }) => !lane.idle);
+      for (const { lane, resolve } of waiters) if (lane.idle) resolve();
+    }
+    if (this.whenAllIdle.length === 0 || !this.areIdle) return;
+    const woken = this.whenAllIdle;
+    this.whenAllIdle = [];
+    for (const wake of woken) wake();
+  }
+}

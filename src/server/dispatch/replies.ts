@@ -1,0 +1,186 @@
+/** Replies and events on their way out: in order, as the session is when they leave, and not before they are durable. */
+
+import { Failure } from "../../core/failure.ts";
+import { holdsRaw } from "../../core/json/raw.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import { tellForeign } from "../../handlers/shared/append.ts";
+import type { CommandContext } from "../../handlers/shared/command.ts";
+import type { Call, Outcome } from "../connection/call.ts";
+import type { DialectName } from "../connection/dialect.ts";
+import { eventOf } from "../connection/host.ts";
+import { type BatchReply, isReply, type Lane, type ReplySlot, type Slot, sourceOf } from "./lane.ts";
+import type { Lanes } from "./lanes.ts";
+import type { Prepared, Renewed, Sink } from "./sink.ts";
+
+export interface RepliesOptions {
+  readonly workspace: Workspace;
+  readonly lanes: Lanes;
+  readonly sink: Sink;
+  readonly dialect: () => DialectName;
+  /** Returns the context in which a read is run again. */
+  readonly contextFor: (lane: Lane, call: Call) => CommandContext;
+  /** Sends the event of the session at start, if it is not out yet. */
+  readonly start: () => void;
+  /** Called with a call whose reply leaves. */
+  readonly answered: (call: Call) => void;
+}
+
+export class Replies {
+  private readonly options: RepliesOptions;
+  private readonly lanes: Lanes;
+  private readonly sink: Sink;
+
+  constructor(options: RepliesOptions) {
+    this.options = options;
+    this.lanes = options.lanes;
+    this.sink = options.sink;
+  }
+
+  /** Sends what is ready, as far as the host reads. */
+  flush(lane: Lane): void {
+    while (this.sink.hasRoom) {
+      const slot = lane.shift();
+      if (!slot) break;
+      if (slot.batch && isReply(slot)) {
+        // One part of a batch is ready; the array leaves in the place of its last part.
+        slot.batch.replies.push({ call: slot.call, prepared: this.prepare(lane, slot) });
+        slot.batch.events.push(...slot.events);
+        slot.batch.waiting--;
+        if (slot.batch.waiting === 0) this.sendBatch(slot.batch);
+      } else this.send(lane, slot);
+    }
+    this.lanes.wake();
+  }
+
+  private send(lane: Lane, slot: Slot): void {
+    if (slot.refusal) this.sink.refuse(slot.refusal);
+    else if (slot.batch) this.sendBatch(slot.batch);
+    else if (!isReply(slot)) {
+      this.options.start();
+      for (const event of slot.events) this.sink.event(event);
+      this.tellDamageOf(this.lanes.sessionOf(lane));
+    } else {
+      const { call } = slot;
+      const introduces = call.command.name === "initialize";
+      if (!introduces) this.options.start();
+      this.options.answered(call);
+      if (slot.prepared) this.sink.send(slot.prepared);
+      else this.sink.reply(call, this.asOf(lane, slot), this.renewal(lane, slot));
+      if (introduces) this.options.start();
+      for (const event of slot.events) this.sink.event(event);
+      this.tellDamage(call);
+    }
+  }
+
+  private sendBatch(batch: BatchReply): void {
+    if (batch.sent) return;
+    batch.sent = true;
+    const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
+    if (!introduces && batch.replies.length > 0) this.options.start();
+    for (const { call } of batch.replies) this.options.answered(call);
+    this.sink.batch(
+      batch.replies.map(({ prepared }) => prepared),
+      batch.refusals,
+    );
+    if (introduces) this.options.start();
+    for (const event of batch.events) this.sink.event(event);
+    for (const { call } of batch.replies) this.tellDamage(call);
+  }
+
+  // --- what a reply says ---------------------------------------------------------------------------------------
+
+  /**
+   * Makes the replies that wait for their reader, because they still refer to bytes of the session that is about to be
+   * closed.
+   */
+  prepareAll(lane: Lane): void {
+    for (const slot of lane.slots) if (isReply(slot)) this.prepare(lane, slot);
+  }
+
+  private prepare(lane: Lane, slot: ReplySlot): Prepared {
+    if (slot.prepared) return slot.prepared;
+    const outcome = this.asOf(lane, slot);
+    slot.prepared = this.sink.prepare(slot.call, outcome, slot.batch?.size ?? 0, this.renewal(lane, slot));
+    if (slot.batch) slot.batch.size += slot.prepared.size + 1;
+    return slot.prepared;
+  }
+
+  /** Returns the outcome that holds now. */
+  private asOf(lane: Lane, slot: ReplySlot): Outcome {
+    return this.renewed(lane, slot) ?? slot.outcome;
+  }
+
+  /**
+   * Runs a read again when its result does not hold any more: it names positions in a log that was replaced since, or
+   * an entry that it describes was found to be unreadable in the meantime. Returns undefined when the result holds.
+   */
+  private renewed(lane: Lane, slot: ReplySlot): Outcome | undefined {
+    const { readFrom, outcome } = slot;
+    if (!readFrom || "error" in outcome) return undefined;
+    const { log } = readFrom.session;
+    const isReplaced = log !== readFrom.log && holdsRaw(outcome.result);
+    if (!isReplaced && readFrom.log.nodes.losses === readFrom.losses) return undefined;
+    slot.readFrom = sourceOf(readFrom.session);
+    slot.outcome = this.again(lane, slot);
+    return slot.outcome;
+  }
+
+  /** Returns the renewal of a reply, if putting it together reads entries; only that can show a result to be wrong. */
+  private renewal(lane: Lane, slot: ReplySlot): Renewed | undefined {
+    const { readFrom, outcome } = slot;
+    return readFrom && "result" in outcome && holdsRaw(outcome.result) ? () => this.renewed(lane, slot) : undefined;
+  }
+
+  /** Runs the read of a slot again. */
+  again(lane: Lane, slot: ReplySlot): Outcome {
+    const { call } = slot;
+    try {
+      const result = call.command.run(this.options.contextFor(lane, call), call.params as never);
+      if (!(result instanceof Promise)) return this.shaped(call, { result });
+      // It has read files rather than the session, and its result is still what it found.
+      result.catch(() => {});
+      return slot.outcome;
+    } catch (error) {
+      return { error };
+    }
+  }
+
+  /** Returns the outcome in the shape of the host's dialect. */
+  shaped(call: Call, outcome: Outcome): Outcome {
+    const { pi } = call.command;
+    if (!pi || "error" in outcome || this.options.dialect() !== "pi") return outcome;
+    try {
+      return { result: pi(this.options.contextFor(this.lanes.main, call), outcome.result as never) };
+    } catch (error) {
+      return { error };
+    }
+  }
+
+  // --- what is found on the way --------------------------------------------------------------------------------
+
+  /** Reports damage after a reply: stored entries are read while replies are put together, so it is found then. */
+  private tellDamage(call: Call): void {
+    const { sessionId } = (call.params ?? {}) as { sessionId?: string };
+    const { current, sessions } = this.options.workspace;
+    const isCurrent = sessionId === undefined || sessionId === current?.id;
+    this.tellDamageOf((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
+  }
+
+  private tellDamageOf(session: Session | null): void {
+    if (session) this.tellUntold(session);
+    const damage = session?.freshDamage() ?? [];
+    if (session && damage.length > 0)
+      this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+  }
+
+  /** Notifies the host of foreign changes that a request found and could not report itself, because it failed. */
+  private tellUntold(session: Session): void {
+    try {
+      tellForeign(session, session.freshForeign(), (name, payload) => this.sink.event(eventOf(session, name, payload)));
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      // The tree cannot be read for now; the next reply tries again.
+    }
+  }
+}
