@@ -18,7 +18,7 @@ import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type ToldEvent } from "../connection/host.ts";
 import type { Sink } from "./sink.ts";
 
-/** What calls share, and what they can have the dispatcher do. */
+/** The server and the dispatcher as the contexts of all calls share them. */
 export interface CallHost {
   readonly workspace: Workspace;
   readonly sink: Sink;

@@ -97,7 +97,7 @@ export class Lane {
     return this.durableWrites === this.appliedWrites;
   }
 
-  /** What waits to leave, in order. */
+  /** Slots that wait to leave, in order. */
   get slots(): readonly Slot[] {
     return this.queue;
   }

@@ -1,9 +1,9 @@
 /**
- * Side indexes: the spines of large JSONL sessions, kept in our state folder so that opening them again need not scan
- * them. Derived and never trusted further than the file itself bears out: it must be the same file, the part that was
- * scanned must stand there unchanged (the stamp tells; where the file has grown since, bytes sampled all over it), and
- * what stands behind that part is scanned as ever. Only sessions in which nothing was damaged, migrated or renamed
- * have one, so that what is read back is all there is to know.
+ * Index cache: index snapshots of large JSONL sessions, kept in our state folder so that opening them again need not
+ * scan them. A snapshot is derived and used only if the file bears it out: it must be the same file, with the same
+ * times if it has not grown, and with the same bytes at both ends of the scanned part and at samples all over it. What
+ * comes after that part is scanned as usual. Only sessions in which nothing was damaged, migrated or renamed have a
+ * snapshot, so it holds all there is to know.
  */
 
 import type { Env } from "../../core/ports/env.ts";
@@ -11,21 +11,21 @@ import type { Nodes } from "../../core/tree/nodes.ts";
 import { type Disk, type FileInfo, readAll } from "../fs/disk.ts";
 import { keptSpines } from "../log/snapshot-cache.ts";
 
-/** What a reader knows of a file whose lines it has scanned. */
+/** The facts that a reader has about a file whose lines it has scanned. */
 export interface ScannedFile {
   readonly info: FileInfo;
-  /** How much of the file was scanned: it ends with a line feed. */
+  /** Bytes of the file that were scanned; the last of them is a line feed. */
   readonly size: number;
   readonly lines: number;
-  /** Where each entry's line begins, and its bytes. */
+  /** Offset of each entry's line, and its length in bytes. */
   readonly starts: Float64Array;
   readonly lengths: Uint32Array;
 }
 
 export interface SideIndexes {
-  /** Fills `nodes`, which are empty, with what is known of the open file; null when nothing is, or nothing holds. */
+  /** Fills the empty `nodes` from the snapshot of an open file. Returns null when there is none or it does not hold. */
   recall(fd: number, info: FileInfo, nodes: Nodes): Omit<ScannedFile, "info"> | null;
-  /** Keeps what is known of a file, if that is worth it. Failures are nobody's trouble. */
+  /** Saves a snapshot of a file, unless the file is small or has grown. Best effort: errors are ignored. */
   keep(fd: number, nodes: Nodes, scanned: ScannedFile): void;
 }
 
@@ -37,7 +37,7 @@ export interface SideIndexOptions {
   readonly leastBytes?: number;
 }
 
-/** Bytes at the beginning and the end of the scanned part that are compared, and at each of the samples between. */
+/** Bytes that are compared at each end of the scanned part; most samples in between; bytes of a sample. */
 const EDGE = 4096;
 const SAMPLES = 256;
 const SAMPLE = 160;
@@ -49,7 +49,7 @@ interface SnapshotFacts {
   readonly modified: number;
   readonly changed: number | null;
   readonly lines: number;
-  /** Where the sampled entries begin. */
+  /** Offsets of the sampled entries. */
   readonly sampled: readonly number[];
   readonly hash: string;
 }
@@ -58,7 +58,7 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
   const { disk, env, stateFolder } = options;
   const spines = keptSpines(disk, stateFolder, options.leastBytes);
 
-  /** One number for the bytes at both ends of the scanned part and at the samples. */
+  /** Returns a hash of the bytes at both ends of the scanned part and at the samples. */
   const hashOf = (fd: number, size: number, sampled: readonly number[]): string => {
     const edge = Math.min(EDGE, size);
     const bytes = new Uint8Array(2 * edge + sampled.length * SAMPLE);
@@ -66,7 +66,7 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
     readAll(disk, fd, bytes.subarray(edge, 2 * edge), size - edge);
     for (const [index, start] of sampled.entries()) {
       const at = 2 * edge + index * SAMPLE;
-      // The line feed before it, too.
+      // A sample includes the line feed before its line.
       const from = Math.max(0, start - 1);
       readAll(disk, fd, bytes.subarray(at, at + Math.min(SAMPLE, size - from)), from);
     }
@@ -108,7 +108,7 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
         };
         spines.keep(info, nodes, { columns: { starts, lengths }, facts });
       } catch {
-        // The file cannot be read any more; whoever opens it next will see.
+        // The file cannot be read any more; its next opening reports that.
       }
     },
   };

@@ -1,7 +1,7 @@
 /**
  * Sessions as JSONL files, Pi's format versions 1 to 3 (session-format reference). Opening scans line ends and the
- * heads of lines; bodies are read by offset when they are asked for. The file is shared with writers that know no
- * lock, so it is looked at before and after every write.
+ * heads of lines; bodies are read by offset when they are asked for. Programs that know no lock may write to the same
+ * file, so it is checked before and after every write.
  */
 
 import { dirname, join } from "node:path";
@@ -45,28 +45,34 @@ export type Durability = "sync" | "os";
 export interface JsonlOptions extends JsonlReaderOptions {
   readonly locks: Locks;
   readonly durability: Durability;
-  /** Where a new session's file goes. */
+  /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
-  /** Where bytes go that are taken out of a session file. */
+  /** Folder for bytes that are taken out of a session file. */
   readonly quarantine: string;
 }
 
-/** Milliseconds for which a torn tail must have been still before it is cut (guarantee 7): its writer is gone then. */
+/**
+ * Milliseconds without a change after which the writer of a torn tail is taken to be dead and the tail is cut off
+ * (guarantee 7).
+ */
 const STILL = 2000;
 /**
- * Bytes after which the medium is set to work on them while more are written: a copy of 245 MB lasts after 260 ms so, and
+ * Bytes after which a sync is started while more are written: a copy of 245 MB is durable after 260 ms with this, and
  * after 310 ms with one sync at its end.
  */
 const SYNCED_EARLY = 1 << 25;
 const NO_CHANGE: Change = { kind: "none" };
 
-/** How often a file is looked at that has another time and the same size, a millisecond apart. */
+/**
+ * Most repetitions of a check: of the size of a file that has a new time, a millisecond apart, and of new lines that
+ * changed while they were read.
+ */
 const LOOKS = 20;
-/** How often a file is opened anew that others change meanwhile. */
+/** Most repetitions of an opening during which another program changed the file. */
 const OPENINGS = 5;
-/** Nobody ever wakes who waits for it. */
+/** Never notified: `Atomics.wait` on it is a synchronous sleep. */
 const MOMENT = new Int32Array(new SharedArrayBuffer(4));
-/** Damage that a repair takes out of the file. */
+/** Kinds of damage that a repair removes from the file. */
 const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "bad_line",
   "bad_body",
@@ -80,7 +86,7 @@ const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "incomplete_batch",
 ]);
 
-/** Bytes that were written and are not durable: whoever takes them back proves by the checksum that they are ours. */
+/** A write that is not durable yet. Its bytes are cut off only if the checksum proves that they are still ours. */
 interface Written {
   readonly start: number;
   readonly length: number;
@@ -99,14 +105,17 @@ class JsonlLog extends JsonlReader implements Log {
   private writable = false;
   private durableSize = 0;
   private durableUnterminated = false;
-  /** Set between the creation of the file and its first commit. */
+  /** Lines that were held until the file was created; set from then to the first commit. */
   private created: Uint8Array[] | null = null;
-  /** Another program appended after entries of ours that are not durable yet. */
+  /** Whether another program appended after entries of ours that are not durable yet. */
   private mixed = false;
   private pending: Written[] = [];
-  /** What is known of the file was held against it since the lock is ours. */
+  /** Whether what is known of the file was compared with it since the lock was taken. */
   private confirmed = false;
-  /** The file was changed somewhere while entries were appended to it: the next look reads it anew. */
+  /**
+   * Whether the file had changed without growing when entries were appended to it: the next check that is not for an
+   * append returns "replaced".
+   */
   private suspected = false;
 
   constructor(options: JsonlOptions, file: string, thorough = false) {
@@ -189,7 +198,10 @@ class JsonlLog extends JsonlReader implements Log {
     return this.look(false);
   }
 
-  /** `appending`: nothing is to be written but after what is there, whatever that is. */
+  /**
+   * Checks what other programs did to the file. With `appending`, the caller will only write after what is there,
+   * whatever that is.
+   */
   private look(appending: boolean): Change {
     if (this.fd < 0 || this.closed) return { kind: "none" };
     let now: FileInfo;
@@ -207,8 +219,8 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   /**
-   * Holds what is known of the file against what is there. Without the lock, what was found after the known part is a
-   * guess, for its writer may be at it; the first look with the lock judges it anew.
+   * Compares what is known of the file with its content. Without the lock, what was found after the known part is
+   * provisional, because its writer may still be at work; the first check with the lock judges it again.
    */
   private compare(found: FileInfo, appending: boolean): Change {
     const { seen, size } = this;
@@ -220,7 +232,7 @@ class JsonlLog extends JsonlReader implements Log {
     const now = isMoved && wasWhole && found.size === size ? this.lookAgain(found) : found;
     if (!isSameFile(now, seen ?? this.disk.infoOf(this.fd))) return { kind: "replaced" };
     if (now.size < this.knownEnd || !this.isThere()) return { kind: "replaced" };
-    // As long as it was, and changed: something was overwritten, or is just being appended.
+    // Changed, but of the same size: something was overwritten, or an append is under way.
     if (isMoved && wasWhole && now.size === size) {
       if (!appending) return { kind: "replaced" };
       this.suspected = true;
@@ -235,8 +247,8 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   /**
-   * A file is given its new time before its new size: whoever looks in the middle of an append sees the one without
-   * the other for a moment.
+   * Checks a file again until its size has changed. A file gets its new time before its new size, so a check during an
+   * append may see only the new time.
    */
   private lookAgain(now: FileInfo): FileInfo {
     try {
@@ -245,12 +257,15 @@ class JsonlLog extends JsonlReader implements Log {
         now = this.disk.info(this.file);
       }
     } catch {
-      // It went away; the next look says so.
+      // It was removed; the next check reports that.
     }
     return now;
   }
 
-  /** Takes in what comes after the known part. What is not whole is withheld until it is, unless its writer is gone. */
+  /**
+   * Adds the entries after the known part. A line or batch at the end that is not complete is read again by the next
+   * check, and is reported as damage only once its writer is known to be dead.
+   */
   private takeGrowth(judging: boolean): Change {
     const first = this.nodes.count;
     const { unterminated, lineCount } = this;
@@ -270,7 +285,7 @@ class JsonlLog extends JsonlReader implements Log {
       } finally {
         this.isGrowing = false;
         if (!isTrue) {
-          // As if nobody had looked.
+          // Restores the state from before the check.
           this.forgetFrom(first);
           this.damage.length = known;
           Object.assign(this, { unterminated, lineCount, size: from, torn: from, seen: undefined });
@@ -283,7 +298,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.report("cycle", position, "parents form a cycle; it is cut here", true);
     if (this.durableCount < first) this.mixed = true;
     else {
-      // What another program wrote is its own to make durable; we only say what we know of.
+      // Other programs make their own entries durable; here these count as durable once they are known.
       this.durableCount = this.nodes.count;
       this.durableSize = this.size;
       this.durableUnterminated = this.unterminated;
@@ -331,10 +346,7 @@ class JsonlLog extends JsonlReader implements Log {
     this.confirmed = false;
   }
 
-  /**
-   * Sees to it that what is known of the file is what is there, before anything is written by it. Throws
-   * storage_failed.
-   */
+  /** Makes sure, before a write, that what is known of the file is what is there. Throws storage_failed. */
   private confirm(appending = false): void {
     const { seen } = this;
     if (this.confirmed && seen && isSameStamp(this.disk.infoOf(this.fd), seen)) return;
@@ -344,14 +356,14 @@ class JsonlLog extends JsonlReader implements Log {
     throw changedByOthers();
   }
 
-  /** Takes note of the stamp that our own write gave to the file, unless somebody else wrote too. */
+  /** Records the stamp that our own write gave to the file, unless another program wrote too. */
   private noteOwn(): void {
     this.seen = undefined;
     try {
       const now = this.disk.infoOf(this.fd);
       if (now.size === this.size) this.seen = now;
     } catch {
-      // The next look compares.
+      // The next check compares.
     }
   }
 
@@ -397,12 +409,15 @@ class JsonlLog extends JsonlReader implements Log {
       this.pending.push({ start, length: bytes.length, lines: lines.length, crc: crc32(bytes) });
   }
 
-  /** Takes in lines of ours that somebody else wrote beside: where they came to lie is for the file to tell. */
+  /**
+   * Finds our lines in the file after another program wrote at the same time: only the file shows where they are.
+   * Throws storage_failed if one was spoiled.
+   */
   private findOwn(lines: readonly Uint8Array[]): void {
     const { durableCount, durableSize, durableUnterminated } = this;
     this.seen = undefined;
     this.takeGrowth(false);
-    // Ours are not on the medium yet.
+    // Our lines are not on the medium yet.
     this.mixed = true;
     Object.assign(this, { durableCount, durableSize, durableUnterminated });
     const { heads, nodes } = this;
@@ -419,7 +434,7 @@ class JsonlLog extends JsonlReader implements Log {
     }
   }
 
-  /** Opens the file for writing. Throws storage_failed when its name leads to another one now. */
+  /** Opens the file for writing. Throws storage_failed if its name belongs to another file now. */
   private openToWrite(): void {
     const fd = this.disk.openAppend(this.file);
     let isSame = false;
@@ -434,9 +449,9 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   /**
-   * Keeps what a torn write left at the end in our state folder and cuts it off, if its writer is gone: a server of
-   * ours that died with the lock, or one that was still for long. Else a line feed closes it. Returns whether the next
-   * write must begin with one.
+   * Moves what a torn write left at the end to quarantine, if its writer is dead: a server of ours that died with the
+   * lock, or a program that wrote nothing for `STILL` milliseconds. Otherwise the next write closes it with a line
+   * feed. Returns whether the next write must begin with one.
    */
   private treatTail(): boolean {
     if (this.torn < 0) return this.unterminated;
@@ -448,7 +463,7 @@ class JsonlLog extends JsonlReader implements Log {
     const bytes = Buffer.allocUnsafe(this.size - start);
     readAll(this.disk, this.fd, bytes, start);
     const keptAt = keepAside(this.disk, this.options.quarantine, `${this.header.id}-${start}`, bytes);
-    // These are the bytes that were judged as long as the stamp is the one that they had then; else somebody goes on.
+    // While the stamp is the same, these are the bytes that were judged. Otherwise their writer is still at work.
     if (!this.seen || !isSameStamp(this.disk.infoOf(this.fd), this.seen)) {
       this.torn = -1;
       return true;
@@ -467,14 +482,16 @@ class JsonlLog extends JsonlReader implements Log {
     return this.unterminated;
   }
 
-  /** Whether nobody goes on with the torn write at the end. Only who has the lock can tell. */
+  /** Whether no program will continue the torn write at the end. Only the lock holder can tell. */
   private get isWriterGone(): boolean {
     if (this.tornIsOurs || this.lock.heirOfDead) return true;
     const now = this.env.now();
     return now - (this.seen?.modified ?? now) >= STILL;
   }
 
-  /** The first append makes the file: header, what waited, and the new lines appear in one step. */
+  /**
+   * Creates the file at the first append: the header, the lines that were held and the new lines appear in one step.
+   */
   private createFile(lines: readonly Uint8Array[]): void {
     const held = [...this.overrides.values()];
     const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
@@ -514,7 +531,7 @@ class JsonlLog extends JsonlReader implements Log {
     this.readEdges();
   }
 
-  /** Takes note of the stamp after a name of the file came and went, which moves the change time and nothing else. */
+  /** Records the stamp after a second name of the file was added and removed, which changes only the change time. */
   private noteNames(): void {
     try {
       const now = this.disk.infoOf(this.fd);
@@ -522,7 +539,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.seen = now;
       this.doubt();
     } catch {
-      // The next look compares.
+      // The next check compares.
     }
   }
 
@@ -535,8 +552,8 @@ class JsonlLog extends JsonlReader implements Log {
   }
 
   /**
-   * Publishes the file as version 3 beside the original and swaps the names; the original stays, with its bytes and
-   * mode, under a backup name that no scanner takes for a session.
+   * Publishes the file as version 3 beside the original and swaps the names. The original keeps its bytes and mode,
+   * under a backup name that no scanner takes for a session.
    */
   private publishAnew(backup = backupName(this.disk, this.file, `v${this.version}`)): void {
     const { disk, file } = this;
@@ -562,7 +579,7 @@ class JsonlLog extends JsonlReader implements Log {
       this.checkUnchanged(isSameStamp);
       keepAs(disk, file, backup);
       kept = true;
-      // A second name moves the change time.
+      // A second name changes the change time.
       this.checkUnchanged(isUnchanged);
       disk.rename(temporary, file);
     } catch (error) {
@@ -600,7 +617,10 @@ class JsonlLog extends JsonlReader implements Log {
     this.readEdges();
   }
 
-  /** Throws when a program that knows no lock wrote in the meantime: that would be left behind. */
+  /**
+   * Throws storage_failed if a program that knows no lock wrote in the meantime: its entries would not be in the new
+   * file.
+   */
   private checkUnchanged(isSame: (now: FileInfo, seen: FileInfo) => boolean): void {
     if (this.seen && isSame(this.disk.info(this.file), this.seen)) return;
     throw new Failure(
@@ -629,7 +649,7 @@ class JsonlLog extends JsonlReader implements Log {
     } catch (error) {
       throw storageFailure(error, "reading the session");
     }
-    // What open worked out in memory becomes what is written.
+    // Writes the parents that opening worked out in memory, for entries whose own is missing or was cut off.
     for (let position = 0; position < this.nodes.count; position++) {
       const parent = this.nodes.parent(position);
       const bridged = this.damage.some(
@@ -648,39 +668,42 @@ class JsonlLog extends JsonlReader implements Log {
     try {
       this.publishAnew(backup);
     } catch (error) {
-      // What was not written is not what the file says.
+      // The new lines were not written, so the file still has the old ones.
       for (const [position, line] of before)
         if (line) this.overrides.set(position, line);
         else this.overrides.delete(position);
       throw storageFailure(error, "publishing the repaired session");
     }
-    // The file has none of it any more, whether or not the rest succeeds.
+    // The file has none of this damage any more, whether or not the rest succeeds.
     this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !MENDED.has(kind)));
     if (damagedHeader) this.readOnly = null;
     this.makeNamesDurable();
     return backup;
   }
 
-  /** What was published anew lasts only with its folder. */
+  /**
+   * Syncs the folders of new names: a file that was published anew is durable only with its name. Throws
+   * storage_failed.
+   */
   private makeNamesDurable(): void {
     if (this.options.durability !== "sync") return;
     try {
       this.looseFolders.syncNow();
     } catch (error) {
-      // What stands there is whole; the next look takes it in anew.
+      // The file is whole; the next check compares it again.
       this.seen = undefined;
       throw storageFailure(error, "making the repaired session durable");
     }
   }
 
-  /** A name must never lead to bytes that a power loss can take away. */
+  /** Syncs a file before it gets its name: a name must never lead to bytes that a power loss can take away. */
   private syncBeforeNaming(fd: number): void {
     if (this.options.durability === "sync") this.disk.syncNow(fd);
   }
 
   /**
-   * After a failed write of `attempted` the file is cut back to where it ended, if what stands behind that can only
-   * be ours (guarantee 7); else the next append closes it with a line feed.
+   * Cuts the file back to `size` after a failed write of `attempted`, if what comes after that can only be ours
+   * (guarantee 7). Otherwise the next check judges that part again.
    */
   private cutBack(size: number, attempted: Uint8Array): void {
     try {
@@ -699,7 +722,7 @@ class JsonlLog extends JsonlReader implements Log {
     }
   }
 
-  /** What lies in the file from here on is for the next look to judge. */
+  /** Leaves everything from this offset on to the next check to judge. */
   private giveUpFrom(size: number): void {
     this.torn = size;
     this.tornIsOurs = false;
@@ -723,7 +746,7 @@ class JsonlLog extends JsonlReader implements Log {
     this.markDurable(count, size);
   }
 
-  /** What is durable in a file that lost its name is lost with it. */
+  /** Throws storage_failed if another file has the name now: what is durable in a file without its name is lost. */
   private checkStillThere(): void {
     if (!isSameFile(this.disk.info(this.file), this.disk.infoOf(this.fd)))
       throw new Failure("storage_failed", "Another program put another file in the session's place. Ask again.");
@@ -755,7 +778,7 @@ class JsonlLog extends JsonlReader implements Log {
   rollBack(): void {
     if (this.durableCount >= this.nodes.count) return;
     if (this.mixed) {
-      // Cutting our entries off would take those of the other program along; they stay, durable or not.
+      // Cutting off our entries would remove those of the other program too. All stay, durable or not.
       this.markDurable(this.nodes.count, this.size);
       return;
     }
@@ -781,12 +804,12 @@ class JsonlLog extends JsonlReader implements Log {
     this.readEdges();
   }
 
-  /** Takes back the file of a session whose first entries did not become durable. */
+  /** Removes the file of a session whose first entries did not become durable, if it is still as we wrote it. */
   private unmake(held: readonly Uint8Array[], isOurs: boolean): void {
     try {
       if (isOurs) removeIfSame(this.disk, this.file, this.disk.infoOf(this.fd));
     } catch {
-      // Nobody knows whose file it is by now.
+      // It may be the file of another program by now.
     }
     this.lock.release();
     closeQuietly(this.disk, this.fd);
@@ -816,7 +839,7 @@ class JsonlLog extends JsonlReader implements Log {
       const now = this.disk.infoOf(this.fd);
       if (this.seen && isUnchanged(now, this.seen)) takeBack(this.disk, this.file, now);
     } catch {
-      // Then nobody knows whose it is by now.
+      // It may be the file of another program by now.
     }
     closeQuietly(this.disk, this.fd);
     this.fd = -1;
@@ -842,11 +865,12 @@ function openLog(options: JsonlOptions, file: string, thorough = false, written?
   return log;
 }
 
-/** What few bytes are put together in; no write begins within another. */
+/** Buffer in which small writes are put together; no write begins within another. */
 const scratch = Buffer.allocUnsafeSlow(1 << 16);
 
 /**
- * Lines as they stand in a file, each with its line feed; `sealed`, they begin with one. Good until the next call.
+ * Returns lines as they lie in a file, each with its line feed; with `sealed`, a line feed comes before them. Valid
+ * until the next call.
  */
 function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
   let length = sealed ? 1 : 0;
@@ -862,7 +886,10 @@ function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
   return bytes;
 }
 
-/** Writes pieces to the end of a file and makes all of it last. When it throws, too, no sync is under way any more. */
+/**
+ * Writes pieces to the end of a file and, with durability `sync`, makes all of it durable. When it settles, even with
+ * an error, no sync is running any more.
+ */
 async function write(disk: Disk, fd: number, pieces: Iterable<Uint8Array>, durability: Durability): Promise<void> {
   const syncs: Promise<void>[] = [];
   let loose = 0;
@@ -875,21 +902,21 @@ async function write(disk: Disk, fd: number, pieces: Iterable<Uint8Array>, durab
       loose = 0;
     }
     if (durability === "sync") syncs.push(disk.sync(fd));
-    // A failure is told to one of them, and not to those after it.
+    // The system reports a failure to one of these syncs and not to those after it.
     await Promise.all(syncs);
   } finally {
     await Promise.allSettled(syncs);
   }
 }
 
-/** Gives a new session the attachments of the one it comes from: second names of the same files, which never change. */
+/** Gives a new session the attachments of its source: second names of the same files, which never change. */
 function shareAttachments(disk: Disk, source: string, target: string): void {
   for (const name of disk.names(source))
     if (/^[0-9a-f]{64}$/.test(name) && isAbsent(disk, join(target, name)))
       keepAs(disk, join(source, name), join(target, name));
 }
 
-/** Removes a session that was just published, with the attachments that it got. */
+/** Removes a session that was just published, with its attachments. */
 function takeBack(disk: Disk, file: string, published: FileInfo): void {
   removeIfSame(disk, file, published);
   dropAttachments(disk, file);
@@ -902,7 +929,7 @@ function dropAttachments(disk: Disk, file: string): void {
     for (const name of disk.names(folder)) removeQuietly(disk, join(folder, name));
     disk.removeFolder(folder);
   } catch {
-    // Without the session they are nobody's, and no scanner looks at them.
+    // Without the session nothing uses them, and no scanner reads them.
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * What a JSONL session file says: the nodes of its lines, found in one pass over line ends and heads; its damage, read
- * past and reported; the bytes of its entries, by offset. Nothing here writes.
+ * Reads a JSONL session file: the nodes of its lines, found in one pass over line ends and heads; its damage, which is
+ * read past and reported; the bytes of its entries, by offset. Never writes to the file.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -29,42 +29,45 @@ import { CHUNK, scanLines } from "../log/lines.ts";
 import type { ScannedFile, SideIndexes } from "./index-cache.ts";
 import type { WrittenLines } from "./written-lines.ts";
 
-/** What a reader needs beside the path. */
+/** Everything a reader needs besides the path. */
 export interface JsonlReaderOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly readOnly?: boolean;
   /** Working directory of a session whose own is lost. */
   readonly cwd: string;
-  /** What is known of large files from before. */
+  /** Index snapshots of large files. */
   readonly sideIndexes?: SideIndexes;
 }
 
 export const LF = bytesOf("\n");
-/** A line longer than this is not looked at again when the end of a file is checked. */
+/** Length of the longest line whose body is checked at opening, in bytes. */
 const CHECKED_TAIL_LINE = 1 << 20;
 /** Lines at the end of a file whose bodies are checked at opening (reliability cases, guarantee 6). */
 const CHECKED_TAIL = 64;
-/** Entries after which the rest of a file is expected to be like them. */
+/** Number of entries from which the number of all is estimated. */
 const SAMPLED = 512;
-/** A longer header is none that a side index may stand on. */
+/** Most bytes before the first entry of a file that gets an index snapshot. */
 const INDEXED_HEADER = 1 << 16;
-/** How much of a file without a header line is looked at for entries. */
+/** Bytes of a file without a header line that are searched for entries. */
 const HEADERLESS_LOOK = 1 << 18;
-/** Bytes at the end of a file among which the last append of a dead writer is looked for. */
+/** Bytes at the end of a file in which the last append of a dead writer is expected. */
 const LAST_APPEND = 1 << 20;
 const OBJECT_BEGINS = Buffer.from('{"');
-/** Bytes of a first window; further ones are larger, up to a chunk. */
+/** Half the bytes of the first window. Each window is twice as long as the one before, up to a chunk. */
 const LEAST_WINDOW = 1 << 13;
-/** Bytes at each end of the known part by which it is recognised. */
+/** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
-/** Entries that stand no further apart are neighbours. */
+/** Most bytes between two entries that are read together. */
 const NEAR = 1 << 13;
-/** How many times the length of a damaged line may be read in the search for entries in it; short ones are no matter. */
+/**
+ * Limit of the bytes that are read in the search for entries in a damaged line: this many times its length, and at
+ * least `SALVAGE_LEAST`.
+ */
 const SALVAGE_PASSES = 16;
 const SALVAGE_LEAST = 1 << 22;
 
-/** Entries that are asked for, from the `first` to before `past` of them, and the stretch of the file they lie in. */
+/** Requested entries, from the `first` to before the one at `past`, and the stretch of the file that they lie in. */
 interface Run {
   readonly first: number;
   readonly past: number;
@@ -73,7 +76,7 @@ interface Run {
   readonly override?: Uint8Array;
 }
 
-/** Where pi_agent_rust keeps the attachments of a session file; those of a container are in it. */
+/** Returns the folder where pi_agent_rust keeps the attachments of a session file; a container has its own inside. */
 export function attachmentFolder(file: string): string {
   return file.endsWith(".v2") ? join(file, "blobs") : `${file}.blobs`;
 }
@@ -92,57 +95,60 @@ export abstract class JsonlReader {
   /** Working directory of a session whose own is lost. */
   private readonly cwd: string;
   private readonly sideIndexes: SideIndexes | undefined;
-  /** How much of the file the side index covers. */
+  /** Bytes of the file that the index snapshot covers. */
   private indexed = 0;
   protected readonly heads = new HeadReader(this.nodes);
-  /** Reads heads again that were read before. */
+  /** Reads heads a second time, to compare them with their nodes. */
   private readonly witness = new HeadReader(this.nodes);
   private readonly bodies = new BodyReader();
   protected readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
   protected readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
   protected readonly checked: Column<Uint8Array> = new Column(new Uint8Array(16));
-  /** Lines that are not in the file as they are here: migrated, given an id, or waiting for the first append. */
+  /** Lines that are not in the file in this form: migrated, given an id, or waiting for the first append. */
   protected readonly overrides = new Map<number, Uint8Array>();
-  /** What is answered for entries whose bytes are damaged; the bytes themselves are copied as they are. */
+  /** Placeholders for entries whose bytes are damaged. `copy` still yields the bytes as they are. */
   protected readonly standIns = new Map<number, Uint8Array>();
-  /** Of damaged lines that are no entries any more but have a legible head: the parent, packed, by the id. */
+  /** Parents, packed, of damaged lines that are no entries any more but have a legible head; by the id in that head. */
   private readonly lostParents = new Map<string, number>();
   protected fd = -1;
-  /** The file must be published anew before anything is appended (an old version, a header with a leaf). */
+  /** Whether the file must be published anew before anything is appended (an old version, a header with a leaf). */
   protected rewrite = false;
-  /** The last line is an entry without a line feed. */
+  /** Whether the last line is an entry without a line feed. */
   protected unterminated = false;
-  /** Where what a torn write left begins, or -1; `ours` when only a process of ours can have left it. */
+  /** Offset of what a torn write left at the end, or -1; whether only a server of ours can have left it. */
   protected torn = -1;
   protected tornIsOurs = false;
   protected lineCount = 0;
-  /** How far the file was read. */
+  /** Bytes of the file that were read. */
   protected size = 0;
-  /** The stamp of the file when it was read. Anything else is the doing of another program. */
+  /** The stamp of the file when it was read. Any other stamp means that another program changed the file. */
   private readonly watched: Watched;
   /** The first and the last bytes of the known part, as they were read or written. */
   private edges = { first: new Uint8Array(0), lastStart: 0, last: new Uint8Array(0) };
-  /** Heads may be of other bytes than those that are there now: they are compared when a line is checked. */
+  /** Whether the file may have changed since the heads were read: they are compared when a line is checked. */
   private doubted = false;
   protected closed = false;
   /**
-   * A part of the file that was read because entries are asked for one after the other: 10,000 entries of 2.5 KB take
-   * 10 ms so and 40 ms one by one.
+   * A part of the file that was read ahead because entries are asked for one after the other: 10,000 entries of 2.5 KB
+   * take 10 ms with it, and 40 ms one by one.
    */
   private window:
     | { readonly start: number; readonly end: number; readonly bytes: Buffer; readonly isKnown: boolean }
     | undefined;
-  /** How much the next one may hold. */
+  /** Bytes of the last window; the next one may hold twice as many. */
   private reach = LEAST_WINDOW;
-  /** Where the entry stands that was read last. */
+  /** Extent of the entry that was read last. */
   private lastRead = { start: -NEAR, end: -NEAR };
-  /** The head of an entry is not what a parser makes of the whole of it. */
+  /** Whether the head of some entry may differ from the one that a parser finds in the whole line. */
   private misread = false;
-  /** Every line is looked at whole while the file is opened. */
+  /** Whether every line is parsed whole while the file is opened. */
   protected readonly thorough: boolean;
-  /** Whether what was read when the file was opened is of no one moment. */
+  /** Whether what was read at opening may not be one consistent state of the file. */
   isMixed = false;
-  /** Whether lines are read that were added since the last look: others may have glued one to what a dead writer left. */
+  /**
+   * Whether lines are being read that were added since the last check: another program may have glued one to what a
+   * dead writer left.
+   */
   protected isGrowing = false;
 
   constructor(options: JsonlReaderOptions, file: string, thorough: boolean) {
@@ -160,7 +166,7 @@ export abstract class JsonlReader {
     return !this.thorough && (this.misread || this.damage.some(({ kind }) => kind === "bad_body"));
   }
 
-  /** Whether heads are enough: they are for lines of today's format. */
+  /** Whether it is enough to read heads, as it is for lines of the current format. */
   private get quick(): boolean {
     return !this.thorough && !this.isGrowing && this.version >= CURRENT_VERSION;
   }
@@ -173,12 +179,12 @@ export abstract class JsonlReader {
     this.watched.note(info);
   }
 
-  /** Where the part of the file ends that needs no other judgement: before a torn write, if there is one. */
+  /** End of the part of the file that need not be judged again: the start of a torn write, if there is one. */
   protected get knownEnd(): number {
     return this.torn >= 0 ? this.torn : this.size;
   }
 
-  /** Reads the file that is open, of which its writer may know something. Throws not_a_session, or an errno error. */
+  /** Reads the open file. `written` is what is known from writing it. Throws not_a_session, or an errno error. */
   protected readFile(written?: WrittenLines): void {
     this.seen = this.disk.infoOf(this.fd);
     if (this.seen.kind !== "file") throw notASession(this.file, "it is not a regular file");
@@ -186,16 +192,16 @@ export abstract class JsonlReader {
     if (!this.header) throw notASession(this.file, this.size === 0 ? "it is empty" : "it has no header line");
     this.checkGaps();
     this.bridgeGaps();
-    // After the gaps: with a parent that stands later in the file, a bridge may close a circle, too.
+    // After the gaps: if a parent comes later in the file, a bridge may close a cycle, too.
     for (const position of this.nodes.cutCycles())
       this.report("cycle", position, "parents form a cycle; it is cut here", true);
     this.dropIncompleteBatch();
-    // What has not changed since it was kept was looked at then.
+    // A file that has not grown since its snapshot was saved was checked before that.
     if (this.indexed < this.size) this.checkTail();
     this.readEdges();
   }
 
-  /** Takes note of the bytes by which the known part is recognised. Where they cannot be read, it never is. */
+  /** Records the bytes by which the known part is recognised. If they cannot be read, it never is. */
   protected readEdges(): void {
     const end = this.knownEnd;
     const length = Math.min(EDGE, end);
@@ -209,7 +215,7 @@ export abstract class JsonlReader {
     }
   }
 
-  /** Takes note that these bytes are the last of the known part now. */
+  /** Records that the known part ends with these bytes now. */
   protected noteLast(bytes: Uint8Array): void {
     const { first } = this.edges;
     const length = Math.min(EDGE, bytes.length);
@@ -217,7 +223,7 @@ export abstract class JsonlReader {
     this.edges = { first, lastStart: this.knownEnd - length, last };
   }
 
-  /** Whether the known part lies in the file as far as its ends tell. */
+  /** Whether the file still has the known part, as far as the bytes at its ends show. */
   protected isThere(): boolean {
     const { first, lastStart, last } = this.edges;
     return this.holdsAt(0, first) && this.holdsAt(lastStart, last);
@@ -234,14 +240,14 @@ export abstract class JsonlReader {
     return sameBytes(found, bytes);
   }
 
-  /** Takes note that bytes of the known part may be others now: each line is checked again when it is read. */
+  /** Records that bytes of the known part may have changed: each line is checked again when it is read. */
   protected doubt(): void {
     this.checked.values.fill(0);
     this.doubted = true;
     this.closeWindow();
   }
 
-  /** Takes in what is known of the file; answers how far that reaches. */
+  /** Restores what is known of the file from its writer or from the index cache. Returns how many bytes that covers. */
   private recall(written?: WrittenLines): number {
     if (this.thorough || !this.seen) return 0;
     const known = written?.recall(this.seen, this.nodes);
@@ -252,7 +258,7 @@ export abstract class JsonlReader {
     return this.takeKnown(kept);
   }
 
-  /** Takes in where known lines lie, whose nodes are there. */
+  /** Restores the extents of known lines, whose nodes are there already. Returns how many bytes they cover. */
   private takeKnown(known: Omit<ScannedFile, "info">): number {
     this.starts.values = known.starts;
     this.lengths.values = known.lengths;
@@ -264,7 +270,7 @@ export abstract class JsonlReader {
     return known.size;
   }
 
-  /** Whether every node is what its line says. */
+  /** Whether every node follows from its line alone. */
   private get isLiteral(): boolean {
     return this.damage.length === 0 && this.overrides.size === 0 && !this.misread && this.nodes.aliases === 0;
   }
@@ -278,7 +284,7 @@ export abstract class JsonlReader {
     }
   }
 
-  /** Keeps what is known of the file for the next opening, if that is no more than its lines say. */
+  /** Saves what is known of the file for the next opening, if it follows from the lines alone. */
   protected keepIndex(): void {
     const { nodes, seen, size, starts, lengths } = this;
     const plain = this.isLiteral && !this.rewrite && !this.unterminated;
@@ -298,11 +304,11 @@ export abstract class JsonlReader {
       });
       this.indexed = size;
     } catch {
-      // It cannot be read any more; whoever opens it next will see.
+      // The file cannot be read any more; its next opening reports that.
     }
   }
 
-  /** Takes in the lines from an offset on. */
+  /** Adds the lines from an offset on. */
   protected scan(from: number): void {
     const before = this.lineCount;
     const { size, tail, lines } = scanLines(this.disk, this.fd, from, HEAD_BYTES, {
@@ -318,7 +324,7 @@ export abstract class JsonlReader {
     if (!this.header) throw notASession(this.file, "its first line is too long for a header");
     const usual = this.quick && last === 0x7d && this.heads.read(head, 0, head.length);
     if (usual) {
-      // A carriage return before the line feed is no part of the line.
+      // A carriage return before the line feed is not part of the line.
       const end = Buffer.allocUnsafe(1);
       readAll(this.disk, this.fd, end, start + length - 1);
       this.place(start, end[0] === 0x0d ? length - 1 : length, 0);
@@ -329,7 +335,7 @@ export abstract class JsonlReader {
     }
   }
 
-  /** The line `b[at, end)`, which stands at `start` in the file. */
+  /** Adds the line `b[at, end)`, which lies at `start` in the file. */
   private takeLine(number: number, start: number, b: Uint8Array, at: number, end: number): void {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
@@ -348,16 +354,17 @@ export abstract class JsonlReader {
         this.lostParents.set(unpackId(this.heads.packedId), this.heads.packedParent);
       return;
     }
-    // A body that is damaged behind a legible head still has its place in the tree.
+    // An entry with a legible head and a damaged body keeps its place in the tree.
     if (this.version >= CURRENT_VERSION && this.heads.read(line, 0, Math.min(line.length, HEAD_BYTES)))
       this.place(start, line.length, 0);
     else this.badLine("bad_line", number, start, line.length, `the line is ${fault}`);
   }
 
   /**
-   * Entries whose parent is not in the file. Where a line could not be read between two stretches of one chain, the
-   * second continues the first; anywhere else the path ends, for a guess could splice an abandoned branch into what
-   * the model sees (guarantee 7).
+   * Gives a parent to entries whose own is not in the file: the nearest known entry above the lost parent, if the
+   * parent's head was legible; or the entry before, if a line that could not be read lies between two stretches of one
+   * chain. Anywhere else the path ends, because a guess could splice an abandoned branch into what the model sees
+   * (guarantee 7).
    */
   private bridgeGaps(): void {
     const { nodes } = this;
@@ -386,7 +393,7 @@ export abstract class JsonlReader {
     }
   }
 
-  /** The nearest entry that is there above one of which only the head was legible, or -1. */
+  /** Returns the nearest known entry above one whose head alone was legible, or -1. */
   private knownAbove(id: string): number {
     for (const seen = new Set([id]); ; seen.add(id)) {
       const packed = this.lostParents.get(id) ?? -1;
@@ -397,7 +404,7 @@ export abstract class JsonlReader {
     }
   }
 
-  /** Takes a line that is one entry; answers what it is instead. */
+  /** Adds the entry of a line. Returns what the line is instead, or null. */
   private takeEntry(number: number, start: number, line: Uint8Array): string | null {
     if (!isUtf8(line)) return "not UTF-8";
     if (this.version < CURRENT_VERSION) return this.takeOld(number, start, line);
@@ -420,8 +427,8 @@ export abstract class JsonlReader {
   }
 
   /**
-   * A write that was torn can have glued its rest to the next whole entry, or left a run of zeros before or after
-   * it: whatever is whole in the line is taken. Answers whether anything was.
+   * Adds every whole entry that it finds in a damaged line, and returns whether it found any. A torn write can have
+   * glued its rest to the next whole entry, or left a run of zeros before or after it.
    */
   private salvage(number: number, start: number, line: Uint8Array): boolean {
     const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
@@ -435,7 +442,7 @@ export abstract class JsonlReader {
       if (budget < 0) break;
       const piece = bytes.subarray(at, Math.max(at, end));
       if (!this.isEntry(piece) || this.takeEntry(number, start + at, piece) !== null) {
-        // No part of a whole object was written on its own.
+        // A whole object is skipped: no part of it was written on its own.
         at = Math.max(at + 1, end);
         continue;
       }
@@ -459,7 +466,7 @@ export abstract class JsonlReader {
     return this.version === 1 || memberOf(found, "id") !== undefined;
   }
 
-  /** Records where the entry lies whose head has just been read. */
+  /** Adds the entry whose head was just read, and records where it lies. Returns its position. */
   private place(start: number, length: number, checked: number): number {
     const { aliases } = this.nodes;
     const position = this.nodes.add(this.heads);
@@ -471,14 +478,20 @@ export abstract class JsonlReader {
     return position;
   }
 
-  /** After some entries, which end at `end`: how long the file is tells about how many there will be. */
+  /**
+   * Makes room for as many entries as the file is likely to have, if the rest is like the first ones, which end at
+   * `end`.
+   */
   private expectAsMany(end: number): void {
     const count = Math.ceil(((this.seen?.size ?? 0) / end) * SAMPLED * 1.1);
     this.nodes.expect(count);
     for (const column of [this.starts, this.lengths, this.checked]) column.room(Math.ceil(count / 1.5));
   }
 
-  /** An id that is taken: the same bytes again are no second entry, other bytes keep an id of their own. */
+  /**
+   * Handles an entry whose id is taken: the same bytes again are not a second entry, a damaged copy gives way to the
+   * whole one, and other bytes keep an id of their own.
+   */
   private takeAlias(position: number): void {
     const id = this.nodes.id(position);
     const original = id.slice(0, id.lastIndexOf("~"));
@@ -509,7 +522,7 @@ export abstract class JsonlReader {
     else this.overrides.set(position, patchMembers(line, { id: bytesOf(JSON.stringify(id)) }));
   }
 
-  /** Of two lines with one id, the one that is whole is the entry. */
+  /** Reports the damaged one of two lines with the same id: the whole one is the entry. */
   private tellCopy(position: number, id: string): void {
     const reason = `a damaged copy of the entry ${id}, which stands elsewhere whole`;
     this.badLine("bad_line", 0, this.starts.values[position], this.lengths.values[position], reason, true);
@@ -530,7 +543,7 @@ export abstract class JsonlReader {
 
   private takeHeader(number: number, start: number, bytes: Uint8Array): void {
     const bom = start === 0 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
-    // A copy: what it was read into is read into again, and slices of a Buffer are none.
+    // Copied: the buffer will be used again, and a slice of a Buffer shares its memory.
     const line = Uint8Array.from(bytes.subarray(bom));
     if (isBlank(line)) return;
     const header = headerIn(line);
@@ -558,7 +571,7 @@ export abstract class JsonlReader {
     }
   }
 
-  /** Whether a file without a header is a session all the same: it holds entries that only sessions have. */
+  /** Whether a file without a header is a session all the same: its beginning has an entry that only sessions have. */
   private hasEntriesNearby(): boolean {
     const bytes = Buffer.alloc(Math.min(HEADERLESS_LOOK, this.seen?.size ?? 0));
     const count = this.disk.read(this.fd, bytes, 0, bytes.length, 0);
@@ -572,7 +585,7 @@ export abstract class JsonlReader {
     return false;
   }
 
-  /** A header in place of one that is damaged; the session can be read, and repaired or cloned to be written. */
+  /** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
   private makeHeader(number: number, start: number, line: Uint8Array): void {
     const named = /_([^_]+)\.jsonl$/.exec(this.file)?.[1];
     const id = named ?? `damaged-${this.env.sha256(bytesOf(this.file)).slice(0, 16)}`;
@@ -589,7 +602,7 @@ export abstract class JsonlReader {
 
   // --- older versions ------------------------------------------------------------------------------------------
 
-  /** Ids by the index of their line among the whole lines, the header being 0 (version 1 names entries so). */
+  /** Ids by the index of their line among the whole lines; the header is 0. Version 1 names entries by these. */
   private readonly oldLines: (string | undefined)[] = [undefined];
 
   private takeOld(number: number, start: number, line: Uint8Array): string | null {
@@ -631,7 +644,7 @@ export abstract class JsonlReader {
 
   // --- the end of the file -------------------------------------------------------------------------------------
 
-  /** A last line without line feed: an entry when it is whole, else what a torn write left. */
+  /** Adds a last line without line feed: an entry when it is whole, else what a torn write left. */
   private takeTail(number: number, start: number, length: number): void {
     const line = Buffer.allocUnsafe(length);
     readAll(this.disk, this.fd, line, start);
@@ -640,7 +653,7 @@ export abstract class JsonlReader {
       this.takeLine(number, start, line, 0, length);
       return;
     }
-    // A power cut can leave zeros behind an entry that had no line feed yet.
+    // A power cut can leave zeros after an entry that had no line feed yet.
     const end = valueEnd(line, 0, length);
     const whole = end > 0 && isUtf8(line.subarray(0, end)) && members(line, 0, end) !== null ? end : 0;
     if (whole > 0) this.takeLine(number, start, line, 0, whole);
@@ -651,7 +664,7 @@ export abstract class JsonlReader {
     this.badLine("torn_tail", number, this.torn, length - whole, reason);
   }
 
-  /** Takes back what was told of the end of the file, unless that was taken out since. */
+  /** Removes the damage that was reported at the end of the file, unless its bytes were moved to quarantine since. */
   protected forgetTailDamage(from = 0): void {
     for (let i = this.damage.length - 1; i >= from; i--) {
       const { kind, byteOffset, keptAt } = this.damage[i];
@@ -660,7 +673,10 @@ export abstract class JsonlReader {
     }
   }
 
-  /** Several entries that were appended as one are one: a rest of them at the end was never acknowledged. */
+  /**
+   * Drops an incomplete batch at the end of the file. Entries that were appended together count only together, so they
+   * were never acknowledged.
+   */
   protected dropIncompleteBatch(): void {
     const last = this.nodes.count - 1;
     if (last < 0 || !this.nodes.isBatch(last)) return;
@@ -673,14 +689,14 @@ export abstract class JsonlReader {
     }
     this.report("incomplete_batch", first, `${batch.index + 1} of ${batch.count} entries that belong together`, false);
     this.torn = this.starts.values[first];
-    // Only a server of ours marks batches; who has the lock knows that it is gone.
+    // Only a server of ours marks batches. The lock holder knows that this one's writer is dead.
     this.tornIsOurs = true;
     this.lineCount -= last - first + (this.unterminated ? 0 : 1);
     this.unterminated = false;
     this.forgetFrom(first);
   }
 
-  /** Takes back what was judged of the end of the file, which is read anew; returns where that begins. */
+  /** Discards the verdict on the end of the file, which is read again. Returns where that begins. */
   protected forgetTail(): number {
     const start = this.knownEnd;
     if (this.torn >= 0) this.forgetTailDamage();
@@ -689,7 +705,7 @@ export abstract class JsonlReader {
     return start;
   }
 
-  /** Which append of this session an entry belongs to. */
+  /** Returns the batch of this session that an entry belongs to, or null. */
   private batchOf(position: number): Batch | null {
     if (!this.nodes.isBatch(position)) return null;
     const batch = (parse(this.read(position)) as { _batch?: Batch })._batch;
@@ -708,7 +724,7 @@ export abstract class JsonlReader {
     this.check(this.nodes.count - CHECKED_TAIL, this.nodes.count);
   }
 
-  /** What stands beside an entry whose parent is missing may be what the parent was lost in. */
+  /** Checks the entries around each one whose parent is missing: they may contain the lost parent. */
   private checkGaps(): void {
     for (const position of this.nodes.missingParent.keys()) this.check(position - 1, position + 2);
   }
@@ -719,15 +735,15 @@ export abstract class JsonlReader {
   }
 
   /**
-   * Whether the bytes of an entry are JSON to V8's own parser. In a process that has just begun it looks through the end
-   * of a file in a tenth of the time of ours, which still looks at each entry when it is read.
+   * Whether V8's own parser accepts the bytes of an entry as JSON. In a process that has just started, it checks the
+   * end of a file in a tenth of the time that our parser needs. Ours still checks each entry when it is read.
    */
   private seemsSound(position: number): boolean {
     const { buffer, byteOffset, byteLength } = this.bytesAt(position);
     const bytes = Buffer.from(buffer, byteOffset, byteLength);
     if (!isUtf8(bytes)) return false;
     try {
-      // Only where texts end matters, and that their characters do not tell.
+      // Decoding as Latin-1 is enough: it matters where strings end, not which characters they have.
       JSON.parse(bytes.toString("latin1"));
       return true;
     } catch {
@@ -781,7 +797,7 @@ export abstract class JsonlReader {
       const { bytes, isKnown } = this.knownBytes(run.start, run.length, again);
       if (passing && bytes.length > (again?.length ?? 0) && bytes.length <= LOOKED_AT) again = bytes;
       const sound = isUtf8(bytes) ? this.lookAt(positions, run, bytes, isKnown) : null;
-      // Parts of a Buffer take five times as long to make.
+      // Slices of a Buffer take five times as long to make.
       const plain = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
       for (let i = run.first; i < run.past; i++) {
         const at = this.starts.values[positions[i]] - run.start;
@@ -792,8 +808,8 @@ export abstract class JsonlReader {
   }
 
   /**
-   * Looks at the lines of a stretch that is UTF-8 and returns 1 for each that is sound; the others take a closer look,
-   * which is left to {@link sound}.
+   * Checks the lines of a stretch that is UTF-8. Returns 1 for each that is sound; the others need the full check of
+   * {@link sound}.
    */
   private lookAt(positions: ArrayLike<number>, run: Run, bytes: Buffer, isKnown: boolean): Uint8Array {
     const { first, past, start } = run;
@@ -824,7 +840,7 @@ export abstract class JsonlReader {
   }
 
   *copy(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
-    // Memory that was never used costs as much again as what is read into it.
+    // Reading into memory that was never used before takes twice the time.
     let again: Buffer | undefined;
     for (const run of this.runs(positions)) {
       if (run.override) yield concat([run.override, LF]);
@@ -842,8 +858,8 @@ export abstract class JsonlReader {
   }
 
   /**
-   * Throws unless lines lie where they are known to lie, as far as a piece of the file shows it. A line that is damaged
-   * is one all the same: it is copied as it is.
+   * Throws storage_failed unless lines lie where they are known to lie, as far as a piece of the file shows it. A
+   * damaged line counts as a line: it is copied as it is.
    */
   private demandLines(positions: ArrayLike<number>, { first, past }: Run, start: number, piece: Uint8Array): void {
     for (let i = first; i < past; i++) {
@@ -862,14 +878,14 @@ export abstract class JsonlReader {
     }
   }
 
-  /** Whether a line that is JSON is still that of its entry. */
+  /** Whether a line that is JSON is still the line of its entry. */
   private isTrue(position: number, line: Uint8Array, isKnown: boolean): boolean {
     return (isKnown && !this.doubted) || this.isOfNode(position, line, true);
   }
 
   /**
-   * Whether nobody changed the file while it was opened, or no entry that was read is a mixture. What a dead writer left
-   * is no longer than its last append, and only that may have been taken away.
+   * Whether one consistent state was read: nobody changed the file meanwhile, or no entry that was read is a mixture.
+   * Other programs may only have cut what a dead writer left, which is no longer than its last append.
    */
   protected isOfOneMoment(): boolean {
     const { seen, nodes } = this;
@@ -882,12 +898,12 @@ export abstract class JsonlReader {
   }
 
   /**
-   * Whether the file has the heads of entries where they were read, from a position on, and no line from a byte on is
-   * damaged. What is read while others write may be a mixture: one took away the rest of a dead writer's, and wrote as
-   * many bytes of its own.
+   * Whether the file has the heads of entries where they were read, from position `first` on, and no damaged line from
+   * byte `from` on. What is read while another program writes may be a mixture: that program cut off what a dead writer
+   * left, and wrote as many bytes of its own.
    */
   protected holdsNodes(first: number, from: number): boolean {
-    // Halves of two lines are none, where they are not one by chance.
+    // Halves of two lines are a damaged line, unless they make a whole one by chance.
     if (this.damage.some(({ kind, byteOffset }) => kind === "bad_line" && byteOffset >= from)) return false;
     for (let position = first; position < this.nodes.count; position++) {
       if (this.overrides.has(position)) continue;
@@ -904,19 +920,23 @@ export abstract class JsonlReader {
     return true;
   }
 
-  /** Whether a line has the head of an entry; where it is not whole, its beginning may not show that. */
+  /**
+   * Whether a line has the head of an entry. A line that is not whole counts as one if its beginning does not show the
+   * head.
+   */
   private isOfNode(position: number, line: Uint8Array, isWhole: boolean): boolean {
     const { witness, nodes } = this;
     if (witness.read(line, 0, Math.min(line.length, HEAD_BYTES))) return nodes.isHeadOf(position, witness);
     if (!isWhole) return true;
     const fault = witness.parse(line, 0, line.length, () => "");
-    // A head that only the quick reading could make out has no line that can be parsed.
+    // If only the fast path could read the head, the line cannot be parsed.
     return fault === null ? nodes.isHeadOf(position, witness) : this.standIns.has(position);
   }
 
   /**
-   * Splits positions into stretches that lie in the file one after the other with at most `gap` bytes between them (1:
-   * nothing but line feeds), none longer than a chunk unless a single line is; an override is a stretch of its own.
+   * Splits positions into stretches that lie in the file one after the other, with at most `gap` bytes between entries
+   * (1: only line feeds). A stretch ends with the entry that makes it as long as a chunk. An override is a stretch of
+   * its own.
    */
   private *runs(positions: ArrayLike<number>, gap = 1): Generator<Run> {
     let first = 0;
@@ -964,7 +984,7 @@ export abstract class JsonlReader {
     return this.lineAt(position).bytes;
   }
 
-  /** The bytes at which an entry lies, and whether they are those that were known to be there. */
+  /** Returns the bytes at an entry's place, and whether they are those that were known to be there. */
   private lineAt(position: number): { bytes: Buffer; isKnown: boolean } {
     const start = this.starts.values[position];
     const length = this.lengths.values[position];
@@ -973,7 +993,7 @@ export abstract class JsonlReader {
       const bytes = window.bytes.subarray(start - window.start, start - window.start + length);
       return { bytes, isKnown: window.isKnown };
     }
-    // One read by itself is no beginning of many, and what is as long as a window needs none.
+    // A single read does not start a window, and an entry as long as a window needs none.
     const reach = Math.min(CHUNK, this.reach * 2);
     const ahead = start >= this.lastRead.end && start - this.lastRead.end < NEAR;
     const back = start + length <= this.lastRead.start && this.lastRead.start - start - length < NEAR;
@@ -987,15 +1007,15 @@ export abstract class JsonlReader {
     const past = Math.min(ahead ? start + reach : start + length, this.size);
     if (past < start + length) return this.knownBytes(start, length);
     const { bytes, isKnown } = this.knownBytes(from, past - from);
-    // Another program may change the file while nothing runs here, so it is kept for as long as one command works.
+    // Another program may change the file while nothing runs here, so the window is kept only while one command works.
     if (!this.window) queueMicrotask(() => this.closeWindow());
     this.window = { start: from, end: past, bytes, isKnown };
     return { bytes: bytes.subarray(start - from, start - from + length), isKnown };
   }
 
   /**
-   * Bytes of the file, and whether nothing can have changed them since they became known. One look at the stamp takes
-   * 1 us, which is as sound as to check all of them again (25 MB take 40 ms).
+   * Reads bytes of the file. Returns them, and whether nothing can have changed them since they became known. A check
+   * of the stamp takes 1 us and is as sound as to check all bytes again (25 MB take 40 ms).
    */
   private knownBytes(start: number, length: number, again?: Buffer): { bytes: Buffer; isKnown: boolean } {
     const since = clockOf(this.disk);
@@ -1009,13 +1029,13 @@ export abstract class JsonlReader {
     }
   }
 
-  /** What was read around the last entry is read anew from now on. */
+  /** Discards the window, so that its bytes are read again. */
   protected closeWindow(): void {
     this.window = undefined;
     this.reach = LEAST_WINDOW;
   }
 
-  /** These bytes of the file, in memory of their own or in that of others, as far as they fit there. */
+  /** Reads these bytes of the file, into `again` if they fit there, else into new memory. Throws storage_failed. */
   private bytes(start: number, length: number, again?: Buffer): Buffer {
     if (this.closed) throw new Failure("storage_failed", "The session was closed while it was read. Open it again.");
     const bytes = again && length <= again.length ? again.subarray(0, length) : Buffer.allocUnsafe(length);
@@ -1033,8 +1053,8 @@ export abstract class JsonlReader {
   }
 
   /**
-   * The line itself when it is UTF-8 and the JSON of its entry, else a stand-in with the head of that. A line that was
-   * checked before is checked again where the file may have changed since.
+   * Returns the line if it is UTF-8 and the JSON of its entry, else a placeholder with the head of that entry. A line
+   * that was checked before is checked again if the file may have changed since.
    */
   private sound(position: number, line: Uint8Array, isKnown: boolean): Uint8Array {
     const known = this.standIns.get(position);
@@ -1071,7 +1091,7 @@ export function notASession(file: string, reason: string): Failure {
   });
 }
 
-/** A header without a version is of version 1; 0 stands for what is no version at all. */
+/** Returns the version of a header: 1 if it has none, 0 if its value is not a version. */
 function versionOf(version: unknown): number {
   if (version === undefined || version === null) return 1;
   const number = typeof version === "string" && /^\d+$/.test(version) ? Number(version) : version;
@@ -1090,7 +1110,7 @@ function withId(line: Uint8Array, id: string): Uint8Array {
   return withMember(line, "id", bytesOf(JSON.stringify(id)));
 }
 
-/** The line with a member's value replaced, or with the member put behind the type. */
+/** Returns the line with a member's value replaced, or with the member added after the type. */
 export function withMember(line: Uint8Array, name: string, value: Uint8Array): Uint8Array {
   const found = members(line) ?? [];
   if (memberOf(found, name)) return patchMembers(line, { [name]: value });

@@ -1,6 +1,6 @@
 /**
- * What is known of the lines of a new file by whoever writes them: those that are copied have the nodes that they have
- * where they come from, and only the others are read. So a session that was just published is opened without a scan.
+ * Collects the nodes of a new file while its lines are written: copied lines take over the nodes that they have in
+ * their source, and only the others are parsed. So a session that was just published is opened without a scan.
  */
 
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
@@ -17,7 +17,7 @@ export class WrittenLines {
   private readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
   private readonly sources = new Set<Log>();
   private size: number;
-  /** Something was written whose nodes only a scan tells. */
+  /** Whether something was written whose nodes only a scan can find. */
   private unknown = false;
   private info: FileInfo | undefined;
 
@@ -25,7 +25,7 @@ export class WrittenLines {
     this.size = headerLine.length + 1;
   }
 
-  /** The bytes of what is written next, each piece good until the next is asked for. */
+  /** Yields the bytes to write and records their lines. Each piece is valid until the next is asked for. */
   *follow(content: Content): Iterable<Uint8Array> {
     for (const part of content)
       if (part instanceof Uint8Array) {
@@ -37,15 +37,15 @@ export class WrittenLines {
       }
   }
 
-  /** The file is written, and this is what it looks like. */
+  /** Records the properties of the file once it is written. */
   end(info: FileInfo): void {
     this.info = info;
-    // What was changed while it was copied may be anything.
+    // A source that changed while it was copied may have yielded anything.
     for (const log of this.sources) this.unknown ||= !log.isPlain;
     this.unknown ||= this.size !== info.size || this.nodes.count === 0 || this.nodes.aliases > 0;
   }
 
-  /** Fills `nodes`, which are empty, with those of the file, if it is still as it was written; else null. */
+  /** Fills the empty `nodes` with those of the file, if it is still as it was written. Returns null otherwise. */
   recall(info: FileInfo, nodes: Nodes): Omit<ScannedFile, "info"> | null {
     if (this.unknown || !this.info || !isUnchanged(info, this.info) || !nodes.adopt(this.nodes.image())) return null;
     return {
@@ -56,7 +56,7 @@ export class WrittenLines {
     };
   }
 
-  /** A line with its line feed, if it is of the usual kind. */
+  /** Records a line with its line feed. Sets `unknown` if it is not of the usual kind. */
   private takeLine(bytes: Uint8Array): void {
     const { heads } = this;
     const length = bytes.indexOf(0x0a);

@@ -1,7 +1,7 @@
 /**
- * The full audit of a container: every byte of every segment, every row, every document, held against the documented
- * rules and against each other (seed 003, INV-001 to INV-007). It shares nothing with the way a session is opened but
- * the decoding of a single frame or row, takes nothing on trust that it can compute, and writes nothing.
+ * Audits a whole container: compares every byte of every segment, every row and every document with the documented
+ * rules and with each other (seed 003, INV-001 to INV-007). It shares nothing with the way a session is opened but the
+ * decoding of single frames, rows and documents, trusts nothing that it can compute, and writes nothing.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -60,11 +60,11 @@ interface Finding extends StoreFinding {
 }
 
 export interface Audit {
-  /** No finding. */
+  /** Whether there are no findings. */
   readonly ok: boolean;
   readonly invariants: Readonly<Record<InvariantId, boolean>>;
   readonly findings: readonly Finding[];
-  /** Of whole frames. */
+  /** Counters of whole frames. */
   readonly counters: Counters;
   readonly segmentCount: number;
   readonly headEntryId: string;
@@ -73,24 +73,24 @@ export interface Audit {
   readonly manifest: Manifest | null;
   readonly checkpoints: readonly Checkpoint[];
   readonly pointer: Pointer | null;
-  /** Entries that pi_agent_rust does not take, each with the reason. */
+  /** Entries that pi_agent_rust does not accept, each with the reason. */
   readonly notExchangeable: readonly { readonly entryId: string; readonly reason: string }[];
 }
 
 export interface AuditOptions {
   /**
-   * A container that is still being built is pointed to by nothing. Its payloads were found to be JSON on their way in:
-   * who built it holds the chain, which has the hash of each, against what it wrote.
+   * Whether the container is still being built. Then it has no pointer, and its payloads are known to be JSON: the
+   * caller compares the chain, which has the hash of each, with what it wrote.
    */
   readonly staging?: boolean;
-  /** Bytes looked at, of how many. */
+  /** Receives the bytes read so far and their total. */
   readonly progress?: Progress;
 }
 
-/** No more findings than this are told; the invariants count all. */
+/** Most findings that are reported; the invariants count all. */
 const MOST_FINDINGS = 1000;
 
-/** Audits a container. Throws errno errors when the disk refuses; what is wrong in the store is a finding. */
+/** Audits a container. Throws errno errors when the disk refuses; anything wrong in the store is a finding. */
 export async function audit(disk: Disk, container: string, options: AuditOptions = {}): Promise<Audit> {
   const auditor = new Auditor(disk, container, options.staging === true);
   const segments = auditor.segments();
@@ -151,9 +151,9 @@ class Auditor {
   private readonly rows: RowFacts[] = [];
   private readonly ids = new Map<string, number>();
   private readonly entryIds: string[] = [];
-  /** By position: the parent's id. */
+  /** Id of the parent, by position. */
   private readonly parents: (string | null)[] = [];
-  /** How many entries name a parent. */
+  /** Number of entries that name a parent, by its id. */
   private readonly children = new Map<string, number>();
   private readonly branchHeads = new Set<string>();
   private readonly odd: { entryId: string; reason: string }[] = [];
@@ -167,7 +167,7 @@ class Auditor {
   private messages = 0;
   private branches = 0;
   private compactions = 0;
-  /** What was true when as many entries as a mark names had been read. */
+  /** State of the store after each entry that a manifest or checkpoint names as its head. */
   private readonly marks = new Map<
     number,
     { chain: string; entryId: string; counters: Counters; segmentSeq: number; crc: string; segments: number }
@@ -199,7 +199,7 @@ class Auditor {
     });
   }
 
-  /** The segments by number; what else lies among them is found. */
+  /** Returns the segments by number. Reports other files whose names end with `.seg`. */
   segments(): { seq: number; size: number }[] {
     const folder = segmentFolder(this.container);
     const found: { seq: number; size: number }[] = [];
@@ -211,7 +211,7 @@ class Auditor {
     return found.sort((a, b) => a.seq - b.seq);
   }
 
-  /** Folders that a copy of the container left out. */
+  /** Reports folders that a copy of the container left out. */
   readFolders(): void {
     const names = new Set(namesOf(this.disk, this.container));
     for (const name of FOLDERS)
@@ -232,7 +232,7 @@ class Auditor {
     }
   }
 
-  /** Manifest, checkpoints and ledger, each for itself. */
+  /** Reads manifest, checkpoints and ledger, each on its own. */
   readMarks(): void {
     try {
       this.manifest = parseManifest(readWhole(this.disk, manifestFile(this.container)));
@@ -352,7 +352,7 @@ class Auditor {
     }
   }
 
-  /** The frame `b[at, end)`, which has its line feed behind it. */
+  /** Checks the frame `b[at, end)`, which its line feed follows. */
   private takeFrame(
     file: string,
     seq: number,
@@ -369,7 +369,7 @@ class Auditor {
     try {
       frame = decodeFrame(b, at, end, true, !this.staging);
     } catch (error) {
-      // The frame keeps its place in the count: what follows is still held against its own row.
+      // The frame keeps its place in the count, so that the next ones are compared with their own rows.
       this.find("INV-005", file, reasonOf(error), where);
       this.frameCount++;
       return;
@@ -409,7 +409,7 @@ class Auditor {
       this.find("INV-003", file, `checksum mismatch: the row says ${row.crc32c}, the frame has ${crc}`, where);
   }
 
-  /** The frame's own members against those of its entry. */
+  /** Compares the frame's own members with those of its entry. */
   private bind(
     file: string,
     b: Uint8Array,
@@ -508,7 +508,7 @@ class Auditor {
     };
   }
 
-  /** What can be said only when everything was read. */
+  /** Checks what can be checked only after everything was read. */
   conclude(): void {
     for (let i = this.frameCount; i < this.rows.length; i++)
       this.find("INV-003", "index/offsets.jsonl", `index out of bounds: no frame for entry ${i + 1}`, {
@@ -528,7 +528,7 @@ class Auditor {
         this.find("INV-001", "segments/", `missing parent entry detected: ${parent}`, { entryId: entryIds[position] });
       else above[position] = at;
     }
-    // 0: not looked at, 1: on the way that is walked, 2: leads to a root.
+    // 0: not visited, 1: on the present walk, 2: done.
     const seen = new Uint8Array(parents.length);
     for (let from = 0; from < parents.length; from++) {
       const way: number[] = [];
@@ -541,7 +541,7 @@ class Auditor {
         this.find("INV-001", "segments/", "cyclic parent chain detected", { entryId: entryIds[at] });
       for (const step of way) seen[step] = 2;
     }
-    // Frames beyond the rows were found already; here it is heads whose row names something else.
+    // Frames without a row were reported already; these are heads whose row names another entry.
     for (const head of this.branchHeads) {
       const position = ids.get(head) as number;
       if (position < this.rows.length && this.rows[position].entryId !== head)
@@ -647,7 +647,7 @@ function namesOf(disk: Disk, folder: string): string[] {
   }
 }
 
-/** Why a document cannot be used. Throws what the disk itself refused. */
+/** Returns why a document cannot be used. Throws errors of the disk itself. */
 function reasonOf(error: unknown): string {
   if (error instanceof Malformed || error instanceof SyntaxError || error instanceof TypeError) return error.message;
   if (isMissing(error)) return "it is missing";

@@ -1,4 +1,4 @@
-/** Writes a container from its first frame on, in a folder that no session has yet. */
+/** Writes a new container, from its first frame on, in a folder that no session uses yet. */
 
 import { isUtf8 } from "node:buffer";
 import { join } from "node:path";
@@ -50,23 +50,23 @@ export interface BuilderOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly durability: Durability;
-  /** Bytes beyond which a segment is not written. */
+  /** Largest size of a segment in bytes. */
   readonly segmentBytes: number;
 }
 
-/** A frame of ours as it will stand, and the end of the store behind it. */
+/** A frame that is about to be written, and the end of the store after it. */
 export interface NextFrame {
   readonly bytes: Uint8Array;
   readonly row: string;
-  /** It begins a segment. */
+  /** Whether it begins a segment. */
   readonly isNew: boolean;
   readonly place: Parameters<FramePlaces["set"]>[1];
   readonly tail: Tail;
 }
 
 /**
- * The frame of an entry behind a tail, written into what `room` gives for its length. Throws invalid_entry when it is too
- * large for a segment.
+ * Encodes the frame of an entry that follows a tail, into the buffer that `room` returns for its length. Throws
+ * invalid_entry when the frame is too large for a segment.
  */
 export function nextFrame(
   tail: Tail,
@@ -139,7 +139,10 @@ export function nextFrame(
   };
 }
 
-/** What stands for an entry whose bytes are no JSON but whose head is legible, as reading it answers (guarantee 1). */
+/**
+ * Returns a placeholder, as reading does (guarantee 1), for an entry whose line is not JSON but has a legible head;
+ * null when the head is not legible either.
+ */
 function standInFor(line: Uint8Array): Uint8Array | null {
   const heads = new HeadReader(new Nodes());
   if (!heads.read(line, 0, line.length)) return null;
@@ -163,22 +166,22 @@ export class Builder {
   tail: Tail = EMPTY_TAIL;
   indexEnd = 0;
   lastRow = { length: 0, crc: 0 };
-  /** What its manifest says, once it is written. */
+  /** The manifest, once it is written. */
   manifest: Manifest | undefined;
-  /** The last block of the spine, once it is written. */
+  /** Bytes of the index snapshot, once it is written. */
   spineEnd = 0;
   private readonly options: BuilderOptions;
-  /** Where it builds. */
+  /** Folder of the new container. */
   readonly folder: string;
   private readonly heads = new HeadReader(this.nodes);
   private segment = -1;
   private index = -1;
-  /** Frames that are not written yet stand at its beginning. */
+  /** Buffer that begins with the frames that are not written yet. */
   private frames = Buffer.allocUnsafe(CHUNK);
   private framesLength = 0;
   private now = "";
   private rows: string[] = [];
-  /** Files that are written but not on the medium. */
+  /** Open files that are written but not fsynced. */
   private unsynced: number[] = [];
 
   constructor(options: BuilderOptions, folder: string) {
@@ -186,7 +189,7 @@ export class Builder {
     this.folder = folder;
   }
 
-  /** Makes the folders and the header. */
+  /** Creates the folders, the header file and an empty index. */
   begin(headerLine: Uint8Array): void {
     this.makeFolders();
     const fd = this.options.disk.create(headerFile(this.folder));
@@ -195,7 +198,7 @@ export class Builder {
     this.index = this.options.disk.create(indexFile(this.folder));
   }
 
-  /** The same with the header file of another container, which keeps its identity. */
+  /** Does the same with the header file of another container, so that the session keeps its identity. */
   beginWith(header: string): void {
     this.makeFolders();
     this.options.disk.link(header, headerFile(this.folder));
@@ -207,8 +210,9 @@ export class Builder {
   }
 
   /**
-   * Adds one entry by its line, without line feed; `checked`: it is known to be JSON. Of a line that is damaged behind its head the head is kept. Throws
-   * corrupt when there is no entry in it, invalid_entry when it is too large.
+   * Adds one entry, given its line without line feed, and returns its position. `checked`: the line is known to be
+   * JSON. A line that is damaged after its head is replaced by a placeholder with that head. Throws corrupt when the
+   * line holds no entry or its id is taken, invalid_entry when it is too large.
    */
   add(line: Uint8Array, checked = false): number {
     let payload = payloadOf(line);
@@ -232,7 +236,7 @@ export class Builder {
       const id = nodes.id(position);
       throw new Failure("corrupt", `The id ${id.slice(0, id.lastIndexOf("~"))} stands twice. repair_session mends it.`);
     }
-    // Frames that are written together are made at one time; the clock costs as much as a checksum.
+    // Frames that are written together share one time: reading the clock costs as much as a checksum.
     if (this.framesLength === 0) this.now = timestamp(this.options.env);
     const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
     if (frame.isNew) {
@@ -246,7 +250,7 @@ export class Builder {
     return position;
   }
 
-  /** Where the next frame goes: behind those that wait, which give way when it does not fit. */
+  /** Returns room for the next frame after those that wait, which are written first when it does not fit. */
   private readonly room = (length: number): Buffer => {
     if (this.framesLength + length > this.frames.length) this.flush();
     if (length > this.frames.length) this.frames = Buffer.allocUnsafe(length);
@@ -278,7 +282,7 @@ export class Builder {
     return this.unsynced.length > 2;
   }
 
-  /** Brings what was written so far onto the medium. */
+  /** Writes everything that was added so far, and fsyncs it if durability is "sync". */
   async settle(): Promise<void> {
     const { disk, durability } = this.options;
     this.flush();
@@ -286,7 +290,7 @@ export class Builder {
     this.closeSettled();
   }
 
-  /** The same, holding everything else up. */
+  /** Does the same synchronously. */
   settleNow(): void {
     const { disk, durability } = this.options;
     this.flush();
@@ -299,7 +303,7 @@ export class Builder {
     this.unsynced = this.segment >= 0 ? [this.segment] : [];
   }
 
-  /** Writes the manifest and, with a reason, a first checkpoint and the spine. `settle` again after it. */
+  /** Writes the manifest and, with a reason, a first checkpoint and the index snapshot. Call `settle` after it. */
   finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: CheckpointReason): Manifest {
     this.flush();
     const { env } = this.options;
@@ -336,26 +340,26 @@ export class Builder {
     writeAll(this.options.disk, fd, bytes);
   }
 
-  /** Brings the names of all files onto the medium. */
+  /** Fsyncs the folders, so that the names of all files are durable. */
   async syncFolders(): Promise<void> {
     if (this.options.durability !== "sync") return;
     const { disk } = this.options;
     for (const folder of this.folders()) await disk.syncFolder(folder);
   }
 
-  /** The same, holding everything else up. */
+  /** Does the same synchronously. */
   syncFoldersNow(): void {
     if (this.options.durability !== "sync") return;
     for (const folder of this.folders()) this.options.disk.syncFolderNow(folder);
   }
 
-  /** All of them, the attachments' too where there are any; the container's own last. */
+  /** Returns all folders, that of attachments included where there is one; the container itself comes last. */
   private folders(): string[] {
     const shared = this.options.disk.names(this.folder).filter((name) => name === BLOBS);
     return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
   }
 
-  /** Gives up what it holds open. */
+  /** Closes every open file. */
   close(): void {
     const fds = new Set([...this.unsynced, this.segment, this.index].filter((fd) => fd >= 0));
     for (const fd of fds) closeQuietly(this.options.disk, fd);

@@ -1,6 +1,6 @@
 /**
- * What marks the durable end of a container: checkpoints, with a manifest of the same state, and the spine that spares
- * the next opening what lies before (session-store-v2 reference; seed 003).
+ * Marks the durable end of a container: writes checkpoints, a manifest of the same state, and the index snapshot that
+ * lets the next opening skip what lies before (session-store-v2 reference; seed 003).
  */
 
 import { join } from "node:path";
@@ -32,7 +32,7 @@ import { encodeBlock, type Reach } from "./snapshot.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 import { SegmentedWriter } from "./writer.ts";
 
-/** What is durable. */
+/** The durable end of a container. */
 export interface Durable {
   readonly tail: Tail;
   readonly indexEnd: number;
@@ -41,12 +41,12 @@ export interface Durable {
 
 export abstract class CheckpointWriter extends SegmentedWriter {
   durableCount = 0;
-  /** Where the store is on its way from one durable state to the next (seed 003). */
+  /** State of the store on its way from one durable state to the next (seed 003). */
   states = new StateMachine(() => timestamp(this.env));
 
   protected durable: Durable = { tail: EMPTY_TAIL, indexEnd: 0, lastRow: { length: 0, crc: 0 } };
   protected counted: Counted | null = null;
-  /** The manifest is not that of the durable state. */
+  /** Whether the manifest on disk is not that of the durable state. */
   protected manifestDue = false;
   protected lastCheckpoint: { readonly seq: number; readonly tail: Tail } | null = null;
   private readonly tally = new Tally(this.nodes);
@@ -62,8 +62,8 @@ export abstract class CheckpointWriter extends SegmentedWriter {
   }
 
   /**
-   * Returns the last valid checkpoint. Numbers of those that are none are not used again. That it fits what is there was
-   * seen when the container was judged.
+   * Returns the end that the last valid checkpoint marks, and the highest number of any checkpoint: numbers of invalid
+   * ones are not used again. Opening the container has checked that the checkpoint fits the entries.
    */
   protected findLastCheckpoint(): { seq: number; tail: Tail } {
     if (this.lastCheckpoint) return this.lastCheckpoint;
@@ -74,7 +74,7 @@ export abstract class CheckpointWriter extends SegmentedWriter {
     return this.lastCheckpoint;
   }
 
-  /** Bytes of all frames before a position. */
+  /** Returns the bytes of all frames before a position. */
   private bytesBefore(position: number): number {
     let bytes = 0;
     const { values } = this.places.lengths;
@@ -82,7 +82,10 @@ export abstract class CheckpointWriter extends SegmentedWriter {
     return bytes;
   }
 
-  /** Marks the durable end of the store, with a manifest of the same state (INV-004) and what the spine lacks. */
+  /**
+   * Makes a checkpoint of the durable end, writes a manifest of the same state (INV-004), and extends the index
+   * snapshot.
+   */
   protected async checkpoint(reason: CheckpointReason): Promise<void> {
     const { durable, disk } = this;
     const seq = this.findLastCheckpoint().seq + 1;
@@ -125,10 +128,13 @@ export abstract class CheckpointWriter extends SegmentedWriter {
     return this.tally.manifest(this.durable.tail, { ...this.counted, updatedAt });
   }
 
-  /** On leaving: the manifest of the durable state. Without it the next opening works as well. */
+  /**
+   * Writes the manifest of the durable state before the lock is released. Best effort: the next opening works without
+   * it.
+   */
   protected publishManifestNow(): void {
     try {
-      // What was deleted or moved away meanwhile is not begun anew.
+      // A container that was deleted or moved away meanwhile must not be created again.
       if (!this.hasItsHeader()) return;
       const { path, fd } = this.temporary(
         "manifest.json.tmp",
@@ -169,7 +175,9 @@ export abstract class CheckpointWriter extends SegmentedWriter {
     }
   }
 
-  /** Adds to the spine what it lacks of the durable entries, if they are no more than their frames say. */
+  /**
+   * Adds the durable entries that the index snapshot lacks, if the tree says no more than their frames do. Best effort.
+   */
   private growSpine({ tail, indexEnd, lastRow }: Durable): void {
     const { disk, nodes } = this;
     if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;

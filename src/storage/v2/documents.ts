@@ -1,7 +1,7 @@
 /**
- * The documents of a Session Store V2 container (session-store-v2 reference, sections 3.4 to 3.6) and the pointer beside
- * it (section 0): what they hold, their text with members in the documented order, and the strict way to read them.
- * Members that are not documented are refused, for a store that says more than we know is not ours to judge.
+ * The documents of a Session Store V2 container (session-store-v2 reference, sections 3.4 to 3.6) and of the pointer
+ * next to it (section 0): their members, their text with members in the documented order, and their strict parsing.
+ * Undocumented members are refused: we cannot judge a store that says more than we know.
  */
 
 import { isMissing, isNoFile } from "../../core/errno.ts";
@@ -14,14 +14,14 @@ const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
 export const CHECKPOINT_SCHEMA = "pi.session_store_v2.checkpoint.v1";
 const EVENT_SCHEMA = "pi.session_store_v2.migration_event.v1";
 
-/** No manifest, checkpoint or pointer that is longer is read or written. */
+/** Bytes of the longest manifest, checkpoint, ledger event or pointer that is read. */
 export const DOCUMENT_BYTES = 1 << 20;
 
 /** Forms that a session is stored in: a JSONL file, a database of pi_agent_rust, a container. */
 const SOURCE_FORMATS = ["jsonl_v3", "sqlite_v1", "native_v2"] as const;
 export type SourceFormat = (typeof SOURCE_FORMATS)[number];
 
-/** Why a checkpoint was made. */
+/** Reasons for a checkpoint. */
 const CHECKPOINT_REASONS = ["periodic", "manual", "pre_migration", "post_migration", "recovery"] as const;
 export type CheckpointReason = (typeof CHECKPOINT_REASONS)[number];
 
@@ -67,7 +67,7 @@ export function isUuid(text: string): boolean {
   return UUID.test(text);
 }
 
-/** Whether an entry id is one that pi_agent_rust takes, too. */
+/** Whether pi_agent_rust accepts an entry id. */
 export function isWireId(text: string): boolean {
   return WIRE_ID.test(text);
 }
@@ -86,7 +86,7 @@ const MANIFEST = object({
   schema: constant(MANIFEST_SCHEMA),
   storeVersion: constant(2),
   sessionId: text(UUID),
-  /** The format of the session before it came here; `native_v2` when it began here. */
+  /** Format of the session before it was migrated; `native_v2` when it began in V2. */
   sourceFormat: oneOf(SOURCE_FORMATS),
   createdAt: time,
   updatedAt: time,
@@ -110,7 +110,7 @@ const MANIFEST = object({
   }),
   integrity: object({
     chainHash: hash,
-    /** SHA-256 of the compact text of the document in which this is empty. */
+    /** SHA-256 of the compact text of the document with this member empty. */
     manifestHash: text(/^(?:[0-9a-f]{64})?$/),
     /** Checksum of the last frame. */
     lastCrc32c: text(CRC),
@@ -126,7 +126,7 @@ const MANIFEST = object({
   }),
 });
 
-/** Times are ISO 8601 in UTC, ids of sessions UUIDs. */
+/** The manifest of a store. Times are ISO 8601 in UTC, and ids of sessions are UUIDs. */
 export type Manifest = Of<typeof MANIFEST>;
 export type Counters = Manifest["counters"];
 
@@ -152,12 +152,12 @@ export interface ManifestFacts
   readonly lastCrc32c: string;
 }
 
-/** Returns the manifest with its members in the documented order, and this hash. */
+/** Returns the manifest with its members in the documented order and with this hash. */
 function withHash(manifest: Manifest, manifestHash: string): Manifest {
   return MANIFEST({ ...manifest, integrity: { ...manifest.integrity, manifestHash } }, "manifest");
 }
 
-/** Returns the SHA-256 of the compact text in which the hash itself is empty. */
+/** Returns the SHA-256 of a manifest's compact text with the hash itself empty. */
 export function manifestHash(manifest: Manifest): string {
   return sha256(JSON.stringify(withHash(manifest, "")));
 }
@@ -184,7 +184,7 @@ export function encodeManifest(manifest: Manifest): string {
   return pretty(MANIFEST(manifest, "manifest"));
 }
 
-/** Throws {@link Malformed}, also when the hash is not the document's. */
+/** Parses a manifest. Throws {@link Malformed}, also when its hash is not the document's. */
 export function parseManifest(bytes: Uint8Array): Manifest {
   const manifest = documentOf(bytes, "manifest", MANIFEST);
   checkHead(manifest);
@@ -192,7 +192,10 @@ export function parseManifest(bytes: Uint8Array): Manifest {
   return manifest;
 }
 
-/** The manifest at a path, or null when there is none that holds: nothing depends on it that frames do not tell. */
+/**
+ * Returns the manifest at a path, or null when it is missing or invalid: nothing depends on it that frames do not
+ * contain.
+ */
 export function readManifest(disk: Disk, file: string): Manifest | null {
   try {
     return parseManifest(readWhole(disk, file));
@@ -202,7 +205,7 @@ export function readManifest(disk: Disk, file: string): Manifest | null {
   }
 }
 
-/** A store has a head exactly when it has entries. */
+/** Throws {@link Malformed} unless the manifest has a head exactly when it has entries. */
 function checkHead({ head, counters, files, integrity }: Manifest): void {
   const { segmentCount } = files;
   const { chainHash, lastCrc32c } = integrity;
@@ -294,21 +297,25 @@ const POINTER = object({
   snapshotId: orNull(hash),
   /** Id of the migration or rollback that published it. */
   correlationId: text(CORRELATION),
-  /** Why it was rolled back, or why it failed; else null. */
+  /** Reason for the rollback or the failure; else null. */
   reason: orNull(text()),
-  /** `cutover_commit` until the migration is verified, then `completed`; `rollback`; `failed`: an operator must act. */
+  /**
+   * `cutover_commit` until the migration is verified, then `completed`. `rollback` from the start of a rollback on.
+   * `failed`: an operator must act.
+   */
   phase: oneOf(["cutover_commit", "completed", "rollback", "failed"]),
   /**
-   * Name of the session file that was migrated, in the folder of the pointer; null for one that began in V2. It is a name
-   * and no path: it may not lead out of the folder.
+   * Name of the session file that was migrated, in the folder of the pointer; null for one that began in V2. It is a
+   * name and not a path, so that it cannot lead out of the folder.
    */
   source: orNull(text(/^[^/\\\0]+$/)),
-  /** The format of the session before it was migrated, where that was no session file. */
+  /** Format of the session before it was migrated, unless that was a session file. */
   sourceFormat: optional(constant("sqlite_v1")),
 });
 /**
- * The file `<session-id>.store.json` beside a container: which store is the session's truth. Giving it its name is the
- * one step in which that changes (INV-007). Without the file a session file beside a container is the truth.
+ * The file `<session-id>.store.json` next to a container, which says which store is the session. Its rename into place
+ * is the one step that changes this (INV-007). Without it, a session file that the container was made from is the
+ * session if it is there (see `originOf`).
  */
 export type Pointer = Of<typeof POINTER>;
 
@@ -316,12 +323,14 @@ export function encodePointer(pointer: Pointer): string {
   return pretty(POINTER(pointer, "pointer"));
 }
 
-/** Throws {@link Malformed}. */
+/** Parses a pointer. Throws {@link Malformed}. */
 export function parsePointer(bytes: Uint8Array): Pointer {
   return documentOf(bytes, "pointer", POINTER);
 }
 
-/** The pointer at a path, or null when there is none. Throws {@link Malformed} when it is something else. */
+/**
+ * Returns the pointer at a path, or null when there is none. Throws {@link Malformed} when the file is not a pointer.
+ */
 export function readPointer(disk: Disk, file: string): Pointer | null {
   try {
     return parsePointer(readWhole(disk, file));

@@ -1,6 +1,7 @@
 /**
- * Segment frames and index rows of Session Store V2 (session-store-v2 reference, sections 3.1 to 3.3): one JSON object
- * a line, members in the order in which they are written here, read in any. The payload is the entry's own text.
+ * Segment frames and index rows of Session Store V2 (session-store-v2 reference, sections 3.1 to 3.3). Each is one JSON
+ * object on a line. Members are written in the order given here, and read in any order. The payload is the entry's own
+ * text.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -10,16 +11,19 @@ import { bytesOf, type Member, members, parse, skipSpace, textOf, valueEnd } fro
 export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
 export const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
 
-/** A segment is not written beyond this, and a frame, line feed included, must fit into one. */
+/** Largest size of a segment in bytes; a frame, line feed included, must fit into one. */
 export const SEGMENT_BYTES = 64 << 20;
-/** No line that is longer is read or written, whatever a segment may hold. */
+/** Bytes of the longest line that is read or written, whatever the size of a segment. */
 export const FRAME_BYTES = 100 << 20;
-/** How much of a frame is read to learn of its entry; what has more before its payload is read whole. */
+/**
+ * Bytes of a frame that are read to find its entry's head; a frame whose payload begins too late for that is read
+ * whole.
+ */
 export const FRAME_HEAD_BYTES = 2048;
 
-/** The chain before the first frame. */
+/** Chain hash before the first frame. */
 export const GENESIS = "0".repeat(64);
-/** The last CRC of a store without frames. */
+/** CRC text of a store without frames. */
 export const NO_CRC = "00000000";
 
 export interface Frame {
@@ -29,11 +33,11 @@ export interface Frame {
   readonly entryId: string;
   readonly parentEntryId: string | null;
   readonly entryType: string;
-  /** When the frame was made; the entry's own time stands in its payload. */
+  /** Time when the frame was made; the entry's own time is in its payload. */
   readonly timestamp: string;
   readonly payloadSha256: string;
   readonly payloadBytes: number;
-  /** Where the payload stands in the line. */
+  /** Start of the payload in the buffer that the frame was decoded from. */
   readonly payloadStart: number;
   readonly payloadEnd: number;
 }
@@ -44,7 +48,7 @@ export interface IndexRow {
   readonly segmentSeq: number;
   readonly frameSeq: number;
   readonly byteOffset: number;
-  /** Line feed included. */
+  /** Length of the frame, line feed included. */
   readonly byteLength: number;
   readonly crc32c: string;
 }
@@ -52,7 +56,7 @@ export interface IndexRow {
 // --- checksums ---------------------------------------------------------------------------------------------------
 
 const POLYNOMIAL = 0x82f63b78;
-/** Eight tables of 256 for eight bytes at a time. */
+/** Eight tables of 256 values, to process eight bytes at a time. */
 const TABLES = crcTables();
 
 function crcTables(): Uint32Array {
@@ -70,7 +74,7 @@ function crcTables(): Uint32Array {
   return tables;
 }
 
-/** CRC-32C (Castagnoli) of `b[start, end)`. */
+/** Returns the CRC-32C (Castagnoli) of `b[start, end)`. */
 export function crc32c(b: Uint8Array, start = 0, end = b.length): number {
   const t = TABLES;
   let crc = -1;
@@ -93,24 +97,24 @@ export function crc32c(b: Uint8Array, start = 0, end = b.length): number {
 
 const DIGITS = Array.from({ length: 256 }, (_, n) => n.toString(16).toUpperCase().padStart(2, "0"));
 
-/** Eight upper-case hex digits. */
+/** Returns a CRC as eight upper-case hex digits. */
 export function crcText(crc: number): string {
   return DIGITS[crc >>> 24] + DIGITS[(crc >>> 16) & 0xff] + DIGITS[(crc >>> 8) & 0xff] + DIGITS[crc & 0xff];
 }
 
-/** Lower-case hex. */
+/** Returns the SHA-256 in lower-case hex. */
 export function sha256(bytes: Uint8Array | string): string {
   return hash("sha256", bytes);
 }
 
-/** The chain after one more payload: the hash of the two hashes' digits. */
+/** Returns the chain hash after one more payload: the hash of the digits of both hashes. */
 export function chained(before: string, payloadSha256: string): string {
   return sha256(before + payloadSha256);
 }
 
 // --- writing -----------------------------------------------------------------------------------------------------
 
-/** What a frame says of its entry. */
+/** The members of an entry that its frame repeats. */
 export interface EntryFacts {
   readonly entryId: string;
   readonly parentEntryId: string | null;
@@ -123,7 +127,7 @@ export interface Coordinates {
   readonly entrySeq: number;
 }
 
-/** The text of a frame before its payload. */
+/** Returns the text of a frame before its payload. */
 export function encodeHead(
   at: Coordinates,
   entry: EntryFacts,
@@ -139,14 +143,14 @@ export function encodeHead(
   );
 }
 
-/** Bytes of a frame, line feed included. */
+/** Returns the length of a frame in bytes, line feed included. */
 export function frameBytes(head: string, payload: Uint8Array): number {
   return Buffer.byteLength(head) + payload.length + 2;
 }
 
 /**
- * Writes a frame, with its line feed, into all of `bytes`; answers where its payload begins. The payload is one JSON
- * value without white space around it and without line feeds.
+ * Fills `bytes` with a frame and its line feed, and returns where its payload begins. The payload is one JSON value
+ * without white space around it and without line feeds.
  */
 export function writeFrame(bytes: Buffer, head: string, payload: Uint8Array): number {
   const payloadStart = bytes.length - payload.length - 2;
@@ -158,7 +162,7 @@ export function writeFrame(bytes: Buffer, head: string, payload: Uint8Array): nu
   return payloadStart;
 }
 
-/** The line of a row, with its line feed. */
+/** Returns the line of an index row, with its line feed. */
 export function encodeRow(row: IndexRow): string {
   return (
     `{"schema":"${ROW_SCHEMA}","entrySeq":${row.entrySeq},"entryId":${JSON.stringify(row.entryId)},` +
@@ -169,7 +173,7 @@ export function encodeRow(row: IndexRow): string {
 
 // --- reading -----------------------------------------------------------------------------------------------------
 
-/** A line that is no frame or row, or one that breaks the rules; the message says which. */
+/** Error for a frame, row or document that is malformed or breaks the rules; the message says how. */
 export class Malformed extends Error {}
 
 const FRAME_MEMBERS = new Set([
@@ -200,8 +204,9 @@ const SHA256 = /^[0-9a-f]{64}$/;
 const CRC = /^[0-9A-F]{8}$/;
 
 /**
- * The frame that is `b[start, end)`, line feed excluded. Its payload is held against its length and, unless told not
- * to, its hash; whether it is JSON can be left to who knows the hash to be that of JSON. Throws {@link Malformed}.
+ * Decodes the frame in `b[start, end)`, line feed excluded. Checks the length of its payload and, with `checkHash`, the
+ * hash. Whether the payload is JSON need not be checked by a caller that knows the hash to be that of JSON. Throws
+ * {@link Malformed}.
  */
 export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash = true, checkJson = true): Frame {
   const frame = decodeUsual(b, start, end, checkJson) ?? decodeAny(b, start, end);
@@ -212,11 +217,11 @@ export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash 
   return frame;
 }
 
-/** A frame in the usual order, all of which is at hand; only its payload's end is looked at. */
+/** Decodes a whole frame with its members in the usual order; returns null for any other. */
 function decodeUsual(b: Uint8Array, start: number, end: number, checkJson: boolean): Frame | null {
   const head = decodeHead(b, start, end);
   if (!head || b[end - 1] !== 0x7d || head.payloadEnd !== end - 1) return null;
-  // A payload that is more than one value would be read differently by others.
+  // Other programs would read a payload of more than one value differently.
   return !checkJson || valueEnd(b, head.payloadStart, end - 1) === end - 1 ? head : null;
 }
 
@@ -233,7 +238,7 @@ const MARKS = [
   ',"payload":',
 ].map((text) => bytesOf(text));
 
-/** Reads forward through one frame. */
+/** A reading position in one frame or row. */
 class Cursor {
   at: number;
   readonly b: Buffer;
@@ -252,7 +257,7 @@ class Cursor {
     return true;
   }
 
-  /** A whole number, or -1. */
+  /** Reads a whole number; -1 when there is none. */
   number(): number {
     let value = 0;
     const from = this.at;
@@ -266,7 +271,7 @@ class Cursor {
     return value;
   }
 
-  /** A string without escapes, or null. */
+  /** Reads a string without escapes; null when there is none. */
   plain(): string | null {
     if (this.b[this.at] !== 0x22) return null;
     const from = this.at + 1;
@@ -288,8 +293,8 @@ class Cursor {
 }
 
 /**
- * The frame whose line begins at `start`, of which what stands before `end` is at hand, when its members stand in the
- * usual order and the head is whole; else null. The payload's end is where its length says.
+ * Decodes the head of the frame that begins at `start`, if its members are in the usual order and the head ends before
+ * `end`; else returns null. The payload's end follows from its length and may lie after `end`.
  */
 export function decodeHead(b: Uint8Array, start: number, end: number): Frame | null {
   const cursor = new Cursor(b, start, end);
@@ -367,13 +372,12 @@ function decodeAny(b: Uint8Array, start: number, end: number): Frame {
       payloadEnd: payload.end,
     };
   } catch (error) {
-    // Not UTF-8.
     if (error instanceof TypeError || error instanceof SyntaxError) throw new Malformed("the line is not UTF-8");
     throw error;
   }
 }
 
-/** The row that is `b[start, end)`, line feed excluded. Throws {@link Malformed}. */
+/** Decodes the index row in `b[start, end)`, line feed excluded. Throws {@link Malformed}. */
 export function decodeRow(b: Uint8Array, start = 0, end = b.length): IndexRow {
   return decodeUsualRow(b, start, end) ?? decodeAnyRow(b, start, end);
 }
@@ -389,7 +393,7 @@ const ROW_MARKS = [
   ',"state":"active"}',
 ].map((text) => bytesOf(text));
 
-/** A row in the usual order. */
+/** Decodes a row with its members in the usual order; returns null for any other. */
 function decodeUsualRow(b: Uint8Array, start: number, end: number): IndexRow | null {
   const cursor = new Cursor(b, start, end);
   if (!cursor.skip(ROW_MARKS[0])) return null;
@@ -447,14 +451,14 @@ function count(value: unknown, name: string, least = 1): number {
   return value as number;
 }
 
-/** RFC 3339, of which an offset is part. */
+/** RFC 3339, with an offset. */
 const TIME = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
 
 function isTime(text: string): boolean {
   return TIME.test(text);
 }
 
-/** An entry's line without the white space around it, which is no part of a JSON value. */
+/** Returns an entry's line without the white space around it, which is not part of the JSON value. */
 export function payloadOf(line: Uint8Array): Uint8Array {
   const start = skipSpace(line, 0, line.length);
   let end = line.length;

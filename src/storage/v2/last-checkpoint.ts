@@ -1,4 +1,4 @@
-/** The last valid checkpoint of a container: whatever it names was on the medium before it was. */
+/** Finds the last valid checkpoint of a container. Whatever a checkpoint names was on the medium before it. */
 
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { checkpointFile, checkpointFolder, numberOf } from "../fs/container-paths.ts";
@@ -15,13 +15,16 @@ export function checkpointSeqs(disk: Disk, container: string): number[] {
       .filter((seq) => seq > 0)
       .sort((a, b) => b - a);
   } catch (error) {
-    // Copies that leave out empty folders have none.
+    // A copy that leaves out empty folders has no such folder.
     if (isMissing(error) || isNoFile(error)) return [];
     throw error;
   }
 }
 
-/** Returns a checkpoint, or null when it is none: a partial one is ignored (seed 003, "Checkpoint failure"). */
+/**
+ * Returns a checkpoint, or null when it is missing or invalid: a partial one is ignored (seed 003, "Checkpoint
+ * failure").
+ */
 export function checkpointAt(disk: Disk, container: string, seq: number): Checkpoint | null {
   try {
     return parseCheckpoint(readWhole(disk, checkpointFile(container, seq)), seq);

@@ -1,7 +1,7 @@
 /**
- * The migration ledger of a container (session-store-v2 reference, section 3.6): one event a line, only ever appended
- * to. What a torn write left at its end was never acknowledged and gives way to the next event; anything else that is
- * no event makes the ledger refuse.
+ * The migration ledger of a container (session-store-v2 reference, section 3.6): an append-only file with one event on
+ * a line. A torn write at its end was never acknowledged, and the next event replaces it. Any other line that is not an
+ * event makes reading fail.
  */
 
 import { dirname } from "node:path";
@@ -16,11 +16,11 @@ export interface Ledger {
   readonly events: readonly MigrationEvent[];
   /** Bytes that whole events take. */
   readonly size: number;
-  /** Bytes behind them that a torn write left. */
+  /** Bytes after them that a torn write left. */
   readonly torn: number;
 }
 
-/** All events, oldest first; none when there is no file. Throws corrupt, naming the line. */
+/** Reads all events, oldest first; none when there is no file. Throws corrupt, naming the line. */
 export function readLedger(disk: Disk, file: string): Ledger {
   let bytes: Uint8Array;
   try {
@@ -54,14 +54,14 @@ function eventOf(line: Uint8Array, number: number, file: string): MigrationEvent
 }
 
 /**
- * Appends an event and waits until it is on the medium. The whole ledger is read before, and one that is damaged is left
- * as it is. Throws corrupt, and errno errors.
+ * Appends an event and waits until it is on the medium. The whole ledger is read first, and a damaged one is left as it
+ * is. Throws corrupt, and errno errors.
  */
 export async function appendEvent(disk: Disk, file: string, event: MigrationEvent): Promise<void> {
   if (appendEventNow(disk, file, event)) await disk.syncFolder(dirname(file));
 }
 
-/** The same at once; answers whether the file is new, so that its folder must be made durable by the caller. */
+/** Does the same synchronously. Returns whether the file is new; then the caller must fsync its folder. */
 export function appendEventNow(disk: Disk, file: string, event: MigrationEvent): boolean {
   const { size, torn } = readLedger(disk, file);
   const line = bytesOf(encodeEvent(event));

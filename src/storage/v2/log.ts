@@ -1,7 +1,7 @@
 /**
- * A session in a container, live: every append writes its frames at once; a commit brings them onto the medium, then
- * their index rows (session-store-v2 reference, section 0; seed 003, "Failure semantics"). A checkpoint now and then
- * bounds what the next opening has to read.
+ * The log of a session in a container. An append writes its frames at once; a commit fsyncs them, then writes and
+ * fsyncs their index rows (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Periodic checkpoints
+ * bound what the next opening has to read.
  */
 
 import { dirname, join } from "node:path";
@@ -43,7 +43,7 @@ import type { Segment } from "./reader.ts";
 import { isLegal, StateMachine } from "./states.ts";
 import type { SegmentedOptions } from "./writer.ts";
 
-/** Damage that a repair takes out of the session. */
+/** Kinds of damage that a repair removes. */
 const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "bad_header",
   "bad_line",
@@ -57,7 +57,7 @@ const MENDED: ReadonlySet<Damage["kind"]> = new Set([
   "lost_entries",
 ]);
 
-/** Of one process: which log of a container has entries that are not durable yet. */
+/** The logs of one process with entries that are not durable yet, by their containers. */
 export type Writers = Map<string, SegmentedLog>;
 
 export class SegmentedLog extends CheckpointWriter implements Log {
@@ -66,12 +66,12 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   private readonly writers: Writers;
   private readonly lock: WriterLock;
   private readonly commits: Commits;
-  /** What is known of the container was held against it since the lock is ours. */
+  /** Whether what is known was compared with the container since this log took the lock. */
   private confirmed = false;
-  /** Nothing of the container that writing needs is missing. */
+  /** Whether every part of the container that writing needs is there. */
   private hasParts = false;
   private isOpen = false;
-  /** Set between the creation of the container and its first commit: what waited in memory before. */
+  /** Lines that waited in memory before the container was created; null once it was committed. */
   private created: Uint8Array[] | null = null;
 
   constructor(options: SegmentedOptions, writers: Writers, file: string, folder?: string) {
@@ -90,7 +90,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return this.key !== undefined;
   }
 
-  /** The size is that of all frames, for these are what entries are. */
+  /** Stamp of the session's files; its size is that of all frames, because frames are what entries are. */
   get stamp(): FileStamp | null {
     if (!this.key) return null;
     try {
@@ -118,7 +118,9 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return this;
   }
 
-  /** Opens the container. `held`: its lock is this process's already. */
+  /**
+   * Opens the container. `held`: this process has its lock already. Throws session_not_found and what reading throws.
+   */
   open(held = false): this {
     try {
       this.readContainer((key) => !held && this.lock.look(key) !== null);
@@ -139,12 +141,12 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return this;
   }
 
-  /** Whether what was judged at the opening has to be judged again, for it was done while others wrote. */
+  /** Whether the container must be opened again, because other processes may have written to it meanwhile. */
   get wasDisturbed(): boolean {
     return !this.confirmed && this.key !== undefined && this.isDoubtful(this.lock.look(this.key) !== null);
   }
 
-  /** The session was migrated, and nobody said yet that this went well: it is not written before that is settled. */
+  /** Makes the session read-only and FAILED, until a migration or rollback that was cut off is finished. */
   awaitRollBack(reason: Failure): void {
     this.readOnly ??= reason;
     this.states = new StateMachine(() => timestamp(this.env), "FAILED");
@@ -158,12 +160,12 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   /**
-   * Without the lock, what was found after the index is a guess, for its writer may be at it; the first look with the
-   * lock judges it anew.
+   * Adds what other processes wrote. Without the lock, entries found after the index are a guess, because their writer
+   * may be at work; the first refresh with the lock reads them again.
    */
   override refresh(): Change {
     const count = this.nodes.count;
-    // Rows of ours that are on their way to the medium need not be read back.
+    // Rows that this log is making durable need not be read back.
     if (this.attempted.length > 0 && this.confirmed) return this.isIndexOurs ? { kind: "none" } : { kind: "replaced" };
     const judging = this.lock.isHeld && !this.confirmed && !this.closed && this.key !== undefined;
     let change: Change;
@@ -251,7 +253,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return true;
   }
 
-  /** Makes what a copy of the container left out, before the first write since the lock is ours. */
+  /** Creates what a copy of the container left out, before the first write under this lock. */
   private makeMissing(): void {
     if (this.hasParts) return;
     try {
@@ -263,7 +265,10 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     }
   }
 
-  /** Whoever had the lock before may have made something else the session. */
+  /**
+   * Throws session_not_found unless the container is still the session: a previous lock holder may have rolled it back
+   * or deleted it.
+   */
   private demandActive(): void {
     if (isActive(this.disk, this.file)) return;
     throw new Failure(
@@ -285,17 +290,22 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return `${this.key?.device}:${this.key?.inode}`;
   }
 
-  /** Takes in what came in between, also of another log of this process. */
+  /**
+   * Adds what was written since, also by another log of this process. Throws storage_failed when the container changed
+   * in another way, and `readOnly` when nothing may be written.
+   */
   private catchUp(): void {
     const other = this.writers.get(this.writerKey);
     if (other && other !== this) other.settleNow();
     const change = this.refresh();
     if (change.kind !== "none" && change.kind !== "grown") throw this.changedByOthers();
-    // Judging it may have found that nothing may be written.
+    // Reading it may have found that nothing may be written.
     if (this.readOnly) throw this.readOnly;
   }
 
-  /** Adds the nodes of lines. Throws invalid_entry, with everything as before, where an id or a parent is wrong. */
+  /**
+   * Adds the nodes of lines. Throws invalid_entry, having changed nothing, when an id is taken or a parent is missing.
+   */
   private addNodes(lines: readonly Uint8Array[]): void {
     const { nodes } = this;
     const first = nodes.count;
@@ -344,7 +354,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     this.touch();
   }
 
-  /** There is something now that is not durable. While a commit runs, that is what moves the state on. */
+  /** Moves to DIRTY, because something is not durable. While a commit runs, the commit moves the state on. */
   private touch(): void {
     if (!this.commits.isRunning && this.state !== "DIRTY") this.states.to("DIRTY", "entries were appended");
   }
@@ -355,7 +365,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     this.rows.push(frame.row);
   }
 
-  /** Puts in order what a crash or a failed write left, before anything is written behind it. */
+  /** Repairs what a crash or a failed write left, before anything is written after it. */
   private mend(): void {
     const rebuilt = this.replayed > 0 || this.indexFault !== null;
     this.makeMissing();
@@ -375,13 +385,13 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     try {
       this.recordEvent("integrity_check", "recoverable_error", "index_corruption");
     } catch (error) {
-      // A damaged ledger is no reason to refuse entries; whoever verifies the session hears of it.
+      // A damaged ledger must not block appends; verifying the session reports it.
       if (!(error instanceof Failure)) throw error;
     }
     this.replayed = 0;
   }
 
-  /** Tells the ledger, which is on the medium when this returns. */
+  /** Appends an event to the ledger, which is fsynced when this returns. */
   private recordEvent(
     phase: Phase,
     outcome: EventOutcome,
@@ -408,7 +418,10 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   // --- the first append ----------------------------------------------------------------------------------------
 
-  /** Throws already_exists, invalid_entry. The container with its header, what waited, and the new lines appears in one step, then its pointer. */
+  /**
+   * Creates the container with its header, the lines that waited, and the new ones. It appears in one step, then its
+   * pointer. Throws already_exists, invalid_entry.
+   */
   private createContainer(lines: readonly Uint8Array[]): void {
     const { disk, nodes, file } = this;
     const first = nodes.count;
@@ -471,7 +484,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return this.commits.join(this.nodes.count);
   }
 
-  /** Where an append is durable at once, a commit has nothing to do but this. */
+  /** Makes a checkpoint if one is due. Where an append is durable at once, this is all that a commit has to do. */
   private async checkpointInPassing(): Promise<void> {
     if (!this.isCheckpointDue) return;
     const { count } = this.nodes;
@@ -490,7 +503,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     const { tail } = this;
     const rows = this.rows.length;
     await this.syncFrames();
-    // The names of new segments, too: no row may name a frame that a loss of power takes away (INV-003).
+    // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
     await this.looseFolders.sync();
     demandWanted();
     this.demandFrames(tail);
@@ -513,23 +526,26 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   protected override refuseWrites(): void {
     super.refuseWrites();
-    // A commit that runs brings to its end what was appended before.
+    // A commit that runs still finishes what was appended before.
     if (this.isOpen && !this.commits.isRunning) this.fail("entries are damaged or lost");
   }
 
-  /** What was appended while a commit ran is for the next. */
+  /** Moves the state on after a commit: entries that were appended while it ran are for the next. */
   private noteRest(): void {
     if (this.readOnly?.name === "corrupt") return this.fail("entries are damaged or lost");
     if (!this.closed && this.nodes.count > this.durableCount && this.state !== "DIRTY" && this.state !== "FAILED")
       this.states.to("DIRTY", "entries were appended meanwhile");
   }
 
-  /** No row may name what is not there (INV-003); and what is durable in a container that lost its name is lost too. */
+  /**
+   * Throws storage_failed unless the frames are there and the container has its name. No row may name a missing frame
+   * (INV-003), and what is durable in a container that lost its name is lost too.
+   */
   private demandFrames(tail: Tail): void {
     const isCut =
       tail.segmentSeq > 0 && this.disk.info(segmentFile(this.folder, tail.segmentSeq)).size < tail.segmentSize;
     if (!isCut && this.hasItsHeader()) return;
-    // The next look is at another session, or at what is left of this one.
+    // The next refresh finds another session, or what is left of this one.
     this.seen = undefined;
     this.confirmed = false;
     throw new Failure(
@@ -558,14 +574,17 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     if (count === this.nodes.count) this.writers.delete(this.writerKey);
   }
 
-  /** Makes everything durable at once: where that means no more than the process's death, or another log waits. */
+  /**
+   * Makes everything durable synchronously: where durability means no more than surviving the death of the process, or
+   * where another log waits.
+   */
   private settleNow(): void {
     if (this.durableCount >= this.nodes.count) return;
     const { tail } = this;
     const sync = this.options.durability === "sync";
     try {
       for (const fd of this.sealed) if (sync) this.disk.syncNow(fd);
-      // What a commit is about to bring onto the medium stays open for it.
+      // A commit that runs still has to fsync these files.
       if (!this.commits.isRunning) for (const fd of this.sealed.splice(0)) closeQuietly(this.disk, fd);
       if (sync && this.writer) this.disk.syncNow(this.writer.fd);
       if (sync) this.looseFolders.syncNow();
@@ -604,7 +623,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     if (this.state === "FAILED") this.states.to("DIRTY", "what was not durable is given up");
   }
 
-  /** Whether a segment holds from a place on the frames of these rows, and nothing else. */
+  /** Whether a segment holds, from `start` on, the frames of these rows and nothing else. */
   private holdsFrames(rows: readonly IndexRow[], { seq, size }: Segment, start: number): boolean {
     let end = start;
     for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
@@ -618,10 +637,13 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return end === size;
   }
 
-  /** Takes back the container of a session whose first entries did not become durable. */
+  /**
+   * Removes the container of a session whose first entries did not become durable. Its earlier lines wait in memory
+   * again.
+   */
   private unmake(held: readonly Uint8Array[]): void {
     this.closeFiles();
-    // Another program may have put its own there.
+    // Another program may have put its own container there.
     if (this.isOursStill) {
       removeQuietly(this.disk, pointerFile(this.file));
       removeTree(this.disk, this.file);
@@ -670,7 +692,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return this.findLastCheckpoint().seq;
   }
 
-  /** Where an append is durable at once, its commit is still what makes the checkpoint. */
+  /** Whether a commit has to make a checkpoint, although the append is durable already. */
   get isCheckpointDue(): boolean {
     if (this.options.durability === "sync" || this.state !== "INDEXED" || this.commits.isRunning || this.closed)
       return false;
@@ -693,7 +715,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return [...this.damage.filter(({ kind }) => MENDED.has(kind)), ...this.missing()];
   }
 
-  /** What a copy of the container left out. */
+  /** Returns what a copy of the container left out, as damage. */
   private missing(): Damage[] {
     if (!this.persisted) return [];
     try {
@@ -710,7 +732,10 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     }
   }
 
-  /** Builds the container anew from what can be read and swaps the two; the damaged one stays under another name. */
+  /**
+   * Rebuilds the container from what can be read and swaps the two. Returns the path under which the damaged one is
+   * kept; null when there was nothing to repair.
+   */
   repair(mended: Mended = new Map()): string | null {
     if (this.mendable.length === 0 && mended.size === 0) {
       this.makeNamesDurable();
@@ -765,7 +790,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     this.manifestDue = false;
     for (const state of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
       this.states.to(state, "the session was rebuilt");
-    // The container has none of it any more, whether or not the rest succeeds.
+    // The container no longer has this damage, whether or not the rest succeeds.
     this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !MENDED.has(kind)));
     this.looseFolders.clear();
     this.looseFolders.add(dirname(file));
@@ -773,32 +798,35 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     return backup;
   }
 
-  /** Throws when what is to be written anew is not what is there any more. */
+  /** Throws storage_failed when the container is no longer the one that was read. */
   private confirmToRepair(): void {
     const { kind } = this.refresh();
     if (kind === "replaced" || kind === "gone") throw this.changedByOthers();
   }
 
-  /** What was put in its place lasts only with its folder. */
+  /** Fsyncs the folders, without which the rebuilt container would not keep its name. */
   private makeNamesDurable(): void {
     if (this.options.durability !== "sync") return;
     try {
       this.looseFolders.syncNow();
     } catch (error) {
-      // What stands there is whole; the next look takes it in anew.
+      // The container is whole; the next refresh reads it again.
       this.seen = undefined;
       throw storageFailure(error, "making the repaired session durable");
     }
   }
 
-  /** From a state that does not lead to FAILED, through DIRTY. */
+  /** Moves to FAILED, through DIRTY where there is no direct transition. */
   private fail(reason: string): void {
     if (this.state === "FAILED") return;
     if (!isLegal(this.state, "FAILED")) this.states.to("DIRTY", reason);
     this.states.to("FAILED", reason);
   }
 
-  /** The line of an entry as it is written anew: what was damaged is replaced, and every parent is there. */
+  /**
+   * Returns an entry's line as it is written anew: a placeholder for a damaged one, and without a parent that is
+   * missing.
+   */
   private mended(position: number): Uint8Array {
     const line = this.read(position);
     if (this.nodes.parent(position) !== MISSING) return line;
@@ -817,10 +845,10 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 }
 
-/** How often a container is judged that others write to all the while. */
+/** Most attempts to open a container that other processes keep writing to. */
 const JUDGEMENTS = 100;
 
-/** Opens the log of a container. `held`: its lock is this process's already. */
+/** Opens the log of a container. `held`: this process has its lock already. */
 export function openLog(
   options: SegmentedOptions,
   writers: Writers,
@@ -835,13 +863,16 @@ export function openLog(
   }
 }
 
-/** The row whose text this is. */
+/** Parses the text of a row. */
 function rowOf(text: string): IndexRow {
   const bytes = bytesOf(text);
   return decodeRow(bytes, 0, bytes.length - 1);
 }
 
-/** A name must not be taken, by a container, its pointer, or what pi_agent_rust would take it for. Throws already_exists. */
+/**
+ * Throws already_exists when the name is taken by a container, by its pointer, or by a session file that pi_agent_rust
+ * would take the container to belong to. Removes a stray pointer first.
+ */
 export function demandFree(disk: Disk, file: string): void {
   dropStray(disk, file);
   for (const taken of [file, pointerFile(file), file.replace(/\.v2$/, ".jsonl")])
@@ -851,7 +882,7 @@ export function demandFree(disk: Disk, file: string): void {
       });
 }
 
-/** Gives a session the attachments of another: second names of the same files, which never change. */
+/** Links the attachments of one session into another: they are files that never change. */
 export function shareAttachments(disk: Disk, from: string, to: string): void {
   const source = attachmentFolder(from);
   if (isAbsent(disk, source)) return;

@@ -1,10 +1,10 @@
-/** What a manifest counts, kept up as entries become durable, so that writing one costs the same at any size. */
+/** Counters of a manifest, updated as entries become durable, so that writing one costs the same at any size. */
 
 import { Column, type Nodes } from "../../core/tree/nodes.ts";
 import { type Manifest, SOUND, type SourceFormat, sealManifest } from "./documents.ts";
 import type { Tail } from "./places.ts";
 
-/** What a manifest says that its frames do not tell. */
+/** Members of a manifest that cannot be computed from frames. */
 export interface Counted {
   readonly sessionId: string;
   readonly sourceFormat: SourceFormat;
@@ -17,14 +17,17 @@ export class Tally {
   private messages = 0;
   private compactions = 0;
   private branches = 0;
-  /** Children of a node, as far as they matter: none, one, more. */
+  /** Number of children of each node, as far as it matters: none, one, more. */
   private readonly children = new Column(new Uint8Array(16));
 
   constructor(nodes: Nodes) {
     this.nodes = nodes;
   }
 
-  /** The manifest of a store that ends here; its entries are never given up any more. */
+  /**
+   * Returns the manifest of a store that ends at `tail`. Its entries must be durable, because counting them cannot be
+   * undone.
+   */
   manifest(tail: Tail, told: Counted & { readonly updatedAt: string }): Manifest {
     const { nodes } = this;
     for (; this.count < tail.entrySeq; this.count++) {

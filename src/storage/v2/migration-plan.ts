@@ -1,4 +1,4 @@
-/** What a migration would do, and what stands against it. */
+/** Plans a migration: what it would do, and the obstacles to it. */
 
 import { basename, dirname } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -22,27 +22,27 @@ export interface MigrationOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly locks: Locks;
-  /** Bytes beyond which a segment is not written. */
+  /** Largest size of a segment in bytes. */
   readonly segmentBytes?: number;
-  /** Opens a session file, or a database as if it were one, for reading only. */
+  /** Opens a session file, or a database as if it were a read-only session file. */
   readonly openFile: (file: string, readOnly?: boolean) => Log;
   /** Opens a container that its pointer calls active. */
   readonly openContainer: (container: string, readOnly?: boolean) => Log;
-  /** Where the session file of a session goes that began in V2, in the folder of its container. */
+  /** Returns the path of the session file for a session that began in V2, in the folder of its container. */
   readonly fileFor: (header: SessionHeader, folder: string) => string;
-  /** Positions that the stored bytes do not tell go along. */
+  /** Leaf positions that the stored bytes do not contain; they move with the session. */
   readonly leaves?: LeafMemory;
 }
 
-/** What a frame has beside its payload, at most, when ids are of the usual length. */
+/** Most bytes that a frame has besides its payload, with ids of the usual length. */
 const FRAME_ROOM = 1024;
-/** Entries handled without a pause, and bytes. */
+/** Most entries and bytes that are handled without a pause. */
 const PAUSE_ENTRIES = 4096;
 const PAUSE_BYTES = 4 << 20;
-/** Obstacles that are told. */
+/** Most obstacles that are reported. */
 const MOST_OBSTACLES = 100;
 
-/** What a migration of this session file would do, and what stands against it. Reads all of it, writes nothing. */
+/** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
 export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
   const log = options.openFile(file, true);
   try {
@@ -54,7 +54,7 @@ export async function plan(options: MigrationOptions, file: string, progress?: P
   }
 }
 
-/** With `reading`, every body is read, which finds what only reading finds. */
+/** Does the same for an open log. With `reading`, every body is read, which finds what only reading finds. */
 export async function planOf(
   options: MigrationOptions,
   log: Log,
@@ -72,7 +72,7 @@ export async function planOf(
   };
   if (log.readOnly && log.readOnly.name !== "read_only") tell(log.readOnly.name, log.readOnly.message);
   if (!isUuid(header.id)) tell("invalid_id", `the session id ${header.id} is not a UUID`);
-  // What a rollback left that was cut off is put in order first.
+  // With a pointer, a rollback that was cut off left this, and it is finished first.
   if (exists(disk, snapshotOf(file)) && pointerAt(disk, site.pointer) === null)
     tell("already_exists", `${basename(file)}.migrated exists; move it away`);
   if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
@@ -92,7 +92,7 @@ export async function planOf(
   return { site, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
 }
 
-/** Positions from `first` on whose lines are handled without a pause. */
+/** Returns the end of the positions from `first` on whose lines are handled without a pause. */
 export function stretch(log: Log, first: number): number {
   let past = first;
   for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)

@@ -1,4 +1,4 @@
-/** Where the parts of a session lie that is, was or will be in Store V2, and which of them is the session. */
+/** Locates the parts of a session that is, was or will be in Store V2, and finds out which of them is the session. */
 
 import { basename, dirname, join } from "node:path";
 import { isMissing, storageFailure } from "../../core/errno.ts";
@@ -13,7 +13,7 @@ import { readLedger } from "./ledger.ts";
 import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./pointer.ts";
 import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
 
-/** The parts of the session at a path, which may name its file or its container. Throws session_not_found. */
+/** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
 export function siteOf(disk: Disk, path: string): Site {
   try {
     return findSite(disk, path);
@@ -41,10 +41,10 @@ function findSite(disk: Disk, path: string): Site {
   });
 }
 
-/** How much of a file is read to find its header; headers are a few hundred bytes. */
+/** Bytes of a file that are read to find its header, which has a few hundred. */
 const HEADER_BYTES = 1 << 16;
 
-/** The header of a session file, or that of a database; undefined when there is none. Throws what `idIn` throws. */
+/** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
 export function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
   let fd: number;
   try {
@@ -85,7 +85,7 @@ export function siteIn(folder: string, sessionId: string, source: string | null)
   };
 }
 
-/** Where the session is now that had this path before it was migrated or rolled back; else the path itself. */
+/** Returns the current path of a session that had this path before a migration or rollback; else the path itself. */
 export function standsAt(disk: Disk, path: string): string {
   if (isContainerName(path)) return fileInPlaceOf(disk, path) ?? path;
   const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
@@ -107,7 +107,7 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
   }
 }
 
-/** Where a session stands between the two formats. Changes nothing. */
+/** Returns how far the migration or rollback of a session has come. Changes nothing. */
 export function status(disk: Disk, path: string): Status {
   try {
     return statusOf(disk, path);
@@ -153,7 +153,7 @@ function statusOf(disk: Disk, path: string): Status {
   return { ...told, active: "native_v2", state, interrupted: false };
 }
 
-/** The ledger of the container that was rolled back last. */
+/** Returns the ledger events of the container that was rolled back last. */
 function ledgerAside(disk: Disk, site: Site): readonly MigrationEvent[] {
   let last: string | undefined;
   for (let n = 1; exists(disk, asideName(site, n)); n++) last = asideName(site, n);

@@ -1,21 +1,22 @@
 /**
- * The way of a session from a JSONL file into a container and back (seed 003, "Migration and rollback contract").
+ * Migrates a session from a JSONL file or a database into a container, and rolls it back (seed 003, "Migration and
+ * rollback contract").
  *
- * What is the session's truth is said by the pointer file alone, and changes in the one rename that publishes it. In
- * order, each step durable before the next:
+ * The pointer file alone says which store is the session, and the one rename that publishes it changes that. These are
+ * the steps; each is durable before the next.
  *
  * Migration: ledger `planned`; frames, rows and documents under `<id>.v2.staging`, `staging_copy`; all of it read back,
  * `integrity_check`; staging renamed to `<id>.v2`, `cutover_commit`; pointer published with that phase (the commit
- * marker); the session file renamed to `<file>.migrated` and held against what was read; `completed`; pointer published
- * as completed. A crash before the marker leaves the session file active, and the next migration begins anew. A crash
- * between the marker and the end leaves a store that is FAILED: nothing may be written to it, and what comes next rolls
- * back, which loses nothing, for nothing was served.
+ * marker); the session file renamed to `<file>.migrated` and compared with what was read; `completed`; pointer
+ * published as completed. After a crash before the marker the session file is active, and the next migration starts
+ * again. After a crash between the marker and the end the store is FAILED: nothing may be written to it, and the next
+ * migration or rollback rolls it back. That loses nothing, because nothing was served from it.
  *
- * Rollback: pointer published with the phase `rollback` and its reason, the container still active; the session file put
- * in its place, durable and verified; pointer published with `jsonl_v3` active (the commit marker); ledger `rollback`;
- * the snapshot's second name removed, the container renamed to `<id>.v2.rolled-back`. A crash before the marker is
- * finished by the same steps, for nothing is written to the container meanwhile; a crash behind it has only names to
- * tidy.
+ * Rollback: pointer published with the phase `rollback` and its reason, the container still active; the session file
+ * put in its place, durable and verified; pointer published with `jsonl_v3` or `sqlite_v1` active (the commit marker);
+ * ledger `rollback`; the snapshot's second name removed, the container renamed to `<id>.v2.rolled-back`. After a crash
+ * before the marker the same steps finish the rollback, because nothing is written to the container meanwhile. After a
+ * later crash only names remain to be removed or changed.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -69,19 +70,20 @@ const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, in
 const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
 
 /**
- * Migrates a session file. What an earlier attempt left is put in order first. Throws migration_failed with the
- * obstacles, session_locked, storage failures; then the session file is as before and active, unless the failure says
- * that the store is FAILED and an operator must act.
+ * Migrates a session file, after finishing what an earlier attempt left. Throws migration_failed with the obstacles,
+ * session_locked, storage failures; then the session file is as before and active, unless the failure says that the
+ * store is FAILED and an operator must act.
  */
 export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   return new Migration(options, siteOf(options.disk, path), wishes).forward();
 }
 
 /**
- * Makes the session file active again: the snapshot byte for byte when nothing was appended since, else the snapshot and
- * behind it the later entries, each as its line. A snapshot of version 1 or 2 cannot be continued: then the header and
- * every line as version 3 are written, and the snapshot is kept as `<file>.v<version>.bak`. Throws migration_failed when
- * there is nothing to go back to; then the store is FAILED.
+ * Makes the session file active again: the snapshot byte for byte when nothing was appended since, else the snapshot
+ * followed by the line of each later entry. A snapshot of version 1 or 2, or with a leaf in its header, cannot be
+ * continued: then the header and every line are written as version 3. Without a snapshot they are written too. A
+ * snapshot that differs from the file is kept as `<file>.v<version>.bak`. Throws migration_failed when the session was
+ * not migrated, or when a cutover that was cut off has no file to go back to; then the store is FAILED.
  */
 export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   return new Migration(options, siteOf(options.disk, path), wishes).back();
@@ -96,7 +98,7 @@ class Migration {
   private readonly correlationId: string;
   private readonly machine: (from: StoreState) => StateMachine;
   private readonly locks: Lock[] = [];
-  /** Of what the session is, or was, outside of the container. */
+  /** Format of the session outside of the container. */
   private format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
 
   constructor(options: MigrationOptions, site: Site, wishes: Wishes) {
@@ -143,7 +145,7 @@ class Migration {
     }
   }
 
-  /** Nothing is to be done. */
+  /** Returns the result for a session that is in a container already. */
   private isThere(pointer: Pointer): Migrated {
     const manifest = readManifest(this.disk, manifestFile(this.site.container));
     return {
@@ -183,7 +185,7 @@ class Migration {
     const { progress } = this.wishes;
     const before = await planOf(this.options, log, source, false);
     this.demandNone(before.obstacles);
-    // Of a database this is only what was read, and the lock is ours already.
+    // The log of a database is a copy of what was read, and the database is locked already.
     if (this.format === "jsonl_v3") log.takeLock();
     const stamp = disk.info(source);
     const leafId = this.leafOf(log);
@@ -244,7 +246,7 @@ class Migration {
       await this.note(site.container, "completed", "ok", verification);
       await putPointer(disk, site.pointer, { ...marker, phase: "completed" });
     } catch (error) {
-      // From the marker on only going back is allowed (seed 003, "Migration cutover failure").
+      // After the marker only going back is allowed (seed 003, "Migration cutover failure").
       machine.to("FAILED", "the cutover was not brought to its end");
       await this.undo(`the cutover failed: ${(error as Error).message}`);
       throw error;
@@ -259,7 +261,10 @@ class Migration {
     };
   }
 
-  /** Goes back at once, if the disk lets us; else whoever comes next does. Throws when an operator must act. */
+  /**
+   * Rolls back at once, if the disk allows it; else the next migration or rollback does. Throws when an operator must
+   * act.
+   */
   private async undo(reason: string): Promise<void> {
     try {
       await this.force(pointerAt(this.disk, this.site.pointer), reason, true);
@@ -281,11 +286,11 @@ class Migration {
     );
   }
 
-  /** An empty staging folder, which keeps the ledger of earlier attempts. */
+  /** Makes an empty staging folder, which keeps the ledger of earlier attempts. */
   private async prepareStaging(): Promise<void> {
     const { disk, site } = this;
     if (exists(disk, site.container)) {
-      // What a crash before the marker left; it is no session and becomes the staging folder again.
+      // A crash before the marker left this; it is not a session and becomes the staging folder again.
       if (exists(disk, site.staging)) disk.rename(site.container, this.freeAside());
       else disk.rename(site.container, site.staging);
     }
@@ -330,7 +335,7 @@ class Migration {
         if (builder.isBehind) await builder.settle();
         else await pause();
       }
-      // Bodies are looked at as they are read.
+      // Reading the bodies may have found damage.
       this.demandNone(log.mendable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
       const manifest = builder.finish(log.header, this.format, "post_migration");
       await builder.settle();
@@ -359,7 +364,9 @@ class Migration {
     if ((await hashOf(this.disk, snapshot)) !== snapshotId) throw changedMeanwhile();
   }
 
-  /** Nothing was published: what was built goes, its ledger says why, and the session file stays as it is. */
+  /**
+   * Removes what was built, because nothing was published. Its ledger says why, and the session file stays as it is.
+   */
   private async giveUp(error: unknown, verification: Verification): Promise<void> {
     const { disk, site } = this;
     try {
@@ -371,7 +378,7 @@ class Migration {
       await this.note(site.staging, "failed", "recoverable_error", verification, classOf(error));
       this.clearStaging();
     } catch {
-      // The disk refuses this, too; the next migration finds the staging folder and begins anew.
+      // The disk refuses this too; the next migration finds the staging folder and starts again.
     }
   }
 
@@ -399,7 +406,7 @@ class Migration {
     }
   }
 
-  /** The pointer as it is now; a session that lost its own has the one that its documents tell of. */
+  /** Returns the pointer as it is now; one that is missing is derived from the container's documents. */
   private pointer(): Pointer | null {
     const { disk, site } = this;
     const pointer = pointerAt(disk, site.pointer) ?? missingPointer(disk, site.container);
@@ -423,7 +430,7 @@ class Migration {
     }
   }
 
-  /** What an interrupted migration or rollback left is brought to the end that its pointer demands. */
+  /** Finishes an interrupted migration or rollback as its pointer says. */
   private async settle(): Promise<void> {
     const pointer = this.pointer();
     if (pointer === null || pointer.phase === "completed") return;
@@ -434,10 +441,13 @@ class Migration {
     this.release();
   }
 
-  /** Goes back from a cutover that nobody verified. Nothing was written to the container since. */
+  /**
+   * Rolls back a cutover that was not verified. Nothing was written to the container since. `holding`: its locks are
+   * held already.
+   */
   private async force(pointer: Pointer | null, reason: string, holding = false): Promise<void> {
     const { disk, site } = this;
-    // The marker itself did not get its name.
+    // The marker itself was not published.
     if (pointer === null || pointer.active !== "native_v2") {
       await this.giveUp(new Failure("migration_failed", reason), NONE_HOLD);
       return;
@@ -455,8 +465,8 @@ class Migration {
   }
 
   /**
-   * Whether the snapshot is there, by its hash; one that was put back under the file's own name counts. Throws
-   * migration_failed when another file has its name, with everything as it was.
+   * Whether the snapshot is there, by its hash. One that was put back under the file's own name counts, and is renamed.
+   * Throws migration_failed, having changed nothing, when another file has its name.
    */
   private async findSnapshot({ snapshotId }: Pointer, source: string): Promise<boolean> {
     const { disk } = this;
@@ -490,7 +500,7 @@ class Migration {
       const later = laterThan(log, before);
       const isSound = whole && log.mendable.length === 0;
       if ((before === null || later.length > 0) && !isSound) {
-        // Nothing was written to it: the container is the session as before, and can be repaired.
+        // Nothing was written to the container: it is the session as before, and can be repaired.
         if (pointer.phase === "rollback")
           await putPointer(disk, site.pointer, { ...pointer, phase: "completed", reason: null });
         throw new Failure(
@@ -550,7 +560,7 @@ class Migration {
     }
   }
 
-  /** Takes a rollback back that failed before its marker, as far as the disk lets us. */
+  /** Undoes a rollback that failed before its marker, as far as the disk allows. */
   private async withdraw(pointer: Pointer, made: string | null): Promise<void> {
     try {
       if (made !== null && exists(this.disk, made)) this.disk.remove(made);
@@ -560,7 +570,10 @@ class Migration {
     }
   }
 
-  /** Puts the session file in its place, durable. `again`: what stands there may be from an attempt that was cut off. */
+  /**
+   * Puts the session file in its place, durably. `again`: a file in that place may be from an attempt that was cut off.
+   * Throws already_exists when another file is there.
+   */
   private async putBack(log: Log, before: Log | null, later: Int32Array, file: string, again: boolean): Promise<void> {
     const { disk } = this;
     const snapshot = snapshotOf(file);
@@ -583,7 +596,7 @@ class Migration {
     const temporary = temporaryName(file);
     const fd = disk.create(temporary);
     try {
-      // A leaf in the snapshot's header is not that of a session that went on.
+      // A leaf in the snapshot's header is not that of a session that was continued.
       if (before && before.version >= 3 && before.header.leafId === undefined) {
         disk.copyMode(snapshot, fd);
         await copyLines(disk, snapshot, fd);
@@ -624,7 +637,7 @@ class Migration {
     }
   }
 
-  /** A copy of the snapshot with the later rows, or a new database; whole before it has its name. */
+  /** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
   private async putDatabaseBack(log: Log, before: Log | null, file: string): Promise<void> {
     const { disk, site } = this;
     const temporary = temporaryName(file);
@@ -664,7 +677,7 @@ class Migration {
         const past = stretch(back, first);
         let position = first;
         for (const line of back.readMany(range(first, past))) {
-          // White space around an entry is in the snapshot's lines and in no payload.
+          // The snapshot's lines may have white space around an entry; payloads have none.
           chain = chained(chain, sha256(payloadOf(line)));
           ordered &&= nodes.id(position) === log.nodes.id(position);
           position++;
@@ -682,7 +695,10 @@ class Migration {
     }
   }
 
-  /** Behind the marker of a rollback: the event, and the names that are no longer needed. Answers where the container is. */
+  /**
+   * Finishes a rollback after its marker: appends the event and removes names that are no longer needed. Returns where
+   * the container is kept; null when it was moved before.
+   */
   private async tidy(pointer: Pointer, verification = ALL_HOLD, version?: number): Promise<string | null> {
     const { disk, site } = this;
     const source = join(dirname(site.container), pointer.source as string);
@@ -715,7 +731,9 @@ class Migration {
     for (let n = 1; ; n++) if (!exists(this.disk, asideName(this.site, n))) return asideName(this.site, n);
   }
 
-  /** There is nothing to go back to: the store is FAILED until an operator puts it there. */
+  /**
+   * Marks the store as FAILED: there is nothing to roll back to until an operator restores it. Returns the new pointer.
+   */
   private async fail(pointer: Pointer, reason: string): Promise<Pointer> {
     const failed: Pointer = { ...pointer, phase: "failed", reason };
     await this.note(this.site.container, "failed", "fatal_error", NONE_HOLD, "atomicity_violation");
@@ -725,20 +743,23 @@ class Migration {
 
   // --- common --------------------------------------------------------------------------------------------------
 
-  /** Returns the leaf that the entries of a session file do not tell: ours, else that of the header; undefined for none. */
+  /**
+   * Returns the leaf that the entries of a session file do not determine: the recorded one, else that of the header;
+   * undefined for neither. Null is the place before the first entry.
+   */
   private leafOf(log: Log): string | null | undefined {
     const recorded = this.options.leaves?.recall(log);
     return recorded !== undefined ? recorded : log.header.leafId === "" ? null : log.header.leafId;
   }
 
-  /** A position that only we keep is one among the same entries in the new place. */
+  /** Records, for the session in its new place, a leaf that its bytes do not determine. */
   private async keepLeaf(leafId: string | null | undefined, open: () => Log): Promise<void> {
     if (leafId === undefined) return;
     try {
       const log = open();
       await this.options.leaves?.record(log, leafId).finally(() => log.close());
     } catch {
-      // The session is where it is to be; its leaf is the one that its bytes tell.
+      // The session is in its place; without a record, its bytes determine the leaf.
     }
   }
 
@@ -770,7 +791,7 @@ class Migration {
     });
   }
 
-  /** Becomes the only writer of what stands at these paths. Throws session_locked. */
+  /** Takes the writer's locks of the files at these paths, as far as they exist. Throws session_locked. */
   private hold(...paths: string[]): void {
     const held = new Set<string>();
     for (const path of paths) {
@@ -797,7 +818,7 @@ class Migration {
   }
 }
 
-/** The state of a store that is to be rolled back; of one that is at rest its files tell it. */
+/** Returns the state of a store that is to be rolled back, derived from its pointer and files. */
 function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): StoreState {
   if (pointer.phase !== "completed" || !isSound) return "FAILED";
   const { entriesTotal } = found.counters;
@@ -846,7 +867,7 @@ function range(first: number, past: number): Int32Array {
   return Int32Array.from({ length: past - first }, (_, i) => first + i);
 }
 
-/** Positions of the entries that the earlier log does not have. */
+/** Returns the positions of the entries that the earlier log does not have. */
 function laterThan(log: Log, before: Log | null): Int32Array {
   if (!before) return new Int32Array(0);
   const later: number[] = [];
@@ -870,7 +891,7 @@ async function copyLines(disk: Disk, from: string, to: number): Promise<void> {
   }
 }
 
-/** Gives a file a second name durably; where there is no such thing, a copy. */
+/** Gives a file a second name durably, or makes a copy where links are not possible. Throws already_exists. */
 async function giveName(disk: Disk, file: string, name: string): Promise<void> {
   try {
     disk.link(file, name);
@@ -881,7 +902,7 @@ async function giveName(disk: Disk, file: string, name: string): Promise<void> {
   await disk.syncFolder(dirname(name));
 }
 
-/** The media of a container, by their SHA-256. */
+/** Yields the attachments of a container, each with its SHA-256. */
 function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
   if (isAbsent(disk, folder)) return;
   for (const name of disk.names(folder))

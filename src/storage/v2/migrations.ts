@@ -1,4 +1,4 @@
-/** Migrations as the workspace has them: paths as hosts give them, confined where they are. */
+/** The port for migrations: takes paths as hosts give them, and confines them. */
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
@@ -8,7 +8,7 @@ import { migrate, rollBack } from "./migration.ts";
 import { type MigrationOptions, plan } from "./migration-plan.ts";
 import { standsAt, status } from "./migration-site.ts";
 
-/** `allowed` answers the absolute path, or throws path_outside_root. */
+/** Makes the port. `allowed` returns the absolute path, or throws path_outside_root. */
 export function makeMigrations(
   options: MigrationOptions,
   allowed: (path: string) => string,

@@ -1,16 +1,16 @@
-/** Where the frames of a store lie: columns of byte ranges, and what its end is like. */
+/** The byte ranges of a store's frames, in columns, and the end of the store. */
 
 import { Column } from "../../core/tree/nodes.ts";
 import { GENESIS, NO_CRC } from "./frame.ts";
 
-/** Where one frame lies, and in it its payload. */
+/** The byte range of one frame, and of the payload in it. */
 export interface FramePlace {
   readonly segmentSeq: number;
-  /** Of the frame in its segment. */
+  /** Start of the frame in its segment. */
   readonly start: number;
-  /** Of the frame, line feed included. */
+  /** Length of the frame, line feed included. */
   readonly length: number;
-  /** Of the payload, from the start of the frame. */
+  /** Start of the payload, counted from the start of the frame. */
   readonly payloadStart: number;
   readonly payloadLength: number;
   readonly crc: number;
@@ -44,7 +44,7 @@ export class FramePlaces {
     this.crcs.set(position, place.crc);
   }
 
-  /** Takes over the place of a position that others have, at the same one or at another. */
+  /** Copies the place of a position from other places, to the same position or another. */
   copy(from: FramePlaces, position: number, at = position): void {
     this.segments.set(at, from.segments.values[position]);
     this.starts.set(at, from.starts.values[position]);
@@ -54,7 +54,7 @@ export class FramePlaces {
     this.crcs.set(at, from.crcs.values[position]);
   }
 
-  /** Views of the columns by their names, as far as `count`. */
+  /** Returns views of the columns by their names, as far as `count`. */
   columns(count: number): PlaceColumns {
     const { segments, starts, lengths, payloadStarts, payloadLengths, crcs } = this;
     return {
@@ -67,7 +67,7 @@ export class FramePlaces {
     };
   }
 
-  /** Makes columns those of these places. */
+  /** Replaces the columns by these. */
   take(columns: PlaceColumns): void {
     this.segments.values = columns.segments;
     this.starts.values = columns.starts;
@@ -77,7 +77,7 @@ export class FramePlaces {
     this.crcs.values = columns.crcs;
   }
 
-  /** Whether the frame of a position stands right behind that of another. */
+  /** Whether the frame of a position lies directly after that of another. */
   follows(before: number, position: number): boolean {
     return (
       this.segments.values[position] === this.segments.values[before] &&
@@ -86,18 +86,18 @@ export class FramePlaces {
   }
 }
 
-/** The end of a store: what the next frame continues, and what a manifest tells of it. */
+/** The end of a store: the values that the next frame continues and a manifest repeats. */
 export interface Tail {
-  /** The last segment, 0 when there is none. */
+  /** Number of the last segment; 0 when there is none. */
   readonly segmentSeq: number;
-  /** Of the last frame in it. */
+  /** Number of the last frame in that segment. */
   readonly frameSeq: number;
-  /** Where its frames end. */
+  /** End of the frames in that segment. */
   readonly segmentSize: number;
-  /** Of the last frame of all. */
+  /** Number of the last entry. */
   readonly entrySeq: number;
   readonly chainHash: string;
-  /** Of the last frame, as text. */
+  /** Checksum of the last frame, as text. */
   readonly lastCrc: string;
   /** Bytes of all frames. */
   readonly bytesTotal: number;

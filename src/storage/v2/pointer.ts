@@ -1,4 +1,4 @@
-/** Which of the two is the session, a file or a container: the pointer file beside the container says it (INV-007). */
+/** Finds out whether a file or a container is the session: the pointer file next to the container says it (INV-007). */
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
@@ -22,15 +22,15 @@ import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest,
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
 
-/** What the name of a session file ends with once a container has taken its place. */
+/** Suffix of a session file's name once a container has taken its place. */
 const FROZEN = ".migrated";
 
-/** The name of a session file once a container has taken its place. */
+/** Returns the name of a session file once a container has taken its place. */
 export function snapshotOf(source: string): string {
   return `${source}${FROZEN}`;
 }
 
-/** The session file that a path is the frozen copy of; null for any other path. */
+/** Returns the path of the session file that this path is the frozen copy of; null for any other path. */
 export function frozenFrom(path: string): string | null {
   return path.endsWith(FROZEN) && basename(path).length > FROZEN.length ? path.slice(0, -FROZEN.length) : null;
 }
@@ -41,7 +41,7 @@ export function isActive(disk: Disk, container: string): boolean {
   return pointer === null || pointer === "damaged" ? isUnpointed(disk, container) : pointer.active === "native_v2";
 }
 
-/** Returns the pointer of a container; null without one. */
+/** Returns the pointer of a container, "damaged" when it is malformed, or null when there is none. */
 export function pointerOf(disk: Disk, container: string): Pointer | "damaged" | null {
   try {
     return readPointer(disk, pointerFile(container));
@@ -51,11 +51,11 @@ export function pointerOf(disk: Disk, container: string): Pointer | "damaged" | 
   }
 }
 
-/** What a container was made from, as its own documents tell it. */
+/** The origin of a container, according to its own documents. */
 export interface Origin {
-  /** Null where no manifest tells it. */
+  /** Hash of the manifest; null without a valid one. */
   readonly manifestHash: string | null;
-  /** Of the migration that made it. */
+  /** Id of the migration that made it, or `new-` and the session id for one that began in V2. */
   readonly correlationId: string;
   /** Name of the session file or database that was migrated; null for a session that began in V2. */
   readonly source: string | null;
@@ -63,11 +63,12 @@ export interface Origin {
 }
 
 /**
- * Returns what a container whose pointer is missing or damaged was made from, or, as a text, why it is no session. One
- * that began in V2 is a session, for no session file was ever in its place. One whose ledger tells of a migration that
- * came to its end is, unless the file that was migrated is there again: from then on nothing but a rollback, of which the
- * ledger tells as well, makes something else the session. One without a manifest is, unless a session file of its id lies
- * beside it. The death of a process between the two leaves such a container, and so does a copy without the pointer.
+ * Returns the origin of a container whose pointer is missing or damaged, or a text that says why it is not a session. A
+ * container that began in V2 is a session, because no session file was ever in its place. One whose ledger has a
+ * completed migration is a session unless the migrated file is there again: after that, only a rollback makes something
+ * else the session, and the ledger records it too. One without manifest and migration is a session unless a session
+ * file with its id lies next to it. A process that died between publishing the container and publishing the pointer
+ * leaves such a container, and so does a copy without the pointer.
  */
 export function originOf(disk: Disk, container: string): Origin | string {
   const pointer = basename(pointerFile(container));
@@ -96,7 +97,7 @@ export function originOf(disk: Disk, container: string): Origin | string {
   return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
 }
 
-/** Bytes at the start of a session file within which its header names the id. */
+/** Bytes at the start of a session file in which its header's id is looked for. */
 const HEADER_LOOK = 4096;
 
 function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
@@ -121,11 +122,11 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
   });
 }
 
-/** Returns the last event of a migration or a rollback in a ledger; undefined where it has none, or is damaged. */
+/** Returns the last event of a migration or a rollback in a ledger; undefined when it has none or is damaged. */
 function lastMigration(disk: Disk, container: string): MigrationEvent | undefined {
   try {
     const { events } = readLedger(disk, ledgerFile(container));
-    // What a repair adds has the same format on both sides.
+    // Events of a repair have the same format on both sides.
     return events.findLast(({ sourceFormat, targetFormat }) => sourceFormat !== targetFormat);
   } catch (error) {
     if (error instanceof Failure) return undefined;
@@ -138,7 +139,10 @@ export function isUnpointed(disk: Disk, container: string): boolean {
   return typeof originOf(disk, container) !== "string";
 }
 
-/** Returns the pointer that a container without a sound one is to have; null where it is no session or nothing tells it. */
+/**
+ * Returns the pointer that a container without a sound one should have; null when it is not a session or has no
+ * manifest.
+ */
 export function missingPointer(disk: Disk, container: string): Pointer | null {
   const origin = originOf(disk, container);
   if (typeof origin === "string" || origin.manifestHash === null) return null;
@@ -148,7 +152,7 @@ export function missingPointer(disk: Disk, container: string): Pointer | null {
   return isDatabase ? { ...pointer, sourceFormat: "sqlite_v1" } : pointer;
 }
 
-/** Returns the SHA-256 of a file; null where there is none. */
+/** Returns the SHA-256 of a file; null when it is missing. */
 function hashOf(disk: Disk, file: string): string | null {
   let fd: number;
   try {
@@ -166,7 +170,7 @@ function hashOf(disk: Disk, file: string): string | null {
   }
 }
 
-/** The container that is in the place of a session file, which is that of this session; null when none is. */
+/** Returns the container of this session that took the place of a session file; null when there is none. */
 export function containerOf(disk: Disk, file: string, sessionId: string | undefined): string | null {
   if (sessionId === undefined || !isUuid(sessionId)) return null;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
@@ -183,8 +187,8 @@ export function containerOf(disk: Disk, file: string, sessionId: string | undefi
 }
 
 /**
- * The container that is in the place of a session file that is not there, nor its frozen copy; null when none is. The
- * name of the file tells the id, or one of the pointers beside it names the file.
+ * Returns the container that took the place of a session file when neither that file nor its frozen copy is there; null
+ * when there is none. The id is in the file's name, or one of the pointers in its folder names the file.
  */
 export function containerFor(disk: Disk, file: string): string | null {
   const [, named] = /_([0-9a-f-]{36})\.jsonl$/i.exec(basename(file)) ?? [];
@@ -205,7 +209,10 @@ export function containerFor(disk: Disk, file: string): string | null {
   return null;
 }
 
-/** The session file, or the database, that took the place of a container; null when the container is the session, or nothing is. */
+/**
+ * Returns the session file or database that took the place of a container; null when the container is the session, or
+ * nothing is.
+ */
 export function fileInPlaceOf(disk: Disk, container: string): string | null {
   try {
     const pointer = readPointer(disk, pointerFile(container));
@@ -217,7 +224,7 @@ export function fileInPlaceOf(disk: Disk, container: string): string | null {
   }
 }
 
-/** The pointer of a session that begins in V2. */
+/** Returns the pointer of a session that begins in V2. */
 export function newPointer(manifestHash: string, sessionId: string): Pointer {
   return {
     active: "native_v2",
@@ -230,7 +237,7 @@ export function newPointer(manifestHash: string, sessionId: string): Pointer {
   };
 }
 
-/** Makes a container the session: from the moment its pointer has its name. Throws EEXIST. */
+/** Publishes the pointer of a container, which makes the container the session. Throws EEXIST. */
 export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
   const fd = publishNew(disk, pointerFile(container), (fd) => {
     writeAll(disk, fd, bytesOf(encodePointer(pointer)));
@@ -245,7 +252,7 @@ export interface MissingPart {
   readonly isDamaged: boolean;
 }
 
-/** Returns what a container lacks beside its documents: folders that a copy left out because they were empty, its pointer. */
+/** Returns the parts that a container lacks: folders that a copy left out because they were empty, and its pointer. */
 export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
   const names = new Set(disk.names(folder));
   const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
@@ -257,7 +264,10 @@ export function missingParts(disk: Disk, container: string, folder = container):
   return missing;
 }
 
-/** Makes what a container lacks; only its writer may. Returns what was made, of which a pointer is not durable yet. */
+/**
+ * Creates the parts that a container lacks; only its writer may. Returns these parts; a new pointer's name is not
+ * durable yet.
+ */
 export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): MissingPart[] {
   const missing = missingParts(disk, container, folder);
   for (const { name, isDamaged } of missing)
@@ -272,7 +282,9 @@ export function makeParts(disk: Disk, container: string, durability: Durability,
   return missing;
 }
 
-/** The folder of a container: under its name, or, after a repair that was cut off, under that of its backup. */
+/**
+ * Returns the folder of a container: under its name or, after a repair that was cut off, under that of its last backup.
+ */
 export function folderOf(disk: Disk, file: string): string {
   if (exists(disk, file)) return file;
   let found = file;
@@ -283,7 +295,7 @@ export function folderOf(disk: Disk, file: string): string {
   }
 }
 
-/** Removes the pointer of a session that began in V2 and whose container is gone: it tells of nothing any more. */
+/** Removes the pointer of a session that began in V2 and whose container is missing. */
 export function dropStray(disk: Disk, container: string): void {
   if (!isAbsent(disk, folderOf(disk, container))) return;
   try {

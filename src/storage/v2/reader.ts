@@ -1,7 +1,7 @@
 /**
- * What a container says: its entries, found through the spine, the index and what stands in the segments behind that;
- * its damage, read past and reported; the bytes of its entries. Nothing here writes: what a crash left is put in order
- * in memory, and on the disk with the first write.
+ * Reads a container: finds its entries through the index snapshot, the index and the frames after those, reads past
+ * damage and reports it, and returns the bytes of entries. Nothing here writes: what a crash left is recovered in
+ * memory, and on the disk by the first write.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -62,18 +62,18 @@ import { loadBlocks, type Reach, readBlocks, type SnapshotBlock } from "./snapsh
 const LF = bytesOf("\n");
 const PAYLOAD = bytesOf(',"payload":');
 const UNBOUND = "its frame tells of another entry than its payload";
-/** Frames at the end whose bytes are checked at opening, unless they are longer than this. */
+/** Number of last frames whose bytes are checked at opening, and the length beyond which one is not. */
 const CHECKED_TAIL = 64;
 const CHECKED_TAIL_LINE = 1 << 20;
-/** A header is a few hundred bytes. */
+/** Bytes of the largest header that is read; a usual one has a few hundred. */
 const HEADER_BYTES = 1 << 20;
-/** Segments that are kept open for reading. */
+/** Number of segments that are kept open for reading. */
 const OPEN_SEGMENTS = 16;
-/** Frames up to this length are read together with those behind them when their heads are read. */
+/** Length up to which a frame is read together with those after it when its head is read. */
 const SHORT_FRAME = 8 << 10;
 const WINDOW = 256 << 10;
 
-/** What lines are read into. No line outlives the call for it, and no scan begins within another. */
+/** Buffer that lines are read into. No line outlives the call for it, and no scan begins within another. */
 let scratch: Buffer | undefined;
 
 function scratchBuffer(): Buffer {
@@ -85,15 +85,15 @@ export interface SegmentedReaderOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly readOnly?: boolean;
-  /** What is known of large containers from before. */
+  /** Index snapshots of large containers, kept from before. */
   readonly spines?: KeptSpines;
 }
 
-/** What is kept of a container in the state folder, beside the columns. */
+/** Facts of a container that the state folder keeps, in addition to the columns. */
 interface KeptContainer extends Reach {
-  /** Of the session. */
+  /** Id of the session. */
   readonly id: string;
-  /** How far the container's own spine was good, and how many entries it held. */
+  /** Bytes of the container's own index snapshot that were valid, and the number of entries in them. */
   readonly spineEnd: number;
   readonly spineCount: number;
 }
@@ -104,37 +104,39 @@ export interface Segment {
   readonly info: FileInfo;
 }
 
-/** Something to be put in order by the first write. */
+/** Leftovers that the first write cuts off. */
 export interface Remains {
-  /** Where frames end and what is no frame begins: cut off, and kept aside unless it is ours alone. */
+  /** End of the valid frames. What follows is cut off, and moved to quarantine first unless it was written by us. */
   readonly segmentSeq: number;
   readonly start: number;
   readonly ours: boolean;
-  /** Whether a segment holds from this byte on what it held when that was judged. */
+  /** Whether a segment holds, from this byte on, what it held when it was examined. */
   readonly isAsJudged: (segment: Segment, start: number) => boolean;
 }
 
-/** The part of a container that needs no other judgement: what its index names, up to a place. */
+/** The part of a container that need not be examined again: what its index names, up to a place. */
 interface Base {
   readonly count: number;
   readonly aliases: number;
   readonly tail: Tail;
   readonly indexEnd: number;
   readonly lastRow: { readonly length: number; readonly crc: number };
-  /** Of the bytes of its last frame as they are, sound or not; null when they cannot be read, or are very many. */
+  /**
+   * Checksum of the bytes of its last frame as they are, valid or not; null when they cannot be read, or are very many.
+   */
   readonly lastFrame: number | null;
 }
 
-/** What the index names behind the part of it that fits the segments. */
+/** The rows of the index after the part that fits the segments. */
 interface Rest {
   readonly rows: readonly IndexRow[];
-  /** Every row of it could be read. */
+  /** Whether all of these rows could be read. */
   readonly isIntact: boolean;
-  /** The highest number of an entry that any row names. */
+  /** Highest entry number in any row. */
   readonly promised: number;
 }
 
-/** The last row that was taken, and what was known before. */
+/** The last row that was accepted, and what was known before it. */
 interface LastTaken {
   readonly row: IndexRow;
   readonly nodeCount: number;
@@ -142,23 +144,23 @@ interface LastTaken {
   readonly damageCount: number;
   readonly tail: Tail;
   readonly indexEnd: number;
-  /** Reads the row before it. */
+  /** Reads length and checksum of the row before it. */
   readonly lastRow: () => { readonly length: number; readonly crc: number };
 }
 
-/** What came of taking in the index. */
+/** The result of reading rows of the index. */
 interface Taken {
-  /** Why the row after the last one that was taken was not. */
+  /** Reason why the row after the last accepted one was refused; null when none was. */
   readonly fault: string | null;
   readonly rest: Rest;
-  /** Bytes of the index. */
+  /** Size of the index in bytes. */
   readonly size: number;
-  /** No row names an entry again that was taken in before it. */
+  /** Whether rows of entries that were known before are exactly those that the index still lacked. */
   readonly known: boolean;
   readonly before: LastTaken | null;
 }
 
-/** The state in which an entry found the store, for entries that may have to be given up together. */
+/** The state of the store before an entry of a batch, in case the batch has to be dropped. */
 interface Before {
   readonly position: number;
   readonly tail: Tail;
@@ -166,7 +168,7 @@ interface Before {
   readonly rows: number;
 }
 
-/** What a folder holds; nothing where there is none, as copies leave empty ones out. */
+/** Lists a folder; returns nothing when it is missing, because copies may leave out empty folders. */
 function orNone<T>(list: () => T[]): T[] {
   try {
     return list();
@@ -178,11 +180,11 @@ function orNone<T>(list: () => T[]): T[] {
 
 export abstract class SegmentedReader {
   readonly file: string;
-  /** Where the container lies; not at `file` after a repair that was cut off. */
+  /** Folder of the container; it is not `file` after a repair that was cut off. */
   protected folder: string;
   header!: SessionHeader;
   headerLine!: Uint8Array;
-  /** Why nothing may be written to a container whose header is damaged. */
+  /** Reason why a container with a damaged header must not be written; null for a sound one. */
   private headerFault: Failure | null = null;
   readonly version = CURRENT_VERSION;
   readonly nodes = new Nodes();
@@ -196,49 +198,52 @@ export abstract class SegmentedReader {
   private readonly bodies = new BodyReader();
   protected readonly places = new FramePlaces();
   protected readonly checked = new Column(new Uint8Array(16));
-  /** Lines that are in no segment as they are here: given an id of their own, or waiting for the first append. */
+  /**
+   * Lines that are returned in place of a segment's bytes: with an id of their own, waiting for the first append, or
+   * valid despite their checksum in the index.
+   */
   protected readonly overrides = new Map<number, Uint8Array>();
-  /** What is answered for entries whose bytes are damaged; the bytes themselves are copied as they are. */
+  /** Placeholders that are returned for damaged entries; `copy` copies the bytes themselves as they are. */
   protected readonly standIns = new Map<number, Uint8Array>();
   protected tail: Tail = EMPTY_TAIL;
-  /** The rows of the last entries, which the index does not hold yet. */
+  /** Rows of the last entries, which the index does not hold yet. */
   protected rows: string[] = [];
-  /** Bytes of the index that hold rows of entries we know. */
+  /** Bytes of the index that hold rows of known entries. */
   protected indexEnd = 0;
-  /** The last row before `indexEnd`: its bytes and checksum. */
+  /** Length and checksum of the last row before `indexEnd`. */
   protected lastRow = { length: 0, crc: 0 };
-  /** What stands in the index behind `indexEnd` is wrong, or there is no index; the reason. */
+  /** Reason why the index is wrong after `indexEnd`, or missing; null when it is neither. */
   protected indexFault: string | null = null;
-  /** The index as it was last seen; anything else is somebody else's doing. */
+  /** The index as it was last seen; any other stamp is another process's doing. */
   protected seen: FileInfo | undefined;
-  /** The file whose device and inode stand for the container. */
+  /** The header file, whose device and inode identify the container. */
   protected key: FileInfo | undefined;
   protected remains: Remains | null = null;
-  /** Null while what comes after the index is mixed with what came to be indexed since. */
+  /** The part that need not be examined again; null while entries are known that the index does not name. */
   private base: Base | null = null;
-  /** What was told of the part after the base. */
+  /** Damage that was reported in the part after the base. */
   private judgements: Damage[] = [];
-  /** That part is why nothing may be written. */
+  /** Whether that part is why nothing may be written. */
   private refusedByJudgement = false;
-  /** Entries that were found behind the index at opening. */
+  /** Number of entries that were found after the index at opening. */
   protected replayed = 0;
-  /** How far the spine file is good, and how many entries it holds. */
+  /** Bytes of the index snapshot file that are valid, and the number of entries in them. */
   protected spineEnd = 0;
   protected spineCount = 0;
-  /** What is known comes from a spine and from no row. */
+  /** Whether everything known comes from an index snapshot, and nothing from rows. */
   private isRecalled = false;
   private readonly spines: KeptSpines | undefined;
-  /** How many entries are kept in the state folder. */
+  /** Number of entries in the index snapshot that the state folder keeps. */
   private keptCount = 0;
   protected closed = false;
   private readonly segmentFds = new Map<number, number>();
-  /** The stamps of the segments that were read. */
+  /** Stamps of the segments that were read. */
   private readonly watched = new Map<number, Watched>();
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
   private befores: Before[] = [];
-  /** Segments in which a frame was found elsewhere than it was said to be. */
+  /** Segments in which a frame was found at a place other than the recorded one. */
   private readonly moved = new Set<number>();
-  /** What was found in segments that were gone through for such frames. */
+  /** Results of searching segments for such frames. */
   private readonly searched = new Map<number, { info: FileInfo; starts: ReadonlyMap<number, number> }>();
   private judgedSegments: Remains["isAsJudged"] = () => false;
 
@@ -254,14 +259,14 @@ export abstract class SegmentedReader {
   // --- opening -------------------------------------------------------------------------------------------------
 
   /**
-   * Reads the container. While somebody is writing to it, what the index does not hold yet is that one's business.
-   * Throws not_a_session, or an errno error.
+   * Reads the container. While another process writes to it, entries that the index does not hold yet are left to that
+   * process. Throws not_a_session, or an errno error.
    */
   protected readContainer(isLive: (key: FileInfo) => boolean): void {
     this.demandPlain();
     this.readHeader();
     const live = isLive(this.key as FileInfo);
-    // Before the sizes of the segments: a row that comes meanwhile names a frame that is not in them.
+    // Read before the sizes of the segments: a row that is added meanwhile names a frame that is not in them.
     const seen = this.infoOrNull(indexFile(this.folder)) ?? undefined;
     const segments = this.segments();
     this.loadSpine(segments);
@@ -274,16 +279,16 @@ export abstract class SegmentedReader {
       if (this.places.lengths.values[p] <= CHECKED_TAIL_LINE) this.read(p);
   }
 
-  /** Takes in what comes after the known part. While another process is the writer, only what it has indexed. */
+  /** Reads what comes after the known part. While another process is the writer, only what it has indexed. */
   private judge(segments: readonly Segment[], live: boolean, seen: FileInfo | undefined): void {
     const known = this.damage.length;
-    // What is judged here does not depend on it.
+    // A damaged header does not influence what is found here.
     if (this.readOnly === this.headerFault) this.readOnly = null;
     const { readOnly } = this;
     const rest = this.readIndex(segments, live);
     this.seen = seen;
     this.noteBase();
-    // Of a wrong index, the entries that later rows name are there all the same.
+    // When the index is wrong, the entries that later rows name are there all the same.
     if (live && this.indexFault !== null) this.replay(segments, rest, rest.promised);
     if (!live) {
       this.replay(segments, rest);
@@ -297,7 +302,7 @@ export abstract class SegmentedReader {
     this.window = null;
   }
 
-  /** Takes note of what needs no other judgement, if all that is known is named by the index. */
+  /** Records the part that need not be examined again, if the index names every known entry. */
   protected noteBase(): void {
     const { nodes, tail, indexEnd, lastRow } = this;
     const { count, aliases } = nodes;
@@ -305,7 +310,7 @@ export abstract class SegmentedReader {
       this.rows.length > 0 ? null : { count, aliases, tail, indexEnd, lastRow, lastFrame: this.frameCrc(count - 1) };
   }
 
-  /** The checksum of the bytes of a frame as they are. */
+  /** Returns the checksum of a frame's bytes as they are; null when they cannot be read, or are very many. */
   private frameCrc(position: number): number | null {
     const { lengths, segments, starts } = this.places;
     if (position < 0 || lengths.values[position] > CHECKED_TAIL_LINE) return null;
@@ -319,8 +324,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Judges anew, as the only writer, what comes after the base: whoever wrote it may have gone on since. "replaced" when
-   * an entry is not there any more, or is another one.
+   * Reads again, as the only writer, what comes after the base: its writer may have continued since. Returns "replaced"
+   * when an entry is missing or is a different one.
    */
   protected judgeAgain(): Change {
     const { base, nodes, places } = this;
@@ -345,14 +350,14 @@ export abstract class SegmentedReader {
       throw error;
     }
     if (nodes.count < count || crcs.some((crc, i) => crc !== places.crcs.values[base.count + i])) {
-      // Until another log takes its place, this one knows what it knew.
+      // Until another log replaces it, this one keeps what it knew.
       restore();
       return { kind: "replaced" };
     }
     return nodes.count === count ? { kind: "none" } : { kind: "grown", first: count };
   }
 
-  /** Returns what makes everything that is known from a position on what it is now. */
+  /** Returns a function that makes everything known from a position on what it is now. */
   private image(from: number): () => void {
     const { nodes, places, tail, indexEnd, lastRow, remains, replayed, indexFault, seen, base, judgements } = this;
     const { readOnly, refusedByJudgement } = this;
@@ -376,8 +381,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Whether nothing may be written for what was found by a look that others may have disturbed: the container is another
-   * now, or somebody writes to it.
+   * Whether writes are refused because of a reading that other processes may have disturbed: the container has changed
+   * since, or a process is writing to it.
    */
   protected isDoubtful(isLive: boolean): boolean {
     if (!this.refusedByJudgement) return false;
@@ -406,7 +411,7 @@ export abstract class SegmentedReader {
           closeQuietly(disk, fd);
         }
       }
-      // The name may lead to another file now than the one that is open.
+      // The name may belong to another file now than the one that is open.
       this.forgetSegment(tail.segmentSeq);
       const size = disk.info(segmentFile(this.folder, tail.segmentSeq)).size;
       return size >= tail.segmentSize && (lastFrame === null || this.frameCrc(count - 1) === lastFrame);
@@ -417,8 +422,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Returns whether the header is the one that was read. A file that is removed leaves its number to the next one, and
-   * another program may write it anew in place, so that its bytes say it where its times moved.
+   * Whether the header is still the one that was read. The inode of a removed file is used again, and another program
+   * may write the file anew in place, so its bytes decide when its times have changed.
    */
   protected hasItsHeader(folder = this.folder): boolean {
     const { disk, key } = this;
@@ -434,7 +439,10 @@ export abstract class SegmentedReader {
     return true;
   }
 
-  /** Throws not_a_session where what entries are in leads elsewhere. The rest is as good as none where it is a link. */
+  /**
+   * Throws not_a_session when a file or folder that entries are in is a link. Any other part that is one counts as
+   * missing.
+   */
   private demandPlain(): void {
     if (!this.disk.list) return;
     const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
@@ -445,7 +453,7 @@ export abstract class SegmentedReader {
           throw notASession(this.file, `${name} in it is a link`);
   }
 
-  /** Whether the header is that of the file. */
+  /** Whether the header was read from the file, rather than made up for a damaged one. */
   protected get hasHeader(): boolean {
     return this.headerFault === null;
   }
@@ -475,7 +483,7 @@ export abstract class SegmentedReader {
     }
   }
 
-  /** Puts a header in place of one that is damaged: the session can be read, and repaired or cloned to be written. */
+  /** Makes up a header for one that is damaged: the session can be read, and repaired or cloned to be written. */
   private makeHeader({ size, modified }: FileInfo): void {
     const id = basename(this.file, CONTAINER);
     if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
@@ -494,7 +502,7 @@ export abstract class SegmentedReader {
     this.tell("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
   }
 
-  /** Returns the segments that are there, in order. What is open under the name of another file is closed. */
+  /** Returns the existing segments, in order. Closes those whose name now belongs to another file. */
   protected segments(): Segment[] {
     const folder = segmentFolder(this.folder);
     const found: Segment[] = [];
@@ -504,14 +512,14 @@ export abstract class SegmentedReader {
       const info = this.disk.info(join(folder, name));
       if (info.kind !== "file") continue;
       const open = this.segmentFds.has(seq) && this.watched.get(seq)?.seen;
-      // Whoever cuts the rest of a dead writer removes a segment that held nothing else, and makes it anew.
+      // A process that cuts off what a dead writer left removes a segment that held nothing else, and creates it again.
       if (open && !isSameFile(open, info)) this.forgetSegment(seq);
       found.push({ seq, size: info.size, info });
     }
     return found.sort((a, b) => a.seq - b.seq);
   }
 
-  /** Takes in what a spine tells, if it fits the index and the segments. */
+  /** Loads an index snapshot, if one fits the index and the segments. */
   private loadSpine(segments: readonly Segment[]): void {
     let index: number;
     try {
@@ -529,7 +537,7 @@ export abstract class SegmentedReader {
     }
   }
 
-  /** Takes in what was kept of the container when it was left. */
+  /** Loads the index snapshot that the state folder keeps. Returns whether there was one that fits. */
   private recallSpine(fits: (reach: Reach) => boolean): boolean {
     const isOurs = ({ id, ...reach }: KeptContainer): boolean => id === this.header.id && fits(reach);
     const kept = this.spines?.recall(this.key as FileInfo, this.nodes, (facts) => isOurs(facts as KeptContainer));
@@ -541,7 +549,7 @@ export abstract class SegmentedReader {
     return true;
   }
 
-  /** Keeps what is known of the container for the next opening, if that is no more than its frames say. */
+  /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
   protected keepSpine(): void {
     const { nodes, tail, indexEnd, lastRow, spineEnd, spineCount, key } = this;
     const { count } = nodes;
@@ -555,7 +563,7 @@ export abstract class SegmentedReader {
     this.keptCount = count;
   }
 
-  /** Takes in what the container's own spine tells. */
+  /** Loads the container's own index snapshot. */
   private readSpine(fits: (reach: Reach) => boolean): void {
     let blocks: SnapshotBlock[];
     let file: Buffer;
@@ -609,8 +617,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Takes in the rows behind what is known, and the heads of their frames, until one does not fit. Where the bytes after
-   * the last of these frames are not what the index says, the frame itself must be whole, for its head does not tell
+   * Reads the rows after the known part, and the heads of their frames, until one does not fit. Where the bytes after
+   * the last of these frames are not what the index says, the frame itself must be whole, because its head does not say
    * where it ends.
    */
   private readIndex(segments: readonly Segment[], live: boolean): Rest {
@@ -642,13 +650,13 @@ export abstract class SegmentedReader {
     }
   }
 
-  /** Whether segments hold bytes behind the last frame that is known. */
+  /** Whether segments hold bytes after the last known frame. */
   private isMoreThere(segments: readonly Segment[]): boolean {
     const { segmentSeq, segmentSize } = this.tail;
     return segments.some(({ seq, size }) => (seq === segmentSeq ? size > segmentSize : seq > segmentSeq && size > 0));
   }
 
-  /** Whether the last frame that is known is where it is said to be, with every byte. */
+  /** Whether the last known frame is at its recorded place, with every byte. */
   private isLastWhole(): boolean {
     const last = this.nodes.count - 1;
     if (last < 0) return true;
@@ -663,7 +671,7 @@ export abstract class SegmentedReader {
     return crc32c(frame) === crcs.values[last];
   }
 
-  /** Forgets what a spine told: the segments are not what they were. */
+  /** Forgets everything that an index snapshot said, because the segments are not what they were. */
   private forgetAll(): void {
     this.forgetFrom(0);
     this.nodes.aliases = 0;
@@ -674,7 +682,7 @@ export abstract class SegmentedReader {
     Object.assign(this, { spineEnd: 0, spineCount: 0, keptCount: 0 });
   }
 
-  /** Makes the last row that was taken the first that was not. */
+  /** Undoes the last accepted row, so that it is the first one that was refused. */
   private giveLastBack(before: LastTaken, taken: Taken): Taken {
     const { row, nodeCount, aliases, damageCount, tail, indexEnd, lastRow } = before;
     this.forgetFrom(nodeCount);
@@ -693,7 +701,7 @@ export abstract class SegmentedReader {
     let promised = 0;
     let known = true;
     let isIntact = true;
-    /** Of the last row that was taken. */
+    /** Lengths of the last row that was accepted, and of the one before it. */
     let length = 0;
     let lengthBefore = 0;
     let before: Omit<LastTaken, "lastRow"> | null = null;
@@ -752,7 +760,7 @@ export abstract class SegmentedReader {
     };
   }
 
-  /** Whether a row is that of an entry which was taken in before it. */
+  /** Whether a row is the next one that the index still lacked. If so, it is removed from the waiting rows. */
   private isKnown(row: IndexRow): boolean {
     const waiting = this.rows.length;
     const position = row.entrySeq - 1;
@@ -780,7 +788,10 @@ export abstract class SegmentedReader {
     this.takeIndexed(row);
   }
 
-  /** Takes in the frame of a row by its head, or by all of it where the head is not enough. */
+  /**
+   * Adds the entry of a row, from the head of its frame, or from the whole frame where the head is not enough. Throws
+   * {@link Malformed}.
+   */
   private takeIndexed(row: IndexRow): void {
     const crc = Number.parseInt(row.crc32c, 16);
     const head = this.headAt(row);
@@ -795,7 +806,8 @@ export abstract class SegmentedReader {
     }
     const bytes = this.bytes(row.segmentSeq, row.byteOffset, row.byteLength);
     if (crc32c(bytes) !== crc) {
-      // Else bytes came or went, and what follows is not where its row says either.
+      // A damaged frame must end with its only line feed. Else bytes were inserted or removed, and what follows is not
+      // where its row says either.
       if (bytes.indexOf(0x0a) !== bytes.length - 1) throw new Malformed("its frame is damaged");
       this.takeDamaged(row, bytes, usual);
       return;
@@ -809,8 +821,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * A damaged frame keeps its place in the tree where its entry's head or its own is legible and fits the row; reading
-   * the entry tells of the damage.
+   * Adds the entry of a damaged frame, which keeps its place in the tree if its own head or the frame's is legible and
+   * fits the row; else throws {@link Malformed}. Reading the entry reports the damage.
    */
   private takeDamaged(row: IndexRow, bytes: Buffer, usual: Frame | null): void {
     const mark = bytes.indexOf(PAYLOAD);
@@ -842,7 +854,7 @@ export abstract class SegmentedReader {
     this.place(frame, row.byteOffset, row.byteLength, 0, Number.parseInt(row.crc32c, 16));
   }
 
-  /** What is at hand of the frame of a row: all of it or its beginning. */
+  /** Returns the frame of a row, or as much of its beginning as was read. */
   private headAt(row: IndexRow): Buffer {
     const { segmentSeq, byteOffset: start, byteLength: length } = row;
     const wanted = Math.min(length, FRAME_HEAD_BYTES);
@@ -864,7 +876,7 @@ export abstract class SegmentedReader {
     return this.window.bytes.subarray(0, Math.min(length, filled));
   }
 
-  /** Reads the head of the entry in a frame, all of which is at hand. */
+  /** Reads the head of the entry in a whole frame. Throws {@link Malformed}. */
   private readHead(b: Uint8Array, frame: Frame): void {
     const { payloadStart, payloadEnd } = frame;
     if (this.heads.read(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
@@ -873,7 +885,7 @@ export abstract class SegmentedReader {
     if (fault !== null) throw new Malformed(`its payload is ${fault}`);
   }
 
-  /** Ids of the head that has just been read. */
+  /** Returns the ids of the head that was read last. */
   private headIds(): { id: string; parentId: string | null } {
     const { heads } = this;
     return {
@@ -882,7 +894,7 @@ export abstract class SegmentedReader {
     };
   }
 
-  /** Whether a frame and the entry in it, whose head has just been read, tell the same. */
+  /** Whether the members of a frame match the entry in it, whose head was read last. */
   private isBound(frame: Frame): boolean {
     const { id, parentId } = this.headIds();
     return (
@@ -892,7 +904,7 @@ export abstract class SegmentedReader {
     );
   }
 
-  /** Adds the entry whose head has just been read, and moves the tail behind its frame. */
+  /** Adds the entry whose head was read last, and moves the tail past its frame. Returns its position. */
   private place(frame: Frame, start: number, length: number, at: number, crc: number): number {
     const { tail, nodes } = this;
     const { aliases } = nodes;
@@ -928,9 +940,9 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Takes in the frames behind those of the index. Where one is damaged and none that is whole comes after it, it was
-   * being written; else what is whole after it is taken too, and the session can only be read. `limit`: the last entry
-   * to be taken, for a writer is at work behind it.
+   * Adds the frames after those of the index. A damaged frame with no whole one after it was being written when its
+   * writer died; otherwise the whole ones after it are added too, and the session can only be read. `limit`: the last
+   * entry to add, because a writer is at work after it.
    */
   private replay(segments: readonly Segment[], rest: Rest, limit = Number.POSITIVE_INFINITY): void {
     const indexed = this.tail.entrySeq;
@@ -942,7 +954,7 @@ export abstract class SegmentedReader {
       demandBound: (b, frame) => this.demandBound(b, frame),
       idIn: (b, first, end) => this.idIn(b, first, end),
     });
-    /** Why the first frame that was not the one that is due was not taken. */
+    /** Reason why the first frame that was not the expected one was refused. */
     let reason: string | null = null;
     const from = Math.max(1, this.tail.segmentSeq);
     for (const { seq, size } of segments) {
@@ -972,7 +984,7 @@ export abstract class SegmentedReader {
       if (this.takeFound(one)) salvaged++;
       else if (one.row) salvage.giveUp(one.row);
     this.replayed = this.tail.entrySeq - indexed;
-    // What else is there is for its writer to judge.
+    // Anything else is left to its writer.
     if (limit < Number.POSITIVE_INFINITY) return;
     const lost = salvage.unsettled((entryId) => this.nodes.position(entryId) >= 0);
     if (salvaged + strangers === 0 && bad.length > 0 && !salvage.hasWholeLines) {
@@ -998,14 +1010,14 @@ export abstract class SegmentedReader {
       this.tell("lost_entries", 0, 0, `${lost} entries that the index names are in no segment`, false);
       this.refuseWrites();
     }
-    // A segment without frames is what a crash left of a rotation.
+    // A crash during a rotation leaves a segment without frames.
     const last = segments.at(-1)?.seq ?? 0;
     if (!this.remains && this.readOnly?.name !== "corrupt" && last > this.tail.segmentSeq)
       this.remains = { segmentSeq: this.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged };
     this.judgedSegments = isAsJudged;
   }
 
-  /** Returns a visitor that passes on every line that may be a frame with all its bytes. */
+  /** Returns a visitor that passes on, with all its bytes, every line that may be a frame. */
   private wholeLines(
     seq: number,
     salvage: Salvage | null,
@@ -1014,7 +1026,7 @@ export abstract class SegmentedReader {
     return {
       line: (_number, at, b, first, end) => take(at, b, first, end),
       long: (_number, at, length) => {
-        // Before a frame that ends with such a line there is what no frame holds.
+        // If such a line ends with a frame, the bytes before it belong to none.
         const skipped = Math.max(0, length - FRAME_BYTES);
         if (skipped > 0) salvage?.bad(seq, at, at + skipped, "it is longer than a frame may be");
         take(at + skipped, this.bytes(seq, at + skipped, length - skipped + 1), 0, length - skipped);
@@ -1022,7 +1034,10 @@ export abstract class SegmentedReader {
     };
   }
 
-  /** Takes the frame `b[first, end)`, which lies at `start` before its line feed, if it is the one that is due. */
+  /**
+   * Adds the frame `b[first, end)`, line feed excluded, that begins at `start`, if it is the expected one; else throws
+   * {@link Malformed}.
+   */
   private takeReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
     const frame = decodeFrame(b, first, end);
     const { tail } = this;
@@ -1054,7 +1069,7 @@ export abstract class SegmentedReader {
     );
   }
 
-  /** Takes a frame that was found elsewhere than it was due; false when it does not tell of its entry after all. */
+  /** Adds a frame that was salvaged; returns false when it no longer matches its entry. */
   private takeFound({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
     const bytes = this.bytes(segmentSeq, start, length);
     try {
@@ -1074,13 +1089,13 @@ export abstract class SegmentedReader {
     }
   }
 
-  /** Reads the head of the entry in a frame, all of which is at hand; the two must tell the same. */
+  /** Reads the head of the entry in a whole frame. Throws {@link Malformed} unless the two match. */
   private demandBound(b: Uint8Array, frame: Frame): void {
     this.readHead(b, frame);
     if (!this.isBound(frame)) throw new Malformed(UNBOUND);
   }
 
-  /** Returns the id of the entry that seems to be in a line that is no frame. */
+  /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
   private idIn(b: Uint8Array, first: number, end: number): string | null {
     const mark = Buffer.from(b.buffer, b.byteOffset + first, end - first).indexOf(PAYLOAD);
     if (mark < 0 || !this.heads.read(b, first + mark + PAYLOAD.length, end)) return null;
@@ -1095,8 +1110,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Holds what is there against what marks a durable end, the manifest and the last checkpoint. They come after the
-   * entries that they name: where these are not there, acknowledged entries were lost (seed 003, "Recovery").
+   * Compares the entries with the manifest and the last checkpoint, which mark a durable end. Both are written after
+   * the entries that they name: where these are missing, acknowledged entries were lost (seed 003, "Recovery").
    */
   private holdAgainstMarks(): void {
     if (this.readOnly?.name === "corrupt") return;
@@ -1121,7 +1136,10 @@ export abstract class SegmentedReader {
     this.refuseWrites();
   }
 
-  /** Several entries that were appended as one are one: a rest of them at the end was never acknowledged. */
+  /**
+   * Drops the last entries if they are an incomplete batch: entries that were appended together, but never
+   * acknowledged.
+   */
   private dropIncompleteBatch(): void {
     const last = this.nodes.count - 1;
     if (last < 0 || !this.nodes.isBatch(last) || this.readOnly?.name === "corrupt") return;
@@ -1151,7 +1169,7 @@ export abstract class SegmentedReader {
     if (this.base && this.base.count > first) this.noteBase();
   }
 
-  /** Whether the manifest or last checkpoint names an entry after this one, and so what comes next was acknowledged. */
+  /** Whether the manifest or the last checkpoint names a later entry, so that what comes next was acknowledged. */
   private isMarkedAfter(entrySeq: number): boolean {
     const manifest = readManifest(this.disk, manifestFile(this.folder));
     if (manifest !== null && manifest.head.entrySeq > entrySeq) return true;
@@ -1190,11 +1208,11 @@ export abstract class SegmentedReader {
       if (now.size < this.indexEnd) return { kind: "replaced" };
       const fd = this.disk.openRead(indexFile(this.folder));
       try {
-        // What comes from here on is for the next look: its rows name frames that are not in these segments.
+        // Rows that are added from here on are for the next refresh: they name frames that are not in these segments.
         const before = this.disk.infoOf(fd);
         const { fault, known } = this.takeRows(fd, this.segments(), before.size);
         if (fault !== null || !known) {
-          // Until another log takes its place, this one knows what it knew.
+          // Until another log replaces it, this one keeps what it knew.
           restore();
           return { kind: "replaced" };
         }
@@ -1271,7 +1289,7 @@ export abstract class SegmentedReader {
         const at = this.places.starts.values[position] - run.start;
         const frame = bytes.subarray(at, at + this.places.lengths.values[position]);
         let line = this.payloadIn(frame, 0, position);
-        // What is damaged is copied as it is, if it is a line; what moved is not where it is looked for.
+        // A damaged frame is copied as it is if it is still a line; else it may have moved, and is looked for.
         const isFrame = frame[frame.length - 1] === 0x0a && line.indexOf(0x0a) < 0;
         if (isKnown && !isFrame) line = this.sound(position, frame, isKnown);
         const isOurs = isKnown || this.standIns.has(position) || this.isWhole(position, frame);
@@ -1288,7 +1306,7 @@ export abstract class SegmentedReader {
     }
   }
 
-  /** Stretches of frames that lie one behind the other, none longer than a chunk unless a single frame is. */
+  /** Yields runs of adjacent frames; a run ends when it has reached the length of a chunk. */
   private *runs(positions: ArrayLike<number>): Generator<{
     first: number;
     past: number;
@@ -1326,7 +1344,7 @@ export abstract class SegmentedReader {
       if (bytes.length === sizeBytes && this.env.sha256(bytes) === sha256)
         return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
     } catch {
-      // Told below.
+      // Reported below.
     }
     const entryId = this.nodes.id(position);
     if (!this.damage.some((found) => found.kind === "missing_blob" && found.entryId === entryId))
@@ -1364,8 +1382,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Bytes of a segment, and whether nothing can have changed them since they became known: what was checked before
-   * need not be checked again then.
+   * Reads bytes of a segment. `isKnown`: nothing can have changed them since they became known, so that earlier checks
+   * still hold.
    */
   private knownBytes(segmentSeq: number, start: number, length: number): { bytes: Buffer; isKnown: boolean } {
     const since = clockOf(this.disk);
@@ -1391,7 +1409,7 @@ export abstract class SegmentedReader {
     return watched;
   }
 
-  /** Relies on the stamp that a segment has now, from when it can be relied on, if it is another than before. */
+  /** Records the present stamp of a segment if it is another than before, and forgets earlier checks of its bytes. */
   private watchAnew(watched: Watched, fd: number): void {
     const now = this.disk.infoOf(fd);
     if (watched.seen && isSameStamp(now, watched.seen)) return;
@@ -1412,7 +1430,7 @@ export abstract class SegmentedReader {
     return fd;
   }
 
-  /** Takes note of the stamp that our own write gave to a segment. */
+  /** Records the stamp that our own write gave to a segment. */
   protected noteSegment(segmentSeq: number, info: FileInfo): void {
     this.watched.get(segmentSeq)?.note(info);
   }
@@ -1427,7 +1445,7 @@ export abstract class SegmentedReader {
     for (const seq of [...this.segmentFds.keys()]) this.forgetSegment(seq);
   }
 
-  /** Whether a frame is the one that was written, and its payload the JSON of an entry. */
+  /** Whether a frame has the checksum of its row, and a payload that is the JSON of an entry. */
   private isWhole(position: number, frame: Uint8Array): boolean {
     const payload = this.payloadIn(frame, 0, position);
     if (crc32c(frame) !== this.places.crcs.values[position] || !isUtf8(payload)) return false;
@@ -1435,8 +1453,8 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * The payload of a frame that is what was written, else a stand-in. A frame that was checked before is checked again
-   * where its segment may have changed since.
+   * Returns the payload of a frame that is what was written, else a placeholder. A frame that was checked before is
+   * checked again when its segment may have changed since.
    */
   private sound(position: number, frame: Uint8Array, isKnown: boolean, isText = isUtf8(frame)): Uint8Array {
     const known = this.standIns.get(position);
@@ -1454,14 +1472,15 @@ export abstract class SegmentedReader {
     this.report("bad_body", position, "the frame's bytes are not those that were written", false);
     this.nodes.lose(position);
     this.standIns.set(position, standIn);
-    // The invariants of the store do not hold any more (INV-005), and only a repair makes them hold again.
+    // The invariants of the store no longer hold (INV-005), and only a repair restores them.
     if (!this.readOnly) this.refuseWrites();
     return standIn;
   }
 
   /**
-   * Returns the payload of a frame that is not where it is said to be: of the first one in its segment that has its
-   * checksum, or of the one that is there, if it agrees with itself, for then the checksum is what is wrong.
+   * Returns the payload of a frame that is not what was written at its recorded place: of the first frame in its
+   * segment that has its checksum, else of the one at that place if it is consistent in itself, because then the
+   * checksum is wrong. Returns null when there is neither.
    */
   private readElsewhere(position: number, frame: Uint8Array): Uint8Array | null {
     const { segments, starts, lengths } = this.places;
@@ -1485,7 +1504,7 @@ export abstract class SegmentedReader {
     return payload;
   }
 
-  /** Tells once for each segment that its frames moved. The invariants of the store do not hold (INV-003). */
+  /** Reports, once for each segment, that its frames moved. The invariants of the store do not hold (INV-003). */
   private reportMoved(position: number, start: number): void {
     const segmentSeq = this.places.segments.values[position];
     if (!this.moved.has(segmentSeq))
@@ -1494,7 +1513,7 @@ export abstract class SegmentedReader {
     if (!this.readOnly) this.refuseWrites();
   }
 
-  /** Returns the payload of a frame that has its own hash and tells of the entry of this position. */
+  /** Returns the payload of a frame that has its own hash and matches the entry of this position; else null. */
   private selfConsistent(position: number, bytes: Uint8Array): Uint8Array | null {
     const { nodes, heads } = this;
     if (bytes[bytes.length - 1] !== 0x0a) return null;
@@ -1513,7 +1532,7 @@ export abstract class SegmentedReader {
   }
 
   /**
-   * Returns where frames of entries lie in a segment that are not where they are said to be. A segment is gone through
+   * Returns the starts of frames in a segment that are not at their recorded places, by position. A segment is searched
    * once for as long as it stays as it is.
    */
   private startsIn(segmentSeq: number): ReadonlyMap<number, number> {

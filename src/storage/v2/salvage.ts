@@ -1,7 +1,7 @@
 /**
- * Which frames are whole in segments whose bytes are not where the index says: every line is looked at once, in memory
- * that grows with the frames and not with the garbage between them. The rows that can be read tell which frame an entry
- * has; where there is none, a frame that agrees with itself is believed.
+ * Salvages whole frames from segments whose bytes are not where the index says. Every line is examined once, in memory
+ * that grows with the frames and not with the garbage between them. Legible index rows decide which frame an entry has;
+ * without a row, a frame that is consistent in itself is accepted.
  */
 
 import { isJson } from "../../core/json/json.ts";
@@ -17,17 +17,17 @@ import {
 } from "./frame.ts";
 import type { Tail } from "./places.ts";
 
-/** No frame is shorter: its schema, hash and names of members alone take 220 bytes. */
+/** Bytes of the shortest possible frame: its schema, hash and member names alone take 220. */
 export const LEAST_FRAME = 220;
-/** No shorter line names an entry: what comes before the id in the shortest has 30 bytes. */
+/** Bytes of the shortest line that can name an entry: as many come before its id. */
 const LEAST_NAMED = 30;
-/** How many times the length of a line is read again, at most, for the frames that may end with it. */
+/** Multiple of a line's length that is read again, at most, to find the frames that may end with it. */
 const REREADS = 4;
-/** So many rows of one entry are looked at: one is right, and damage rarely makes a second. */
+/** Most rows of one entry that are considered: one is right, and damage rarely makes a second. */
 const SAME_ROWS = 4;
 const BEGINNING = Buffer.from(`{"schema":"${FRAME_SCHEMA}","segmentSeq":`);
 
-/** A stretch of a segment that is no frame, or none that counts. */
+/** A byte range of a segment that is not a frame, or a frame that does not count. */
 export interface Bad {
   readonly segmentSeq: number;
   readonly start: number;
@@ -35,22 +35,22 @@ export interface Bad {
   readonly reason: string;
 }
 
-/** A frame and where it lies; where `row` is given, it is that row's. */
+/** A frame and its place; `row` is the row that names it, if any. */
 export interface FoundFrame {
   readonly segmentSeq: number;
   readonly start: number;
   /** Line feed included. */
   readonly length: number;
   readonly row: IndexRow | null;
-  /** Its bytes are not those that were written, but its head tells which entry it is of. */
+  /** Whether its bytes are not those that were written, while its head still names the entry. */
   readonly isDamaged: boolean;
 }
 
-/** What is read of the entry in a frame. */
+/** Access to the entry in a frame. */
 export interface Entries {
-  /** Throws {@link Malformed} unless a frame tells of the entry in it. */
+  /** Throws {@link Malformed} unless the members of a frame match the entry in it. */
   demandBound(b: Uint8Array, frame: Frame): void;
-  /** Returns the id of the entry that seems to be in a line that is no frame. */
+  /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
   idIn(b: Uint8Array, first: number, end: number): string | null;
 }
 
@@ -58,10 +58,10 @@ interface Piece {
   readonly segmentSeq: number;
   readonly start: number;
   end: number;
-  /** Null for what is no frame. */
+  /** Null when the piece is not a frame. */
   readonly frame: { readonly entrySeq: number; readonly entryId: string; readonly row: IndexRow | null } | null;
   readonly reason: string;
-  /** A row that the head of a line that is no frame agrees with. */
+  /** The row that matches the head of a line that is not a frame. */
   readonly named: IndexRow | null;
   isTaken: boolean;
 }
@@ -76,7 +76,7 @@ export function isOf(frame: Frame, row: IndexRow): boolean {
   );
 }
 
-/** Whether rows follow each other without a gap: two that became one, or one that is wrong, do not. */
+/** Whether rows follow the tail and each other without a gap. Rows that merged or are wrong do not. */
 function follow(rows: readonly IndexRow[], tail: Tail): boolean {
   let { entrySeq, segmentSeq, frameSeq, segmentSize } = tail;
   for (const row of rows) {
@@ -90,8 +90,8 @@ function follow(rows: readonly IndexRow[], tail: Tail): boolean {
 }
 
 /**
- * Returns where in a line whole frames may begin that end with it, but for its own beginning: the bytes before them lost
- * their line feed. The last one comes first, for only the text of an entry holds others.
+ * Yields where whole frames may begin that end with the line, except at its own beginning: the bytes before them lost
+ * their line feed. The last one comes first, because only the text of an entry holds others.
  */
 export function* gluedFrames(b: Uint8Array, first: number, end: number): Generator<number> {
   const line = Buffer.from(b.buffer, b.byteOffset + first, end - first);
@@ -108,19 +108,19 @@ export class Salvage {
   private readonly pieces: Piece[] = [];
   private readonly bySeq = new Map<number, IndexRow[]>();
   private readonly byId = new Map<string, IndexRow>();
-  /** Rows whose frame was found with their checksum, or the head of it. */
+  /** Rows whose frame was found: by its checksum, its numbers or its head. */
   private readonly settled = new Set<IndexRow>();
-  /** Rows of entries that a line seems to hold which is no frame. */
+  /** Rows of entries that lines which are not frames seem to hold. */
   private readonly named = new Set<IndexRow>();
-  /** Frames that are whole, and no entries of the session. */
+  /** Number of whole frames that are not entries of the session. */
   private strangers = 0;
-  /** Whether a line that is no frame is a whole one all the same, so that somebody else changed or wrote it. */
+  /** Whether a line that is not a frame is complete JSON, so that another program changed or wrote it. */
   hasWholeLines = false;
   private readonly isIntact: boolean;
   private readonly indexed: number;
   private readonly entries: Entries;
 
-  /** `rows`: those of the index after `tail`, in its order. `isIntact`: none of them was illegible. */
+  /** Starts with the index rows after `tail`, in the order of the index. `isIntact`: all of them were legible. */
   constructor(rows: readonly IndexRow[], isIntact: boolean, tail: Tail, entries: Entries) {
     const indexed = tail.entrySeq;
     this.isIntact = isIntact && follow(rows, tail);
@@ -135,7 +135,7 @@ export class Salvage {
     }
   }
 
-  /** Whether the index allows that a frame is the next one: no row names its number, or one has its checksum. */
+  /** Whether the index allows a frame to be the next one: no row has its entry number, or one has its checksum. */
   allows({ entrySeq }: Frame, length: number, crc: number): boolean {
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
@@ -144,12 +144,12 @@ export class Salvage {
     return exact !== undefined;
   }
 
-  /** The frame that was found for a row is not there any more. */
+  /** Notes that the frame of a row is not there after all. */
   giveUp(row: IndexRow): void {
     this.settled.delete(row);
   }
 
-  /** Returns how many entries rows name that were not found. */
+  /** Returns how many entries that rows name were not found. */
   unsettled(isKnown: (entryId: string) => boolean): number {
     let count = 0;
     for (const rows of this.bySeq.values())
@@ -157,7 +157,10 @@ export class Salvage {
     return count;
   }
 
-  /** Takes note of the line `b[first, end)`, line feed excluded, that begins at `start` of a segment. */
+  /**
+   * Adds the line `b[first, end)`, line feed excluded, that begins at byte `start` of a segment. A frame of an entry
+   * after `limit` is ignored.
+   */
   line(segmentSeq: number, start: number, b: Uint8Array, first: number, end: number, limit: number): void {
     let reason = "it is too short";
     if (end - first >= LEAST_FRAME) {
@@ -178,12 +181,12 @@ export class Salvage {
           if (!(error instanceof Malformed)) throw error;
         }
     }
-    // What is cut off while it is written has no line feed, and no power cut leaves a line that is whole.
+    // A write that was cut off leaves no line feed, and a power cut leaves no complete JSON line.
     this.hasWholeLines ||= end > first && isJson(b, first, end);
     this.bad(segmentSeq, start, start + end - first + 1, reason, this.namedBy(b, first, end));
   }
 
-  /** Takes note of a stretch that is no frame. `named`: the row of the entry whose frame it was. */
+  /** Adds a byte range that is not a frame. `named`: the row of the entry whose frame it was. */
   bad(segmentSeq: number, start: number, end: number, reason: string, named: IndexRow | null = null): void {
     const last = this.pieces.at(-1);
     const isMore = named === null && last?.frame === null && last.named === null;
@@ -201,7 +204,7 @@ export class Salvage {
     before?: () => void,
   ): void {
     const frame = decodeFrame(b, first, end);
-    // Until it is found to be an entry of the session, somebody else wrote it.
+    // It counts as another program's until it is found to be an entry of the session.
     this.strangers++;
     this.entries.demandBound(b, frame);
     const { entrySeq, entryId } = frame;
@@ -210,7 +213,7 @@ export class Salvage {
     const crc = crcText(crc32c(b, first, end + 1));
     const rows = this.bySeq.get(entrySeq) ?? [];
     const exact = rows.find((row) => row.byteLength === length && row.crc32c === crc && !this.settled.has(row));
-    // The text of an entry may hold frames, and what is around them be lost.
+    // The text of an entry may hold frames, and the bytes around them may be lost.
     if (before && !exact && rows.length > 0) throw new Malformed("its row has another checksum");
     before?.();
     const row = exact ?? rows.find((row) => isOf(frame, row)) ?? null;
@@ -226,7 +229,9 @@ export class Salvage {
     });
   }
 
-  /** Returns the row of the entry that a line seems to hold that is no frame, for the first such line. */
+  /**
+   * Returns the row of the entry that a line which is not a frame seems to hold; null for any later line of that entry.
+   */
   private namedBy(b: Uint8Array, first: number, end: number): IndexRow | null {
     if (this.byId.size === 0 || end - first < LEAST_NAMED) return null;
     const head = decodeHead(b, first, end);
@@ -238,8 +243,8 @@ export class Salvage {
   }
 
   /**
-   * Returns the frames that count, in the order of their entries, and all else. `isKnown`: whether an entry was found
-   * before.
+   * Returns the frames that count, in the order of their entries, and all other byte ranges. `isKnown`: whether an
+   * entry was found before.
    */
   settle(isKnown: (entryId: string) => boolean): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
     const { pieces, settled } = this;
@@ -253,7 +258,7 @@ export class Salvage {
       taken.add(frame.entryId);
       if (frame.row) settled.add(frame.row);
     }
-    // Of an entry that is nowhere whole, the first line that tells of it keeps its place in the tree.
+    // An entry that is nowhere whole keeps its place in the tree by the first line that names it.
     for (const piece of pieces) {
       const { named } = piece;
       if (!named || settled.has(named) || taken.has(named.entryId) || isKnown(named.entryId)) continue;
@@ -264,13 +269,13 @@ export class Salvage {
     return this.inOrder();
   }
 
-  /** Whether a frame that no row has the checksum of is an entry of the session. */
+  /** Whether a frame is an entry of the session although no row has its checksum. */
   private isBelievable({ entrySeq, row }: NonNullable<Piece["frame"]>): boolean {
     if (entrySeq <= this.indexed) return false;
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
     if (row) return !this.settled.has(row);
-    // Of an index that is damaged too, a row may be the one that is wrong.
+    // When the index is damaged too, the row may be what is wrong.
     return !this.isIntact && !rows.some((other) => this.settled.has(other));
   }
 
@@ -287,7 +292,7 @@ export class Salvage {
         if (!isTaken) continue;
       }
       if (frame !== null) this.strangers--;
-      // What no row names comes after what lies before it.
+      // A frame that no row names follows the piece before it.
       key = frame?.row?.entrySeq ?? named?.entrySeq ?? key;
       found.push({ key, piece });
     }

@@ -1,11 +1,13 @@
 /**
- * Strict shapes of documents: what each member must be, in the order in which the members are written. zod would do it,
- * but the library would load it for this alone: 90 KB, and half as much again of the time that its import takes.
+ * Strict shapes of documents: what each member must be, in the order in which the members are written. zod could do
+ * this, but the library would load it for this alone: 90 KB, and an import that takes half as long again.
  */
 
 import { Malformed } from "./frame.ts";
 
-/** Returns a value as it must be, with the members of objects in order. Throws {@link Malformed}, naming the path. */
+/**
+ * A check that returns the value, with the members of objects in order. It throws {@link Malformed}, naming the path.
+ */
 export type Shape<T> = (value: unknown, path: string) => T;
 
 /** The type that a shape accepts. */

@@ -1,8 +1,8 @@
 /**
- * What opening a container learns of its frames, kept in a compact file of ours so that it need not be learned again
- * from every row and frame. The file is derived: it is believed only as far as it fits the index, and a container
- * without it opens all the same. It grows by one block with every checkpoint: a fixed head, columns of the entries as
- * they stand in memory, and what is odd about them as JSON.
+ * The index snapshot of a container: what opening it learns of its frames, in a compact file, so that not every row and
+ * frame need be read again. The file is derived: it is used only as far as it fits the index, and a container opens
+ * without it too. It grows by one block with every checkpoint: a fixed head, columns of the entries as they are in
+ * memory, and their exceptions as JSON.
  */
 
 import { crc32 } from "node:zlib";
@@ -11,19 +11,22 @@ import type { Nodes, NodesImage } from "../../core/tree/nodes.ts";
 import type { FramePlaces, Tail } from "./places.ts";
 
 const MAGIC = bytesOf("PSSpine2");
-/** Magic, bytes of the block, checksum of what follows it, entries, bytes of the JSON text. */
+/**
+ * Bytes of the fixed head: magic, length of the block, checksum of all after it, number of entries, length of the JSON
+ * text.
+ */
 const FIXED = 24;
-/** Bytes of one entry in all columns; the four-byte columns come first, so that each lies on its boundary. */
+/** Bytes of one entry in all columns; the four-byte columns come first, so that each is aligned. */
 const ENTRY = 4 * 6 + 2 + 1 + 1;
 
-/** How far a spine tells of its container. */
+/** The part of a container that an index snapshot covers. */
 export interface Reach {
-  /** Entries told of. */
+  /** Number of entries covered. */
   readonly count: number;
   readonly tail: Tail;
   /** Bytes of the index that hold their rows. */
   readonly indexEnd: number;
-  /** Bytes and checksum of the last of those rows, by which a block is held against the index. */
+  /** Length and checksum of the last of those rows, to compare a block with the index. */
   readonly rowLength: number;
   readonly rowCrc: number;
 }
@@ -34,15 +37,15 @@ interface Details extends Reach {
   readonly types: readonly string[];
   /** Ids that are not eight hex digits, by position. */
   readonly odd: readonly (readonly [number, string])[];
-  /** Positions of entries whose parents stand behind them. */
+  /** Positions of entries whose parents come after them. */
   readonly forward: readonly number[];
   /** Positions of the first frames of segments. */
   readonly firsts: readonly number[];
 }
 
 /**
- * The bytes of a block for the entries from `from` to the reach's count. Every parent is there and no id is taken
- * twice: of other sessions no spine is kept.
+ * Encodes a block for the entries from `from` to the reach's count. Every parent must be there and no id taken twice:
+ * other sessions get no index snapshot.
  */
 export function encodeBlock(nodes: Nodes, places: FramePlaces, from: number, reach: Reach): Uint8Array {
   const { count } = reach;
@@ -83,20 +86,20 @@ export function encodeBlock(nodes: Nodes, places: FramePlaces, from: number, rea
   return bytes;
 }
 
-/** Blocks begin on boundaries of columns. */
+/** Rounds up to a multiple of 8, so that the columns of every block are aligned. */
 function padded(length: number): number {
   return (length + 7) & ~7;
 }
 
-/** A block of a spine that is whole. */
+/** A whole block of an index snapshot. */
 export interface SnapshotBlock {
   readonly details: Details;
-  /** Where it stands in the file. */
+  /** Start of the block in the file. */
   readonly start: number;
   readonly end: number;
 }
 
-/** The blocks of a spine file, up to the first that is torn, damaged or does not continue the one before. */
+/** Returns the blocks of a snapshot file, up to the first that is torn, damaged or does not continue the one before. */
 export function readBlocks(file: Buffer): SnapshotBlock[] {
   const blocks: SnapshotBlock[] = [];
   let count = 0;
@@ -123,7 +126,10 @@ export function readBlocks(file: Buffer): SnapshotBlock[] {
   return blocks;
 }
 
-/** Takes nodes and places, which are empty, from the blocks of a file. Answers whether the nodes know the same types. */
+/**
+ * Fills empty nodes and places from the blocks of a file. Returns false when the blocks were made with other known
+ * types.
+ */
 export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, places: FramePlaces): boolean {
   const last = blocks[blocks.length - 1].details;
   const { count } = last;

@@ -1,10 +1,11 @@
 /**
- * Sessions in databases of pi_agent_rust (`sqlite_v1` of seed 003), as far as migrations go: read as the lines of a session
- * file, and written as a copy that takes more rows, or anew. Nobody's database is ever written in place.
+ * Sessions in databases of pi_agent_rust (`sqlite_v1` of seed 003), as migrations need them: read as the lines of a
+ * session file, and written as a copy with more rows or as a new database. An existing database is never written in
+ * place.
  *
- * `pi_session_header(id, json)` has one row, `pi_session_entries(seq, json)` counts from 1, `pi_session_meta(key, value)`
- * says how many messages there are and the name, and `pi_session_blobs(digest, byte_length, data)`, where there is one, has
- * the media that entries refer to.
+ * `pi_session_header(id, json)` has one row, `pi_session_entries(seq, json)` counts from 1, `pi_session_meta(key,
+ * value)` has the number of messages and the name, and `pi_session_blobs(digest, byte_length, data)`, if there is one,
+ * has the media that entries refer to.
  */
 
 import { createHash } from "node:crypto";
@@ -18,10 +19,10 @@ import { type Database, findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
 const LF = bytesOf("\n");
-/** Files that hold changes of a database, or say that somebody has it open. */
+/** Suffixes of files that hold changes of a database, or show that a program has it open. */
 const WRITTEN_BESIDE = ["-wal", "-journal"];
 
-/** Where SQLite is looked for; tests have none. */
+/** A way to find SQLite; in tests it may find none. */
 export type Sqlite = () => OpenDatabase | undefined;
 
 /** Whether bytes begin as an SQLite database does. */
@@ -29,7 +30,7 @@ export function beginsDatabase(bytes: Uint8Array): boolean {
   return Buffer.compare(bytes.subarray(0, MAGIC.length), MAGIC) === 0;
 }
 
-/** Whether a file is an SQLite database, by how it begins. Throws errno errors, but for one that is not there. */
+/** Whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
 export function isDatabase(disk: Disk, file: string): boolean {
   let fd: number;
   try {
@@ -48,7 +49,7 @@ export function isDatabase(disk: Disk, file: string): boolean {
   }
 }
 
-/** The session id in a database. Throws what {@link linesOf} throws. */
+/** Returns the session id in a database. Throws what {@link linesOf} throws. */
 export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
   return reading(disk, file, sqlite, (database) => {
     const rows = database.prepare("SELECT id FROM pi_session_header").all() as { id: unknown }[];
@@ -58,8 +59,8 @@ export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
 }
 
 /**
- * The header and the entries of a database as the bytes of a session file, each row's text as it is. Throws
- * migration_failed where there is no SQLite, where changes lie beside the database, or where the rows are no session.
+ * Returns the header and the entries of a database as the bytes of a session file, each row's text as it is. Throws
+ * migration_failed when there is no SQLite, when changes lie next to the database, or when the rows are not a session.
  */
 export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
   return reading(disk, file, sqlite, (database) => {
@@ -94,7 +95,10 @@ interface Blob {
   readonly data: Uint8Array;
 }
 
-/** Writes the media of a database into a folder, each as a file by its SHA-256, durable but for the names. */
+/**
+ * Writes the media of a database into a folder, each as a file named by its SHA-256. Fsyncs the files, but not the
+ * folder.
+ */
 export function takeBlobs(disk: Disk, file: string, folder: string, sqlite?: Sqlite): void {
   reading(disk, file, sqlite, (database) => {
     if (!hasTable(database, "pi_session_blobs")) return;
@@ -114,21 +118,21 @@ export function takeBlobs(disk: Disk, file: string, folder: string, sqlite?: Sql
   });
 }
 
-/** What a database of a session is to hold. */
+/** The content that a session's database should have. */
 export interface DatabaseContent {
   readonly id: string;
   readonly headerLine: Uint8Array;
-  /** Every entry. */
+  /** Lines of all entries. */
   readonly lines: Iterable<Uint8Array>;
-  /** How many of them it has already. */
+  /** Number of entries that the database has already. */
   readonly has: number;
   /** Media by their SHA-256. */
   readonly blobs: Iterable<readonly [hash: string, data: Uint8Array]>;
 }
 
 /**
- * Brings a database to this content: one that has a part of it, or an empty file. When it returns, all of it is in the one
- * file, on the medium. Throws migration_failed.
+ * Completes a database that has a part of this content, or fills an empty file. When it returns, all of it is in the
+ * one file, and durable. Throws migration_failed.
  */
 export function writeDatabase(disk: Disk, file: string, content: DatabaseContent, sqlite: Sqlite = findSqlite): void {
   const database = (sqlite() ?? missing())(file);
@@ -138,7 +142,7 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
       CREATE TABLE IF NOT EXISTS pi_session_header(id TEXT PRIMARY KEY, json TEXT NOT NULL);
       CREATE TABLE IF NOT EXISTS pi_session_entries(seq INTEGER PRIMARY KEY, json TEXT NOT NULL);
       CREATE TABLE IF NOT EXISTS pi_session_meta(key TEXT PRIMARY KEY, value TEXT NOT NULL)`);
-    // Bytes go in as they are, so that text that is not well formed stays what it was.
+    // Bytes are stored as they are, so that text that is not well formed stays what it was.
     database
       .prepare("INSERT OR IGNORE INTO pi_session_header(id, json) VALUES (?, CAST(? AS TEXT))")
       .run(content.id, content.headerLine);
@@ -177,7 +181,10 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
   }
 }
 
-/** A disk on which a file has other bytes: those of {@link linesOf}, which a reader of session files understands. */
+/**
+ * Returns a disk on which a file has other bytes: those of {@link linesOf}, which a reader of session files
+ * understands.
+ */
 export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
   // No descriptor of the system is below 0.
   const own = -0x5051;
@@ -204,7 +211,7 @@ export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
   });
 }
 
-/** Throws migration_failed when a database is not all that it holds: what lies beside it was not written into it yet. */
+/** Throws migration_failed when files next to a database hold changes that are not in it yet. */
 export function demandSettled(disk: Disk, file: string): void {
   for (const ending of WRITTEN_BESIDE) {
     let size: number;
@@ -227,7 +234,7 @@ function reading<T>(disk: Disk, file: string, sqlite: Sqlite = findSqlite, read:
   const open = sqlite() ?? missing();
   demandSettled(disk, file);
   const url = pathToFileURL(file);
-  // Nothing is made beside the database, and nobody is kept from it.
+  // SQLite then creates no file next to the database and locks nobody out of it.
   url.searchParams.set("immutable", "1");
   let database: Database | undefined;
   try {
@@ -261,7 +268,7 @@ function noSession(file: string, reason: string): Failure {
   });
 }
 
-/** What SQLite says of a database, and JSON of a row, is said of the session. */
+/** Turns an error of SQLite or of JSON in a row into migration_failed; returns any other as it is. */
 function failureOf(error: unknown, file: string): unknown {
   if (error instanceof Failure || isErrno(error)) return error;
   const { message } = error as Error;

@@ -1,4 +1,4 @@
-/** The nine states of a V2 store and the moves between them (seed 003, "State machine and invariants"). */
+/** The nine states of a V2 store and the transitions between them (seed 003, "State machine and invariants"). */
 
 import { Failure } from "../../core/failure.ts";
 
@@ -15,7 +15,7 @@ export const STATES = [
 ] as const;
 export type StoreState = (typeof STATES)[number];
 
-/** Every move there is. CLEAN has none into it: it is what a store is when it was opened and found in order. */
+/** Every legal transition. None leads to CLEAN: a store is CLEAN when it was opened and found sound. */
 export const TRANSITIONS: Readonly<Record<StoreState, readonly StoreState[]>> = {
   CLEAN: ["DIRTY", "MIGRATION_STAGING"],
   DIRTY: ["SEGMENT_SEALED", "FAILED"],
@@ -28,12 +28,12 @@ export const TRANSITIONS: Readonly<Record<StoreState, readonly StoreState[]>> = 
   FAILED: ["DIRTY", "ROLLED_BACK"],
 };
 
-/** A move that was made, as the contract's schema has it. */
+/** A transition that was made, as the contract's schema has it. */
 export interface Transition {
   readonly fromState: StoreState;
   readonly toState: StoreState;
   readonly reason: string;
-  /** ISO 8601. */
+  /** Time in ISO 8601. */
   readonly at: string;
 }
 
@@ -41,16 +41,16 @@ export function isLegal(from: StoreState, to: StoreState): boolean {
   return TRANSITIONS[from].includes(to);
 }
 
-/** How many of the latest moves are remembered. */
+/** Number of latest transitions that are remembered. */
 const REMEMBERED = 32;
 
-/** Where one store stands. A move that is not in the table is refused and changes nothing. */
+/** The state of one store. A transition that is not in the table is refused and changes nothing. */
 export class StateMachine {
   private at: StoreState;
   private readonly now: () => string;
   private readonly moves: Transition[] = [];
 
-  /** `now` answers the time as ISO 8601. */
+  /** Starts in the state `from`. `now` returns the time in ISO 8601. */
   constructor(now: () => string, from: StoreState = "CLEAN") {
     this.now = now;
     this.at = from;
@@ -60,12 +60,12 @@ export class StateMachine {
     return this.at;
   }
 
-  /** The latest moves, oldest first. */
+  /** The latest transitions, oldest first. */
   get history(): readonly Transition[] {
     return this.moves;
   }
 
-  /** Throws storage_failed, which no repetition mends, when there is no such move. */
+  /** Moves to a state. Throws storage_failed, not retryable, when there is no such transition. */
   to(state: StoreState, reason: string): void {
     const from = this.at;
     if (!isLegal(from, state))
@@ -80,7 +80,7 @@ export class StateMachine {
     if (this.moves.length > REMEMBERED) this.moves.shift();
   }
 
-  /** Moves through several states. Throws before the first move when one of them cannot be made. */
+  /** Moves through several states. Throws before the first transition when one of them is not legal. */
   through(states: readonly StoreState[], reason: string): void {
     const way = [this.at, ...states];
     if (states.some((state, i) => !isLegal(way[i], state)))

@@ -96,7 +96,10 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
   };
 }
 
-/** The lines of bytes that come in pieces cut anywhere, without their line feeds; the last one may lack its own. */
+/**
+ * Yields the lines of bytes that come in pieces cut anywhere, without their line feeds. Skips empty lines, and a last
+ * line without line feed unless it is a JSON object.
+ */
 function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
   let held: Uint8Array[] = [];
   for (const piece of content) {
@@ -107,7 +110,7 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
       if (line.length > 0) yield line;
       start = end + 1;
     }
-    // A copy: whoever gave the piece may use its memory again.
+    // Copied, because the caller may use the piece's memory again.
     if (start < piece.length) held.push(Uint8Array.from(piece.subarray(start)));
   }
   const last = concat([...held, new Uint8Array(0)]);
@@ -131,7 +134,7 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
   return log;
 }
 
-/** Throws unless the container at a path, which has no pointer that can be read, is a session. */
+/** Throws session_not_found or not_a_session unless a container without a readable pointer is a session. */
 function demandSession(disk: Disk, file: string): void {
   let origin: Origin | string;
   try {
@@ -147,7 +150,7 @@ function demandSession(disk: Disk, file: string): void {
   throw notASession(file, origin);
 }
 
-/** Why a session cannot be written whose migration or rollback was cut off, and what leads out. */
+/** Returns why a session whose migration or rollback was cut off cannot be written, and how to finish that. */
 function unsettled({ phase, source }: Pointer): Failure {
   const [what, out] =
     phase === "rollback"

@@ -1,7 +1,4 @@
-/**
- * The files of a container as they are written: frames behind the tail, index rows behind those that are there, and
- * whatever is not to stay there cut off again.
- */
+/** Writes the files of a container: appends frames and index rows, and cuts off what must not stay there. */
 
 import { join } from "node:path";
 import type { Failure } from "../../core/failure.ts";
@@ -27,13 +24,13 @@ export interface SegmentedOptions {
   readonly locks: Locks;
   readonly durability: Durability;
   readonly readOnly?: boolean;
-  /** Where bytes go that are taken out of a session. */
+  /** Folder for bytes that are taken out of a session. */
   readonly quarantine: string;
-  /** Where a new session's container goes. */
+  /** Returns the path of a new session's container. */
   readonly containerFor: (header: SessionHeader) => string;
-  /** Bytes beyond which a segment is not written. */
+  /** Largest size of a segment in bytes. */
   readonly segmentBytes: number;
-  /** A checkpoint is made when so much was appended since the last. */
+  /** Amounts appended since the last checkpoint; either makes the next one due. */
   readonly checkpointEvery: { readonly entries: number; readonly bytes: number };
   /** See ReaderOptions. */
   readonly spines?: SegmentedReaderOptions["spines"];
@@ -43,7 +40,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
   protected readonly options: SegmentedOptions;
   protected readonly looseFolders: LooseFolders;
   protected writer: { readonly segmentSeq: number; readonly fd: number } | null = null;
-  /** Segments before the one that is written, which are not on the medium yet. */
+  /** Open segments before the one that is written, which are not fsynced yet. */
   protected sealed: number[] = [];
   protected indexFd = -1;
   /** Rows that were written to the index and are not known to be durable. */
@@ -56,12 +53,12 @@ export abstract class SegmentedWriter extends SegmentedReader {
   }
 
   /**
-   * Writes frames after the tail, one write for each segment they come to lie in. Throws storage_failed when another
-   * program wrote there too; on any failure what was written of them is taken out again.
+   * Writes frames after the tail, with one write for each segment. Throws storage_failed when another program wrote
+   * there too. After any failure, what was written of them is cut off again.
    */
   protected writeFrames(frames: readonly NextFrame[]): void {
     const { disk } = this;
-    /** What each segment is to hold from where on. */
+    /** Bytes that each segment is to hold, and where they begin. */
     const attempted = new Map<number, { readonly start: number; readonly bytes: Uint8Array }>();
     try {
       for (let from = 0; from < frames.length; ) {
@@ -87,7 +84,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
     }
   }
 
-  /** Throws unless a file that we write still has its name, and ends where it must. */
+  /** Throws storage_failed unless a file that we write still has its name, and ends where it must. */
   private demandEnd(path: string, fd: number, end: number): FileInfo {
     const info = this.disk.infoOf(fd);
     const named = this.infoOrNull(path);
@@ -95,10 +92,13 @@ export abstract class SegmentedWriter extends SegmentedReader {
     return info;
   }
 
-  /** What was known of the container may not hold any more: the next look compares. */
+  /**
+   * Returns the failure for files that another program changed. What was known may no longer hold, so the next refresh
+   * compares.
+   */
   protected abstract changedByOthers(): Failure;
 
-  /** Whether a segment holds bytes at a place. */
+  /** Whether a segment holds these bytes at `start`. */
   protected holds(segmentSeq: number, start: number, bytes: Uint8Array): boolean {
     const found = Buffer.allocUnsafe(bytes.length);
     readAll(this.disk, this.segmentFd(segmentSeq), found, start);
@@ -109,7 +109,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
     const { disk } = this;
     if (this.writer?.segmentSeq === segmentSeq) return this.writer.fd;
     const path = segmentFile(this.folder, segmentSeq);
-    // What is open for reading is one of this name that another writer took away.
+    // A segment of this name that is open for reading was removed by another writer.
     if (isNew) this.forgetSegment(segmentSeq);
     const fd = isNew ? disk.create(path) : disk.openAppend(path);
     if (this.writer) this.sealed.push(this.writer.fd);
@@ -118,7 +118,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
     return fd;
   }
 
-  /** Of the segments that are there now: while one becomes durable, an append may begin the next. */
+  /** Fsyncs the segments that are open for writing now; meanwhile an append may begin the next. */
   protected async syncFrames(): Promise<void> {
     const sealed = [...this.sealed];
     const { writer } = this;
@@ -127,9 +127,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
     this.sealed = this.sealed.filter((fd) => !sealed.includes(fd));
   }
 
-  /**
-   * Takes away what comes after a tail, if all of it is ours and that can be done; the next write tries again.
-   */
+  /** Cuts off what comes after a tail, if all of it was written by us. When that fails, the next write tries again. */
   protected cutTo(tail: Tail, isOurs: Remains["isAsJudged"]): void {
     this.remains = {
       segmentSeq: Math.max(1, tail.segmentSeq),
@@ -140,13 +138,13 @@ export abstract class SegmentedWriter extends SegmentedReader {
     try {
       this.cutRemains();
     } catch {
-      // Then it remains.
+      // It stays until the next write.
     }
   }
 
   /**
-   * Takes away what a crash or a failed write left after the frames. Throws storage_failed, having taken nothing away,
-   * when it is not what it was when that was judged.
+   * Cuts off what a crash or a failed write left after the frames. Throws storage_failed, having cut nothing, when the
+   * bytes are not those that were examined.
    */
   protected cutRemains(): void {
     const { disk, remains } = this;
@@ -195,7 +193,7 @@ export abstract class SegmentedWriter extends SegmentedReader {
     const { disk } = this;
     const path = indexFile(this.folder);
     try {
-      // Rows are put in order as the frames say them, so what else has the name is kept and not needed.
+      // The index is rebuilt from the frames, so anything else that has its name is kept under another.
       if (disk.info(path, true).kind !== "file") disk.rename(path, backupName(disk, path, "damaged"));
       this.indexFd = disk.openAppend(path);
     } catch (error) {
@@ -217,7 +215,9 @@ export abstract class SegmentedWriter extends SegmentedReader {
     return bytes;
   }
 
-  /** Takes out of the index what an earlier write of ours left there. Throws storage_failed when there is more. */
+  /**
+   * Cuts off what an earlier write of this log left after the index. Throws storage_failed when anything else is there.
+   */
   private cutAttempted(): void {
     const { disk, attempted, indexEnd } = this;
     const length = disk.infoOf(this.indexFd).size - indexEnd;
@@ -232,19 +232,19 @@ export abstract class SegmentedWriter extends SegmentedReader {
     this.attempted = NOTHING;
   }
 
-  /** Throws unless the index that we write still has its name, and ends where it must. */
+  /** Throws storage_failed unless the index that we write still has its name, and ends where it must. */
   protected demandIndexEnd(end: number): FileInfo {
     return this.demandEnd(indexFile(this.folder), this.indexFd, end);
   }
 
-  /** Takes rows of entries that were given up out of the index, if that can be done; the next write tries again. */
+  /** Cuts off index rows of entries that were rolled back. When that fails, the next write tries again. */
   protected cutIndex(): void {
     if (this.indexFd < 0) return;
     try {
       this.cutAttempted();
       this.seen = this.disk.infoOf(this.indexFd);
     } catch {
-      // Then they remain.
+      // They stay until the next write.
     }
   }
 
