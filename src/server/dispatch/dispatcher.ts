@@ -15,10 +15,10 @@ import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type ToldEvent } from "../connection/host.ts";
 import { CallContext, type CallHost } from "./call-context.ts";
 import { ForeignWrites } from "./foreign-writes.ts";
-import { GroupCommits } from "./group-commits.ts";
 import { IdleSessions } from "./idle-sessions.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type ReadSource, sourceOf } from "./lane.ts";
+import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
@@ -63,7 +63,7 @@ export class Dispatcher {
   private readonly lanes: Lanes;
   private readonly keyed: KeyedResults;
   private readonly replies: Replies;
-  private readonly commits: GroupCommits;
+  private readonly commits: LaneCommits;
   private readonly foreign: ForeignWrites;
   private readonly idleSessions: IdleSessions;
   /** Ids of the calls that are being worked on, as JSON text. */
@@ -116,7 +116,7 @@ export class Dispatcher {
         if (idText !== undefined) this.ids.delete(idText);
       },
     });
-    this.commits = new GroupCommits(sink, this.lanes, this.replies, this.keyed);
+    this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
     this.foreign = new ForeignWrites(workspace, this.lanes, this.replies);
     this.idleSessions = new IdleSessions(workspace, this.lanes, (lane) => this.pump(lane));
   }

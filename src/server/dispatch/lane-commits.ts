@@ -10,7 +10,7 @@ import type { Sink } from "./sink.ts";
 /** Commands other than reads whose results describe sessions; running them again changes nothing. */
 const TELLS_OF_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
 
-export class GroupCommits {
+export class LaneCommits {
   private readonly sink: Sink;
   private readonly lanes: Lanes;
   private readonly replies: Replies;
