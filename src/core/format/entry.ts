@@ -197,3 +197,15 @@ export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uin
 }
 
 const CLOSE_BRACE = 0x7d;
+
+/** Entry types that pi_agent_rust knows; it does not read any other. */
+export const RUST_TYPES: ReadonlySet<string> = new Set([
+  "message",
+  "model_change",
+  "thinking_level_change",
+  "compaction",
+  "branch_summary",
+  "label",
+  "session_info",
+  "custom",
+]);

@@ -4,6 +4,7 @@
 
 import type { Damage } from "../format/damage.ts";
 import type { Entry } from "../format/entry.ts";
+import { RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
 import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
 import type { Incomplete, Session } from "./session.ts";
@@ -118,17 +119,6 @@ export function incompleteMessages(session: Session): Incomplete[] {
   }
   return found;
 }
-
-const RUST_TYPES = new Set([
-  "message",
-  "model_change",
-  "thinking_level_change",
-  "compaction",
-  "branch_summary",
-  "label",
-  "session_info",
-  "custom",
-]);
 
 const RUST_BLOCKS = new Set(["text", "thinking", "image", "toolCall", "redactedThinking", "media"]);
 

@@ -6,7 +6,8 @@
  *
  *     slot.after <= lane.durable <= lane.applied
  *
- * holds for each slot that leaves. The methods below are the only ones that move these numbers, and they assert it.
+ * holds for each slot that leaves. Only the methods below move these numbers: `settle` asserts the second half, and
+ * `shift` keeps the first.
  */
 
 import type { Log } from "../../core/ports/store.ts";
@@ -122,7 +123,8 @@ export class Lane {
 
   /** Notes that the first `count` writes are durable, or were undone together. */
   settle(count: number): void {
-    assert(count <= this.appliedWrites, "no write is durable that was not applied");
+    if (count > this.appliedWrites)
+      throw new TypeError("the order of a lane is broken: no write is durable that was not applied");
     this.durableWrites = Math.max(this.durableWrites, count);
   }
 
@@ -135,12 +137,6 @@ export class Lane {
   shift(): Slot | undefined {
     const [next] = this.queue;
     if (!next || next.after > this.durableWrites) return undefined;
-    this.queue.shift();
-    assert(next.after <= this.durableWrites && this.durableWrites <= this.appliedWrites, "what leaves is durable");
-    return next;
+    return this.queue.shift();
   }
-}
-
-function assert(holds: boolean, rule: string): void {
-  if (!holds) throw new TypeError(`the order of a lane is broken: ${rule}`);
 }

@@ -7,6 +7,7 @@
 import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
+import { RUST_TYPES } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
 import { memberOf, members, parse } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
@@ -31,7 +32,6 @@ import { scanLines } from "../log/lines.ts";
 import {
   type Checkpoint,
   type Counters,
-  EXCHANGEABLE_TYPES,
   isUuid,
   isWireId,
   type Manifest,
@@ -425,7 +425,7 @@ class Auditor {
       this.holdAgainstEntry(file, frame, unpackId(heads.packedId), parent, KNOWN_TYPES[heads.type], where);
     } else this.bindSlowly(file, b, frame, where);
     if (!isWireId(frame.entryId)) this.odd.push({ entryId: frame.entryId, reason: "its id has other characters" });
-    if (!EXCHANGEABLE_TYPES.has(frame.entryType))
+    if (!RUST_TYPES.has(frame.entryType))
       this.odd.push({ entryId: frame.entryId, reason: `its type is ${frame.entryType}` });
   }
 

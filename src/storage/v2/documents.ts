@@ -8,7 +8,19 @@ import { isMissing, isNoFile } from "../../core/errno.ts";
 import { parse } from "../../core/json/json.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
 import { GENESIS, Malformed, NO_CRC, sha256 } from "./frame.ts";
-import { constant, count, flag, type Of, object, oneOf, optional, orNull, type Shape, text } from "./shapes.ts";
+import {
+  constant,
+  count,
+  flag,
+  inOrder,
+  type Of,
+  object,
+  oneOf,
+  optional,
+  orNull,
+  type Shape,
+  text,
+} from "./shapes.ts";
 
 const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
 export const CHECKPOINT_SCHEMA = "pi.session_store_v2.checkpoint.v1";
@@ -41,18 +53,6 @@ export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
 
 const ERROR_CLASSES = ["integrity_mismatch", "index_corruption", "io_failure", "atomicity_violation"] as const;
 export type ErrorClass = (typeof ERROR_CLASSES)[number];
-
-/** Entry types that pi_agent_rust knows; any other is stored under its own name and reported as not exchangeable. */
-export const EXCHANGEABLE_TYPES: ReadonlySet<string> = new Set([
-  "message",
-  "model_change",
-  "thinking_level_change",
-  "compaction",
-  "branch_summary",
-  "label",
-  "session_info",
-  "custom",
-]);
 
 // --- formats of values -------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ const MANIFEST = object({
   integrity: object({
     chainHash: hash,
     /** SHA-256 of the compact text of the document with this member empty. */
-    manifestHash: text(/^(?:[0-9a-f]{64})?$/),
+    manifestHash: hash,
     /** Checksum of the last frame. */
     lastCrc32c: text(CRC),
   }),
@@ -154,7 +154,7 @@ export interface ManifestFacts
 
 /** Returns the manifest with its members in the documented order and with this hash. */
 function withHash(manifest: Manifest, manifestHash: string): Manifest {
-  return MANIFEST({ ...manifest, integrity: { ...manifest.integrity, manifestHash } }, "manifest");
+  return inOrder(MANIFEST, { ...manifest, integrity: { ...manifest.integrity, manifestHash } });
 }
 
 /** Returns the SHA-256 of a manifest's compact text with the hash itself empty. */
@@ -181,7 +181,7 @@ export function sealManifest({ segmentCount, chainHash, lastCrc32c, ...facts }: 
 }
 
 export function encodeManifest(manifest: Manifest): string {
-  return pretty(MANIFEST(manifest, "manifest"));
+  return pretty(inOrder(MANIFEST, manifest));
 }
 
 /** Parses a manifest. Throws {@link Malformed}, also when its hash is not the document's. */
@@ -244,7 +244,7 @@ export function snapshotRef(checkpointSeq: number): string {
 }
 
 export function encodeCheckpoint(checkpoint: Checkpoint): string {
-  return pretty(CHECKPOINT(checkpoint, "checkpoint"));
+  return pretty(inOrder(CHECKPOINT, checkpoint));
 }
 
 /** Parses a checkpoint; `seq` is the number in the file's name. Throws {@link Malformed}. */
@@ -278,7 +278,7 @@ export type MigrationEvent = Omit<Of<typeof EVENT>, "schema">;
 
 /** Returns the event's line, with its line feed. */
 export function encodeEvent(event: MigrationEvent): string {
-  return `${JSON.stringify(EVENT({ ...event, schema: EVENT_SCHEMA }, "event"))}\n`;
+  return `${JSON.stringify(inOrder(EVENT, { ...event, schema: EVENT_SCHEMA }))}\n`;
 }
 
 /** Parses the line of an event, without its line feed. Throws {@link Malformed}. */
@@ -320,7 +320,7 @@ const POINTER = object({
 export type Pointer = Of<typeof POINTER>;
 
 export function encodePointer(pointer: Pointer): string {
-  return pretty(POINTER(pointer, "pointer"));
+  return pretty(inOrder(POINTER, pointer));
 }
 
 /** Parses a pointer. Throws {@link Malformed}. */

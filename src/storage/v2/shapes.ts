@@ -57,7 +57,7 @@ export function optional<T>(shape: Shape<T>): Optional<T> {
 
 /** Accepts objects with these members and no others. */
 export function object<S extends Readonly<Record<string, Shape<unknown>>>>(members: S): Shape<ObjectOf<S>> {
-  return (value, path) => {
+  const check: Shape<ObjectOf<S>> = (value, path) => {
     if (typeof value !== "object" || value === null || Array.isArray(value))
       throw new Malformed(`${path} is not a JSON object`);
     for (const name of Object.keys(value))
@@ -72,4 +72,15 @@ export function object<S extends Readonly<Record<string, Shape<unknown>>>>(membe
     }
     return result as ObjectOf<S>;
   };
+  return Object.assign(check, { members });
+}
+
+/** Returns a value with the members of its objects in order. It judges nothing: no write fails for what it says. */
+export function inOrder<T>(shape: Shape<T>, value: T): T {
+  if (!("members" in shape)) return value;
+  const given = value as Readonly<Record<string, unknown>>;
+  const ordered: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(shape.members as Readonly<Record<string, Shape<unknown>>>))
+    if (given[name] !== undefined) ordered[name] = inOrder(member, given[name]);
+  return ordered as T;
 }

@@ -566,6 +566,17 @@ describe("what is no container of ours", () => {
     log.close();
   });
 
+  test("one whose header has another id than a UUID is written all the same, with checkpoints", async () => {
+    const disk = made.after();
+    const header = textOf(disk.content(headerFile(CONTAINER)) as Uint8Array);
+    disk.put(headerFile(CONTAINER), bytesOf(header.replace(SESSION, SESSION.replace(/.$/, "g"))));
+    const log = v2On(disk, { checkpointEvery: { entries: 1, bytes: 1 } }).open(CONTAINER);
+    log.append(bytes(userText(id(50), id(11))));
+    await log.commit();
+    log.close();
+    expect(textsOf(open(disk)).at(-1)).toBe(userText(id(50), id(11)));
+  });
+
   test("one whose header is a folder is read, and repaired to be written", async () => {
     const disk = made.after();
     disk.remove(headerFile(CONTAINER));

@@ -194,6 +194,14 @@ describe("documents", () => {
     expect(() => parseCheckpoint(changed(text, ["reason"], "because"), 3)).toThrow(Malformed);
   });
 
+  test("a document is written as it is, and judged when it is read: no write fails for what it says", () => {
+    const odd = sealManifest({ ...TWO, sessionId: "no UUID", createdAt: "" });
+    expect(JSON.parse(encodeManifest(odd))).toMatchObject({ sessionId: "no UUID", createdAt: "" });
+    expect(() => parseManifest(bytesOf(encodeManifest(odd)))).toThrow(Malformed);
+    const documents = [encodeCheckpoint({ ...CHECKPOINT, at: "" }), encodeEvent({ ...EVENT, at: "" })];
+    for (const text of documents) expect(JSON.parse(text).at).toBe("");
+  });
+
   test("a pointer leads to no file outside of its folder", () => {
     for (const source of ["../a.jsonl", "/etc/passwd", "a\\b", ""])
       expect(() => parsePointer(changed(encodePointer(POINTER), ["source"], source))).toThrow(Malformed);
