@@ -13,7 +13,7 @@ import { containedDisk } from "../storage/fs/contained-disk.ts";
 import { isContainerName } from "../storage/fs/container-paths.ts";
 import { realDisk } from "../storage/fs/disk.ts";
 import { findPlaces, folderFor, folderName, type StoragePaths } from "../storage/fs/paths.ts";
-import { jsonlStore } from "../storage/jsonl/log.ts";
+import { jsonlStore } from "../storage/jsonl/store.ts";
 import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
 import { makeStores } from "../storage/stores.ts";
 import { realEnv } from "../storage/system-env.ts";

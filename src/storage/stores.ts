@@ -25,11 +25,13 @@ import {
   sessionFolders,
 } from "./fs/paths.ts";
 import { sideIndexes } from "./jsonl/index-cache.ts";
-import { type Durability, type JsonlOptions, jsonlStore } from "./jsonl/log.ts";
+import type { JsonlOptions } from "./jsonl/log.ts";
+import { jsonlStore } from "./jsonl/store.ts";
 import type { Keeping } from "./lifecycle/exclusive.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
 import type { Locks } from "./locks/locks.ts";
+import type { Durability } from "./log/file-log.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import { keptSpines } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";

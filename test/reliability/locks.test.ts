@@ -7,7 +7,7 @@ import { Failure } from "../../src/core/failure.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../src/storage/jsonl/log.ts";
+import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { fileLocks, isLock, type Lock, type LockOptions, type Locks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";

@@ -9,7 +9,7 @@ import type { Env } from "../../src/core/ports/env.ts";
 import type { Store } from "../../src/core/ports/store.ts";
 import { type FinderOptions, makeCatalog } from "../../src/storage/catalog/catalog.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../src/storage/jsonl/log.ts";
+import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../src/storage/log/leaf-store.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";

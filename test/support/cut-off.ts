@@ -5,7 +5,7 @@ import { expect } from "vitest";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
 import { pointerFile } from "../../src/storage/fs/container-paths.ts";
-import { jsonlStore } from "../../src/storage/jsonl/log.ts";
+import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { migrate, rollBack } from "../../src/storage/v2/migration.ts";
 import type { MigrationOptions } from "../../src/storage/v2/migration-plan.ts";

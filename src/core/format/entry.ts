@@ -1,7 +1,7 @@
 /** Entries and headers of the session format as values, and the text of the lines that we write. */
 
 import type * as z from "zod";
-import { bytesOf, concat, knownValueEnd, members, oneLine, parse, type Range } from "../json/json.ts";
+import { bytesOf, concat, knownValueEnd, memberOf, members, oneLine, parse, type Range } from "../json/json.ts";
 import type { header } from "./schemas.ts";
 
 export const CURRENT_VERSION = 3;
@@ -194,6 +194,15 @@ export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uin
     parts.push(bytesOf(`${comma}${JSON.stringify(name)}:`), values[name]);
   }
   return concat([...parts, patched.subarray(brace)]);
+}
+
+/** Returns the line with a member's value replaced, or with the member added after the type. */
+export function withMember(line: Uint8Array, name: string, value: Uint8Array): Uint8Array {
+  const found = members(line) ?? [];
+  if (memberOf(found, name)) return patchMembers(line, { [name]: value });
+  const type = memberOf(found, "type");
+  const at = type ? type.end : 1;
+  return concat([line.subarray(0, at), bytesOf(`,${JSON.stringify(name)}:`), value, line.subarray(at)]);
 }
 
 const CLOSE_BRACE = 0x7d;

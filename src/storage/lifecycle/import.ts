@@ -3,7 +3,7 @@
 import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { SESSION_ID, type SessionHeader } from "../../core/format/entry.ts";
+import { SESSION_ID, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
@@ -13,7 +13,7 @@ import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../f
 import { isContainerName } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, exists, writeAll } from "../fs/disk.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
-import { attachmentFolder, withMember } from "../jsonl/reader.ts";
+import { attachmentFolder } from "../log/attachments.ts";
 import { demandWritable, holding, type Keeping } from "./exclusive.ts";
 import { belongings, namesIn } from "./moving.ts";
 import { headerIn } from "./relocate.ts";

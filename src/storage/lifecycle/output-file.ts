@@ -7,7 +7,7 @@ import { bytesOf } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { pause, piecesOf } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk, removeQuietly, takeName, temporaryName, writeAll } from "../fs/disk.ts";
-import { LF } from "../jsonl/reader.ts";
+import { LF } from "../log/lines.ts";
 import { bringAttachments } from "./import.ts";
 
 /** Milliseconds of writing without a pause. */

@@ -2,6 +2,7 @@
 
 import { basename, dirname, join, resolve } from "node:path";
 import { BadParams, Failure } from "../../core/failure.ts";
+import { withMember } from "../../core/format/entry.ts";
 import { bytesOf, memberOf, members, parse, skipSpace } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
 import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
@@ -17,7 +18,6 @@ import {
   writeAll,
 } from "../fs/disk.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
-import { withMember } from "../jsonl/reader.ts";
 import type { Hold, Keeping } from "./exclusive.ts";
 import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./moving.ts";
 

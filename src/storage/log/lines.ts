@@ -1,5 +1,6 @@
 /** Lines of a file as byte ranges, found in one pass over chunks; no line need fit into memory. */
 
+import { bytesOf } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 
 /** Bytes of one read. Two of them fit the second-level cache. */
@@ -21,8 +22,10 @@ export interface Scanned {
   readonly lines: number;
 }
 
+/** The line feed that ends each line. */
+export const LF = bytesOf("\n");
 const CR = 0x0d;
-const LF = 0x0a;
+const LINE_FEED = 0x0a;
 
 /**
  * Visits every line that has its line feed, from the offset `from` up to `past`, which limits the scan of a file that
@@ -48,7 +51,7 @@ export function scanLines(
     const filled = held + count;
     const view = chunk.subarray(0, filled);
     let at = 0;
-    for (let end = view.indexOf(LF, held); end >= 0; end = view.indexOf(LF, at)) {
+    for (let end = view.indexOf(LINE_FEED, held); end >= 0; end = view.indexOf(LINE_FEED, at)) {
       number++;
       const length = offset - held + end - lineStart;
       if (long) visitor.long(number, lineStart, length, long.head, lastByte(view, end, long.last));

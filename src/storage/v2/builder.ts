@@ -19,7 +19,7 @@ import {
   spineFile,
 } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
-import type { Durability } from "../jsonl/log.ts";
+import type { Durability } from "../log/file-log.ts";
 import { CHUNK } from "../log/lines.ts";
 import {
   CHECKPOINT_SCHEMA,

@@ -42,9 +42,9 @@ import {
 } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
-import { LF } from "../jsonl/reader.ts";
 import { lockBeside, lockInContainer } from "../locks/lock-paths.ts";
 import { isLock, type Lock } from "../locks/locks.ts";
+import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import {

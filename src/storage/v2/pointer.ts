@@ -17,7 +17,7 @@ import {
 } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, exists, isAbsent, publishNew, writeAll } from "../fs/disk.ts";
 import { backupName } from "../fs/quarantine.ts";
-import type { Durability } from "../jsonl/log.ts";
+import type { Durability } from "../log/file-log.ts";
 import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";

@@ -35,7 +35,8 @@ import {
 } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, isCutOff, openFile, readAll, readWhole } from "../fs/disk.ts";
 import { clockOf, isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
-import { attachmentFolder, notASession } from "../jsonl/reader.ts";
+import { attachmentFolder } from "../log/attachments.ts";
+import { notASession } from "../log/failures.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
 import type { KeptSpines } from "../log/snapshot-cache.ts";
 import { isUuid, readManifest } from "./documents.ts";

@@ -9,7 +9,7 @@ import { CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.t
 import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { sweepStrays } from "../fs/temporary-files.ts";
-import { notASession } from "../jsonl/reader.ts";
+import { notASession } from "../log/failures.ts";
 import { Builder } from "./builder.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";

@@ -10,8 +10,8 @@ import { closeQuietly, type Disk, type FileInfo, readAll, writeAll } from "../fs
 import { backupName, keepAside } from "../fs/quarantine.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { LooseFolders } from "../fs/unsynced-folders.ts";
-import type { Durability } from "../jsonl/log.ts";
 import type { Locks } from "../locks/locks.ts";
+import type { Durability } from "../log/file-log.ts";
 import type { NextFrame } from "./builder.ts";
 import type { Tail } from "./places.ts";
 import { type Remains, SegmentedReader, type SegmentedReaderOptions } from "./reader.ts";

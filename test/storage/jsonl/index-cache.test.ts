@@ -9,7 +9,7 @@ import type { Store } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { Nodes } from "../../../src/core/tree/nodes.ts";
 import { sideIndexes } from "../../../src/storage/jsonl/index-cache.ts";
-import { jsonlStore } from "../../../src/storage/jsonl/log.ts";
+import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
 import { readSpine, writeSpine } from "../../../src/storage/log/index-snapshot.ts";
 import { FaultDisk } from "../../support/disk.ts";

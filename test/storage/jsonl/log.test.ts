@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../../src/storage/jsonl/log.ts";
+import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";

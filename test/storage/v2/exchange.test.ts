@@ -13,7 +13,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { indexFile, pointerFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../../src/storage/jsonl/log.ts";
+import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { audit, type InvariantId } from "../../../src/storage/v2/audit.ts";
 import { migrate, rollBack } from "../../../src/storage/v2/migration.ts";

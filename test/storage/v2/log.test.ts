@@ -7,7 +7,7 @@ import { bytesOf } from "../../../src/core/json/json.ts";
 import { headerFile, indexFile, pointerFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
-import type { Durability } from "../../../src/storage/jsonl/log.ts";
+import type { Durability } from "../../../src/storage/log/file-log.ts";
 import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
 import { segmentedStore } from "../../../src/storage/v2/store.ts";
 import { FaultDisk } from "../../support/disk.ts";

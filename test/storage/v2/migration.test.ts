@@ -9,7 +9,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { checkpointFile, ledgerFile, pointerFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
-import { jsonlStore } from "../../../src/storage/jsonl/log.ts";
+import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";

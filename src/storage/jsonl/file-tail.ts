@@ -1,0 +1,83 @@
+/** Cuts off what must not stay at the end of a session file: torn writes of dead writers, failed writes of our own. */
+
+import { sameBytes } from "../../core/json/json.ts";
+import { keepAside } from "../fs/quarantine.ts";
+import { isSameStamp } from "../fs/stamps.ts";
+import type { OtherWriters } from "./other-writers.ts";
+import type { ScannedParts } from "./scan.ts";
+
+export class FileTail {
+  private readonly parts: ScannedParts;
+  private readonly others: OtherWriters;
+  private readonly quarantine: string;
+
+  constructor(parts: ScannedParts, others: OtherWriters, quarantine: string) {
+    this.parts = parts;
+    this.others = others;
+    this.quarantine = quarantine;
+  }
+
+  /**
+   * Moves what a torn write left to quarantine, under a name with the id of the session, if its writer is dead: a server
+   * of ours that died with the lock, or a program that wrote nothing for two seconds. Otherwise the next write closes it
+   * with a line feed. Returns whether the next write must begin with one. The lock is held.
+   */
+  seal(sessionId: string): boolean {
+    const { file, entries, records, end } = this.parts;
+    const { torn: start } = end;
+    if (start < 0) return end.isUnterminated;
+    if (!this.others.isWriterGone) {
+      end.torn = -1;
+      return true;
+    }
+    const bytes = Buffer.allocUnsafe(end.size - start);
+    file.read(bytes, start);
+    const keptAt = keepAside(file.disk, this.quarantine, `${sessionId}-${start}`, bytes);
+    // While the stamp is the same, these are the bytes that were judged. Otherwise their writer is still at work.
+    if (!file.seen || !isSameStamp(file.info(), file.seen)) {
+      end.torn = -1;
+      return true;
+    }
+    file.disk.truncate(file.fd, start);
+    records.reader.closeWindow();
+    end.size = start;
+    file.noteOwn(start);
+    end.durable = { size: Math.min(end.durable.size, start), isUnterminated: end.isUnterminated };
+    end.torn = -1;
+    const { damage } = entries;
+    const index = damage.findIndex(
+      ({ kind, byteOffset }) => byteOffset === start && (kind === "torn_tail" || kind === "incomplete_batch"),
+    );
+    if (index >= 0) damage[index] = { ...damage[index], keptAt };
+    return end.isUnterminated;
+  }
+
+  /**
+   * Cuts the file back to `size` after a failed write of `attempted`, if what comes after that can only be ours
+   * (guarantee 7). Otherwise the next check judges that part again.
+   */
+  cutBack(size: number, attempted: Uint8Array): void {
+    const { file } = this.parts;
+    try {
+      const length = file.info().size - size;
+      if (length > attempted.length) throw new Error("another program wrote there too");
+      if (length > 0) {
+        const written = Buffer.allocUnsafe(length);
+        file.read(written, size);
+        if (!sameBytes(written, attempted.subarray(0, length))) throw new Error("another program wrote there too");
+      }
+      if (length !== 0) file.disk.truncate(file.fd, size);
+      file.seen = file.info();
+    } catch {
+      this.giveUpFrom(size);
+    }
+  }
+
+  /** Leaves everything from this offset on to the next check to judge. */
+  giveUpFrom(offset: number): void {
+    const { file, end } = this.parts;
+    end.setTorn(offset);
+    file.seen = undefined;
+    file.readEdges(end.known);
+  }
+}

@@ -1,0 +1,98 @@
+/** The header line of a session file: as it is read, migrated, or made up for a damaged one. */
+
+import { Failure } from "../../core/failure.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { migrateHeader } from "../../core/format/older-versions.ts";
+import { bytesOf, concat, members } from "../../core/json/json.ts";
+import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
+
+/** A header, and what follows from it for the file. */
+export interface StoredHeader {
+  readonly header: SessionHeader;
+  /** The header's line in the current format. */
+  readonly line: Uint8Array;
+  /** Format version of the file. */
+  readonly version: number;
+  /** Whether the file must be published anew before anything is appended: an old version, or a header with a leaf. */
+  readonly isOutdated?: boolean;
+  /** Why the session cannot be written, and the damage that this is. */
+  readonly readOnly?: Failure;
+  readonly damage?: Pick<Damage, "kind" | "reason" | "salvaged">;
+}
+
+/** Parses a header line. Returns null if it is none. */
+export function parseHeader(line: Uint8Array): StoredHeader | null {
+  const found = headerIn(line);
+  if (found === null) return null;
+  const version = versionOf(found.version);
+  if (version > CURRENT_VERSION || version < 1) {
+    const reason = `format version ${JSON.stringify(found.version)}; this server writes version ${CURRENT_VERSION}`;
+    return {
+      header: headerOf(found),
+      line,
+      version: version < 1 ? CURRENT_VERSION : version,
+      readOnly: new Failure("unsupported_version", `The session has ${reason}. It can be read, not written.`),
+      damage: { kind: "newer_version", reason, salvaged: true },
+    };
+  }
+  if (version < CURRENT_VERSION) {
+    const header = { ...headerOf(found), version: CURRENT_VERSION };
+    return { header, line: migrateHeader(line), version, isOutdated: true };
+  }
+  if (found.leafId !== undefined)
+    return { header: headerOf(found), line: withoutMember(line, "leafId"), version, isOutdated: true };
+  return { header: headerOf(found), line, version };
+}
+
+/** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
+export function makeHeader(
+  file: string,
+  modified: number,
+  cwd: string,
+  sha256: (b: Uint8Array) => string,
+): StoredHeader {
+  const named = /_([^_]+)\.jsonl$/.exec(file)?.[1];
+  const id = named ?? `damaged-${sha256(bytesOf(file)).slice(0, 16)}`;
+  const timestamp = new Date(modified).toISOString();
+  const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd };
+  return {
+    header,
+    line: bytesOf(JSON.stringify(header)),
+    version: CURRENT_VERSION,
+    readOnly: new Failure(
+      "read_only",
+      "The session's header line is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
+    ),
+    damage: { kind: "bad_header", reason: "the first line is not a header", salvaged: false },
+  };
+}
+
+/** Whether a file without a header is a session all the same: its beginning has an entry that only sessions have. */
+export function hasEntries(beginning: Uint8Array): boolean {
+  const { buffer, byteOffset, byteLength } = beginning;
+  for (const line of Buffer.from(buffer, byteOffset, byteLength).toString("latin1").split("\n"))
+    try {
+      const { type, id, timestamp } = JSON.parse(line) as Record<string, unknown>;
+      if (KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string") return true;
+    } catch {
+      // Not this one.
+    }
+  return false;
+}
+
+/** Returns the version of a header: 1 if it has none, 0 if its value is not a version. */
+function versionOf(version: unknown): number {
+  if (version === undefined || version === null) return 1;
+  const number = typeof version === "string" && /^\d+$/.test(version) ? Number(version) : version;
+  return typeof number === "number" && Number.isInteger(number) && number > 0 ? number : 0;
+}
+
+function withoutMember(line: Uint8Array, name: string): Uint8Array {
+  const found = members(line) ?? [];
+  const index = found.findIndex((member) => member.name === name);
+  if (index < 0) return line;
+  const from = index > 0 ? found[index - 1].end : found[index].nameStart;
+  const to = index > 0 ? found[index].end : (found[index + 1]?.nameStart ?? found[index].end);
+  return concat([line.subarray(0, from), line.subarray(to)]);
+}

@@ -1,0 +1,132 @@
+/** Puts a session file in its place in one step: a new one, or one that replaces the session's. */
+
+import { dirname } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { concat } from "../../core/json/json.ts";
+import {
+  closeQuietly,
+  type Disk,
+  type FileInfo,
+  keepAs,
+  publishNew,
+  removeIfSame,
+  removeQuietly,
+  temporaryName,
+  writeAll,
+} from "../fs/disk.ts";
+import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
+import { sweepStrays } from "../fs/temporary-files.ts";
+import { lockInFolder } from "../locks/lock-paths.ts";
+import type { Lock } from "../locks/locks.ts";
+import { dropAttachments } from "../log/attachments.ts";
+import type { WriteState } from "../log/file-log.ts";
+import { LF } from "../log/lines.ts";
+import type { SessionFile } from "./session-file.ts";
+
+/** A file that was put in its place: its descriptor, and its lock, which is held. */
+export interface Published {
+  readonly fd: number;
+  readonly lock: Lock;
+}
+
+/** Buffer in which small writes are put together; no write begins within another. */
+const scratch = Buffer.allocUnsafeSlow(1 << 16);
+
+/**
+ * Returns lines as they lie in a file, each with its line feed; with `sealed`, a line feed comes before them. Valid
+ * until the next call.
+ */
+export function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
+  let length = sealed ? 1 : 0;
+  for (const line of lines) length += line.length + 1;
+  const bytes = length <= scratch.length ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
+  let at = 0;
+  if (sealed) bytes[at++] = 0x0a;
+  for (const line of lines) {
+    bytes.set(line, at);
+    at += line.length;
+    bytes[at++] = 0x0a;
+  }
+  return bytes;
+}
+
+/** Creates the file of a new session. Throws EEXIST when the name is taken. */
+export function createFile(disk: Disk, state: WriteState, path: string, bytes: Uint8Array, now: number): Published {
+  const folder = dirname(path);
+  disk.makeFolder(folder);
+  sweepStrays(disk, folder, now);
+  let lock: Lock | undefined;
+  try {
+    const fd = publishNew(disk, path, (fd) => {
+      writeAll(disk, fd, bytes);
+      lock = lockOf(disk, state, fd, folder);
+    });
+    state.unsynced.add(folder);
+    return { fd, lock: lock as Lock };
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
+}
+
+/** Syncs a file before it gets its name, which must never lead to bytes that a loss of power can take away. */
+function lockOf(disk: Disk, state: WriteState, fd: number, folder: string): Lock {
+  if (state.isSynced) disk.syncNow(fd);
+  const info = disk.infoOf(fd);
+  return state.lock.claim(info, lockInFolder(folder, info.inode));
+}
+
+/**
+ * Writes a file with other content beside a session file and swaps the names. The original keeps its bytes and mode
+ * under the name `backup`. Throws storage_failed, having changed nothing, if another program wrote to it meanwhile.
+ */
+export function replaceFile(
+  disk: Disk,
+  state: WriteState,
+  file: SessionFile,
+  headerLine: Uint8Array,
+  lines: Iterable<Uint8Array>,
+  backup: string,
+): Published {
+  const { path, seen } = file;
+  const temporary = temporaryName(path);
+  const fd = disk.create(temporary);
+  // A program that knows no lock may have written in the meantime: its entries would not be in the new file.
+  const requireUnchanged = (isSame: (now: FileInfo, seen: FileInfo) => boolean): void => {
+    if (seen && isSame(disk.info(path), seen)) return;
+    throw new Failure(
+      "storage_failed",
+      "Another program wrote to the session while it was published anew. Nothing was changed; ask again.",
+      {},
+      { retryable: true },
+    );
+  };
+  let lock: Lock | undefined;
+  let kept = false;
+  try {
+    disk.copyMode(path, fd);
+    writeAll(disk, fd, concat([headerLine, LF]));
+    for (const piece of lines) writeAll(disk, fd, piece);
+    lock = lockOf(disk, state, fd, dirname(path));
+    requireUnchanged(isSameStamp);
+    keepAs(disk, path, backup);
+    kept = true;
+    // A second name changes the change time.
+    requireUnchanged(isUnchanged);
+    disk.rename(temporary, path);
+  } catch (error) {
+    lock?.release();
+    closeQuietly(disk, fd);
+    removeQuietly(disk, temporary);
+    if (kept) removeQuietly(disk, backup);
+    throw error;
+  }
+  state.unsynced.add(dirname(path));
+  return { fd, lock };
+}
+
+/** Removes a session that was just published, with its attachments. */
+export function takeBack(disk: Disk, file: string, published: FileInfo): void {
+  removeIfSame(disk, file, published);
+  dropAttachments(disk, file);
+}

@@ -1,0 +1,154 @@
+/** The lines of a session file as records: where they lie, and whether the file still has them there. */
+
+import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import type { Env } from "../../core/ports/env.ts";
+import { Column } from "../../core/tree/nodes.ts";
+import { isCutOff } from "../fs/disk.ts";
+import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { attachmentFolder } from "../log/attachments.ts";
+import { EntryReader, type EntrySource, type Run } from "../log/entry-reader.ts";
+import { beingChanged } from "../log/failures.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
+import { CHUNK, LF } from "../log/lines.ts";
+import type { FileEnd } from "./file-end.ts";
+import type { SessionFile } from "./session-file.ts";
+
+/** Bytes at the end of a file in which the last append of a dead writer is expected. */
+const LAST_APPEND = 1 << 20;
+
+export class LineRecords implements EntrySource {
+  readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
+  readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
+  readonly separator = 1;
+  readonly near = 1 << 13;
+  readonly attachments: string;
+  readonly reader: EntryReader;
+  private readonly file: SessionFile;
+  private readonly entries: KnownEntries;
+  private readonly fileEnd: FileEnd;
+  /** Reads heads a second time, to compare them with their nodes. */
+  private readonly witness: HeadReader;
+
+  constructor(env: Env, file: SessionFile, entries: KnownEntries, fileEnd: FileEnd) {
+    this.file = file;
+    this.entries = entries;
+    this.fileEnd = fileEnd;
+    this.attachments = attachmentFolder(file.path);
+    this.witness = new HeadReader(entries.nodes);
+    this.reader = new EntryReader(file.disk, env, entries, this);
+  }
+
+  descriptor(): number {
+    return this.file.fd;
+  }
+
+  since(_file: number, since: number): "same" | "renewed" | "unsure" {
+    return this.file.since(since);
+  }
+
+  end(): number {
+    return this.fileEnd.size;
+  }
+
+  lineLength(position: number): number {
+    return this.lengths.values[position];
+  }
+
+  lineStart(): number {
+    return 0;
+  }
+
+  /** Records where an entry's line lies, and whether its bytes were checked. */
+  place(position: number, start: number, length: number, checked: number): void {
+    this.starts.room(position)[position] = start;
+    this.lengths.room(position)[position] = length;
+    this.entries.checked.room(position)[position] = checked;
+  }
+
+  isOf(position: number, line: Uint8Array, isKnown: boolean): boolean {
+    return isKnown || this.hasHeadOf(position, line, true);
+  }
+
+  noteLost(position: number): void {
+    this.reader.report("bad_body", position, "the entry's bytes are not those of an entry of that id", false);
+  }
+
+  *copyRun(positions: ArrayLike<number>, run: Run, again?: { bytes?: Buffer }): Iterable<Uint8Array> {
+    const { start, length } = run;
+    for (let at = 0; at < length; at += CHUNK) {
+      const { bytes, isKnown } = this.reader.knownBytes(0, start + at, Math.min(CHUNK, length - at), again?.bytes);
+      if (again && bytes.length > (again.bytes?.length ?? 0)) again.bytes = bytes;
+      if (!isKnown) this.requireLines(positions, run, start + at, bytes);
+      yield bytes;
+    }
+    yield LF;
+  }
+
+  /**
+   * Throws storage_failed unless lines lie where they are known to lie, as far as a piece of the file shows it. A
+   * damaged line counts as a line: it is copied as it is.
+   */
+  private requireLines(positions: ArrayLike<number>, { first, past }: Run, start: number, piece: Uint8Array): void {
+    for (let i = first; i < past; i++) {
+      const at = this.starts.values[positions[i]] - start;
+      const length = this.lengths.values[positions[i]];
+      if (at + length <= 0 || at >= piece.length) continue;
+      const line = piece.subarray(Math.max(0, at), Math.min(piece.length, at + length));
+      const isBegun = at >= 0 && at + Math.min(length, HEAD_BYTES) <= piece.length;
+      if (line.includes(0x0a) || (isBegun && !this.hasHeadOf(positions[i], line, line.length === length)))
+        throw beingChanged("file");
+    }
+  }
+
+  /**
+   * Whether one consistent state was read: nobody changed the file meanwhile, or no entry that was read is a mixture.
+   * Other programs may only have cut what a dead writer left, which is no longer than its last append.
+   */
+  isOfOneMoment(): boolean {
+    const { seen, disk } = this.file;
+    const now = this.file.info();
+    if (!seen || (isSameStamp(now, seen) && !isYoung(now, clockOf(disk)))) return true;
+    const ends = (position: number): number => this.starts.values[position] + this.lengths.values[position];
+    let first = this.entries.nodes.count;
+    while (first > 0 && ends(first - 1) > seen.size - LAST_APPEND) first--;
+    return this.holdsNodes(first, seen.size - LAST_APPEND);
+  }
+
+  /**
+   * Whether the file has the heads of entries where they were read, from position `first` on, and no damaged line from
+   * byte `from` on. What is read while another program writes may be a mixture: that program cut off what a dead writer
+   * left, and wrote as many bytes of its own.
+   */
+  holdsNodes(first: number, from: number): boolean {
+    const { damage, nodes, overrides } = this.entries;
+    // Halves of two lines are a damaged line, unless they make a whole one by chance.
+    if (damage.some(({ kind, byteOffset }) => kind === "bad_line" && byteOffset >= from)) return false;
+    for (let position = first; position < nodes.count; position++) {
+      if (overrides.has(position)) continue;
+      const length = this.lengths.values[position];
+      const head = Buffer.alloc(Math.min(length, HEAD_BYTES));
+      try {
+        this.file.read(head, this.starts.values[position]);
+      } catch (error) {
+        if (isCutOff(error)) return false;
+        throw error;
+      }
+      if (!this.hasHeadOf(position, head, head.length === length)) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Whether a line has the head of an entry. A line that is not whole counts as one if its beginning does not show the
+   * head.
+   */
+  private hasHeadOf(position: number, line: Uint8Array, isWhole: boolean): boolean {
+    const { witness } = this;
+    const { nodes, placeholders } = this.entries;
+    if (witness.read(line, 0, Math.min(line.length, HEAD_BYTES))) return nodes.isHeadOf(position, witness);
+    if (!isWhole) return true;
+    const fault = witness.parse(line, 0, line.length, () => "");
+    // If only the fast path could read the head, the line cannot be parsed.
+    return fault === null ? nodes.isHeadOf(position, witness) : placeholders.has(position);
+  }
+}

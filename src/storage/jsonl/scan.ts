@@ -1,0 +1,383 @@
+/**
+ * Scans the lines of a session file into nodes, in one pass over line ends and heads. What is no entry is damage, which
+ * is read past and reported; whole entries within damaged lines are found.
+ */
+
+import { isUtf8 } from "node:buffer";
+import type { Damage } from "../../core/format/damage.ts";
+import { CURRENT_VERSION, patchMembers, withMember } from "../../core/format/entry.ts";
+import { HEAD_BYTES } from "../../core/format/head.ts";
+import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
+import { bytesOf, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
+import { unpackId } from "../../core/tree/nodes.ts";
+import { notASession } from "../log/failures.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
+import { scanLines } from "../log/lines.ts";
+import type { FileEnd } from "./file-end.ts";
+import { hasEntries, makeHeader, parseHeader, type StoredHeader } from "./header.ts";
+import type { LineRecords } from "./records.ts";
+import type { SessionFile } from "./session-file.ts";
+
+/** Number of entries from which the number of all is estimated. */
+const SAMPLED = 512;
+/** Bytes of a file without a header line that are searched for entries. */
+const HEADERLESS_LOOK = 1 << 18;
+const OBJECT_BEGINS = Buffer.from('{"');
+/**
+ * Limit of the bytes that are read in the search for entries in a damaged line: this many times its length, and at
+ * least `SALVAGE_LEAST`.
+ */
+const SALVAGE_PASSES = 16;
+const SALVAGE_LEAST = 1 << 22;
+
+/** The parts of a log that a scan fills. */
+export interface ScannedParts {
+  readonly file: SessionFile;
+  readonly entries: KnownEntries;
+  readonly records: LineRecords;
+  readonly end: FileEnd;
+}
+
+export class LineScanner {
+  stored: StoredHeader | null = null;
+  /** Whether every line is parsed whole while the file is opened. */
+  readonly thorough: boolean;
+  /**
+   * Whether lines are being read that were added since the last check: another program may have glued one to what a
+   * dead writer left.
+   */
+  isGrowing = false;
+  /** Parents, packed, of damaged lines that are no entries any more but have a legible head; by the id in that head. */
+  readonly lostParents = new Map<string, number>();
+  private readonly env: Env;
+  /** Working directory of a session whose own is lost. */
+  private readonly cwd: string;
+  private readonly file: SessionFile;
+  private readonly entries: KnownEntries;
+  private readonly records: LineRecords;
+  private readonly end: FileEnd;
+  /** Ids by the index of their line among the whole lines; the header is 0. Version 1 names entries by these. */
+  private readonly oldLines: (string | undefined)[] = [undefined];
+
+  constructor(scanned: ScannedParts, env: Env, cwd: string, thorough: boolean) {
+    this.file = scanned.file;
+    this.entries = scanned.entries;
+    this.records = scanned.records;
+    this.end = scanned.end;
+    this.env = env;
+    this.cwd = cwd;
+    this.thorough = thorough;
+  }
+
+  private get version(): number {
+    return this.stored?.version ?? CURRENT_VERSION;
+  }
+
+  /** Whether it is enough to read heads, as it is for lines of the current format. */
+  private get quick(): boolean {
+    return !this.thorough && !this.isGrowing && this.version >= CURRENT_VERSION;
+  }
+
+  /** Adds the lines from an offset on. */
+  scan(from: number): void {
+    const { file, end } = this;
+    const before = end.lines;
+    const { size, tail, lines } = scanLines(file.disk, file.fd, from, HEAD_BYTES, {
+      line: (number, start, b, at, past) => this.addLine(before + number, start, b, at, past),
+      long: (number, start, length, head, last) => this.addLong(before + number, start, length, head, last),
+    });
+    end.size = size;
+    end.lines += lines;
+    if (tail < size) this.addLast(end.lines + 1, tail, size - tail);
+  }
+
+  private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
+    if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
+    const usual = this.quick && last === 0x7d && this.entries.heads.read(head, 0, head.length);
+    if (usual) {
+      // A carriage return before the line feed is not part of the line.
+      const end = Buffer.allocUnsafe(1);
+      this.file.read(end, start + length - 1);
+      this.add(start, end[0] === 0x0d ? length - 1 : length, 0);
+    } else {
+      const line = Buffer.allocUnsafe(length);
+      this.file.read(line, start);
+      this.addLine(number, start, line, 0, length);
+    }
+  }
+
+  /** Adds the line `b[at, end)`, which lies at `start` in the file. */
+  addLine(number: number, start: number, b: Uint8Array, at: number, end: number): void {
+    let past = end;
+    if (past > at && b[past - 1] === 0x0d) past--;
+    if (!this.stored) this.addHeader(number, start, b.subarray(at, past));
+    else if (
+      this.quick &&
+      past > at &&
+      b[past - 1] === 0x7d &&
+      this.entries.heads.read(b, at, Math.min(past, at + HEAD_BYTES))
+    )
+      this.add(start, past - at, 0);
+    else this.addUnusual(number, start, b.subarray(at, past));
+  }
+
+  private addUnusual(number: number, start: number, line: Uint8Array): void {
+    if (isBlank(line)) return;
+    const { heads } = this.entries;
+    const fault = this.addEntry(number, start, line);
+    if (fault === null) return;
+    const isSalvaged = this.salvage(number, start, line);
+    const isLegible = this.version >= CURRENT_VERSION && heads.read(line, 0, Math.min(line.length, HEAD_BYTES));
+    if (isSalvaged) {
+      if (isLegible) this.lostParents.set(unpackId(heads.packedId), heads.packedParent);
+    } else if (isLegible) {
+      // An entry with a legible head and a damaged body keeps its place in the tree.
+      this.add(start, line.length, 0);
+    } else this.report("bad_line", number, start, line.length, `the line is ${fault}`);
+  }
+
+  /** Adds the entry of a line. Returns what the line is instead, or null. */
+  private addEntry(number: number, start: number, line: Uint8Array): string | null {
+    if (!isUtf8(line)) return "not UTF-8";
+    if (this.version < CURRENT_VERSION) return this.addOld(number, start, line);
+    const { nodes, heads, overrides } = this.entries;
+    let madeId: string | undefined;
+    const fault = heads.parse(line, 0, line.length, () => {
+      madeId = legacyIdOf(line, this.env.sha256, (id) => nodes.position(id) >= 0);
+      return madeId;
+    });
+    if (fault !== null) return fault;
+    if (nodes.typeCode("session") === heads.type) {
+      this.report("extra_header", number, start, line.length, "a second header");
+      return null;
+    }
+    const position = this.add(start, line.length, 1);
+    if (madeId !== undefined) {
+      this.reportMadeId(position);
+      overrides.set(position, withId(line, madeId));
+    }
+    return null;
+  }
+
+  private reportMadeId(position: number): void {
+    this.records.reader.report("missing_id", position, "the entry has no id; it got one from its line", true);
+  }
+
+  /**
+   * Adds every whole entry that it finds in a damaged line, and returns whether it found any. A torn write can have
+   * glued its rest to the next whole entry, or left a run of zeros before or after it.
+   */
+  private salvage(number: number, start: number, line: Uint8Array): boolean {
+    const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
+    const { damage } = this.entries;
+    const before = damage.length;
+    let lost = 0;
+    let found = false;
+    let budget = Math.max(SALVAGE_LEAST, SALVAGE_PASSES * bytes.length);
+    for (let at = bytes.indexOf(OBJECT_BEGINS); at >= 0; at = bytes.indexOf(OBJECT_BEGINS, at)) {
+      const end = valueEnd(bytes, at, bytes.length);
+      budget -= (end < 0 ? bytes.length : end) - at;
+      if (budget < 0) break;
+      const piece = bytes.subarray(at, Math.max(at, end));
+      if (!this.isEntry(piece) || this.addEntry(number, start + at, piece) !== null) {
+        // A whole object is skipped: no part of it was written on its own.
+        at = Math.max(at + 1, end);
+        continue;
+      }
+      if (at > lost) this.report("bad_line", number, start + lost, at - lost, "bytes that are no entry");
+      found = true;
+      lost = end;
+      at = end;
+    }
+    if (found && lost < bytes.length)
+      this.report("bad_line", number, start + lost, bytes.length - lost, "bytes that are no entry");
+    else if (found && damage.length === before)
+      this.report("bad_line", number, start, bytes.length, "several entries in one line", true);
+    return found;
+  }
+
+  /** Whether a piece of a line is an entry and not a part of one, such as a block of a message. */
+  private isEntry(piece: Uint8Array): boolean {
+    const found = isUtf8(piece) ? members(piece) : null;
+    const timestamp = found && memberOf(found, "timestamp");
+    if (!timestamp || piece[timestamp.start] !== 0x22) return false;
+    return this.version === 1 || memberOf(found, "id") !== undefined;
+  }
+
+  /** Adds the entry whose head was just read, and records where it lies. Returns its position. */
+  private add(start: number, length: number, checked: number): number {
+    const { nodes, heads } = this.entries;
+    const { aliases } = nodes;
+    const position = nodes.add(heads);
+    if (position === SAMPLED) this.expectAsMany(start + length);
+    this.records.place(position, start, length, checked);
+    if (nodes.aliases > aliases) this.resolveAlias(position);
+    return position;
+  }
+
+  /**
+   * Makes room for as many entries as the file is likely to have, if the rest is like the first ones, which end at
+   * `end`.
+   */
+  private expectAsMany(end: number): void {
+    const count = Math.ceil(((this.file.seen?.size ?? 0) / end) * SAMPLED * 1.1);
+    this.entries.nodes.expect(count);
+    for (const column of [this.records.starts, this.records.lengths, this.entries.checked])
+      column.room(Math.ceil(count / 1.5));
+  }
+
+  /**
+   * Handles an entry whose id is taken: the same bytes again are not a second entry, a damaged copy gives way to the
+   * whole one, and other bytes keep an id of their own.
+   */
+  private resolveAlias(position: number): void {
+    const { nodes, placeholders, overrides } = this.entries;
+    const { starts, lengths, reader } = this.records;
+    const id = nodes.id(position);
+    const original = id.slice(0, id.lastIndexOf("~"));
+    const first = nodes.position(original);
+    if (first < 0 || first === position) return;
+    const line = reader.record(position);
+    const before = reader.record(first);
+    const same = sameBytes(line, before);
+    if (!same && !isSound(line)) {
+      this.reportCopy(position, original);
+      nodes.truncate(position);
+      return;
+    }
+    if (!same && !placeholders.has(first) && !isSound(before) && this.haveSameHead(first, position)) {
+      this.reportCopy(first, original);
+      starts.set(first, starts.values[position]);
+      lengths.set(first, lengths.values[position]);
+      nodes.truncate(position);
+      return;
+    }
+    reader.report(
+      "duplicate_id",
+      position,
+      same ? `the entry ${original} stands here again` : `the id ${original} is taken; this entry is called ${id}`,
+      true,
+    );
+    if (same) nodes.truncate(position);
+    else overrides.set(position, patchMembers(line, { id: bytesOf(JSON.stringify(id)) }));
+  }
+
+  /** Reports the damaged one of two lines with the same id: the whole one is the entry. */
+  private reportCopy(position: number, id: string): void {
+    const { starts, lengths } = this.records;
+    const reason = `a damaged copy of the entry ${id}, which stands elsewhere whole`;
+    this.report("bad_line", 0, starts.values[position], lengths.values[position], reason, true);
+  }
+
+  private haveSameHead(a: number, b: number): boolean {
+    const { nodes } = this.entries;
+    return (
+      nodes.type(a) === nodes.type(b) &&
+      nodes.parent(a) === nodes.parent(b) &&
+      nodes.role(a) === nodes.role(b) &&
+      nodes.isBatch(a) === nodes.isBatch(b) &&
+      nodes.isMarker(a) === nodes.isMarker(b)
+    );
+  }
+
+  private addHeader(number: number, start: number, bytes: Uint8Array): void {
+    const bom = start === 0 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
+    // Copied: the buffer will be used again, and a slice of a Buffer shares its memory.
+    const line = Uint8Array.from(bytes.subarray(bom));
+    if (isBlank(line)) return;
+    const parsed = parseHeader(line);
+    if (!parsed && !this.hasEntriesNearby())
+      throw notASession(this.file.path, `line ${number} is not a header with type session and an id`);
+    const { path, seen } = this.file;
+    this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.cwd, this.env.sha256);
+    const { damage } = this.stored;
+    if (damage) this.report(damage.kind, number, start, (parsed ? line : bytes).length, damage.reason, damage.salvaged);
+    if (!parsed) this.addUnusual(number, start, bytes);
+  }
+
+  private hasEntriesNearby(): boolean {
+    const { disk, fd, seen } = this.file;
+    const bytes = Buffer.alloc(Math.min(HEADERLESS_LOOK, seen?.size ?? 0));
+    return hasEntries(bytes.subarray(0, disk.read(fd, bytes, 0, bytes.length, 0)));
+  }
+
+  private addOld(number: number, start: number, line: Uint8Array): string | null {
+    const { nodes, heads, overrides } = this.entries;
+    const found = members(line);
+    const type = found && memberOf(found, "type");
+    if (!type) return "not an entry";
+    if (parse(line, type.start, type.end) === "session") {
+      this.oldLines.push(undefined);
+      this.report("extra_header", number, start, line.length, "a second header");
+      return null;
+    }
+    const makeId = (): string => idOfLine(number, line, this.env.sha256, (taken) => nodes.position(taken) >= 0);
+    let migrated: Uint8Array;
+    if (this.version === 1) {
+      const last = nodes.count - 1;
+      const moved = migrateV1(line, {
+        makeId,
+        lastId: last < 0 ? null : nodes.id(last),
+        idAt: (index) => this.oldLines[index],
+      });
+      this.oldLines.push(moved.id);
+      migrated = moved.line;
+    } else migrated = migrateV2(line);
+    let madeId: string | undefined;
+    const fault = heads.parse(migrated, 0, migrated.length, () => {
+      madeId = makeId();
+      return madeId;
+    });
+    if (fault !== null) return fault;
+    const { count, aliases } = nodes;
+    const position = this.add(start, line.length, 1);
+    if (nodes.count === count) return null;
+    if (madeId !== undefined) this.reportMadeId(position);
+    if (madeId !== undefined || nodes.aliases > aliases) migrated = withId(migrated, nodes.id(position));
+    if (migrated !== line) overrides.set(position, Uint8Array.from(migrated));
+    return null;
+  }
+
+  /** Adds a last line without line feed: an entry when it is whole, else what a torn write left. */
+  private addLast(number: number, start: number, length: number): void {
+    const line = Buffer.allocUnsafe(length);
+    this.file.read(line, start);
+    if (!this.stored || isBlank(line) || isSound(line)) {
+      this.end.isUnterminated = true;
+      this.addLine(number, start, line, 0, length);
+      return;
+    }
+    // A power cut can leave zeros after an entry that had no line feed yet.
+    const end = valueEnd(line, 0, length);
+    const whole = end > 0 && isUtf8(line.subarray(0, end)) && members(line, 0, end) !== null ? end : 0;
+    if (whole > 0) this.addLine(number, start, line, 0, whole);
+    this.end.isUnterminated = whole > 0;
+    this.end.setTorn(start + whole);
+    const reason = "the last line was cut off while it was written";
+    this.report("torn_tail", number, start + whole, length - whole, reason);
+  }
+
+  private report(
+    kind: Damage["kind"],
+    line: number,
+    byteOffset: number,
+    length: number,
+    reason: string,
+    salvaged = false,
+  ): void {
+    this.entries.damage.push({ kind, line, byteOffset, length, reason, salvaged });
+  }
+}
+
+function isSound(line: Uint8Array): boolean {
+  return isUtf8(line) && isJson(line);
+}
+
+function isBlank(line: Uint8Array): boolean {
+  return line.every((c) => c === 0x20 || c === 0x09 || c === 0x0d || c === 0x0a);
+}
+
+function withId(line: Uint8Array, id: string): Uint8Array {
+  return withMember(line, "id", bytesOf(JSON.stringify(id)));
+}

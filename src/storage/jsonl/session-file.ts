@@ -1,0 +1,163 @@
+/**
+ * The open file of a session: its descriptor, its stamp when it was last checked, and the bytes by which the known part
+ * is recognised.
+ */
+
+import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+import { sameBytes } from "../../core/json/json.ts";
+import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
+import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
+import { changedByOthers, notASession } from "../log/failures.ts";
+
+/** Bytes at each end of the known part that are compared to recognise it. */
+const EDGE = 4096;
+
+export class SessionFile {
+  readonly path: string;
+  readonly disk: Disk;
+  fd = -1;
+  isWritable = false;
+  private readonly watched: Watched;
+  /** The first and the last bytes of the known part, as they were read or written. */
+  private edges = { first: new Uint8Array(0), lastStart: 0, last: new Uint8Array(0) };
+
+  constructor(disk: Disk, path: string) {
+    this.disk = disk;
+    this.path = path;
+    this.watched = new Watched(disk);
+  }
+
+  get isOpen(): boolean {
+    return this.fd >= 0;
+  }
+
+  /** The stamp of the file when it was read. Any other stamp means that another program changed the file. */
+  get seen(): FileInfo | undefined {
+    return this.watched.seen;
+  }
+
+  set seen(info: FileInfo | undefined) {
+    this.watched.note(info);
+  }
+
+  since(since: number): "same" | "renewed" | "unsure" {
+    return this.watched.since(this.fd, since);
+  }
+
+  /** Throws session_not_found, not_a_session, storage_failed. */
+  open(): void {
+    try {
+      this.fd = this.disk.openRead(this.path);
+    } catch (error) {
+      if (isMissing(error))
+        throw new Failure("session_not_found", `There is no file at ${this.path}. list_sessions shows the sessions.`, {
+          sessionPath: this.path,
+        });
+      if (isNoFile(error)) throw notASession(this.path, "it is not a regular file");
+      throw storageFailure(error, "opening the session");
+    }
+  }
+
+  /** Opens the file for writing too. Throws storage_failed if its name belongs to another file now. */
+  openToWrite(): void {
+    if (this.isWritable) return;
+    const fd = this.disk.openAppend(this.path);
+    let isSame = false;
+    try {
+      isSame = isSameFile(this.disk.infoOf(fd), this.info());
+    } finally {
+      closeQuietly(this.disk, isSame ? this.fd : fd);
+    }
+    if (!isSame) throw changedByOthers("file");
+    this.fd = fd;
+    this.isWritable = true;
+  }
+
+  /** Makes a file that was created by us the open one. */
+  adopt(fd: number): void {
+    this.close();
+    this.fd = fd;
+    this.isWritable = true;
+  }
+
+  close(): void {
+    if (this.isOpen) closeQuietly(this.disk, this.fd);
+    this.fd = -1;
+    this.isWritable = false;
+  }
+
+  info(): FileInfo {
+    return this.disk.infoOf(this.fd);
+  }
+
+  /** Reads all of `bytes` from an offset. Throws an errno error if the file is shorter. */
+  read(bytes: Uint8Array, start: number): void {
+    readAll(this.disk, this.fd, bytes, start);
+  }
+
+  /** Records the stamp that our own write gave to the file, unless another program wrote too: its size shows that. */
+  noteOwn(size: number): void {
+    this.seen = undefined;
+    try {
+      const now = this.info();
+      if (now.size === size) this.seen = now;
+    } catch {
+      // The next check compares.
+    }
+  }
+
+  /**
+   * Records the stamp after a second name of the file was added and removed, which changes only the change time.
+   * Returns whether that was all.
+   */
+  noteNames(): boolean {
+    try {
+      const now = this.info();
+      if (!this.seen || !isUnchanged(now, this.seen)) return false;
+      this.seen = now;
+      return true;
+    } catch {
+      // The next check compares.
+      return false;
+    }
+  }
+
+  /** Records the bytes by which the part up to `end` is recognised. If they cannot be read, it never is. */
+  readEdges(end: number): void {
+    const length = Math.min(EDGE, end);
+    const [first, last] = [new Uint8Array(length), new Uint8Array(end > EDGE ? length : 0)];
+    try {
+      this.read(first, 0);
+      this.read(last, end - last.length);
+      this.edges = { first, lastStart: end - last.length, last };
+    } catch {
+      this.edges = { first, lastStart: Number.MAX_SAFE_INTEGER, last: new Uint8Array(1) };
+    }
+  }
+
+  /** Records that the known part ends at `end` with these bytes now. */
+  noteLast(end: number, bytes: Uint8Array): void {
+    const { first } = this.edges;
+    const length = Math.min(EDGE, bytes.length);
+    const last = Uint8Array.from(bytes.subarray(bytes.length - length));
+    this.edges = { first, lastStart: end - length, last };
+  }
+
+  /** Whether the file still has the known part, as far as the bytes at its ends show. */
+  isThere(): boolean {
+    const { first, lastStart, last } = this.edges;
+    return this.holdsAt(0, first) && this.holdsAt(lastStart, last);
+  }
+
+  private holdsAt(start: number, bytes: Uint8Array): boolean {
+    const found = Buffer.allocUnsafe(bytes.length);
+    let filled = 0;
+    while (filled < found.length) {
+      const count = this.disk.read(this.fd, found, filled, found.length - filled, start + filled);
+      if (count <= 0) return false;
+      filled += count;
+    }
+    return sameBytes(found, bytes);
+  }
+}

@@ -1,0 +1,392 @@
+/**
+ * Reads the lines of entries from the records in which a backend stores them: lines of a file, or frames of segments.
+ * Reads records together that lie together, checks each once, and gives damaged entries a placeholder.
+ */
+
+import { isUtf8 } from "node:buffer";
+import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import type { Batch } from "../../core/format/entry.ts";
+import { firstLook, LOOKED_AT } from "../../core/json/fast-path.ts";
+import { concat, parse } from "../../core/json/json.ts";
+import { BodyReader } from "../../core/json/validate.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Column } from "../../core/tree/nodes.ts";
+import { type Disk, readAll, readWhole } from "../fs/disk.ts";
+import { clockOf } from "../fs/stamps.ts";
+import type { KnownEntries } from "./known-entries.ts";
+import { CHUNK, LF } from "./lines.ts";
+
+/** Half the bytes of the first window. Each window is twice as long as the one before, up to a chunk. */
+const LEAST_WINDOW = 1 << 13;
+/** Most bytes between two records that are read one after the other with a window. */
+const NEAR = 1 << 13;
+
+/** Requested entries, from the `first` to before the one at `past`, and the stretch of a file that they lie in. */
+export interface Run {
+  readonly first: number;
+  readonly past: number;
+  readonly file: number;
+  readonly start: number;
+  readonly length: number;
+  /** The line of the only entry of the run, if it is not the stored one. */
+  readonly override?: Uint8Array;
+}
+
+/** Bytes of a file, and whether nothing can have changed them since they became known. */
+export interface KnownBytes {
+  readonly bytes: Buffer;
+  readonly isKnown: boolean;
+}
+
+/** The records of a backend: where they lie, and whether they are those of their entries. */
+export interface EntrySource {
+  /** Start and length of each entry's record, by position. */
+  readonly starts: Column<Float64Array>;
+  readonly lengths: Column<Uint32Array>;
+  /** Number of the file that a record lies in; missing if there is one file only. */
+  readonly files?: Column<Uint32Array>;
+  /** Bytes between adjacent records: 1 for lines; 0 for frames, which include their line feed. */
+  readonly separator: number;
+  /** Most bytes between two records that are read together. */
+  readonly near: number;
+  /** Folder of the attachments. */
+  readonly attachments: string;
+  /** Returns the descriptor of a file, which is opened if need be. Throws errno errors. */
+  descriptor(file: number): number;
+  /**
+   * Compares bytes that were read after `since` with those that became known: "same" when nothing can have changed
+   * them, "renewed" when that is certain only from now on, "unsure" otherwise.
+   */
+  since(file: number, since: number): "same" | "renewed" | "unsure";
+  /** Returns the end of the part of a file that may be read ahead; missing where nothing is. */
+  end?(file: number): number;
+  /** Returns the length of an entry's line, without its line feed. */
+  lineLength(position: number): number;
+  /** Returns the start of an entry's line in its record. */
+  lineStart(position: number): number;
+  /** Whether a record whose line is JSON is the one of its entry. `isKnown`: nothing can have changed its bytes. */
+  isOf(position: number, record: Uint8Array, isKnown: boolean): boolean;
+  /** Looks elsewhere for the line of a record that is not the one of its entry. Returns null when there is none. */
+  elsewhere?(position: number, record: Uint8Array): Uint8Array | null;
+  /** Called before an entry whose bytes are damaged gets its placeholder. */
+  noteLost(position: number): void;
+  /** Returns what is added to the reason of damage in a record. */
+  placeOf?(position: number): string;
+  /** Yields the lines of a run as they are, each with its line feed. `again` has memory that may be used again. */
+  copyRun(positions: ArrayLike<number>, run: Run, again?: { bytes?: Buffer }): Iterable<Uint8Array>;
+}
+
+export class EntryReader {
+  /** Whether the head of some entry may differ from the one that a parser finds in the whole line. */
+  isAmbiguous = false;
+  isClosed = false;
+  private readonly disk: Disk;
+  private readonly env: Env;
+  private readonly entries: KnownEntries;
+  private readonly source: EntrySource;
+  private readonly bodies = new BodyReader();
+  /** Whether bytes may have changed since the heads were read: heads are compared when a line is checked. */
+  private isDoubted = false;
+  /**
+   * A part of a file that was read ahead because entries are asked for one after the other: 10,000 entries of 2.5 KB
+   * take 10 ms with it, and 40 ms one by one.
+   */
+  private window: (KnownBytes & { readonly file: number; readonly start: number; readonly end: number }) | undefined;
+  /** Bytes of the last window; the next one may hold twice as many. */
+  private reach = LEAST_WINDOW;
+  /** Extent of the record that was read last. */
+  private lastRead = { start: -NEAR, end: -NEAR };
+
+  constructor(disk: Disk, env: Env, entries: KnownEntries, source: EntrySource) {
+    this.disk = disk;
+    this.env = env;
+    this.entries = entries;
+    this.source = source;
+  }
+
+  /** Records that known bytes may have changed: each record is checked again when it is read. */
+  doubt(): void {
+    this.entries.checked.values.fill(0);
+    this.isDoubted = true;
+    this.closeWindow();
+  }
+
+  /** Discards the window, so that its bytes are read again. */
+  closeWindow(): void {
+    this.window = undefined;
+    this.reach = LEAST_WINDOW;
+  }
+
+  length(position: number): number {
+    return this.entries.overrides.get(position)?.length ?? this.source.lineLength(position);
+  }
+
+  read(position: number): Uint8Array {
+    const override = this.entries.overrides.get(position);
+    if (override) return override;
+    const { bytes, isKnown } = this.recordAt(position);
+    return this.sound(position, bytes, isKnown);
+  }
+
+  *readMany(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
+    const { starts, lengths, near } = this.source;
+    let again: Buffer | undefined;
+    for (const run of this.runs(positions, near)) {
+      if (run.override) {
+        yield run.override;
+        continue;
+      }
+      const { bytes, isKnown } = this.knownBytes(run.file, run.start, run.length, again);
+      if (passing && bytes.length > (again?.length ?? 0) && bytes.length <= LOOKED_AT) again = bytes;
+      const whole = isUtf8(bytes) ? this.checkTogether(positions, run, bytes, isKnown) : null;
+      // Slices of a Buffer take five times as long to make.
+      const plain = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
+      for (let i = run.first; i < run.past; i++) {
+        const position = positions[i];
+        const at = starts.values[position] - run.start;
+        const record = plain.subarray(at, at + lengths.values[position]);
+        yield whole?.[i - run.first] ? this.lineIn(record, position) : this.sound(position, record, isKnown);
+      }
+    }
+  }
+
+  *copy(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
+    // Reading into memory that was never used before takes twice the time.
+    const again: { bytes?: Buffer } = {};
+    for (const run of this.runs(positions, this.source.separator))
+      if (run.override) yield concat([run.override, LF]);
+      else yield* this.source.copyRun(positions, run, passing ? again : undefined);
+  }
+
+  /**
+   * Splits positions into stretches that lie in a file one after the other, with at most `gap` bytes between records. A
+   * stretch ends with the record that makes it as long as a chunk. An override is a stretch of its own.
+   */
+  private *runs(positions: ArrayLike<number>, gap: number): Generator<Run> {
+    const { starts, lengths, files, separator } = this.source;
+    const { overrides } = this.entries;
+    let first = 0;
+    while (first < positions.length) {
+      const override = overrides.get(positions[first]);
+      if (override) {
+        yield { first, past: first + 1, file: 0, start: -1, length: override.length, override };
+        first++;
+        continue;
+      }
+      const file = files?.values[positions[first]] ?? 0;
+      const start = starts.values[positions[first]];
+      let end = start + lengths.values[positions[first]];
+      let past = first + 1;
+      while (past < positions.length && end - start < CHUNK) {
+        const next = starts.values[positions[past]];
+        if (next < end + separator || next - end > gap) break;
+        if (files && files.values[positions[past]] !== file) break;
+        if (overrides.size > 0 && overrides.has(positions[past])) break;
+        end = next + lengths.values[positions[past]];
+        past++;
+      }
+      yield { first, past, file, start, length: end - start };
+      first = past;
+    }
+  }
+
+  /** Returns the bytes at an entry's place as they are. */
+  record(position: number): Buffer {
+    return this.recordAt(position).bytes;
+  }
+
+  private recordAt(position: number): KnownBytes {
+    const { source, window } = this;
+    const file = source.files?.values[position] ?? 0;
+    const start = source.starts.values[position];
+    const length = source.lengths.values[position];
+    if (window && file === window.file && start >= window.start && start + length <= window.end) {
+      const bytes = window.bytes.subarray(start - window.start, start - window.start + length);
+      return { bytes, isKnown: window.isKnown };
+    }
+    if (!source.end) return this.knownBytes(file, start, length);
+    // A single read does not start a window, and a record as long as a window needs none.
+    const reach = Math.min(CHUNK, this.reach * 2);
+    const ahead = start >= this.lastRead.end && start - this.lastRead.end < NEAR;
+    const back = start + length <= this.lastRead.start && this.lastRead.start - start - length < NEAR;
+    this.lastRead = { start, end: start + length };
+    if (length >= reach || !(ahead || back)) {
+      this.reach = LEAST_WINDOW;
+      return this.knownBytes(file, start, length);
+    }
+    this.reach = reach;
+    const from = ahead ? start : Math.max(0, start + length - reach);
+    const past = Math.min(ahead ? start + reach : start + length, source.end(file));
+    if (past < start + length) return this.knownBytes(file, start, length);
+    const { bytes, isKnown } = this.knownBytes(file, from, past - from);
+    // Another program may change the file while nothing runs here, so the window is kept only while one command works.
+    if (!this.window) queueMicrotask(() => this.closeWindow());
+    this.window = { file, start: from, end: past, bytes, isKnown };
+    return { bytes: bytes.subarray(start - from, start - from + length), isKnown };
+  }
+
+  /**
+   * Reads bytes of a file, into `again` if they fit there, else into new memory. A check of the stamp takes 1 us and is
+   * as sound as to check all bytes again (25 MB take 40 ms). Throws storage_failed.
+   */
+  knownBytes(file: number, start: number, length: number, again?: Buffer): KnownBytes {
+    const since = clockOf(this.disk);
+    const bytes = this.bytes(file, start, length, again);
+    try {
+      const found = this.source.since(file, since);
+      if (found === "renewed") this.doubt();
+      return { bytes, isKnown: found !== "unsure" };
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+  }
+
+  bytes(file: number, start: number, length: number, again?: Buffer): Buffer {
+    if (this.isClosed) throw new Failure("storage_failed", "The session was closed while it was read. Open it again.");
+    const bytes = again && length <= again.length ? again.subarray(0, length) : Buffer.allocUnsafe(length);
+    try {
+      readAll(this.disk, this.source.descriptor(file), bytes, start);
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+    return bytes;
+  }
+
+  private lineIn(record: Uint8Array, position: number): Uint8Array {
+    const { source } = this;
+    const start = source.lineStart(position);
+    const length = source.lineLength(position);
+    return length === record.length ? record : record.subarray(start, start + length);
+  }
+
+  /**
+   * Checks the records of a stretch that is UTF-8. Returns 1 for each that is whole; the others need the full check of
+   * {@link sound}.
+   */
+  private checkTogether(positions: ArrayLike<number>, run: Run, bytes: Buffer, isKnown: boolean): Uint8Array {
+    const { source } = this;
+    const { checked } = this.entries;
+    const { first, past, start } = run;
+    const whole = new Uint8Array(past - first);
+    let unchecked = 0;
+    for (let i = first; i < past; i++) {
+      const position = positions[i];
+      if (!isKnown || !checked.values[position]) unchecked++;
+      else {
+        const at = source.starts.values[position] - start + source.lineStart(position);
+        const feed = bytes.indexOf(0x0a, at);
+        if (feed < 0 || feed >= at + source.lineLength(position)) whole[i - first] = 1;
+      }
+    }
+    const look = unchecked > 1 && bytes.length <= LOOKED_AT ? firstLook() : null;
+    if (!look) return whole;
+    look.bytes.set(bytes);
+    for (let i = first; i < past; i++) {
+      const position = positions[i];
+      if (whole[i - first] === 1) continue;
+      const at = source.starts.values[position] - start;
+      const from = at + source.lineStart(position);
+      const messageStart = look.read(from, from + source.lineLength(position));
+      if (messageStart < 0) continue;
+      const record = bytes.subarray(at, at + source.lengths.values[position]);
+      if (!source.isOf(position, record, isKnown && !this.isDoubted)) continue;
+      whole[i - first] = 1;
+      this.noteWhole(position, messageStart, isKnown);
+    }
+    return whole;
+  }
+
+  private noteWhole(position: number, messageStart: number, isKnown: boolean): void {
+    if (isKnown) this.entries.checked.set(position, 1);
+    this.entries.nodes.noteMessage(position, messageStart);
+  }
+
+  /**
+   * Returns the line of a record if it is UTF-8 and the JSON of its entry, else a placeholder with the head of that
+   * entry. A record that was checked before is checked again if it may have changed since.
+   */
+  private sound(position: number, record: Uint8Array, isKnown: boolean): Uint8Array {
+    const { entries, source } = this;
+    const placeholder = entries.placeholders.get(position);
+    if (placeholder) return placeholder;
+    const line = this.lineIn(record, position);
+    if (isUtf8(line) && !line.includes(0x0a)) {
+      if (isKnown && entries.checked.values[position]) return line;
+      if (this.isWhole(position, record, isKnown)) {
+        if (isKnown) entries.checked.set(position, 1);
+        return line;
+      }
+    }
+    const elsewhere = source.elsewhere?.(position, record);
+    if (elsewhere) return elsewhere;
+    source.noteLost(position);
+    return entries.replace(position);
+  }
+
+  /** Whether a record holds the line of its entry, and that is UTF-8 and JSON. */
+  isWhole(position: number, record: Uint8Array, isKnown: boolean): boolean {
+    const { bodies } = this;
+    const line = this.lineIn(record, position);
+    if (!isUtf8(line) || !bodies.read(line, 0, line.length)) return false;
+    if (!this.source.isOf(position, record, isKnown && !this.isDoubted)) return false;
+    this.isAmbiguous ||= bodies.isAmbiguous;
+    this.entries.nodes.noteMessage(position, bodies.messageStart);
+    return true;
+  }
+
+  attachment(position: number, sha256: string, sizeBytes: number): string | null {
+    try {
+      const bytes = readWhole(this.disk, join(this.source.attachments, sha256));
+      if (bytes.length === sizeBytes && this.env.sha256(bytes) === sha256)
+        return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+    } catch {
+      // Reported below.
+    }
+    const { damage, nodes } = this.entries;
+    const entryId = nodes.id(position);
+    if (!damage.some((found) => found.kind === "missing_blob" && found.entryId === entryId))
+      this.report("missing_blob", position, `the attachment ${sha256} is missing or damaged`, false);
+    return null;
+  }
+
+  /**
+   * Returns the batch at the end that is not complete, with the position of its first entry; null if the last batch is
+   * complete. Entries that were appended together count only together, so they were never acknowledged.
+   */
+  incompleteBatch(session: string): { readonly first: number; readonly batch: Batch } | null {
+    const last = this.entries.nodes.count - 1;
+    const batch = last < 0 ? null : this.batchOf(last, session);
+    if (!batch || batch.index >= batch.count - 1) return null;
+    let first = last;
+    for (let index = batch.index - 1; index >= 0 && first > 0; index--, first--) {
+      const before = this.batchOf(first - 1, session);
+      if (before?.index !== index || before.count !== batch.count || before.key !== batch.key) break;
+    }
+    return { first, batch };
+  }
+
+  /** Returns the batch of this session that an entry belongs to, or null. */
+  private batchOf(position: number, session: string): Batch | null {
+    if (!this.entries.nodes.isBatch(position)) return null;
+    const batch = (parse(this.read(position)) as { _batch?: Batch })._batch;
+    const counts = Number.isInteger(batch?.index) && Number.isInteger(batch?.count);
+    return counts && batch?.session === session && batch.index >= 0 ? batch : null;
+  }
+
+  /** Reports damage in the record of an entry. */
+  report(kind: Damage["kind"], position: number, reason: string, salvaged: boolean): void {
+    const { entries, source } = this;
+    entries.damage.push({
+      kind,
+      line: 0,
+      byteOffset: source.starts.values[position],
+      length: source.lengths.values[position],
+      entryId: entries.nodes.id(position),
+      reason: `${reason}${source.placeOf?.(position) ?? ""}`,
+      salvaged,
+    });
+  }
+}

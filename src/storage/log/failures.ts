@@ -1,0 +1,29 @@
+/** Failures of sessions on disk that several backends throw. */
+
+import { Failure } from "../../core/failure.ts";
+
+export function notASession(file: string, reason: string): Failure {
+  return new Failure("not_a_session", `${file} is not a session file: ${reason}. It was left as it is.`, {
+    sessionPath: file,
+  });
+}
+
+/** Returns the failure of a write that would have built on something other than what is stored. */
+export function changedByOthers(what: "file" | "files"): Failure {
+  return new Failure(
+    "storage_failed",
+    `Another program changed the session's ${what} meanwhile. Nothing was written; ask again.`,
+    {},
+    { retryable: true },
+  );
+}
+
+/** Returns the failure of a copy that met bytes which another program is changing. */
+export function beingChanged(what: "file" | "files"): Failure {
+  return new Failure(
+    "storage_failed",
+    `Another program is changing the session's ${what}. Nothing was done; ask again.`,
+    {},
+    { retryable: true },
+  );
+}

@@ -1,0 +1,372 @@
+/**
+ * The log of a session on disk, whatever its backend: entries that are held until the session is created, the writer's
+ * lock, group commit, the durable mark, the frame of a repair. A backend reads and writes the stored bytes.
+ */
+
+import { storageFailure } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import type { SessionHeader } from "../../core/format/entry.ts";
+import type { Change, FileStamp, Holder, LockKind, Log, Mended } from "../../core/ports/store.ts";
+import type { Nodes } from "../../core/tree/nodes.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { LooseFolders } from "../fs/unsynced-folders.ts";
+import type { FileKey, LockPlace, Locks } from "../locks/locks.ts";
+import { WriterLock } from "../locks/writer-lock.ts";
+import type { EntryReader } from "./entry-reader.ts";
+import { Commits } from "./group-commit.ts";
+import type { KnownEntries } from "./known-entries.ts";
+
+/** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
+export type Durability = "sync" | "os";
+
+export interface FileLogOptions {
+  readonly disk: Disk;
+  readonly locks: Locks;
+  readonly durability: Durability;
+}
+
+/** The state of a log that its backend uses too. */
+export class WriteState {
+  readonly isSynced: boolean;
+  readonly lock: WriterLock;
+  readonly unsynced: LooseFolders;
+  /** Entries before this position are durable. */
+  durableCount = 0;
+  /** Whether what is known was compared with the stored bytes since the lock was taken. */
+  isConfirmed = false;
+  /** Lines that were held until the session was created; set from then to the first commit. */
+  created: readonly Uint8Array[] | null = null;
+  /** The reason why appends are refused, or null. */
+  readOnly: Failure | null;
+  /** The commits of the log; null before there is one. */
+  commits: Commits | null = null;
+
+  constructor(
+    { disk, locks, durability, readOnly }: FileLogOptions & { readonly readOnly?: boolean },
+    findLock: (file: FileKey) => LockPlace | undefined,
+  ) {
+    this.isSynced = durability === "sync";
+    this.lock = new WriterLock(locks, findLock);
+    this.unsynced = new LooseFolders(disk);
+    this.readOnly = readOnly ? new Failure("read_only") : null;
+  }
+
+  get isCommitting(): boolean {
+    return this.commits?.isRunning === true;
+  }
+}
+
+/** A kind of session on disk. Methods that touch the disk throw failures and errno errors. */
+export interface Backend {
+  readonly store: string;
+  readonly path: string;
+  readonly header: SessionHeader;
+  readonly headerLine: Uint8Array;
+  /** Format version of the stored bytes. */
+  readonly version: number;
+  readonly entries: KnownEntries;
+  readonly reader: EntryReader;
+  readonly state: WriteState;
+  /** Whether the session was created. */
+  readonly persisted: boolean;
+  readonly stamp: FileStamp | null;
+  /** The file that carries the lock, as it was last seen. */
+  readonly lockedFile: FileInfo | undefined;
+  /** Kinds of damage that a repair removes. */
+  readonly repairable: ReadonlySet<Damage["kind"]>;
+  /** Parts of the session that are missing, as damage that a repair removes. */
+  readonly missingParts?: readonly Damage[];
+  /** See {@link Log}. */
+  readonly mayHideEntries?: boolean;
+  readonly isPlain?: boolean;
+  readonly isCheckpointDue?: boolean;
+  readonly stateName?: string;
+
+  /** Opens the log that is in this one's place now. */
+  reopen(): FileLog;
+  refresh(): Change;
+  /** Forgets the stamp, so that the next refresh compares. */
+  distrust(): void;
+
+  /** Returns the file that carries the lock as it is now. */
+  lockTarget(): FileInfo;
+  /** Throws, after the lock was taken, if it must not be kept. */
+  locked?(): void;
+  /** Saves what helps the next opening, before the lock is released. */
+  unlocking(): void;
+
+  /** Throws already_exists if something has the path of a session that is not created yet. */
+  requireFreeName(): void;
+  /** Adds entries that are held in memory. */
+  addHeld(lines: readonly Uint8Array[]): void;
+  /** Creates the session with the lines that were held and these, in one step. */
+  create(lines: readonly Uint8Array[]): void;
+  /** Writes lines at the end, and adds their entries. The lock is held. */
+  append(lines: readonly Uint8Array[]): void;
+
+  /** Records that everything is durable, where that means to survive no more than the death of the process. */
+  settle(): void;
+  /** See {@link Committing}. */
+  makeDurable(requireWanted: () => void): Promise<void>;
+  /** Called after each commit, successful or not. */
+  committed?(): void;
+  /** Commits although every entry is durable. */
+  commitNothing?(): Promise<void>;
+  /** Makes everything durable instead of removing it, if that cannot be removed alone. Returns whether it did. */
+  keepAll?(): boolean;
+  /** Removes what is not durable. */
+  rollBack(): void;
+
+  /** Throws unless a damaged session may be repaired. */
+  requireRepairable(): void;
+  /** Makes sure, before a repair, that what is known is what is stored. */
+  confirmToRepair(): void;
+  /** Publishes the session anew without its damage. Returns the path of the backup. */
+  rebuild(mended: Mended): string;
+  checkpointNow?(reason?: "manual" | "pre_migration"): Promise<number | null>;
+
+  close(): void;
+  /** Removes a session that was just published, if nobody changed it since. */
+  discard?(): void;
+}
+
+export class FileLog implements Log {
+  readonly store: string;
+  readonly file: string;
+  readonly nodes: Nodes;
+  readonly damage: readonly Damage[];
+  readonly checkpointNow: Log["checkpointNow"];
+  readonly backend: Backend;
+  private readonly commits: Commits;
+
+  constructor(backend: Backend) {
+    this.backend = backend;
+    this.store = backend.store;
+    this.file = backend.path;
+    this.nodes = backend.entries.nodes;
+    this.damage = backend.entries.damage;
+    this.checkpointNow = backend.checkpointNow?.bind(backend);
+    this.commits = new Commits({
+      makeDurable: (requireWanted) => backend.makeDurable(requireWanted),
+      rollBack: () => this.rollBack(),
+      commit: () => this.commit(),
+      ended: () => backend.committed?.(),
+    });
+    backend.state.commits = this.commits;
+  }
+
+  get header(): SessionHeader {
+    return this.backend.header;
+  }
+
+  get headerLine(): Uint8Array {
+    return this.backend.headerLine;
+  }
+
+  get version(): number {
+    return this.backend.version;
+  }
+
+  get readOnly(): Failure | null {
+    return this.backend.state.readOnly;
+  }
+
+  get persisted(): boolean {
+    return this.backend.persisted;
+  }
+
+  get durableCount(): number {
+    return this.backend.state.durableCount;
+  }
+
+  get stamp(): FileStamp | null {
+    return this.backend.stamp;
+  }
+
+  get lockedBy(): Holder | null {
+    return this.backend.state.lock.lockedBy(this.backend.lockedFile);
+  }
+
+  get lockKind(): LockKind | null {
+    return this.backend.state.lock.kind;
+  }
+
+  get mayHideEntries(): boolean {
+    return this.backend.mayHideEntries === true;
+  }
+
+  get isPlain(): boolean {
+    return this.backend.isPlain === true;
+  }
+
+  get isCheckpointDue(): boolean {
+    return this.backend.isCheckpointDue === true;
+  }
+
+  get state(): string | undefined {
+    return this.backend.stateName;
+  }
+
+  // --- reading -------------------------------------------------------------------------------------------------
+
+  length(position: number): number {
+    return this.backend.reader.length(position);
+  }
+
+  read(position: number): Uint8Array {
+    return this.backend.reader.read(position);
+  }
+
+  readMany(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array> {
+    return this.backend.reader.readMany(positions, passing);
+  }
+
+  copy(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array> {
+    return this.backend.reader.copy(positions, passing);
+  }
+
+  attachment(position: number, sha256: string, sizeBytes: number): string | null {
+    return this.backend.reader.attachment(position, sha256, sizeBytes);
+  }
+
+  // --- other writers -------------------------------------------------------------------------------------------
+
+  refresh(): Change {
+    return this.backend.refresh();
+  }
+
+  reopen(): Log {
+    const next = this.backend.reopen();
+    const { lockedFile, state } = this.backend;
+    const { lockedFile: other, state: nextState } = next.backend;
+    nextState.unsynced.addAll(state.unsynced);
+    if (other?.inode === lockedFile?.inode && other?.device === lockedFile?.device) state.lock.handTo(nextState.lock);
+    return next;
+  }
+
+  takeLock(): boolean {
+    const { backend } = this;
+    const { lock } = backend.state;
+    if (lock.isHeld || !this.persisted) return false;
+    try {
+      lock.take(backend.lockTarget());
+    } catch (error) {
+      throw storageFailure(error, "locking the session");
+    }
+    backend.state.isConfirmed = false;
+    try {
+      backend.locked?.();
+    } catch (error) {
+      lock.release();
+      throw storageFailure(error, "looking at the session");
+    }
+    return true;
+  }
+
+  unlock(): void {
+    const { backend } = this;
+    if (backend.state.lock.isHeld) backend.unlocking();
+    backend.state.lock.release();
+    backend.state.isConfirmed = false;
+  }
+
+  // --- writing -------------------------------------------------------------------------------------------------
+
+  append(lines: readonly Uint8Array[], options: { hold?: boolean } = {}): void {
+    const { backend } = this;
+    const { state } = backend;
+    this.requireOpen();
+    if (state.readOnly) throw state.readOnly;
+    if (!this.persisted && options.hold) {
+      backend.requireFreeName();
+      backend.addHeld(lines);
+      state.durableCount = this.nodes.count;
+      return;
+    }
+    try {
+      if (this.persisted) {
+        this.takeLock();
+        backend.append(lines);
+      } else backend.create(lines);
+      if (!state.isSynced) backend.settle();
+    } catch (error) {
+      throw storageFailure(error, "appending to the session");
+    }
+  }
+
+  private requireOpen(): void {
+    if (this.backend.reader.isClosed) throw new Failure("storage_failed", "The session is closed. Open it again.");
+  }
+
+  async commit(): Promise<void> {
+    if (this.durableCount >= this.nodes.count) return this.backend.commitNothing?.();
+    this.requireOpen();
+    return this.commits.join(this.nodes.count);
+  }
+
+  rollBack(): void {
+    if (this.durableCount >= this.nodes.count || this.backend.keepAll?.()) return;
+    this.commits.giveUp();
+    this.backend.rollBack();
+  }
+
+  // --- repairing -----------------------------------------------------------------------------------------------
+
+  get mendable(): readonly Damage[] {
+    const { repairable, missingParts = [] } = this.backend;
+    return [...this.damage.filter(({ kind }) => repairable.has(kind)), ...missingParts];
+  }
+
+  repair(mended: Mended = new Map()): string | null {
+    const { backend } = this;
+    const isNeeded = (): boolean => this.mendable.length > 0 || mended.size > 0;
+    let backup: string | null = null;
+    if (isNeeded()) {
+      backend.requireRepairable();
+      this.takeLock();
+      backend.confirmToRepair();
+    }
+    if (isNeeded()) {
+      backup = backend.rebuild(mended);
+      // The session has none of this damage any more, whether or not the rest succeeds.
+      backend.entries.forgetDamage(backend.repairable);
+    }
+    this.makeNamesDurable();
+    return backup;
+  }
+
+  /** Syncs the folders of new names: a session that was published anew is durable only with its name. */
+  private makeNamesDurable(): void {
+    const { state } = this.backend;
+    if (!state.isSynced) return;
+    try {
+      state.unsynced.syncNow();
+    } catch (error) {
+      // The session is whole; the next refresh compares it again.
+      this.backend.distrust();
+      throw storageFailure(error, "making the repaired session durable");
+    }
+  }
+
+  // --- the end -------------------------------------------------------------------------------------------------
+
+  close(): void {
+    const { backend } = this;
+    if (backend.reader.isClosed) return;
+    this.unlock();
+    backend.close();
+    backend.reader.isClosed = true;
+  }
+
+  discard(): void {
+    const { backend } = this;
+    if (!backend.discard) {
+      this.close();
+      return;
+    }
+    backend.reader.isClosed = true;
+    backend.state.lock.release();
+    if (this.persisted) backend.discard();
+  }
+}

@@ -1,0 +1,47 @@
+/** The entries of a log as they are known, whatever its backend: nodes, damage, lines in place of stored bytes. */
+
+import type { Damage } from "../../core/format/damage.ts";
+import { HeadReader } from "../../core/format/head.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import { Column, Nodes } from "../../core/tree/nodes.ts";
+
+export class KnownEntries {
+  readonly nodes = new Nodes();
+  readonly heads = new HeadReader(this.nodes);
+  readonly damage: Damage[] = [];
+  /** 1 for each entry whose bytes were found whole, for as long as nothing can have changed them. */
+  readonly checked: Column<Uint8Array> = new Column(new Uint8Array(16));
+  /** Lines that are not stored in this form: migrated, given an id, or waiting for the first append. */
+  readonly overrides = new Map<number, Uint8Array>();
+  /** Placeholders for entries whose bytes are damaged. Copies still have the bytes as they are. */
+  readonly placeholders = new Map<number, Uint8Array>();
+
+  forgetFrom(count: number): void {
+    this.nodes.truncate(count);
+    for (const lines of [this.overrides, this.placeholders])
+      for (const position of lines.keys()) if (position >= count) lines.delete(position);
+  }
+
+  /** Removes damage of these kinds, which a repair took out of the session. */
+  forgetDamage(kinds: ReadonlySet<Damage["kind"]>): void {
+    this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !kinds.has(kind)));
+  }
+
+  /** Gives a damaged entry its placeholder: a line with its head and `"damaged":true`. */
+  replace(position: number): Uint8Array {
+    const { nodes } = this;
+    const parent = nodes.parent(position);
+    const placeholder = bytesOf(
+      JSON.stringify({
+        type: nodes.type(position),
+        id: nodes.id(position),
+        parentId: parent < 0 ? null : nodes.id(parent),
+        timestamp: new Date(0).toISOString(),
+        damaged: true,
+      }),
+    );
+    nodes.lose(position);
+    this.placeholders.set(position, placeholder);
+    return placeholder;
+  }
+}
