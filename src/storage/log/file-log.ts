@@ -172,6 +172,11 @@ export class FileLog implements Log {
     return this.backend.state.readOnly;
   }
 
+  /** Refuses all appends from now on, for a reason that lies outside of the session. */
+  set readOnly(reason: Failure) {
+    this.backend.state.readOnly = reason;
+  }
+
   get persisted(): boolean {
     return this.backend.persisted;
   }
