@@ -1,15 +1,22 @@
 /** Parses the command line into settings (protocol, section 1). */
 
 import { resolve } from "node:path";
+import { parseArgs } from "node:util";
 import type { ServerSettings } from "../server/settings.ts";
 
 /** A wrong command line; the message says what to change. */
 export class UsageError extends Error {}
 
-export interface Option {
-  readonly names: readonly string[];
+export interface Flag {
+  /** The name of its value in the help; a flag without one takes no value. */
   readonly value?: string;
   readonly meaning: string;
+  /** The possible values, where they can be listed. */
+  readonly oneOf?: readonly string[];
+}
+
+export interface Option extends Flag {
+  readonly names: readonly string[];
 }
 
 /** The options of this program, as `--help` shows them. */
@@ -91,34 +98,66 @@ const IGNORED: Readonly<Record<string, boolean>> = {
 /** 64 MiB. */
 const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
 
-/**
- * Parses arguments. Under `--mode rpc`, unknown options are ignored, as the clients of Pi expect. Throws UsageError.
- */
+/** A command line: the server's settings, and what is left to the verb that it asks for. */
+export interface CommandLine {
+  readonly settings: ServerSettings;
+  readonly operands: readonly string[];
+  /** Every option that was given, with its last value, or "" for those that take none. */
+  readonly flags: ReadonlyMap<string, string>;
+}
+
+/** Parses arguments for the server. Throws UsageError. */
 export function parseArguments(args: readonly string[]): ServerSettings {
-  const asPi = args.some((arg, i) => arg === "--mode=rpc" || (arg === "--mode" && args[i + 1] === "rpc"));
-  const given = new Map<string, string>();
+  return parseCommandLine(args).settings;
+}
+
+/**
+ * Parses arguments. With `own`, the flags of a verb, operands are allowed. Under `--mode rpc`, unknown options are
+ * ignored, as the clients of Pi expect. Throws UsageError.
+ */
+export function parseCommandLine(args: readonly string[], own?: Readonly<Record<string, Flag>>): CommandLine {
+  const known = new Map<string, Pick<Flag, "value" | "oneOf">>();
+  for (const [name, takesValue] of Object.entries(IGNORED)) known.set(name, takesValue ? { value: name } : {});
+  for (const option of OPTIONS) for (const name of option.names) known.set(name, option);
+  for (const [name, flag] of Object.entries(own ?? {})) known.set(name, flag);
+  const options = Object.fromEntries(
+    Array.from(known, ([name, { value }]) => {
+      const type = value === undefined ? ("boolean" as const) : ("string" as const);
+      return [name.replace(/^-+/, ""), name.length === 2 ? { type, short: name[1] } : { type }];
+    }),
+  );
+  const { tokens } = parseArgs({ args: [...args], options, strict: false, tokens: true });
+  const asPi = tokens.some((token) => token.kind === "option" && token.rawName === "--mode" && token.value === "rpc");
+  const operands: string[] = [];
+  const flags = new Map<string, string>();
   const allowed: string[] = [];
-  for (let i = 0; i < args.length; i++) {
-    const [name, inline] = splitOption(args[i]);
-    const option = OPTIONS.find(({ names }) => names.includes(name));
-    const takesValue = option ? option.value !== undefined : IGNORED[name];
-    if (takesValue === undefined) {
+  for (const token of tokens) {
+    const arg = args[token.index];
+    if (own && token.kind === "positional") operands.push(arg);
+    if (own && token.kind !== "option") continue;
+    // The parser takes `-ns`, an option of Pi's, for `-n s`.
+    const name = token.kind === "option" && arg.startsWith("--") ? token.rawName : arg;
+    const flag = known.get(name);
+    if (token.kind !== "option" || flag === undefined) {
       if (asPi) continue;
-      const kind = args[i].startsWith("-") ? "option" : "verb";
-      throw new UsageError(`Unknown ${kind} ${args[i]}. --help lists the ${kind}s.`);
+      const kind = arg.startsWith("-") ? "option" : "verb";
+      throw new UsageError(`Unknown ${kind} ${arg}. --help lists the ${kind}s.`);
     }
-    let value = inline ?? "";
-    if (takesValue && inline === undefined) {
-      if (i + 1 >= args.length) throw new UsageError(`${name} takes a value. --help shows which.`);
-      value = args[++i];
-    }
+    const { value = "" } = token;
+    if (flag.value === undefined && token.inlineValue && own?.[name]) throw new UsageError(`${name} takes no value.`);
+    if (flag.value !== undefined && token.value === undefined)
+      throw new UsageError(`${name} takes a value. --help shows which.`);
+    if (flag.oneOf) demandOneOf(name, value, flag.oneOf);
     if (name === "--allow-path") allowed.push(resolve(value));
-    if (option) given.set(option.names[0], value);
+    flags.set((flag as Partial<Option>).names?.[0] ?? name, value);
   }
-  const oneOf = <T extends string>(name: string, allowed: readonly T[], otherwise: T): T => {
-    const value = given.get(name);
-    if (value === undefined) return otherwise;
-    if (!allowed.includes(value as T)) throw new UsageError(`${name} takes ${allowed.join(", ")}; it got ${value}.`);
+  return { settings: settingsOf(flags, allowed, asPi), operands, flags };
+}
+
+function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string[], asPi: boolean): ServerSettings {
+  const oneOf = <T extends string>(name: string, possible: readonly T[], otherwise: T): T => {
+    const value = given.get(name) ?? otherwise;
+    demandOneOf(name, value, possible);
     return value as T;
   };
   oneOf("--mode", ["rpc"], "rpc");
@@ -136,10 +175,9 @@ export function parseArguments(args: readonly string[]): ServerSettings {
     dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi"], asPi ? "pi" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
     readOnly: given.has("--read-only"),
-    maxMessageBytes: positive("--max-message-bytes", given.get("--max-message-bytes"), DEFAULT_MAX_MESSAGE_BYTES),
-    hookTimeout: given.has("--hook-timeout") ? positive("--hook-timeout", given.get("--hook-timeout"), 0) : undefined,
+    maxMessageBytes: numberAbove0(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
+    hookTimeout: numberAbove0(given, "--hook-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
-    verbose: given.has("--verbose"),
     provider: given.get("--provider"),
     model: given.get("--model"),
     thinking: given.get("--thinking"),
@@ -148,16 +186,8 @@ export function parseArguments(args: readonly string[]): ServerSettings {
   };
 }
 
-/** Returns whether the value of an option, ours or one of Pi's, is the next argument. */
-export function valueFollows(arg: string): boolean {
-  const [name, inline] = splitOption(arg);
-  const option = OPTIONS.find(({ names }) => names.includes(name));
-  return inline === undefined && (option ? option.value !== undefined : IGNORED[name] === true);
-}
-
-function splitOption(arg: string): [string, string | undefined] {
-  const equals = arg.startsWith("--") ? arg.indexOf("=") : -1;
-  return equals < 0 ? [arg, undefined] : [arg.slice(0, equals), arg.slice(equals + 1)];
+function demandOneOf(name: string, value: string, possible: readonly string[]): void {
+  if (!possible.includes(value)) throw new UsageError(`${name} takes ${possible.join(", ")}; it got ${value}.`);
 }
 
 function eventsOf(value: string): readonly string[] | "all" {
@@ -165,10 +195,12 @@ function eventsOf(value: string): readonly string[] | "all" {
   return value === "none" || value === "" ? [] : value.split(",").map((name) => name.trim());
 }
 
-function positive(name: string, value: string | undefined, otherwise: number): number {
-  if (value === undefined) return otherwise;
-  const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
-  if (!(number > 0)) throw new UsageError(`${name} takes a whole number above 0; it got ${value}.`);
+/** Returns the whole number above 0 that an option has, if it is given. Throws UsageError. */
+export function numberAbove0(given: ReadonlyMap<string, string>, name: string): number | undefined {
+  const value = given.get(name);
+  if (value === undefined) return undefined;
+  const number = /^\d{1,15}$/.test(value) ? Number(value) : 0;
+  if (number === 0) throw new UsageError(`${name} takes a whole number above 0; it got ${value}.`);
   return number;
 }
 

@@ -342,7 +342,7 @@ function marked(
   columns: number,
 ): string {
   if (!isSelected) return `  ${text(paint)}`;
-  return paint("reverse", column(`> ${text(plain)}`, columns));
+  return paint("inverse", column(`> ${text(plain)}`, columns));
 }
 
 function lastLine(state: PickerState, { paint }: OutputStyle): string {

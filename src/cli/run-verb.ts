@@ -5,12 +5,12 @@
 
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
-import { parseArguments, UsageError, valueFollows } from "./options.ts";
+import { type CommandLine, type Flag, parseCommandLine, UsageError } from "./options.ts";
 import { findVerb, verbs } from "./table.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
 import { inert, wrap } from "./terminal/text.ts";
-import { CommandFailed, FAILURE, type Flag, type Given, OK, USAGE, type Verb } from "./verb.ts";
+import { CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
 import { type ProgressCallback, Wire } from "./wire.ts";
 
 /** The world of a verb: that of a server, with a terminal in place of the streams. */
@@ -39,6 +39,9 @@ export interface Terminal {
 /** The flag that every verb has. */
 const JSON_FLAG: Flag = { meaning: "print the result as the command of the protocol answers it" };
 
+/** Options for the wire between a verb and its server. */
+const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];
+
 /** JSON-RPC error code for invalid params, which means that the command line was wrong. */
 const INVALID_PARAMS = -32602;
 
@@ -61,16 +64,14 @@ export function verbLines(): string[] {
 /** Runs a verb and returns the exit status. */
 export async function runVerb(name: string, args: readonly string[], world: VerbWorld): Promise<number> {
   const verb = findVerb(name) as Verb;
-  let given: Given;
-  let settings: ReturnType<typeof parseArguments>;
+  let given: CommandLine;
   try {
-    const { rest, ...own } = split(verb, args);
-    given = own;
-    settings = parseArguments(["--events=none", "--framing=lines", "--dialect=jsonrpc", ...rest]);
-    if (settings.action === "help") {
+    given = parseCommandLine([...WIRE_OPTIONS, ...args], { ...verb.flags, "--json": JSON_FLAG });
+    if (given.settings.action === "help") {
       await world.print(helpOf(verb));
       return OK;
     }
+    requireOperands(verb, given.operands.length);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     world.say(inert(error.message));
@@ -78,7 +79,7 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
   }
   const asJson = given.flags.has("--json");
   const bar = progressBar(world);
-  const wire = new Wire(settings, world, bar?.tell);
+  const wire = new Wire(given.settings, world, bar?.tell);
   try {
     const result = await verb.run(
       {
@@ -179,6 +180,14 @@ function progressBar({ terminal, variables }: VerbWorld): { tell: ProgressCallba
   };
 }
 
+/** Throws UsageError unless a verb takes so many operands. */
+function requireOperands(verb: Verb, given: number): void {
+  const least = verb.operands.filter((operand) => operand.startsWith("<")).length;
+  const isOpen = verb.operands.some((operand) => operand.includes("..."));
+  if (given < least || (given > verb.operands.length && !isOpen))
+    throw new UsageError(`Usage: ${usageOf(verb)}. ${verb.name} --help tells more.`);
+}
+
 function usageOf({ name, operands }: Verb): string {
   return ["pi-session-server", name, ...operands, "[options]"].join(" ");
 }
@@ -219,45 +228,4 @@ function wrapped(text: string): string {
 
 function sentence(clause: string): string {
   return `${clause[0].toUpperCase()}${clause.slice(1)}.`;
-}
-
-/** Separates a verb's own arguments from options of the server. Throws UsageError. */
-function split(verb: Verb, args: readonly string[]): Given & { rest: string[] } {
-  const operands: string[] = [];
-  const flags = new Map<string, string>();
-  const rest: string[] = [];
-  for (let i = 0; i < args.length; i++) {
-    const arg = args[i];
-    if (arg === "--") {
-      operands.push(...args.slice(i + 1));
-      break;
-    }
-    const equals = arg.startsWith("--") ? arg.indexOf("=") : -1;
-    const name = equals < 0 ? arg : arg.slice(0, equals);
-    const own: Flag | undefined =
-      name === "--json" ? JSON_FLAG : Object.hasOwn(verb.flags, name) ? verb.flags[name] : undefined;
-    if (own !== undefined) {
-      if (own.value === undefined) {
-        if (equals >= 0) throw new UsageError(`${name} takes no value.`);
-        flags.set(name, "");
-        continue;
-      }
-      if (equals < 0 && i + 1 >= args.length) throw new UsageError(`${name} takes a value.`);
-      const value = equals < 0 ? args[++i] : arg.slice(equals + 1);
-      if (own.oneOf && !own.oneOf.includes(value))
-        throw new UsageError(`${name} takes ${own.oneOf.join(", ")}; it got ${value}.`);
-      flags.set(name, value);
-    } else if (arg.startsWith("-") && arg !== "-") {
-      rest.push(arg);
-      if (valueFollows(arg) && i + 1 < args.length) rest.push(args[++i]);
-    } else operands.push(arg);
-  }
-  const asksHelp = rest.includes("--help") || rest.includes("-h");
-  const least = verb.operands.filter((operand) => operand.startsWith("<")).length;
-  const most = verb.operands.some((operand) => operand.includes("..."))
-    ? Number.POSITIVE_INFINITY
-    : verb.operands.length;
-  if (!asksHelp && (operands.length < least || operands.length > most))
-    throw new UsageError(`Usage: ${usageOf(verb)}. ${verb.name} --help tells more.`);
-  return { operands, flags, rest };
 }

@@ -1,26 +1,15 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
 import type { Service } from "../server/main.ts";
-import { UsageError } from "./options.ts";
+import type { CommandLine, Flag } from "./options.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
 export type Result = any;
 
-export interface Flag {
-  /** The name of its value in the help; a flag without one takes no value. */
-  readonly value?: string;
-  readonly meaning: string;
-  /** The possible values, where they can be listed. */
-  readonly oneOf?: readonly string[];
-}
-
-export interface Given {
-  readonly operands: readonly string[];
-  /** The verb's own flags, with their values, or "" for those that take none. */
-  readonly flags: ReadonlyMap<string, string>;
-}
+/** The operands and options of a verb's command line. */
+export type Given = Omit<CommandLine, "settings">;
 
 /** The server and the terminal as a verb sees them while it runs. */
 export interface Asking {
@@ -91,13 +80,4 @@ export async function point(asking: Asking, operand: string): Promise<{ sessionP
   if ("sessionPath" in where || operand.endsWith(".v2")) return { sessionPath: operand };
   await open(asking, operand);
   return {};
-}
-
-/** Returns the whole number above 0 that a flag has, if it is given. Throws UsageError. */
-export function numberOf({ flags }: Given, name: string): number | undefined {
-  const value = flags.get(name);
-  if (value === undefined) return undefined;
-  const number = /^\d{1,15}$/.test(value) ? Number(value) : 0;
-  if (number === 0) throw new UsageError(`${name} takes a whole number above 0; it got ${value}.`);
-  return number;
 }

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type Counts, contextUsageOf, statsOf, type Usage } from "../core/session/stats.ts";
+import { contextUsageOf, statsOf } from "../core/session/stats.ts";
 import { command } from "./shared/command.ts";
 import { withoutNulls } from "./shared/pi-shapes.ts";
 
@@ -21,6 +21,16 @@ const counts = {
   totalMessages: z.number().int(),
   tokens,
   cost: z.number(),
+};
+
+const exampleCounts = {
+  userMessages: 1,
+  assistantMessages: 1,
+  toolCalls: 0,
+  toolResults: 0,
+  totalMessages: 2,
+  tokens: { input: 100, output: 20, cacheRead: 0, cacheWrite: 0, total: 120 },
+  cost: 0.0006,
 };
 
 export default command({
@@ -54,48 +64,19 @@ export default command({
     result: {
       sessionFile: null,
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-      userMessages: 1,
-      assistantMessages: 1,
-      toolCalls: 0,
-      toolResults: 0,
-      totalMessages: 2,
-      tokens: { input: 100, output: 20, cacheRead: 0, cacheWrite: 0, total: 120 },
-      cost: 0.0006,
-      own: { tokens: { input: 100, output: 20, cacheRead: 0, cacheWrite: 0, total: 120 }, cost: 0.0006 },
+      ...exampleCounts,
+      own: { tokens: exampleCounts.tokens, cost: exampleCounts.cost },
       inherited: { tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 },
-      path: {
-        userMessages: 1,
-        assistantMessages: 1,
-        toolCalls: 0,
-        toolResults: 0,
-        totalMessages: 2,
-        tokens: { input: 100, output: 20, cacheRead: 0, cacheWrite: 0, total: 120 },
-        cost: 0.0006,
-      },
+      path: exampleCounts,
       bytesByType: { message: 512 },
       contextUsage: { tokens: 120, contextWindow: 200_000, percent: 0.06 },
     },
   },
-  run({ session }) {
-    const { own, inherited, path, bytesByType, ...all } = statsOf(session);
-    return {
-      sessionFile: session.file,
-      sessionId: session.id,
-      ...counted(all),
-      own: priced(own),
-      inherited: priced(inherited),
-      path: counted(path),
-      bytesByType,
-      contextUsage: contextUsageOf(session),
-    };
-  },
+  run: ({ session }) => ({
+    sessionFile: session.file,
+    sessionId: session.id,
+    ...statsOf(session),
+    contextUsage: contextUsageOf(session),
+  }),
   pi: (_context, stats) => withoutNulls(stats),
 });
-
-function counted({ usage: sum, ...numbers }: Counts): z.input<z.ZodObject<typeof counts>> {
-  return { ...numbers, ...priced(sum) };
-}
-
-function priced({ cost, ...sums }: Usage): z.input<typeof usage> {
-  return { tokens: sums, cost };
-}

@@ -62,19 +62,7 @@ export default command({
     // An open store knows more than its files, once its state has changed since it was opened.
     const { state: now = "CLEAN" } = session?.log ?? {};
     const state = now === "CLEAN" ? status.state : now;
-    return {
-      sessionId: site.sessionId,
-      active: status.active,
-      state,
-      phase: status.phase,
-      interrupted: status.interrupted,
-      containerPath: site.container,
-      sourcePath: site.source,
-      snapshotPath: status.snapshotPath,
-      snapshotId: status.snapshotId,
-      correlationId: status.correlationId,
-      reason: status.reason,
-      events: events.map((event) => ({ ...event, verification: { ...event.verification } })),
-    };
+    const paths = { containerPath: site.container, sourcePath: site.source };
+    return { sessionId: site.sessionId, ...paths, ...status, state, events: [...events] };
   },
 });

@@ -1,30 +1,37 @@
 /** Pi's SessionManager: one conversation by synchronous calls, over the same session and log as the server. */
 
-import { type Bodies, spanAt } from "../core/context/context.ts";
+import { spanAt } from "../core/context/context.ts";
 import { Failure } from "../core/failure.ts";
-import {
-  type SessionHeader as CoreHeader,
-  type Draft,
-  draftOfValues,
-  type Entry,
-  SESSION_ID,
-} from "../core/format/entry.ts";
-import { bytesOf, concat, parse } from "../core/json/json.ts";
-import type { Beginning, Log } from "../core/ports/store.ts";
-import type { LeafMemory, Stores } from "../core/ports/stores.ts";
-import { planCopy, planFork } from "../core/session/fork.ts";
-import { Session } from "../core/session/session.ts";
-import { forkContent, newBeginning, sessionName } from "../core/session/workspace.ts";
+import { type Draft, draftOfValues } from "../core/format/entry.ts";
+import type { Log } from "../core/ports/store.ts";
+import type { Stores } from "../core/ports/stores.ts";
+import { planFork } from "../core/session/fork.ts";
+import type { Session } from "../core/session/session.ts";
+import { forkContent, sessionName } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { migrateSessionEntries, projection, spanEntries } from "./entries.ts";
-import { absolutePath, defaultFolder, env, memoryStore, storesFor, wholeLines } from "./here.ts";
+import { contextEdit } from "./context-edit.ts";
+import { projection, spanEntries } from "./entries.ts";
+import { HeldSession } from "./held-session.ts";
+import { absolutePath, defaultFolder, env, storesFor } from "./here.ts";
 import { findMostRecentSession, findSessionById, listAllSessions, listSessions } from "./list.ts";
+import { ReadEntries } from "./read-entries.ts";
+import {
+  beginningFor,
+  copyInMemory,
+  copyOf,
+  find,
+  newSession,
+  openSession,
+  positionOf,
+  sessionInMemory,
+  sessionWith,
+  textOf,
+} from "./sessions.ts";
 import type {
   BashExecutionMessage,
   ContextEditEntry,
   CustomMessage,
   CustomMessageEntry,
-  Durability,
   FileEntry,
   Message,
   NewSessionOptions,
@@ -40,30 +47,6 @@ import type {
   UsageEntry,
 } from "./types.ts";
 
-/** Milliseconds without an append after which other programs may write to the file. */
-const WRITING = 1000;
-
-/** Resources of a manager, which outlive it by the time that the collector takes. */
-interface Held {
-  session: Session;
-  timer: NodeJS.Timeout | undefined;
-}
-
-/** Closes sessions of managers that nothing refers to any more, because Pi's managers are never closed. */
-const forgotten = new FinalizationRegistry<Held>((held) => {
-  clearTimeout(held.timer);
-  held.session.close();
-});
-
-/** The start of a manager: in a new session or in that of a file. */
-interface Start {
-  readonly cwd: string;
-  /** Folder for new sessions; empty for sessions in memory. */
-  readonly folder: string;
-  readonly durability: Durability;
-  readonly session: (stores: Stores) => Session;
-}
-
 /**
  * A session as a tree of entries in a file. Every append continues the leaf and becomes it; `branch` moves the leaf
  * to an earlier entry. The file is made by the first message of the user or the assistant; what came before waits in
@@ -73,25 +56,27 @@ interface Start {
  * is writing to the session (session_locked), or it is of a newer version (unsupported_version).
  */
 export class SessionManager {
-  private readonly held: Held;
+  private readonly held: HeldSession;
   private readonly stores: Stores;
   private readonly cwd: string;
   private readonly folder: string;
   /** File that was named, for a manager in memory. */
   private named: string | undefined;
-  /** Entries that were requested, by position: the same object at every call, as callers of Pi expect. */
-  private entries: (SessionEntry | undefined)[] = [];
-  private entriesOf: Log | undefined;
+  private readonly read = new ReadEntries(() => this.session);
   /** Time of the last check of the file. */
   private looked = Number.NaN;
 
-  private constructor(start: Start) {
-    const { cwd, folder, durability } = start;
+  /** `folder` is that of new sessions; empty for sessions in memory. */
+  private constructor(
+    cwd: string,
+    folder: string,
+    { durability = "os" }: SessionOptions,
+    session: (stores: Stores) => Session,
+  ) {
     this.cwd = absolutePath(cwd);
     this.folder = folder;
     this.stores = storesFor(folder, durability, folder === "" ? "memory" : "jsonl");
-    this.held = { session: start.session(this.stores), timer: undefined };
-    forgotten.register(this, this.held);
+    this.held = new HeldSession(this, session(this.stores));
     this.prepareFolder();
   }
 
@@ -99,12 +84,9 @@ export class SessionManager {
 
   /** Makes a new session. Its file goes into `sessionDir`, by default the folder of the working directory. */
   static create(cwd: string, sessionDir?: string, options: NewSessionOptions & SessionOptions = {}): SessionManager {
-    return new SessionManager({
-      cwd,
-      folder: folderOr(sessionDir, cwd),
-      durability: options.durability ?? "os",
-      session: (stores) => newSession(stores, beginningFor(cwd, options)),
-    });
+    return new SessionManager(cwd, folderOr(sessionDir, cwd), options, (stores) =>
+      newSession(stores, beginningFor(cwd, options)),
+    );
   }
 
   /**
@@ -115,34 +97,25 @@ export class SessionManager {
   static open(path: string, sessionDir?: string, cwdOverride?: string, options: SessionOptions = {}): SessionManager {
     const file = absolutePath(path);
     const folder = absolutePath(sessionDir || `${file}/..`);
-    const durability = options.durability ?? "os";
-    const stores = storesFor(folder, durability);
+    const stores = storesFor(folder, options.durability ?? "os");
     const session = stores.holds(file) ? openSession(stores, file) : undefined;
     const cwd = cwdOverride ?? session?.log.header.cwd ?? process.cwd();
     const make = (): Session => session ?? newSession(stores, beginningFor(cwd, {}, file));
-    return new SessionManager({ cwd, folder, durability, session: make });
+    return new SessionManager(cwd, folder, options, make);
   }
 
   /** Opens the session of a working directory that was changed last, or makes a new one. */
   static continueRecent(cwd: string, sessionDir?: string, options: SessionOptions = {}): SessionManager {
     const folder = folderOr(sessionDir, cwd);
     const latest = findMostRecentSession(folder, cwd);
-    return new SessionManager({
-      cwd,
-      folder,
-      durability: options.durability ?? "os",
-      session: (stores) => (latest === null ? newSession(stores, beginningFor(cwd, {})) : openSession(stores, latest)),
-    });
+    return new SessionManager(cwd, folder, options, (stores) =>
+      latest === null ? newSession(stores, beginningFor(cwd, {})) : openSession(stores, latest),
+    );
   }
 
   /** Makes a session without a file, which may begin with given entries (and a header). */
   static inMemory(cwd: string = process.cwd(), options: NewSessionOptions = {}, entries?: FileEntry[]): SessionManager {
-    return new SessionManager({
-      cwd,
-      folder: "",
-      durability: "os",
-      session: () => sessionInMemory(beginningFor(cwd, options), entries ?? []),
-    });
+    return new SessionManager(cwd, "", {}, () => sessionInMemory(beginningFor(cwd, options), entries ?? []));
   }
 
   /**
@@ -155,24 +128,10 @@ export class SessionManager {
     sessionDir?: string,
     options: NewSessionOptions & SessionOptions = {},
   ): SessionManager {
-    const file = absolutePath(sourcePath);
-    return new SessionManager({
-      cwd: targetCwd,
-      folder: folderOr(sessionDir, targetCwd),
-      durability: options.durability ?? "os",
-      session(stores) {
-        const source = openSession(stores, file);
-        try {
-          const beginning = beginningFor(targetCwd, { id: options.id, parentSession: file });
-          const content = forkContent(source, planCopy(source.tree));
-          const fork = sessionWith(stores.forNew.create(beginning), content, false);
-          const leaf = source.leafId;
-          fork.moveLeaf(leaf === null ? ROOT : fork.log.nodes.position(leaf));
-          return fork;
-        } finally {
-          source.close();
-        }
-      },
+    const parentSession = absolutePath(sourcePath);
+    return new SessionManager(targetCwd, folderOr(sessionDir, targetCwd), options, (stores) => {
+      const make = (): Log => stores.forNew.create(beginningFor(targetCwd, { id: options.id, parentSession }));
+      return copyOf(stores, parentSession, make, false);
     });
   }
 
@@ -217,13 +176,10 @@ export class SessionManager {
    */
   setSessionFile(sessionFile: string): void {
     const file = absolutePath(sessionFile);
-    const beginning = beginningFor(this.cwd, {}, file);
-    if (this.isPersisted())
-      this.replace(this.stores.holds(file) ? openSession(this.stores, file) : newSession(this.stores, beginning));
-    else {
-      this.replace(this.stores.holds(file) ? copyInMemory(this.stores, file) : newSession(this.stores, beginning));
-      this.named = file;
-    }
+    const { stores } = this;
+    const open = this.isPersisted() ? openSession : copyInMemory;
+    this.replace(stores.holds(file) ? open(stores, file) : newSession(stores, beginningFor(this.cwd, {}, file)));
+    if (!this.isPersisted()) this.named = file;
   }
 
   // --- appending -------------------------------------------------------------------------------------------------
@@ -293,27 +249,14 @@ export class SessionManager {
    * entry_not_found, and invalid_entry when the entry is not on the path or has no content to edit.
    */
   appendContextEdit(targetId: string, replacement: ContextEditEntry["replacement"]): string {
-    if (replacement !== null && !isContent(replacement?.content))
-      throw new Failure("invalid_entry", "A replacement is null, or its content is a string or a list of blocks.");
     this.look();
-    const target = this.position(targetId);
-    const { tree, log } = this.session;
-    const fault = (sentence: string): Failure => new Failure("invalid_entry", sentence, { entryId: targetId });
-    if (!tree.isAncestor(target, tree.leaf)) throw fault(`Entry ${targetId} is not on the path to the leaf.`);
-    const role = log.nodes.isType(target, "custom_message") ? "custom" : log.nodes.role(target);
-    if (!log.nodes.isType(target, "custom_message") && !["user", "assistant", "toolResult"].includes(role))
-      throw fault(`Entry ${targetId} has no content that the model sees.`);
-    const inBlocks = (role === "assistant" || role === "toolResult") && typeof replacement?.content === "string";
-    const content = inBlocks ? [{ type: "text", text: replacement.content }] : replacement?.content;
-    return this.append(
-      draftOfValues("context_edit", { targetId, replacement: replacement && { ...replacement, content } }),
-    );
+    return this.append(contextEdit(this.session, targetId, replacement));
   }
 
   /** Names an entry; undefined or an empty label removes the name. Throws entry_not_found. */
   appendLabelChange(targetId: string, label: string | undefined): string {
     this.look();
-    this.position(targetId);
+    positionOf(this.session, targetId);
     return this.append(draftOfValues("label", { targetId, label }));
   }
 
@@ -322,7 +265,7 @@ export class SessionManager {
     try {
       await this.session.commit();
     } catch (error) {
-      this.entriesOf = undefined;
+      this.read.forget();
       throw error;
     }
   }
@@ -332,8 +275,7 @@ export class SessionManager {
    * nothing was appended for a second.
    */
   close(): void {
-    clearTimeout(this.held.timer);
-    this.held.session.close();
+    this.held.close();
   }
 
   // --- navigation ------------------------------------------------------------------------------------------------
@@ -345,56 +287,37 @@ export class SessionManager {
 
   getLeafEntry(): SessionEntry | undefined {
     const { leaf } = this.session.tree;
-    return leaf < 0 ? undefined : this.entryAt(leaf);
+    return leaf < 0 ? undefined : this.read.at(leaf);
   }
 
   getEntry(id: string): SessionEntry | undefined {
-    const position = this.find(id);
-    return position < 0 ? undefined : this.entryAt(position);
+    const position = find(this.session, id);
+    return position < 0 ? undefined : this.read.at(position);
   }
 
   /** Returns the entries from the root to an entry, by default the leaf; none for an unknown one. */
   getBranch(fromId?: string): SessionEntry[] {
     const { tree } = this.session;
-    return this.entriesAt(tree.path(fromId === undefined ? tree.leaf : this.find(fromId)));
+    return this.read.all(tree.path(fromId === undefined ? tree.leaf : find(this.session, fromId)));
   }
 
   /** Returns all entries as trees, children by time. Entries whose parent is unknown are roots. */
   getTree(): SessionTreeNode[] {
-    const { session } = this;
-    this.getEntries();
-    const roots: SessionTreeNode[] = [];
-    const made: SessionTreeNode[] = [];
-    for (const position of session.visible()) {
-      const set = session.tree.labels.get(position);
-      made[position] = {
-        entry: this.entryAt(position),
-        children: [],
-        label: set?.label,
-        labelTimestamp: set && this.entryAt(set.setBy).timestamp,
-      };
-    }
-    for (const position of session.visible()) {
-      const parent = session.log.nodes.parent(position);
-      (parent < 0 ? roots : made[parent].children).push(made[position]);
-    }
-    const time = ({ entry }: SessionTreeNode): number => Date.parse(entry.timestamp);
-    for (const position of session.visible()) made[position].children.sort((a, b) => time(a) - time(b));
-    return roots;
+    return this.read.tree();
   }
 
   /** Returns the entries that continue an entry, in file order; for null, those that begin a conversation. */
   getChildren(parentId: string | null): SessionEntry[] {
     if (parentId === null) {
       const { nodes } = this.session.log;
-      return this.entriesAt([...this.session.visible()].filter((position) => nodes.parent(position) === ROOT));
+      return this.read.all([...this.session.visible()].filter((position) => nodes.parent(position) === ROOT));
     }
-    const position = this.find(parentId);
-    return position < 0 ? [] : this.entriesAt([...this.session.tree.children(position)]);
+    const position = find(this.session, parentId);
+    return position < 0 ? [] : this.read.all([...this.session.tree.children(position)]);
   }
 
   getLabel(id: string): string | undefined {
-    return this.session.tree.labels.get(this.find(id))?.label;
+    return this.session.tree.labels.get(find(this.session, id))?.label;
   }
 
   /**
@@ -402,7 +325,7 @@ export class SessionManager {
    * next opening finds the leaf that the file gives. Throws entry_not_found.
    */
   branch(branchFromId: string): void {
-    this.session.moveLeaf(this.position(branchFromId));
+    this.session.moveLeaf(positionOf(this.session, branchFromId));
   }
 
   /** Moves the leaf to before the first entry. */
@@ -422,7 +345,7 @@ export class SessionManager {
     usage?: Usage,
   ): string {
     this.look();
-    if (branchFromId !== null) this.position(branchFromId);
+    if (branchFromId !== null) positionOf(this.session, branchFromId);
     const fromId = this.getLeafId() ?? "root";
     const rest = { fromId, summary, details, usage, fromHook };
     return this.append({ ...draftOfValues("branch_summary", rest), parentId: branchFromId });
@@ -434,7 +357,9 @@ export class SessionManager {
    */
   createBranchedSession(leafId: string): string | undefined {
     const { session } = this;
-    const plan = planFork(session.tree, this.position(leafId), (compaction) => session.firstKeptId(compaction));
+    const plan = planFork(session.tree, positionOf(this.session, leafId), (compaction) =>
+      session.firstKeptId(compaction),
+    );
     const parentSession = this.isPersisted() && session.log.persisted ? (session.file ?? undefined) : undefined;
     const log = this.stores.forNew.create(beginningFor(this.cwd, { parentSession }));
     const { nodes } = session.log;
@@ -456,10 +381,10 @@ export class SessionManager {
     const { session } = this;
     session.heedLosses();
     const { tree } = session;
-    this.entriesAt(spanEntries(spanAt(tree, this.bodies, tree.leaf)));
+    this.read.all(spanEntries(spanAt(tree, this.read, tree.leaf)));
     const model = session.model();
     return {
-      ...projection(tree, this.bodies, tree.leaf, (position) => this.entryAt(position)),
+      ...projection(tree, this.read, tree.leaf, (position) => this.read.at(position)),
       thinkingLevel: session.thinkingLevel(),
       model: model && { provider: model.provider, modelId: model.id },
     };
@@ -468,12 +393,12 @@ export class SessionManager {
   /** Returns the entries that the context is made of: the latest compaction, what it keeps, what follows. */
   buildContextEntries(): SessionEntry[] {
     const { tree } = this.session;
-    return this.entriesAt(spanEntries(spanAt(tree, this.bodies, tree.leaf)));
+    return this.read.all(spanEntries(spanAt(tree, this.read, tree.leaf)));
   }
 
   /** Returns all entries in file order. */
   getEntries(): SessionEntry[] {
-    return this.entriesAt([...this.session.visible()]);
+    return this.read.all([...this.session.visible()]);
   }
 
   getEntryCount(): number {
@@ -519,47 +444,7 @@ export class SessionManager {
   // --- within ----------------------------------------------------------------------------------------------------
 
   private get session(): Session {
-    return this.held.session;
-  }
-
-  private readonly bodies: Bodies = {
-    line: (position) => this.session.line(position),
-    entry: (position) => this.entryAt(position) as unknown as Entry,
-  };
-
-  private entryAt(position: number): SessionEntry {
-    return this.known()[position] ?? this.entriesAt([position])[0];
-  }
-
-  /** Returns the entries at these positions; those that were not requested before are read together. */
-  private entriesAt(positions: ArrayLike<number>): SessionEntry[] {
-    const known = this.known();
-    const wanted = Array.from(positions);
-    const unread = wanted.filter((position) => known[position] === undefined);
-    let i = 0;
-    for (const line of this.session.log.readMany(unread)) known[unread[i++]] = parse(line) as SessionEntry;
-    return wanted.map((position) => known[position] as SessionEntry);
-  }
-
-  private known(): (SessionEntry | undefined)[] {
-    const { log } = this.session;
-    if (this.entriesOf !== log) {
-      this.entriesOf = log;
-      this.entries = Array.from({ length: log.nodes.count });
-    }
-    return this.entries;
-  }
-
-  /** Returns the position of an entry, or -1. */
-  private find(id: string): number {
-    const position = this.session.log.nodes.position(id);
-    return position >= 0 && this.session.tree.isVisible(position) ? position : -1;
-  }
-
-  private position(id: string): number {
-    const position = this.find(id);
-    if (position < 0) throw new Failure("entry_not_found", `Entry ${id} not found`, { entryId: id });
-    return position;
+    return this.held.current;
   }
 
   /** Adds what other programs wrote. The leaf stays where the caller knows it, as long as that entry is there. */
@@ -577,21 +462,12 @@ export class SessionManager {
     // One check serves all appends of the same millisecond; the log itself finds what comes in between.
     if (this.looked !== env.now()) this.look();
     const { ids } = this.session.append([entry], undefined, !opens);
-    this.lendSoon();
+    this.held.lendSoon();
     return ids[0];
   }
 
-  /** Lets other programs write when this manager has not appended for a while. */
-  private lendSoon(): void {
-    const { held } = this;
-    if (!held.session.log.persisted) return;
-    if (held.timer) held.timer.refresh();
-    else held.timer = setTimeout(() => held.session.log.unlock(), WRITING).unref();
-  }
-
   private replace(session: Session): void {
-    this.held.session.close();
-    this.held.session = session;
+    this.held.replace(session);
     this.looked = Number.NaN;
     this.named = undefined;
     this.prepareFolder();
@@ -607,97 +483,3 @@ export class SessionManager {
 function folderOr(sessionDir: string | undefined, cwd: string): string {
   return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
 }
-
-/** Returns the JSON text of a value that has one. */
-function textOf(value: unknown): Uint8Array | undefined {
-  const text: string | undefined = JSON.stringify(value);
-  return text === undefined ? undefined : bytesOf(text);
-}
-
-function beginningFor(cwd: string, { id, parentSession }: NewSessionOptions, file?: string): Beginning {
-  if (id !== undefined) assertValidSessionId(id);
-  return newBeginning(env, { cwd: absolutePath(cwd), id, parentSession, file });
-}
-
-/** Throws invalid_id unless a session may have this id. */
-export function assertValidSessionId(id: string): void {
-  if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
-}
-
-function isContent(value: unknown): boolean {
-  return typeof value === "string" || Array.isArray(value);
-}
-
-/** Returns a session that writes only what it is told to. */
-function sessionOn(log: Log, leaves?: LeafMemory): Session {
-  return new Session(log, env, leaves, false);
-}
-
-function newSession(stores: Stores, beginning: Beginning): Session {
-  const session = sessionOn(stores.forNew.create(beginning));
-  if (session.file !== null && stores.exists(session.file))
-    throw new Failure("already_exists", `There is a file at ${session.file} already. Open it, or choose another id.`, {
-      sessionPath: session.file,
-    });
-  return session;
-}
-
-/** Opens the session of a file, at the leaf that the server recorded for it. */
-function openSession(stores: Stores, file: string): Session {
-  return sessionOn(stores.open(file), stores.leaves);
-}
-
-/** Makes a session with content from the start; with `hold` it gets its file later. */
-function sessionWith(log: Log, content: Iterable<Uint8Array>, hold: boolean): Session {
-  log.append(wholeLines(concat([...content])), { hold });
-  return sessionOn(log);
-}
-
-function copyInMemory(stores: Stores, file: string): Session {
-  const source = openSession(stores, file);
-  try {
-    const { headerLine, header } = source.log;
-    const log = memoryStore().create({ headerLine, header });
-    const copy = sessionWith(log, forkContent(source, planCopy(source.tree)), true);
-    copy.moveLeaf(source.leafId === null ? ROOT : log.nodes.position(source.leafId));
-    return copy;
-  } finally {
-    source.close();
-  }
-}
-
-function sessionInMemory(beginning: Beginning, entries: readonly FileEntry[]): Session {
-  const given = entries.map((entry) => ({ ...entry }));
-  const header = given.find((entry) => entry.type === "session");
-  if (header) migrateSessionEntries(given);
-  const own = given.filter((entry) => entry !== header && entry.type !== "session") as SessionEntry[];
-  if (own.some(({ type, id }) => typeof type !== "string" || typeof id !== "string"))
-    throw new Failure(
-      "invalid_entry",
-      "Entries have a type and an id. Give the header along to have old ones migrated.",
-    );
-  const headerLine = textOf(header) as Uint8Array;
-  const log = memoryStore().create(header ? { header: header as CoreHeader & SessionHeader, headerLine } : beginning);
-  log.append(own.map((entry) => textOf(entry) as Uint8Array));
-  return sessionOn(log);
-}
-
-/** The methods that an extension may call on a session that is not its own. */
-export type ReadonlySessionManager = Pick<
-  SessionManager,
-  | "getCwd"
-  | "getSessionDir"
-  | "getSessionId"
-  | "getSessionFile"
-  | "getLeafId"
-  | "getLeafEntry"
-  | "getEntry"
-  | "getLabel"
-  | "getBranch"
-  | "buildContextEntries"
-  | "buildSessionProjection"
-  | "getHeader"
-  | "getEntries"
-  | "getTree"
-  | "getSessionName"
->;

@@ -29,56 +29,10 @@ interface ContentDescriptor {
   readonly schema: Schema;
 }
 
-interface Reference {
-  readonly $ref: string;
-}
-
-interface Example {
-  readonly name: string;
-  readonly value: unknown;
-}
-
-export interface Method {
-  readonly name: string;
-  readonly summary: string;
-  readonly tags: readonly { readonly name: string }[];
-  readonly paramStructure: "by-name";
-  readonly params: readonly (ContentDescriptor | Reference)[];
-  readonly result: ContentDescriptor;
-  readonly errors: readonly { readonly code: number; readonly message: string; readonly data: unknown }[];
-  readonly examples: readonly {
-    readonly name: string;
-    readonly params: readonly Example[];
-    /** Missing where the command always fails. */
-    readonly result?: Example;
-  }[];
-}
-
-export interface OpenRpcDocument {
-  readonly openrpc: string;
-  readonly info: { readonly title: string; readonly version: string; readonly [member: string]: unknown };
-  readonly methods: readonly Method[];
-  readonly components: {
-    readonly schemas: Readonly<Record<string, Schema>>;
-    readonly contentDescriptors: Readonly<Record<string, ContentDescriptor>>;
-  };
-  /** Notifications from the server. */
-  readonly "x-events": readonly {
-    readonly name: string;
-    readonly summary: string;
-    readonly params: readonly ContentDescriptor[];
-  }[];
-  /** Requests from the server, and the members that their results may have. */
-  readonly "x-hooks": readonly {
-    readonly name: string;
-    readonly summary: string;
-    readonly params: readonly ContentDescriptor[];
-    readonly answer: readonly ContentDescriptor[];
-  }[];
-}
+export type OpenRpcDocument = ReturnType<typeof openRpcDocument>;
 
 /** Returns the document, with every command under its name and under its alias. */
-export function openRpcDocument(declared: Declarations, version: string): OpenRpcDocument {
+export function openRpcDocument(declared: Declarations, version: string) {
   const schemaOf = referringSchemas(declared);
   return {
     openrpc: "1.3.2",
@@ -117,7 +71,7 @@ export function namesOf({ name, alias }: Command): string[] {
   return alias === undefined ? [name] : [name, alias];
 }
 
-function methodOf(name: string, command: Command, declared: Declarations, schemaOf: SchemaOf): Method {
+function methodOf(name: string, command: Command, declared: Declarations, schemaOf: SchemaOf) {
   const { summary, effect, example } = command;
   const common: Readonly<Record<string, unknown>> = declared.commonParams;
   const params = Object.entries(command.params.shape as Record<string, z.ZodType>).map(([member, schema]) =>
@@ -144,7 +98,7 @@ function methodOf(name: string, command: Command, declared: Declarations, schema
 }
 
 /** Returns one error for each code, because OpenRPC requires unique codes; `data` lists the failures with the code. */
-function errorsOf({ failures }: Command, declared: Declarations): Method["errors"] {
+function errorsOf({ failures }: Command, declared: Declarations) {
   const byCode = new Map<number, { name: string; retryable: boolean; meaning: string }[]>();
   for (const name of failures) {
     const { code, retryable, meaning } = declared.failures[name];

@@ -21,7 +21,6 @@ export interface ServerSettings {
   readonly hookTimeout: number | undefined;
   /** Folders besides the session folders that may be accessed; undefined when paths are not confined. */
   readonly allowedPaths: readonly string[] | undefined;
-  readonly verbose: boolean;
   readonly provider?: string;
   readonly model?: string;
   readonly thinking?: string;

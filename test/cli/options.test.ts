@@ -49,6 +49,10 @@ describe("--mode rpc", () => {
     expect(parseArguments([...args, "--events", "all"]).events).toBe("all");
   });
 
+  test("is no value of another option", () => {
+    expect(parseArguments(["--name", "--mode=rpc"])).toMatchObject({ asPi: false, name: "--mode=rpc" });
+  });
+
   test("ignores what it does not know", () => {
     expect(parseArguments(["--no-such", "--mode", "rpc", "-x", "--session", "a"])).toMatchObject({ session: "a" });
   });
@@ -65,6 +69,9 @@ test("Pi's options that mean nothing are accepted, with their values", () => {
 test.each([
   [["--no-such"], "--no-such"],
   [["file.jsonl"], "file.jsonl"],
+  [["-hv"], "-hv"],
+  [["-nfoo"], "-nfoo"],
+  [["--", "-c"], "--"],
   [["--session"], "--session"],
   [["--framing", "words"], "words"],
   [["--dialect", "xml"], "xml"],

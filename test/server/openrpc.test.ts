@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import * as z from "zod";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
-import { type Method, type OpenRpcDocument, openRpcDocument } from "../../src/server/openrpc.ts";
+import { type OpenRpcDocument, openRpcDocument } from "../../src/server/openrpc.ts";
 import { serveHere } from "../support/server.ts";
 
 const document = openRpcDocument(declarations, "1.2.3");
@@ -100,7 +100,7 @@ test("rpc.discover answers it, in both dialects", async () => {
   expect((await pi.command("rpc.discover")).data.methods.length).toBe(document.methods.length);
 });
 
-function descriptorOf($ref: string): Exclude<Method["params"][number], { $ref: string }> {
+function descriptorOf($ref: string): OpenRpcDocument["components"]["contentDescriptors"][string] {
   return document.components.contentDescriptors[$ref.split("/").at(-1) as string];
 }
 

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { protocolText } from "../../scripts/reference.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
-import { protocolText } from "../../src/server/reference.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 

@@ -1,5 +1,6 @@
 /** The place that a verb's lines are printed to: its width, and whether it shows colours. */
 
+import { styleText } from "node:util";
 import type { Variables } from "../../storage/fs/paths.ts";
 
 /** Columns of the output, where neither the terminal nor `COLUMNS` gives them. */
@@ -17,36 +18,21 @@ export interface OutputStyle {
   readonly isTerminal: boolean;
 }
 
-export type Colour = "plain" | "bold" | "dim" | "red" | "green" | "yellow" | "blue" | "magenta" | "cyan" | "reverse";
+export type Colour = "plain" | "bold" | "dim" | "red" | "green" | "yellow" | "blue" | "magenta" | "cyan" | "inverse";
 
 /** A function that puts a text into a colour, or leaves it as it is. */
-export type Paint = (colour: Colour, text: string) => string;
-
-const CODES: Readonly<Record<Exclude<Colour, "plain">, readonly [number, number]>> = {
-  bold: [1, 22],
-  dim: [2, 22],
-  red: [31, 39],
-  green: [32, 39],
-  yellow: [33, 39],
-  blue: [34, 39],
-  magenta: [35, 39],
-  cyan: [36, 39],
-  reverse: [7, 27],
-};
+type Paint = (colour: Colour, text: string) => string;
 
 export const plain: Paint = (_colour, text) => text;
 
-export const coloured: Paint = (colour, text) => {
-  if (colour === "plain") return text;
-  const [on, off] = CODES[colour];
-  return text === "" ? "" : `\u001b[${on}m${text}\u001b[${off}m`;
-};
+export const coloured: Paint = (colour, text) =>
+  colour === "plain" || text === "" ? text : styleText(colour, text, { validateStream: false });
 
 /**
  * Returns whether to print colours. FORCE_COLOR takes precedence over NO_COLOR, as in Node. Without either, a terminal
  * that supports colours gets them.
  */
-export function wantsColours(variables: Variables, isTerminal: boolean): boolean {
+function wantsColours(variables: Variables, isTerminal: boolean): boolean {
   const { FORCE_COLOR, NO_COLOR, TERM } = variables;
   if (FORCE_COLOR !== undefined) return FORCE_COLOR !== "0" && FORCE_COLOR !== "false";
   return isTerminal && TERM !== "dumb" && (NO_COLOR === undefined || NO_COLOR === "");

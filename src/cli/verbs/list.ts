@@ -1,4 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
+import { numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   ageText,
@@ -13,7 +14,7 @@ import {
   shortPath,
   widthOf,
 } from "../terminal/text.ts";
-import { numberOf, type Result, type Verb } from "../verb.ts";
+import type { Result, Verb } from "../verb.ts";
 
 /** Sessions that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
@@ -33,8 +34,7 @@ export default {
   more:
     "Those in which something was said last come first. MSGS counts messages. Of the ids, as much is shown as tells " +
     "the sessions of the list apart; show, tree and other verbs that only read take that much.",
-  run({ ask, cwd, isTerminal }, given) {
-    const { flags } = given;
+  run({ ask, cwd, isTerminal }, { flags }) {
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;
     const of = flags.get("--cwd");
@@ -43,7 +43,7 @@ export default {
       query: flags.get("--query"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,
-      limit: numberOf(given, "--limit") ?? (plain ? undefined : ON_TERMINAL),
+      limit: numberAbove0(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
   },
   print({ sessions, total }, { flags }, page) {

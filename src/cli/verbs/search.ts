@@ -1,7 +1,8 @@
 import { absolute } from "../../storage/fs/paths.ts";
+import { numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { column, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
-import { numberOf, type Result, type Verb } from "../verb.ts";
+import type { Result, Verb } from "../verb.ts";
 
 /** Columns before a snippet. */
 const INDENT = 4;
@@ -24,8 +25,7 @@ export default {
     "--cursor": { value: "cursor", meaning: "go on where a page ended" },
   },
   more: `Words are found inside other words too; '"two words"' finds them side by side.`,
-  run({ ask, cwd }, given) {
-    const { operands, flags } = given;
+  run({ ask, cwd }, { operands, flags }) {
     const of = flags.get("--cwd");
     return ask("search_sessions", {
       query: operands.join(" "),
@@ -34,7 +34,7 @@ export default {
       includeToolResults: flags.has("--tools") ? true : undefined,
       since: flags.get("--since"),
       until: flags.get("--until"),
-      limit: numberOf(given, "--limit"),
+      limit: numberAbove0(flags, "--limit"),
       cursor: flags.get("--cursor"),
     });
   },

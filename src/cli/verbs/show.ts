@@ -1,6 +1,7 @@
 import { entryLines, messageLines } from "../conversation.ts";
+import { numberAbove0 } from "../options.ts";
 import { inert } from "../terminal/text.ts";
-import { numberOf, open, type Verb } from "../verb.ts";
+import { open, type Verb } from "../verb.ts";
 
 export default {
   name: "show",
@@ -13,10 +14,9 @@ export default {
     "--limit": { value: "n", meaning: "at most so many messages or entries, the oldest first" },
     "--cursor": { value: "cursor", meaning: "go on where a page ended" },
   },
-  async run(asking, given) {
-    const { operands, flags } = given;
+  async run(asking, { operands, flags }) {
     await open(asking, operands[0]);
-    const page = { limit: numberOf(given, "--limit"), cursor: flags.get("--cursor") };
+    const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor") };
     const entryId = flags.get("--entry");
     if (entryId === undefined && !flags.has("--path")) return asking.ask("get_messages", page);
     return asking.ask("get_path", { entryId, ...page });

@@ -1,7 +1,7 @@
 /** A session as one plain page. Nothing in it can run or reach out: text is escaped, and there is no script. */
 
-import { contentText, shownText, toolCalls } from "../format/message.ts";
-import { argumentsText, visibleText } from "./inert.ts";
+import { type ContentPart, contentOf } from "./content.ts";
+import { visibleText } from "./inert.ts";
 import type { ExportPage, PageBranch, PageEntry } from "./page.ts";
 
 const STYLE = `
@@ -61,7 +61,7 @@ function headingOf({ number, active, from }: PageBranch): string {
 }
 
 /** Returns text that a browser shows as it is. */
-export function escapeHtml(text: string): string {
+function escapeHtml(text: string): string {
   return visibleText(text)
     .replace(/&/g, "&amp;")
     .replace(/</g, "&lt;")
@@ -71,7 +71,13 @@ export function escapeHtml(text: string): string {
 }
 
 function articleOf(entry: PageEntry): string {
-  const { title, kind, body } = contentOf(entry.body);
+  const { kind, title, parts } = contentOf(entry.body);
+  const isCommand = kind === "bashExecution";
+  const heading = isCommand ? `$ ${parts[0].text}` : title;
+  const body = parts
+    .slice(isCommand ? 1 : 0)
+    .map(partHtml)
+    .join("");
   const { timestamp } = entry.body;
   const time = typeof timestamp === "string" ? ` · ${escapeHtml(timestamp)}` : "";
   const label = entry.label === undefined ? "" : ` <mark>${escapeHtml(entry.label)}</mark>`;
@@ -79,61 +85,16 @@ function articleOf(entry: PageEntry): string {
   // An entry without content is still shown where branches start or a label is set.
   if (body === "" && kind === "note" && off === "" && label === "") return "";
   return (
-    `<article id="e${entry.number}" class="${kind}"><header>${escapeHtml(title)}${time}${label}</header>${body}</article>\n` +
+    `<article id="e${entry.number}" class="${/^[A-Za-z]+$/.test(kind) ? kind : "message"}"><header>${escapeHtml(heading)}${time}${label}</header>${body}</article>\n` +
     (off === "" ? "" : `<p class="off">Here goes off: ${off}.</p>\n`)
   );
 }
 
-interface HtmlContent {
-  readonly kind: string;
-  readonly title: string;
-  /** HTML. */
-  readonly body: string;
-}
-
-function contentOf(entry: PageEntry["body"]): HtmlContent {
-  const note = (title: string, text: string): HtmlContent => ({ kind: "note", title, body: pre(text) });
-  switch (entry.type) {
-    case "message":
-      return messageContent(entry.message);
-    case "custom_message":
-      return { kind: "custom", title: "extension", body: pre(contentText(entry.content)) };
-    case "compaction":
-      return note("compaction", shownText(entry.summary));
-    case "branch_summary":
-      return note("branch summary", shownText(entry.summary));
-    case "model_change":
-      return note("model", `${shownText(entry.provider)}/${shownText(entry.modelId)}`);
-    case "thinking_level_change":
-      return note("thinking level", shownText(entry.thinkingLevel));
-    default:
-      return note(shownText(entry.type), "");
-  }
-}
-
-function messageContent(message: unknown): HtmlContent {
-  if (typeof message !== "object" || message === null) return { kind: "note", title: "message", body: "" };
-  const { role, content, toolName, command, output } = message as Record<string, unknown>;
-  const name = typeof role === "string" ? role : "message";
-  if (name === "bashExecution") return { kind: name, title: `$ ${shownText(command)}`, body: pre(shownText(output)) };
-  const parts: string[] = [];
-  if (typeof content === "string") parts.push(pre(content));
-  else if (Array.isArray(content)) for (const block of content) parts.push(blockHtml(block));
-  for (const call of toolCalls(content)) parts.push(pre(`${call.name}(${argumentsText(call.arguments)})`));
-  const title = name === "toolResult" && typeof toolName === "string" ? `${name} ${toolName}` : name;
-  return { kind: /^[A-Za-z]+$/.test(name) ? name : "message", title, body: parts.join("") };
-}
-
-function blockHtml(block: unknown): string {
-  if (typeof block !== "object" || block === null) return "";
-  const { type, text, thinking, data, mimeType } = block as Record<string, unknown>;
-  if (type === "text" && typeof text === "string") return pre(text);
-  if (type === "thinking" && typeof thinking === "string")
-    return `<details><summary>thinking</summary>${pre(thinking)}</details>`;
-  const isImage = typeof mimeType === "string" && /^image\/[a-z0-9.+-]+$/i.test(mimeType);
-  if (type === "image" && typeof data === "string" && isImage)
-    return /^[A-Za-z0-9+/=\s]*$/.test(data) ? `<img alt="image" src="data:${mimeType};base64,${data}">` : "";
-  return "";
+function partHtml({ kind, text, data }: ContentPart): string {
+  if (kind === "thinking") return `<details><summary>thinking</summary>${pre(text)}</details>`;
+  if (kind !== "image") return pre(text);
+  const isImage = /^image\/[a-z0-9.+-]+$/i.test(text) && typeof data === "string" && /^[A-Za-z0-9+/=\s]*$/.test(data);
+  return isImage ? `<img alt="image" src="data:${text};base64,${data}">` : "";
 }
 
 function pre(text: string): string {

@@ -9,22 +9,23 @@ import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
 export interface Usage {
-  input: number;
-  output: number;
-  cacheRead: number;
-  cacheWrite: number;
-  /** Sum of the four; the total as named, if only that is. */
-  total: number;
+  tokens: {
+    input: number;
+    output: number;
+    cacheRead: number;
+    cacheWrite: number;
+    /** Sum of the four; the total as named, if only that is. */
+    total: number;
+  };
   cost: number;
 }
 
-export interface Counts {
+export interface Counts extends Usage {
   userMessages: number;
   assistantMessages: number;
   toolCalls: number;
   toolResults: number;
   totalMessages: number;
-  usage: Usage;
 }
 
 export interface Stats extends Counts {
@@ -103,7 +104,7 @@ export function statsOf(session: Session): Stats {
     const usage = type === "message" ? message?.usage : entry.usage;
     for (const counts of sums) {
       counts.toolCalls += calls;
-      addUsage(counts.usage, usage);
+      addUsage(counts, usage);
     }
     addUsage(isTakenOver ? stats.inherited : stats.own, usage);
   }
@@ -144,11 +145,11 @@ function countMessage(counts: Counts, role: string): void {
 }
 
 function noCounts(): Counts {
-  return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, usage: noUsage() };
+  return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, ...noUsage() };
 }
 
 function noUsage(): Usage {
-  return { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0, cost: 0 };
+  return { tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
 }
 
 function addUsage(sum: Usage, usage: unknown): void {
@@ -157,11 +158,11 @@ function addUsage(sum: Usage, usage: unknown): void {
   let total = 0;
   for (const kind of ["input", "output", "cacheRead", "cacheWrite"] as const) {
     const tokens = numberOf((usage as Record<string, unknown>)[kind]);
-    sum[kind] += tokens;
+    sum.tokens[kind] += tokens;
     total += tokens;
   }
   // Some writers keep only the total.
-  sum.total += total > 0 ? total : numberOf(totalTokens);
+  sum.tokens.total += total > 0 ? total : numberOf(totalTokens);
   sum.cost += numberOf(cost?.total);
 }
 

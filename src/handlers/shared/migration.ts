@@ -125,25 +125,29 @@ function goOn({ workspace }: CommandContext, session: Session, sessionPath: stri
   if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
 }
 
-function told({ site, verification, transitions, ...moved }: Migrated): z.input<typeof movement> {
+function told({ site, active: _active, sessionPath, transitions, ...moved }: Migrated): z.input<typeof movement> {
   return {
     dryRun: false,
     sessionId: site.sessionId,
-    sessionPath: moved.sessionPath,
-    hiddenFromPi: moved.sessionPath === site.container,
-    state: moved.state,
-    entryCount: moved.entryCount,
+    sessionPath,
+    hiddenFromPi: sessionPath === site.container,
     obstacles: [],
-    migrationId: moved.migrationId,
-    correlationId: moved.correlationId,
-    snapshotId: moved.snapshotId,
-    verification: { ...verification },
-    transitions: transitions.map((transition) => ({ ...transition })),
-    laterEntries: moved.laterEntries,
-    rebuilt: moved.rebuilt,
-    keptAt: moved.keptAt,
+    transitions: [...transitions],
+    ...moved,
   };
 }
+
+/** The members of a result that tell what was done, where nothing was. */
+export const NOTHING_DONE = {
+  migrationId: null,
+  correlationId: null,
+  snapshotId: null,
+  verification: null,
+  transitions: [],
+  laterEntries: 0,
+  rebuilt: false,
+  keptAt: null,
+};
 
 /** Returns the result of a dry run. */
 export function planned(
@@ -160,14 +164,7 @@ export function planned(
     hiddenFromPi: sessionPath === container,
     state,
     entryCount,
-    obstacles: obstacles.map((obstacle) => ({ ...obstacle })),
-    migrationId: null,
-    correlationId: null,
-    snapshotId: null,
-    verification: null,
-    transitions: [],
-    laterEntries: 0,
-    rebuilt: false,
-    keptAt: null,
+    obstacles: [...obstacles],
+    ...NOTHING_DONE,
   };
 }

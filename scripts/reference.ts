@@ -1,9 +1,9 @@
 /** The generated part of protocol.md: commands, events, hooks, failures and the session format. */
 
 import type * as z from "zod";
-import type { Command, Effect } from "../handlers/shared/command.ts";
-import type { Declarations } from "../handlers/shared/declarations.ts";
-import { componentName, referringSchemas, type Schema, type SchemaOf } from "./openrpc.ts";
+import type { Command, Effect } from "../src/handlers/shared/command.ts";
+import type { Declarations } from "../src/handlers/shared/declarations.ts";
+import { componentName, referringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
 
 /** Returns the whole of protocol.md: the preface, which is written by hand, and everything that is declared. */
 export function protocolText(declared: Declarations, preface: string): string {

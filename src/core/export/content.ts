@@ -1,0 +1,71 @@
+/** The content of an entry as a person reads it, for every format of that kind. */
+
+import { contentText, shownText, toolCalls } from "../format/message.ts";
+import { argumentsText } from "./inert.ts";
+
+/** A stretch of content. The text of an image is its MIME type. */
+export interface ContentPart {
+  readonly kind: "text" | "thinking" | "call" | "summary" | "image";
+  readonly text: string;
+  /** The bytes of an image, in base64. */
+  readonly data?: unknown;
+}
+
+export interface EntryContent {
+  /** The role of a message, `custom` for one of an extension, `note` for whatever is no message. */
+  readonly kind: string;
+  readonly title: string;
+  readonly parts: readonly ContentPart[];
+  readonly isError?: boolean;
+}
+
+export function contentOf(entry: Readonly<Record<string, unknown>>): EntryContent {
+  const told = (title: string, text: string, kind: ContentPart["kind"] = "text"): EntryContent => ({
+    kind: "note",
+    title,
+    parts: text === "" ? [] : [{ kind, text }],
+  });
+  switch (entry.type) {
+    case "message":
+      return messageContent(entry.message);
+    case "custom_message":
+      return { ...told("extension", contentText(entry.content)), kind: "custom" };
+    case "compaction":
+    case "branch_summary":
+      return told(entry.type.replace("_", " "), shownText(entry.summary), "summary");
+    case "model_change":
+      return told("model", `${shownText(entry.provider)}/${shownText(entry.modelId)}`);
+    case "thinking_level_change":
+      return told("thinking level", shownText(entry.thinkingLevel));
+    default:
+      return told(shownText(entry.type), "");
+  }
+}
+
+function messageContent(message: unknown): EntryContent {
+  if (typeof message !== "object" || message === null) return { kind: "note", title: "message", parts: [] };
+  const { role, content, toolName, isError, command, output } = message as Record<string, unknown>;
+  if (role === "bashExecution") {
+    const said: readonly ContentPart[] = [
+      { kind: "call", text: shownText(command) },
+      { kind: "text", text: shownText(output) },
+    ];
+    return { kind: role, title: "command", parts: said };
+  }
+  const parts: ContentPart[] = [];
+  if (typeof content === "string") parts.push({ kind: "text", text: content });
+  else if (Array.isArray(content)) for (const block of content) parts.push(...partsOf(block));
+  for (const call of toolCalls(content))
+    parts.push({ kind: "call", text: `${call.name}(${argumentsText(call.arguments)})` });
+  const kind = typeof role === "string" ? role : "message";
+  const title = kind === "toolResult" && typeof toolName === "string" ? `${kind} ${toolName}` : kind;
+  return { kind, title, parts, isError: isError === true };
+}
+
+function partsOf(block: unknown): ContentPart[] {
+  if (typeof block !== "object" || block === null) return [];
+  const { type, text, thinking, data, mimeType } = block as Record<string, unknown>;
+  if (type === "text" && typeof text === "string") return [{ kind: "text", text }];
+  if (type === "thinking" && typeof thinking === "string") return [{ kind: "thinking", text: thinking }];
+  return type === "image" ? [{ kind: "image", text: shownText(mimeType), data }] : [];
+}

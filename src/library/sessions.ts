@@ -1,0 +1,102 @@
+/** Makes and opens the sessions that managers hold. None of them writes more than it is told to. */
+
+import { Failure } from "../core/failure.ts";
+import { type SessionHeader as CoreHeader, SESSION_ID } from "../core/format/entry.ts";
+import { bytesOf, concat } from "../core/json/json.ts";
+import type { Beginning, Log } from "../core/ports/store.ts";
+import type { LeafMemory, Stores } from "../core/ports/stores.ts";
+import { planCopy } from "../core/session/fork.ts";
+import { Session } from "../core/session/session.ts";
+import { forkContent, newBeginning } from "../core/session/workspace.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { migrateSessionEntries } from "./entries.ts";
+import { absolutePath, env, memoryStore, wholeLines } from "./here.ts";
+import type { FileEntry, NewSessionOptions, SessionEntry, SessionHeader } from "./types.ts";
+
+/** Returns the JSON text of a value that has one. */
+export function textOf(value: unknown): Uint8Array | undefined {
+  const text: string | undefined = JSON.stringify(value);
+  return text === undefined ? undefined : bytesOf(text);
+}
+
+export function beginningFor(cwd: string, { id, parentSession }: NewSessionOptions, file?: string): Beginning {
+  if (id !== undefined) assertValidSessionId(id);
+  return newBeginning(env, { cwd: absolutePath(cwd), id, parentSession, file });
+}
+
+/** Throws invalid_id unless a session may have this id. */
+export function assertValidSessionId(id: string): void {
+  if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
+}
+
+function sessionOn(log: Log, leaves?: LeafMemory): Session {
+  return new Session(log, env, leaves, false);
+}
+
+/** Makes a session without entries. Throws already_exists when there is something at its path. */
+export function newSession(stores: Stores, beginning: Beginning): Session {
+  const session = sessionOn(stores.forNew.create(beginning));
+  if (session.file !== null && stores.exists(session.file))
+    throw new Failure("already_exists", `There is a file at ${session.file} already. Open it, or choose another id.`, {
+      sessionPath: session.file,
+    });
+  return session;
+}
+
+/** Opens the session of a file, at the leaf that the server recorded for it. */
+export function openSession(stores: Stores, file: string): Session {
+  return sessionOn(stores.open(file), stores.leaves);
+}
+
+/** Makes a session with content from the start; with `hold` it gets its file later. */
+export function sessionWith(log: Log, content: Iterable<Uint8Array>, hold: boolean): Session {
+  log.append(wholeLines(concat([...content])), { hold });
+  return sessionOn(log);
+}
+
+/** Makes a session that holds everything of a file's, with the leaf where that has it, in the log that `make` makes. */
+export function copyOf(stores: Stores, file: string, make: (source: Log) => Log, hold: boolean): Session {
+  const source = openSession(stores, file);
+  try {
+    const copy = sessionWith(make(source.log), forkContent(source, planCopy(source.tree)), hold);
+    copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
+    return copy;
+  } finally {
+    source.close();
+  }
+}
+
+/** Makes a session in memory that holds everything of a file's. */
+export function copyInMemory(stores: Stores, file: string): Session {
+  return copyOf(stores, file, ({ headerLine, header }) => memoryStore().create({ headerLine, header }), true);
+}
+
+/** Makes a session in memory from entries, with the header among them if there is one. */
+export function sessionInMemory(beginning: Beginning, entries: readonly FileEntry[]): Session {
+  const given = entries.map((entry) => ({ ...entry }));
+  const header = given.find((entry) => entry.type === "session");
+  if (header) migrateSessionEntries(given);
+  const own = given.filter((entry) => entry !== header && entry.type !== "session") as SessionEntry[];
+  if (own.some(({ type, id }) => typeof type !== "string" || typeof id !== "string"))
+    throw new Failure(
+      "invalid_entry",
+      "Entries have a type and an id. Give the header along to have old ones migrated.",
+    );
+  const headerLine = textOf(header) as Uint8Array;
+  const log = memoryStore().create(header ? { header: header as CoreHeader & SessionHeader, headerLine } : beginning);
+  log.append(own.map((entry) => textOf(entry) as Uint8Array));
+  return sessionOn(log);
+}
+
+/** Returns the position of an entry, or -1. */
+export function find({ log, tree }: Session, id: string): number {
+  const position = log.nodes.position(id);
+  return position >= 0 && tree.isVisible(position) ? position : -1;
+}
+
+/** Returns the position of an entry. Throws entry_not_found. */
+export function positionOf(session: Session, id: string): number {
+  const position = find(session, id);
+  if (position < 0) throw new Failure("entry_not_found", `Entry ${id} not found`, { entryId: id });
+  return position;
+}
