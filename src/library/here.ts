@@ -22,10 +22,11 @@ import type { Durability } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
 export { readAll } from "../storage/fs/disk.ts";
+export { readHeader } from "../storage/fs/header.ts";
 export { sessionFolders } from "../storage/fs/paths.ts";
 export { scanLines } from "../storage/log/lines.ts";
 export { memoryStore, wholeLines } from "../storage/memory.ts";
-export { isSessionIn, latestIn, readHeader } from "../storage/stores.ts";
+export { isSessionIn, latestIn } from "../storage/stores.ts";
 
 export const disk = containedDisk(realDisk);
 export const env = realEnv;

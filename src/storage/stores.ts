@@ -1,21 +1,22 @@
 /** Puts the backends together, and chooses the one that opens a given path. */
 
-import { basename, dirname, isAbsolute, join, relative, sep } from "node:path";
-import { storageFailure } from "../core/errno.ts";
+import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
-import { memberOf, members, parse, skipSpace } from "../core/json/json.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
 import type { LeafMemory, Stores } from "../core/ports/stores.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { moment } from "./catalog/summary.ts";
-import { type Confines, realPathOf } from "./fs/confined-disk.ts";
-import { CONTAINER, headerFile, isContainerName } from "./fs/container-paths.ts";
+import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
+import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
+import { guarded } from "./fs/files.ts";
+import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
   absolute,
+  allFolders,
   archiveFolder,
   fileFor,
   fileName,
@@ -24,10 +25,12 @@ import {
   type StoragePaths,
   sessionFolders,
 } from "./fs/paths.ts";
+import { isOneFile } from "./fs/stamps.ts";
 import { sideIndexes } from "./jsonl/index-cache.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import type { Keeping } from "./lifecycle/exclusive.ts";
+import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
 import type { Locks } from "./locks/locks.ts";
@@ -132,7 +135,7 @@ export function makeStores(options: StoresOptions): Stores {
       // An interrupted repair left a container under another name.
       return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
-    isSame: (a, b) => a === b || sameFile(disk, a, b),
+    isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
     find: (id) => findById(disk, sessionFolders(places, disk), id),
     prepareFolder(file) {
       try {
@@ -161,9 +164,11 @@ export function makeStores(options: StoresOptions): Stores {
       open: (file) => openLog(allowed(file)),
       absolute: (path) => absolute(path, cwd),
       allowed,
-      find: (id, folders) => findById(disk, folders, id),
-      named: (id, folders) => filesOf(disk, folders, id).exact,
-      idIn: (file) => readId(disk, file),
+      find: (id) => findById(disk, allFolders(places, disk), id),
+      withId: (id) =>
+        filesOf(disk, allFolders(places, disk), stemOf(env, id)).exact.filter(
+          (file) => (readId(disk, file) ?? id) === id,
+        ),
     }),
     migrations: makeMigrations(
       {
@@ -228,11 +233,7 @@ function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
 
 /** Returns the current path of the session that a path names. Throws storage failures. */
 function nowAt(disk: Disk, file: string): string {
-  try {
-    return standsAt(disk, file);
-  } catch (error) {
-    throw storageFailure(error, "looking for the session");
-  }
+  return guarded("looking for the session", () => standsAt(disk, file));
 }
 
 /** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
@@ -281,19 +282,7 @@ function isOutside(
 ): boolean {
   if (kind === "memory" || flat !== undefined) return false;
   const folder = knownPath(disk, dirname(file));
-  return [root as string, state].every((above) => {
-    const below = relative(knownPath(disk, above), folder);
-    return below === ".." || below.startsWith(`..${sep}`) || isAbsolute(below);
-  });
-}
-
-/** Returns the real path if the disk shows it: a confined disk shows nothing above its folders. */
-function knownPath(disk: Disk, path: string): string {
-  try {
-    return realPathOf(disk, path);
-  } catch {
-    return path;
-  }
+  return [root as string, state].every((above) => !isBelow(knownPath(disk, above), folder));
 }
 
 /** Returns the path if a file can have it. Throws storage_failed. */
@@ -303,11 +292,9 @@ function nameable(path: string): string {
   throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
 }
 
-function sameFile(disk: Disk, a: string, b: string): boolean {
+function isSameQuietly(disk: Disk, a: string, b: string): boolean {
   try {
-    const first = disk.info(a);
-    const second = disk.info(b);
-    return first.device === second.device && first.inode === second.inode;
+    return isOneFile(disk, a, b);
   } catch {
     return false;
   }
@@ -327,7 +314,7 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
       sessionId: id,
     });
   // An interrupted move leaves two names of one session.
-  if (!found.every((file) => sameFile(disk, file, found[0])))
+  if (!found.every((file) => isSameQuietly(disk, file, found[0])))
     throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
   return found[0];
 }
@@ -352,36 +339,6 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
       else if (found?.startsWith(id)) prefixed.push(file);
     }
   return { exact, prefixed };
-}
-
-/** Bytes of a file that are read to find its header; headers are a few hundred bytes. */
-const HEADER_BYTES = 1 << 16;
-
-/** Returns the header of a session, or undefined when the file is not a session. */
-export function readHeader(disk: Disk, file: string): Partial<Record<keyof SessionHeader, unknown>> | undefined {
-  let fd: number;
-  try {
-    fd = disk.openRead(isContainerName(file) ? headerFile(file) : file);
-  } catch {
-    return undefined;
-  }
-  try {
-    if (disk.infoOf(fd).kind !== "file") return undefined;
-    const bytes = new Uint8Array(HEADER_BYTES);
-    const count = disk.read(fd, bytes, 0, bytes.length, 0);
-    // A byte order mark and blank lines may come before it.
-    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
-    const end = bytes.indexOf(0x0a, start);
-    const line = bytes.subarray(start, end >= 0 && end < count ? end : count);
-    const found = members(line);
-    const type = found && memberOf(found, "type");
-    if (!type || parse(line, type.start, type.end) !== "session") return undefined;
-    return parse(line) as Partial<Record<keyof SessionHeader, unknown>>;
-  } catch {
-    return undefined;
-  } finally {
-    disk.close(fd);
-  }
 }
 
 function readId(disk: Disk, file: string): string | undefined {
@@ -414,11 +371,7 @@ function latestOf(disk: Disk, places: StoragePaths, cwd: string): string | undef
  * Returns the most recently changed session of a folder whose header fits, or undefined. Of two that were changed
  * within one tick of the file system's clock, returns the one that was created later.
  */
-export function latestIn(
-  disk: Disk,
-  folder: string,
-  fits: (header: Partial<Record<keyof SessionHeader, unknown>>) => boolean,
-): string | undefined {
+export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader) => boolean): string | undefined {
   if (!exists(disk, folder)) return undefined;
   const candidates: { file: string; changed: number }[] = [];
   for (const name of disk.names(folder)) {

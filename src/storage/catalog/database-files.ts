@@ -9,6 +9,7 @@
 import { join } from "node:path";
 import { bytesOf, textOf } from "../../core/json/json.ts";
 import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
+import { beginningOf, infoOrNull, withFile } from "../fs/files.ts";
 
 export function pathOf(folder: string, name: string, number: number): string {
   return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
@@ -33,21 +34,15 @@ const MAGIC = "SQLite format 3\0";
  * may be older than the files next to the database.
  */
 export function mayBeOurs(disk: Disk, path: string, schemaVersion: number): boolean {
-  let fd: number;
   try {
-    fd = disk.openRead(path);
-  } catch {
-    return false;
-  }
-  try {
-    const head = Buffer.alloc(64);
-    if (disk.read(fd, head, 0, head.length, 0) < head.length) return true;
+    const bytes = beginningOf(disk, path, 64);
+    if (!bytes) return false;
+    const head = Buffer.from(bytes);
+    if (head.length < 64) return true;
     const version = head.readUInt32BE(60);
     return head.toString("latin1", 0, MAGIC.length) !== MAGIC || version <= schemaVersion || version > 1 << 16;
   } catch {
     return false;
-  } finally {
-    disk.close(fd);
   }
 }
 
@@ -73,11 +68,7 @@ export function isUnsealed(disk: Disk, path: string): boolean {
 
 /** Whether there are writes outside the database file itself: a process has it open, or ended without closing it. */
 function isUnderWay(disk: Disk, path: string): boolean {
-  try {
-    return disk.info(`${path}-wal`).size > 0;
-  } catch {
-    return false;
-  }
+  return (infoOrNull(disk, `${path}-wal`)?.size ?? 0) > 0;
 }
 
 /** Removes the seal. Must be called before anything is written to the database. */
@@ -90,12 +81,7 @@ export function seal(disk: Disk, path: string): void {
   if (isUnderWay(disk, path)) return;
   try {
     breakSeal(disk, path);
-    const fd = disk.create(sealOf(path));
-    try {
-      writeAll(disk, fd, bytesOf(sealText(disk, path)));
-    } finally {
-      disk.close(fd);
-    }
+    withFile(disk, disk.create(sealOf(path)), (fd) => writeAll(disk, fd, bytesOf(sealText(disk, path))));
   } catch {
     // No room, or another process was faster: the database stays without a seal.
     breakSeal(disk, path);

@@ -4,6 +4,7 @@
  */
 
 import { isUtf8 } from "node:buffer";
+import { basename } from "node:path";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
@@ -11,6 +12,7 @@ import { isJson, parse } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { KNOWN_TYPES, Nodes, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
+import { hasEntriesNearby, idInName, markLength } from "../fs/header.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
@@ -53,8 +55,6 @@ export interface Scan {
 const FIRST_MESSAGE = 1000;
 /** Bytes beyond which a line is not read for a summary. */
 const LONGEST_READ = 64 << 20;
-/** Bytes of a file without a header line that are searched for entries, as at opening. */
-const HEADERLESS_LOOK = 1 << 18;
 /** Bytes at each end of the known part that are hashed for its mark. */
 const MARKED = 512;
 
@@ -204,7 +204,7 @@ class Scanner {
   }
 
   private takeHeader(start: number, b: Uint8Array, at: number, past: number): void {
-    const bom = start === 0 && b[at] === 0xef && b[at + 1] === 0xbb && b[at + 2] === 0xbf ? 3 : 0;
+    const bom = start === 0 ? markLength(b, at) : 0;
     if (isBlank(b, at + bom, past)) return;
     const header = parsed(b.subarray(at + bom, past)) as Record<string, unknown> | undefined;
     const { f } = this;
@@ -224,24 +224,10 @@ class Scanner {
 
   /** Replaces a damaged header: the session opens nevertheless, with the id at the end of its file name. */
   private makeHeader(): void {
-    if (!this.hasEntriesNearby()) throw new NotASession();
-    const named = /_([^_]+)\.jsonl$/.exec(this.file)?.[1];
-    this.f.id = named ?? (this.file.split(/[/\\]/).pop() as string).replace(/\.jsonl$/, "");
+    if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
+    this.f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
     this.f.plain = false;
     this.headerMade = true;
-  }
-
-  private hasEntriesNearby(): boolean {
-    const bytes = Buffer.alloc(HEADERLESS_LOOK);
-    const count = this.disk.read(this.fd, bytes, 0, bytes.length, 0);
-    for (const line of bytes.subarray(0, count).toString("latin1").split("\n"))
-      try {
-        const { type, id, timestamp } = JSON.parse(line) as Record<string, unknown>;
-        if (KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string") return true;
-      } catch {
-        // This line is not an entry.
-      }
-    return false;
   }
 
   /** Sets `activity` from the last new message that has a time. */

@@ -2,7 +2,9 @@
 
 import { createHash } from "node:crypto";
 import { sameBytes } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, removeQuietly, takeName, temporaryName, writeAll } from "./disk.ts";
+import { type Disk, takeName, writeAll } from "./disk.ts";
+import { isTaken, withFile, writeBeside } from "./files.ts";
+import { isSameFile } from "./stamps.ts";
 
 /** Bytes copied without a pause. */
 const PIECE = 1 << 20;
@@ -23,33 +25,29 @@ export async function copyFile(
   withMode: boolean,
   done?: (at: number) => void,
 ): Promise<void> {
-  const source = disk.openRead(from);
-  try {
-    await publish(disk, to, async (copy) => {
+  await withFile(disk, disk.openRead(from), (source) =>
+    publish(disk, to, async (copy) => {
       if (withMode) disk.copyMode(from, copy);
       await copyBytes(disk, source, copy, 0, disk.infoOf(source).size, done);
-    });
-  } finally {
-    closeQuietly(disk, source);
-  }
+    }),
+  );
 }
 
 /**
  * Writes a temporary file in the same folder and gives it the name `path` when it is complete and durable. Throws
  * EEXIST when the name is taken.
  */
-export async function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<void> {
-  const temporary = temporaryName(path);
-  const fd = disk.create(temporary);
+export function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<void> {
+  return writeBeside(disk, path, fill, { sync: true }, (temporary) => takeName(disk, temporary, path));
+}
+
+/** Gives a file another name, which must be free: by a link or, where that is not possible, by a durable copy. */
+export async function giveName(disk: Disk, file: string, name: string): Promise<void> {
   try {
-    await fill(fd);
-    await disk.sync(fd);
-    takeName(disk, temporary, path);
+    disk.link(file, name);
   } catch (error) {
-    removeQuietly(disk, temporary);
-    throw error;
-  } finally {
-    closeQuietly(disk, fd);
+    if (isTaken(error)) throw error;
+    await copyFile(disk, file, name, true);
   }
 }
 
@@ -84,16 +82,13 @@ export function* piecesOf(disk: Disk, fd: number, start: number, end: number): G
 
 /** Whether two files have the same bytes. */
 export async function sameContent(disk: Disk, a: string, b: string): Promise<boolean> {
-  const fds: number[] = [];
-  try {
-    for (const path of [a, b]) fds.push(disk.openRead(path));
-    const [first, second] = fds.map((fd) => disk.infoOf(fd));
-    if (first.kind !== "file" || second.kind !== "file" || first.size !== second.size) return false;
-    if (first.inode === second.inode && first.device === second.device) return true;
-    return await sameStretch(disk, [fds[0], 0], [fds[1], 0], first.size);
-  } finally {
-    for (const fd of fds) closeQuietly(disk, fd);
-  }
+  return withFile(disk, disk.openRead(a), (ofA) =>
+    withFile(disk, disk.openRead(b), async (ofB) => {
+      const [first, second] = [disk.infoOf(ofA), disk.infoOf(ofB)];
+      if (first.kind !== "file" || second.kind !== "file" || first.size !== second.size) return false;
+      return isSameFile(first, second) || (await sameStretch(disk, [ofA, 0], [ofB, 0], first.size));
+    }),
+  );
 }
 
 /** Whether `length` bytes are the same in two open files, each from its own offset. */
@@ -122,19 +117,17 @@ export async function sameStretch(
 
 /** Whether a file begins with all the bytes of another. */
 export async function beginsWith(disk: Disk, file: string, other: string): Promise<boolean> {
-  const fds = [disk.openRead(file), disk.openRead(other)];
-  try {
-    const { size } = disk.infoOf(fds[1]);
-    return size <= disk.infoOf(fds[0]).size && (await sameStretch(disk, [fds[0], 0], [fds[1], 0], size));
-  } finally {
-    for (const fd of fds) closeQuietly(disk, fd);
-  }
+  return withFile(disk, disk.openRead(file), (whole) =>
+    withFile(disk, disk.openRead(other), async (part) => {
+      const { size } = disk.infoOf(part);
+      return size <= disk.infoOf(whole).size && (await sameStretch(disk, [whole, 0], [part, 0], size));
+    }),
+  );
 }
 
 /** Returns the SHA-256 of a file's bytes as lower-case hex. */
 export async function hashOf(disk: Disk, file: string, progress?: (bytes: number) => void): Promise<string> {
-  const fd = disk.openRead(file);
-  try {
+  return withFile(disk, disk.openRead(file), async (fd) => {
     const hash = createHash("sha256");
     let done = 0;
     for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) {
@@ -144,7 +137,5 @@ export async function hashOf(disk: Disk, file: string, progress?: (bytes: number
       await pause();
     }
     return hash.digest("hex");
-  } finally {
-    closeQuietly(disk, fd);
-  }
+  });
 }

@@ -91,6 +91,15 @@ export function realPathOf(disk: Disk, path: string): string {
   }
 }
 
+/** Returns the real path if the disk shows it: a confined disk shows nothing above its folders. */
+export function knownPath(disk: Disk, path: string): string {
+  try {
+    return realPathOf(disk, path);
+  } catch {
+    return path;
+  }
+}
+
 /**
  * Returns the rest of a path below a folder, without a slash before it and with each `..` in it; undefined when the
  * path lies elsewhere.

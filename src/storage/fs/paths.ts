@@ -4,6 +4,7 @@ import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { type Disk, exists } from "./disk.ts";
+import { infoOrNull } from "./files.ts";
 
 export interface StoragePaths {
   /** A folder that directly contains all session files; they are matched by the cwd in their header. */
@@ -69,6 +70,11 @@ export function fileFor(places: StoragePaths, header: SessionHeader): string {
   return join(folderFor(places, header.cwd ?? ""), fileName(header));
 }
 
+/** Returns the folder of our own trash. */
+export function trashFolder({ state }: StoragePaths): string {
+  return join(state, "trash");
+}
+
 /** Returns the folder of archived sessions. It has the same folders in it as the session folder. */
 export function archiveFolder({ flat, root, state }: StoragePaths): string {
   // Two roots may have folders of the same names.
@@ -76,10 +82,16 @@ export function archiveFolder({ flat, root, state }: StoragePaths): string {
 }
 
 /** Yields all folders that may contain archived sessions. */
-export function archivedFolders(places: StoragePaths, disk: Disk): Generator<string> {
+function archivedFolders(places: StoragePaths, disk: Disk): Generator<string> {
   const archive = archiveFolder(places);
   const { state } = places;
   return sessionFolders(places.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
+}
+
+/** Yields all folders that may contain sessions, archived or not. */
+export function* allFolders(places: StoragePaths, disk: Disk): Generator<string> {
+  yield* sessionFolders(places, disk);
+  yield* archivedFolders(places, disk);
 }
 
 /** Yields all folders that may contain session files. */
@@ -92,15 +104,7 @@ export function* sessionFolders(places: StoragePaths, disk: Disk): Generator<str
   if (!exists(disk, root)) return;
   for (const name of disk.names(root)) {
     const folder = join(root, name);
-    if (!name.startsWith(".") && isFolder(disk, folder)) yield folder;
-  }
-}
-
-function isFolder(disk: Disk, path: string): boolean {
-  try {
-    return disk.info(path).kind === "folder";
-  } catch {
-    return false;
+    if (!name.startsWith(".") && infoOrNull(disk, folder)?.kind === "folder") yield folder;
   }
 }
 

@@ -2,7 +2,9 @@
 
 import { basename, dirname, join } from "node:path";
 import { indexFile, segmentFolder } from "./container-paths.ts";
-import { type Disk, exists, type Named, removeQuietly, uniqueSuffix } from "./disk.ts";
+import { type Disk, uniqueSuffix } from "./disk.ts";
+import { infoOrNull } from "./files.ts";
+import { removeAll } from "./folders.ts";
 import { isSameProcess } from "./processes.ts";
 
 /** Returns a name next to a container, under which it is built. No scanner recognizes it as a session. */
@@ -18,28 +20,13 @@ function makerOf(name: string): number | null {
 
 /** Removes a folder with its content, as far as the disk permits. Links are removed and not followed. */
 export function removeTree(disk: Disk, folder: string): void {
-  let found: Named[];
-  try {
-    found = kindsIn(disk, folder);
-  } catch {
-    return;
-  }
-  for (const { name, kind } of found) {
-    const path = join(folder, name);
-    if (kind === "folder") removeTree(disk, path);
-    else removeQuietly(disk, path);
-  }
-  try {
-    disk.removeFolder(folder);
-  } catch {
-    // It is not empty, or missing. Staging names are never listed as sessions.
-  }
-}
-
-/** Returns the names in a folder with their kinds. Links are reported as links where the disk can list kinds. */
-function kindsIn(disk: Disk, folder: string): Named[] {
-  if (disk.list) return disk.list(folder);
-  return disk.names(folder).map((name) => ({ name, kind: disk.info(join(folder, name)).kind }));
+  removeAll(disk, folder, "folder", (step) => {
+    try {
+      step();
+    } catch {
+      // Staging names are never listed as sessions.
+    }
+  });
 }
 
 /** Milliseconds without a change after which a container that was being built is abandoned. */
@@ -66,6 +53,6 @@ export function sweep(disk: Disk, folder: string, now: number): void {
 function lastChange(disk: Disk, folder: string): number {
   let last = 0;
   for (const path of [folder, segmentFolder(folder), indexFile(folder)])
-    if (exists(disk, path)) last = Math.max(last, disk.info(path).modified);
+    last = Math.max(last, infoOrNull(disk, path)?.modified ?? 0);
   return last;
 }

@@ -17,17 +17,18 @@ export function isSameStamp(a: FileInfo, b: FileInfo): boolean {
 }
 
 /** Whether two checks saw the same file, whatever happened to its content in between. */
-export function isSameFile(
-  a: { readonly device: number; readonly inode: number },
-  b: { readonly device: number; readonly inode: number },
-): boolean {
+export function isSameFile(a: Pick<FileInfo, "device" | "inode">, b: Pick<FileInfo, "device" | "inode">): boolean {
   return a.device === b.device && a.inode === b.inode;
+}
+
+/** Whether two paths name one file. Throws errno errors. */
+export function isOneFile(disk: Disk, a: string, b: string): boolean {
+  return isSameFile(disk.info(a), disk.info(b));
 }
 
 /** Whether a file is still the one that was seen, with the same content. Its names and permissions may have changed. */
 export function isUnchanged(now: FileInfo, seen: FileInfo): boolean {
-  const { device, inode, size, modified } = seen;
-  return now.device === device && now.inode === inode && now.size === size && now.modified === modified;
+  return isSameFile(now, seen) && now.size === seen.size && now.modified === seen.modified;
 }
 
 /** Returns the time of the clock that stamps files on this disk, in milliseconds. */

@@ -5,10 +5,10 @@ import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { migrateHeader } from "../../core/format/older-versions.ts";
 import { bytesOf, concat, members } from "../../core/json/json.ts";
-import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
+import { idInName } from "../fs/header.ts";
 
 /** A header, and what follows from it for the file. */
-export interface StoredHeader {
+export interface FileHeader {
   readonly header: SessionHeader;
   /** The header's line in the current format. */
   readonly line: Uint8Array;
@@ -22,7 +22,7 @@ export interface StoredHeader {
 }
 
 /** Parses a header line. Returns null if it is none. */
-export function parseHeader(line: Uint8Array): StoredHeader | null {
+export function parseHeader(line: Uint8Array): FileHeader | null {
   const found = headerIn(line);
   if (found === null) return null;
   const version = versionOf(found.version);
@@ -46,14 +46,8 @@ export function parseHeader(line: Uint8Array): StoredHeader | null {
 }
 
 /** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
-export function makeHeader(
-  file: string,
-  modified: number,
-  cwd: string,
-  sha256: (b: Uint8Array) => string,
-): StoredHeader {
-  const named = /_([^_]+)\.jsonl$/.exec(file)?.[1];
-  const id = named ?? `damaged-${sha256(bytesOf(file)).slice(0, 16)}`;
+export function makeHeader(file: string, modified: number, cwd: string, sha256: (b: Uint8Array) => string): FileHeader {
+  const id = idInName(file) ?? `damaged-${sha256(bytesOf(file)).slice(0, 16)}`;
   const timestamp = new Date(modified).toISOString();
   const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd };
   return {
@@ -66,19 +60,6 @@ export function makeHeader(
     ),
     damage: { kind: "bad_header", reason: "the first line is not a header", salvaged: false },
   };
-}
-
-/** Whether a file without a header is a session all the same: its beginning has an entry that only sessions have. */
-export function hasEntries(beginning: Uint8Array): boolean {
-  const { buffer, byteOffset, byteLength } = beginning;
-  for (const line of Buffer.from(buffer, byteOffset, byteLength).toString("latin1").split("\n"))
-    try {
-      const { type, id, timestamp } = JSON.parse(line) as Record<string, unknown>;
-      if (KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string") return true;
-    } catch {
-      // Not this one.
-    }
-  return false;
 }
 
 /** Returns the version of a header: 1 if it has none, 0 if its value is not a version. */

@@ -13,6 +13,7 @@ import { parse } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Mended } from "../../core/ports/store.ts";
 import { type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
+import { isTaken } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockBeside } from "../locks/lock-paths.ts";
@@ -24,11 +25,11 @@ import { FileEnd } from "./file-end.ts";
 import { FileIndex } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import { bridgeGaps, checkTail } from "./gaps.ts";
-import type { StoredHeader } from "./header.ts";
+import type { FileHeader } from "./header.ts";
 import type { SideIndexes } from "./index-cache.ts";
 import { OtherWriters } from "./other-writers.ts";
 import { PendingWrites } from "./pending-writes.ts";
-import { createFile, fileBytes, type Published, replaceFile, takeBack } from "./publish.ts";
+import { createFile, fileBytes, type Published, swapFile, takeBack } from "./publish.ts";
 import { LineRecords } from "./records.ts";
 import { overrideRepaired } from "./repair.ts";
 import { LineScanner } from "./scan.ts";
@@ -102,8 +103,8 @@ export class JsonlBackend implements Backend {
   }
 
   /** The header as it was read; there is one from `begin` or `open` on. */
-  private get storedHeader(): StoredHeader {
-    return this.scanner.stored as StoredHeader;
+  private get storedHeader(): FileHeader {
+    return this.scanner.stored as FileHeader;
   }
 
   get header(): SessionHeader {
@@ -321,7 +322,7 @@ export class JsonlBackend implements Backend {
     try {
       published = createFile(this.disk, state, this.path, bytes, this.options.env.now());
     } catch (error) {
-      throw (error as NodeJS.ErrnoException).code === "EEXIST" ? this.nameTaken() : error;
+      throw isTaken(error) ? this.nameTaken() : error;
     }
     state.created = held;
     let at = this.headerLine.length + 1;
@@ -342,7 +343,7 @@ export class JsonlBackend implements Backend {
     const positions = Int32Array.from({ length: entries.nodes.count }, (_, position) => position);
     let published: Published;
     try {
-      published = replaceFile(disk, this.state, file, line, reader.copy(positions), backup);
+      published = swapFile(disk, this.state, file, line, reader.copy(positions), backup);
     } catch (error) {
       if (file.noteNames()) reader.doubt();
       throw error;

@@ -80,7 +80,7 @@ function lockOf(disk: Disk, state: WriteState, fd: number, folder: string): Lock
  * Writes a file with other content beside a session file and swaps the names. The original keeps its bytes and mode
  * under the name `backup`. Throws storage_failed, having changed nothing, if another program wrote to it meanwhile.
  */
-export function replaceFile(
+export function swapFile(
   disk: Disk,
   state: WriteState,
   file: SessionFile,

@@ -11,18 +11,17 @@ import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/ol
 import { bytesOf, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
+import { hasEntriesNearby, markLength } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
 import type { FileEnd } from "./file-end.ts";
-import { hasEntries, makeHeader, parseHeader, type StoredHeader } from "./header.ts";
+import { type FileHeader, makeHeader, parseHeader } from "./header.ts";
 import type { LineRecords } from "./records.ts";
 import type { SessionFile } from "./session-file.ts";
 
 /** Number of entries from which the number of all is estimated. */
 const SAMPLED = 512;
-/** Bytes of a file without a header line that are searched for entries. */
-const HEADERLESS_LOOK = 1 << 18;
 const OBJECT_BEGINS = Buffer.from('{"');
 /**
  * Limit of the bytes that are read in the search for entries in a damaged line: this many times its length, and at
@@ -40,7 +39,7 @@ export interface ScannedParts {
 }
 
 export class LineScanner {
-  stored: StoredHeader | null = null;
+  stored: FileHeader | null = null;
   /** Whether every line is parsed whole while the file is opened. */
   readonly thorough: boolean;
   /**
@@ -282,24 +281,17 @@ export class LineScanner {
   }
 
   private addHeader(number: number, start: number, bytes: Uint8Array): void {
-    const bom = start === 0 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
     // Copied: the buffer will be used again, and a slice of a Buffer shares its memory.
-    const line = Uint8Array.from(bytes.subarray(bom));
+    const line = Uint8Array.from(bytes.subarray(start === 0 ? markLength(bytes) : 0));
     if (isBlank(line)) return;
+    const { disk, fd, path, seen } = this.file;
     const parsed = parseHeader(line);
-    if (!parsed && !this.hasEntriesNearby())
-      throw notASession(this.file.path, `line ${number} is not a header with type session and an id`);
-    const { path, seen } = this.file;
+    if (!parsed && !hasEntriesNearby(disk, fd))
+      throw notASession(path, `line ${number} is not a header with type session and an id`);
     this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.cwd, this.env.sha256);
     const { damage } = this.stored;
     if (damage) this.report(damage.kind, number, start, (parsed ? line : bytes).length, damage.reason, damage.salvaged);
     if (!parsed) this.addUnusual(number, start, bytes);
-  }
-
-  private hasEntriesNearby(): boolean {
-    const { disk, fd, seen } = this.file;
-    const bytes = Buffer.alloc(Math.min(HEADERLESS_LOOK, seen?.size ?? 0));
-    return hasEntries(bytes.subarray(0, disk.read(fd, bytes, 0, bytes.length, 0)));
   }
 
   private addOld(number: number, start: number, line: Uint8Array): string | null {

@@ -17,6 +17,7 @@ import {
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
+import { isTaken } from "../fs/files.ts";
 import { sweepStrays } from "../fs/temporary-files.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
 import { type Durability, FileLog } from "../log/file-log.ts";
@@ -84,7 +85,7 @@ async function publish(
   } catch (error) {
     if (named) removeIfSame(disk, file, named);
     if (makesAttachments) dropAttachments(disk, file);
-    if (!named && (error as NodeJS.ErrnoException).code === "EEXIST")
+    if (!named && isTaken(error))
       throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
         sessionPath: file,
       });

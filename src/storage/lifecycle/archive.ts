@@ -3,22 +3,23 @@
  * the session folders, so that the path of an archived session shows where it came from.
  */
 
-import { basename, dirname, isAbsolute, join, relative } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { MovedSession } from "../../core/ports/lifecycle.ts";
+import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import type { StoragePaths } from "../fs/paths.ts";
-import type { Hold, Keeping } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith, realPathOr } from "./moving.ts";
+import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
+import { type Hold, type Keeping, keepLeaf } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith } from "./moving.ts";
 
 /** Archives a session. Throws path_outside_root when it lies in no session folder, and already_exists. */
 export function archiveSession(keeping: Keeping, held: Hold): Promise<MovedSession> {
-  return moveSession(keeping, held, counterpart(keeping.disk, held.file, homeOf(keeping.places), keeping.archive));
+  return moveSession(keeping, held, homeOf(keeping.places), archiveFolder(keeping.places));
 }
 
 /** Moves a session back from the archive. Throws path_outside_root when it is not archived, and already_exists. */
 export function unarchiveSession(keeping: Keeping, held: Hold): Promise<MovedSession> {
-  return moveSession(keeping, held, counterpart(keeping.disk, held.file, keeping.archive, homeOf(keeping.places)));
+  return moveSession(keeping, held, archiveFolder(keeping.places), homeOf(keeping.places));
 }
 
 function homeOf({ flat, root }: StoragePaths): string {
@@ -26,19 +27,20 @@ function homeOf({ flat, root }: StoragePaths): string {
 }
 
 function counterpart(disk: Disk, file: string, from: string, to: string): string {
-  const below = relative(realPathOr(disk, from), realPathOr(disk, file));
-  if (below.startsWith("..") || isAbsolute(below))
+  const [folder, path] = [knownPath(disk, from), knownPath(disk, file)];
+  if (!isBelow(folder, path))
     throw new Failure(
       "path_outside_root",
       `${file} does not lie in ${from}, where only sessions are moved from that list_sessions lists.`,
       { path: file },
     );
-  return join(to, below);
+  return join(to, relative(folder, path));
 }
 
-async function moveSession(keeping: Keeping, held: Hold, to: string): Promise<MovedSession> {
+async function moveSession(keeping: Keeping, held: Hold, home: string, target: string): Promise<MovedSession> {
   const { disk } = keeping;
   const { file, sessionId, leafId } = held;
+  const to = counterpart(disk, file, home, target);
   const others = belongings(disk, file, sessionId);
   const folder = dirname(to);
   for (const name of [basename(file), ...others]) {
@@ -53,7 +55,7 @@ async function moveSession(keeping: Keeping, held: Hold, to: string): Promise<Mo
   );
   if (leafId !== undefined) {
     held.forgetLeaf();
-    await keeping.keepLeaf(to, leafId);
+    await keepLeaf(keeping, to, leafId);
   }
   return { sessionId, sessionPath: file, movedTo: to };
 }

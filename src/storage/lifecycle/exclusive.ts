@@ -1,26 +1,24 @@
 /** Dependencies of lifecycle operations, and exclusive access to a closed session. */
 
-import { dirname, isAbsolute, relative, resolve } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { dirname, resolve } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
+import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { folderFor, type StoragePaths } from "../fs/paths.ts";
+import { guarded, infoOrNull } from "../fs/files.ts";
+import { kindOf } from "../fs/folders.ts";
+import { archiveFolder, folderFor, type StoragePaths } from "../fs/paths.ts";
 import { frozenFrom } from "../v2/pointer.ts";
-import { kindOf, realPathOr, withoutLink } from "./moving.ts";
+import { withoutLink } from "./moving.ts";
 
 export interface Keeping {
   readonly disk: Disk;
   readonly env: Env;
   readonly places: StoragePaths;
   readonly leaves: LeafMemory;
-  /** The folder of our own trash. */
-  readonly trash: string;
-  /** The folder of archived sessions. */
-  readonly archive: string;
   /**
    * Moves paths to the desktop's trash, where there is a command for that. Returns the new path of the first, if it can
    * be found. Paths that could not be moved stay in place.
@@ -40,8 +38,6 @@ export interface Keeping {
   withId(id: string): string[];
   /** The working directory of this process. */
   readonly cwd: string;
-  /** Records the leaf of a session that was moved to another file. Best effort: errors are ignored. */
-  keepLeaf(file: string, leafId: string | null): Promise<void>;
 }
 
 /** An exclusive session: no other process can write to it meanwhile. */
@@ -60,6 +56,16 @@ export function demandWritable({ readOnly }: Keeping): void {
   throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
 }
 
+/** Records the leaf of a session that was moved to another file. Best effort: errors are ignored. */
+export async function keepLeaf({ open, leaves }: Keeping, file: string, leafId: string | null): Promise<void> {
+  try {
+    const log = open(file);
+    await leaves.record(log, leafId).finally(() => log.close());
+  } catch {
+    // The session is in its new place; its leaf is the one in the file.
+  }
+}
+
 /** Runs `run` while this process has the session's lock. Throws what opening it throws, and session_locked. */
 export async function holding<T>(
   keeping: Keeping,
@@ -69,32 +75,30 @@ export async function holding<T>(
 ): Promise<T> {
   demandWritable(keeping);
   const { disk, leaves } = keeping;
-  let log: Log | undefined;
-  try {
-    log = keeping.open(withoutLink(disk, path));
-    // The frozen copy of a session file may only be moved together with its session.
-    if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
-    log.takeLock();
-    const held = log;
-    return await run({
-      // Hosts may still use the path of a file that was migrated.
-      file: held.file ?? path,
-      sessionId: held.header.id,
-      log: held,
-      leafId: leaves.recall(held),
-      forgetLeaf() {
-        try {
-          leaves.forget(held);
-        } catch {
-          // The leaf position of a removed file is ignored.
-        }
-      },
-    });
-  } catch (error) {
-    throw storageFailure(error, doing);
-  } finally {
-    log?.close();
-  }
+  return guarded(doing, async () => {
+    const log = keeping.open(withoutLink(disk, path));
+    try {
+      // The frozen copy of a session file may only be moved together with its session.
+      if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
+      log.takeLock();
+      return await run({
+        // Hosts may still use the path of a file that was migrated.
+        file: log.file ?? path,
+        sessionId: log.header.id,
+        log,
+        leafId: leaves.recall(log),
+        forgetLeaf() {
+          try {
+            leaves.forget(log);
+          } catch {
+            // The leaf position of a removed file is ignored.
+          }
+        },
+      });
+    } finally {
+      log.close();
+    }
+  });
 }
 
 /** Returns the file of a session, by its path or by its whole id. */
@@ -111,7 +115,7 @@ export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purp
   const exact = keeping.withId(id);
   if (exact.length === 1) return exact[0];
   // An interrupted move leaves two names of one file, or copies on two file systems. It continues from the old one.
-  const isOne = new Set(exact.map((file) => sizeOf(keeping.disk, file))).size === 1;
+  const isOne = new Set(exact.map((file) => infoOrNull(keeping.disk, file)?.size)).size === 1;
   const movable = isOne && purpose ? exact.filter((file) => canMove(keeping, file, purpose)) : [];
   if (movable.length === 1) return movable[0];
   if (exact.length > 1)
@@ -127,12 +131,7 @@ export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purp
   );
 }
 
-function sizeOf(disk: Disk, file: string): number | undefined {
-  return exists(disk, file) ? disk.info(file).size : undefined;
-}
-
-function canMove({ disk, places, archive, absolute }: Keeping, file: string, purpose: Purpose): boolean {
+function canMove({ disk, places, absolute }: Keeping, file: string, purpose: Purpose): boolean {
   if (typeof purpose !== "string") return dirname(file) !== folderFor(places, resolve(absolute(purpose.cwd)));
-  const below = relative(realPathOr(disk, archive), realPathOr(disk, file));
-  return (below.startsWith("..") || isAbsolute(below)) === (purpose === "archive");
+  return isBelow(knownPath(disk, archiveFolder(places)), knownPath(disk, file)) === (purpose === "unarchive");
 }

@@ -1,7 +1,6 @@
 /** Imports sessions from elsewhere: byte for byte, once, and without replacing a session. */
 
 import { dirname, join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
@@ -11,11 +10,13 @@ import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, exists, writeAll } from "../fs/disk.ts";
+import { type Disk, exists, writeAll } from "../fs/disk.ts";
+import { freeName, guarded, isTaken, nth, withFile } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { demandWritable, holding, type Keeping } from "./exclusive.ts";
-import { belongings, namesIn } from "./moving.ts";
+import { belongings } from "./moving.ts";
 import { headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */
@@ -48,20 +49,16 @@ export async function importSession(keeping: Keeping, path: string, progress?: P
         "What is imported is a JSONL file. export_session makes one of a session of another store.",
         { sessionPath: path },
       );
-    await readAllOf(log, progress);
-    for (let tries = 1; ; tries++) {
-      const source = openSource(keeping.disk, path);
-      try {
-        return await bring(keeping, log, source, progress);
-      } catch (error) {
-        // Another process was faster: its session is compared in the next attempt.
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST" || tries >= TRIES) throw error;
-      } finally {
-        closeQuietly(keeping.disk, source.fd);
-      }
-    }
-  } catch (error) {
-    throw storageFailure(error, "importing the session");
+    return await guarded("importing the session", async () => {
+      await readAllOf(log, progress);
+      for (let tries = 1; ; tries++)
+        try {
+          return await withSource(keeping.disk, path, (source) => bring(keeping, log, source, progress));
+        } catch (error) {
+          // Another process was faster: its session is compared in the next attempt.
+          if (!isTaken(error) || tries >= TRIES) throw error;
+        }
+    });
   } finally {
     log.close();
   }
@@ -78,9 +75,9 @@ async function readAllOf(log: Log, progress: Progress | undefined): Promise<void
   }
 }
 
-function openSource(disk: Disk, path: string): ImportSource {
-  const fd = disk.openRead(path);
-  try {
+/** Runs `use` with an open session file. Throws corrupt when its header is damaged. */
+function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => T): T {
+  return withFile(disk, disk.openRead(path), (fd) => {
     const { size } = disk.infoOf(fd);
     const { start, line } = headerIn(disk, fd, size, path);
     // The header is followed by a line feed, with or without a carriage return, or by nothing.
@@ -89,21 +86,8 @@ function openSource(disk: Disk, path: string): ImportSource {
       const feed = piece.indexOf(0x0a);
       if (feed >= 0) body += feed + 1;
     }
-    return { path, fd, size, start, body, headerLine: line };
-  } catch (error) {
-    closeQuietly(disk, fd);
-    throw error;
-  }
-}
-
-/** Opens a source; undefined when its header is damaged, so that the offset of its entries is unknown. */
-function openSound(disk: Disk, path: string): ImportSource | undefined {
-  try {
-    return openSource(disk, path);
-  } catch (error) {
-    if (error instanceof Failure && error.name === "corrupt") return undefined;
-    throw error;
-  }
+    return use({ path, fd, size, start, body, headerLine: line });
+  });
 }
 
 async function bring(
@@ -167,20 +151,21 @@ async function relate(
   const { disk } = keeping;
   // A container stores its entries in another form, so its bytes cannot be compared.
   const files = isContainerName(file) ? [] : [file];
-  for (const path of [...files, ...backupsOf(disk, file, log.header.id)]) {
-    const there = openSound(disk, path);
-    if (!there) continue;
+  const compare = async (there: ImportSource): Promise<Relation> => {
+    const [wanted, present] = [source.size - source.body, there.size - there.body];
+    const common = Math.min(wanted, present);
+    if (!(await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], common, done))) return "other";
+    return wanted <= present ? "has all" : "has its beginning";
+  };
+  for (const path of [...files, ...backupsOf(disk, file, log.header.id)])
     try {
-      const [wanted, present] = [source.size - source.body, there.size - there.body];
-      const common = Math.min(wanted, present);
-      if (!(await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], common, done))) continue;
-      if (wanted <= present) return "has all";
+      const relation = await withSource(disk, path, compare);
       // A backup shows what the session was, not what it is.
-      if (path === file) return "has its beginning";
-    } finally {
-      closeQuietly(disk, there.fd);
+      if (relation === "has all" || (relation === "has its beginning" && path === file)) return relation;
+    } catch (error) {
+      // With a damaged header, the offset of its entries is unknown.
+      if (!(error instanceof Failure) || error.name !== "corrupt") throw error;
     }
-  }
   return compareEntries(keeping, log, file);
 }
 
@@ -229,24 +214,21 @@ async function addMissing(keeping: Keeping, source: Log, file: string): Promise<
 async function goOn(keeping: Keeping, source: ImportSource, file: string): Promise<void> {
   const { disk } = keeping;
   await holding(keeping, file, "continuing the session", async () => {
-    const there = openSource(disk, file);
-    const length = there.size - there.body;
-    try {
-      const still = await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], length);
+    const there = await withSource(disk, file, async (found) => {
+      const length = found.size - found.body;
+      const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
       if (!still) throw new Failure("content_modified", "Another program wrote to the session meanwhile. Ask again.");
-    } finally {
-      closeQuietly(disk, there.fd);
-    }
-    const fd = disk.openAppend(file);
-    try {
-      await copyBytes(disk, source.fd, fd, source.body + length, source.size);
-      await disk.sync(fd);
-    } catch (error) {
-      disk.truncate(fd, there.size);
-      throw error;
-    } finally {
-      closeQuietly(disk, fd);
-    }
+      return found;
+    });
+    await withFile(disk, disk.openAppend(file), async (fd) => {
+      try {
+        await copyBytes(disk, source.fd, fd, source.body + there.size - there.body, source.size);
+        await disk.sync(fd);
+      } catch (error) {
+        disk.truncate(fd, there.size);
+        throw error;
+      }
+    });
   });
 }
 
@@ -260,10 +242,8 @@ function targetOf(keeping: Keeping, { id, timestamp: since, cwd }: SessionHeader
   const folder = folderFor(places, usable ? place : keeping.cwd);
   const stem = stemOf(env, id);
   disk.makeFolder(folder);
-  for (let n = 1; ; n++) {
-    const name = fileName({ type: "session", id: stem, timestamp: n === 1 ? at : `${at}-${n}` });
-    if (!exists(disk, join(folder, name))) return join(folder, name);
-  }
+  const nameOf = (n: number): string => fileName({ type: "session", id: stem, timestamp: nth(at, n, "-") });
+  return freeName(disk, (n) => join(folder, nameOf(n)));
 }
 
 /** Returns a session's id in the form used in file names: unchanged if possible, otherwise a hash. */

@@ -4,12 +4,12 @@
  */
 
 import { basename, dirname, join } from "node:path";
-import { isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import { copyFile, sameContent } from "../fs/chunked-io.ts";
+import { giveName, sameContent } from "../fs/chunked-io.ts";
 import { isContainerName, pointerFile } from "../fs/container-paths.ts";
-import { type Disk, exists, type Named } from "../fs/disk.ts";
+import { type Disk, exists } from "../fs/disk.ts";
+import { entriesIn, kindOf, namesIn, removeAll } from "../fs/folders.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
@@ -71,29 +71,6 @@ function sourceOf(disk: Disk, container: string): string | null {
   }
 }
 
-/** Returns the sorted names in a folder; none when the folder is missing. */
-export function namesIn(disk: Disk, folder: string): string[] {
-  return entriesIn(disk, folder)
-    .map(({ name }) => name)
-    .sort();
-}
-
-/** Returns the entries of a folder. Links are reported as links. */
-function entriesIn(disk: Disk, folder: string): Named[] {
-  try {
-    if (disk.list) return disk.list(folder);
-    return disk.names(folder).map((name) => ({ name, kind: disk.info(join(folder, name)).kind }));
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
-}
-
-/** Returns the kind of a path itself, not that of a link's target; undefined when nothing has the path. */
-export function kindOf(disk: Disk, path: string): Named["kind"] | undefined {
-  return entriesIn(disk, dirname(path)).find(({ name }) => name === basename(path))?.kind;
-}
-
 /**
  * Moves a file, or a folder with its content. A file that an interrupted move left at the new path is kept if it has
  * the same content. Throws EEXIST when something else has the path, and other errno errors.
@@ -135,7 +112,7 @@ export async function moveWith(
   }
   for (const [source] of others)
     try {
-      removeTree(disk, source);
+      removeAll(disk, source);
     } catch {
       // Everything is at the new place; the remains here belong to no session.
     }
@@ -187,18 +164,6 @@ async function moveFile(disk: Disk, from: string, to: string): Promise<void> {
   disk.remove(from);
 }
 
-/** Gives a file another name, which must be free; on another file system, copies it. */
-async function giveName(disk: Disk, from: string, to: string): Promise<void> {
-  try {
-    disk.link(from, to);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EEXIST") throw error;
-    // Another file system, or one without hard links.
-    await copyFile(disk, from, to, true);
-  }
-}
-
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
   if (!exists(disk, to))
     try {
@@ -227,31 +192,14 @@ function staysHere(folder: string, name: string): boolean {
 export async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
   if (!exists(disk, to)) return false;
   const kind = kindOf(disk, from);
-  if (kind !== "folder" || kindOf(disk, to) !== "folder")
-    return kind === "folder" || kindOf(disk, to) === "folder" || !(await sameContent(disk, from, to));
-  for (const name of namesIn(disk, to))
-    if (
-      !staysHere(to, name) &&
-      exists(disk, join(from, name)) &&
-      (await isInTheWay(disk, join(from, name), join(to, name)))
-    )
-      return true;
-  return false;
-}
-
-export function isOneFile(disk: Disk, a: string, b: string): boolean {
-  const [first, second] = [disk.info(a), disk.info(b)];
-  return first.device === second.device && first.inode === second.inode;
-}
-
-/** Removes a file, or a folder with its content. Links are removed, not followed. */
-export function removeTree(disk: Disk, path: string, kind = kindOf(disk, path)): void {
-  if (kind !== "folder") {
-    disk.remove(path);
-    return;
+  const isFolder = kind === "folder";
+  if (isFolder !== (kindOf(disk, to) === "folder")) return true;
+  if (!isFolder) return !(await sameContent(disk, from, to));
+  for (const name of namesIn(disk, to)) {
+    const isOther = staysHere(to, name) || !exists(disk, join(from, name));
+    if (!isOther && (await isInTheWay(disk, join(from, name), join(to, name)))) return true;
   }
-  for (const entry of entriesIn(disk, path)) removeTree(disk, join(path, entry.name), entry.kind);
-  disk.removeFolder(path);
+  return false;
 }
 
 function free(disk: Disk, path: string): string {
@@ -266,15 +214,6 @@ function taken(): Error {
 /** Returns the path of a session that will be moved: the target, if the path is a link. */
 export function withoutLink(disk: Disk, file: string): string {
   return kindOf(disk, file) === "link" ? disk.realPath(file) : file;
-}
-
-/** Returns a path without links in it, or the path itself when nothing has it. */
-export function realPathOr(disk: Disk, path: string): string {
-  try {
-    return disk.realPath(path);
-  } catch {
-    return path;
-  }
 }
 
 export function alreadyThere(path: string): Failure {

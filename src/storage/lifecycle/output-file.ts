@@ -1,12 +1,12 @@
 /** Writes files for people, such as exports. */
 
 import { dirname } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { pause, piecesOf } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, removeQuietly, takeName, temporaryName, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, removeQuietly, takeName, writeAll } from "../fs/disk.ts";
+import { guarded, isTaken, writeBeside } from "../fs/files.ts";
 import { LF } from "../log/lines.ts";
 import { bringAttachments } from "./import.ts";
 
@@ -22,31 +22,27 @@ export async function writeOutput(
   attachmentsOf: string | undefined,
   isDurable: boolean,
 ): Promise<string> {
-  const temporary = temporaryName(path);
   let written: string | undefined;
-  try {
-    const fd = disk.create(temporary);
-    try {
-      let since = performance.now();
-      for (const piece of pieces) {
-        writeAll(disk, fd, typeof piece === "string" ? bytesOf(piece) : piece);
-        if (performance.now() - since < SLICE) continue;
-        await pause();
-        since = performance.now();
-      }
-      if (isDurable) await disk.sync(fd);
-    } finally {
-      disk.close(fd);
+  const fill = async (fd: number): Promise<void> => {
+    let since = performance.now();
+    for (const piece of pieces) {
+      writeAll(disk, fd, typeof piece === "string" ? bytesOf(piece) : piece);
+      if (performance.now() - since < SLICE) continue;
+      await pause();
+      since = performance.now();
     }
-    written = take(disk, temporary, path, taken);
-    if (attachmentsOf !== undefined) await bringAttachments(disk, attachmentsOf, written);
-    if (isDurable) await disk.syncFolder(dirname(written));
-    return written;
-  } catch (error) {
-    removeQuietly(disk, temporary);
-    if (written !== undefined && taken !== "replace") removeQuietly(disk, written);
-    throw storageFailure(error, "writing the output");
-  }
+  };
+  return guarded("writing the output", async () => {
+    try {
+      written = await writeBeside(disk, path, fill, { sync: isDurable }, (file) => take(disk, file, path, taken));
+      if (attachmentsOf !== undefined) await bringAttachments(disk, attachmentsOf, written);
+      if (isDurable) await disk.syncFolder(dirname(written));
+      return written;
+    } catch (error) {
+      if (written !== undefined && taken !== "replace") removeQuietly(disk, written);
+      throw error;
+    }
+  });
 }
 
 /** Gives the output its name, and returns that. */
@@ -61,7 +57,7 @@ function take(disk: Disk, temporary: string, path: string, taken: "refuse" | "re
       takeName(disk, temporary, name);
       return name;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if (!isTaken(error)) throw error;
       if (taken === "refuse")
         throw new Failure("already_exists", `There is something at ${path} already. Say overwrite, or name another.`, {
           path,

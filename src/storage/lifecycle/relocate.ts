@@ -3,23 +3,17 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { BadParams, Failure } from "../../core/failure.ts";
 import { withMember } from "../../core/format/entry.ts";
-import { bytesOf, memberOf, members, parse, skipSpace } from "../../core/json/json.ts";
+import { bytesOf, concat } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
 import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
-import {
-  closeQuietly,
-  type Disk,
-  exists,
-  type FileInfo,
-  isAbsent,
-  removeQuietly,
-  temporaryName,
-  writeAll,
-} from "../fs/disk.ts";
+import { type Disk, exists, isAbsent, writeAll } from "../fs/disk.ts";
+import { nth, withFile, writeBeside } from "../fs/files.ts";
+import { firstLineIn, headerOfLine } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
-import type { Hold, Keeping } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, isOneFile, moveWith } from "./moving.ts";
+import { isOneFile } from "../fs/stamps.ts";
+import { type Hold, type Keeping, keepLeaf } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith } from "./moving.ts";
 
 /** Bytes beyond which a header is not rewritten. */
 const MOST_HEADER = 64 << 20;
@@ -87,7 +81,7 @@ export async function relocateSession(
       throw error;
     }
   held.forgetLeaf();
-  if (leafId !== undefined) await keeping.keepLeaf(to, leafId);
+  if (leafId !== undefined) await keepLeaf(keeping, to, leafId);
   const keptAt = isContainer ? join(to, basename(backup)) : moveTo(basename(backup));
   return { sessionId, sessionPath: file, movedTo: to, keptAt };
 }
@@ -135,18 +129,21 @@ function putBack(disk: Disk, backup: string, file: string, size: number): void {
 
 /** Replaces a file by a copy with another cwd. The old file gets another name. Returns the new size. */
 async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<number> {
-  const temporary = temporaryName(file);
   try {
-    const copied = await writeWith(disk, file, temporary, cwd);
-    if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
-    else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
+    let size = 0;
+    const fill = async (fd: number): Promise<void> => {
+      size = await copyWith(disk, file, fd, cwd);
+    };
+    await writeBeside(disk, file, fill, { sync: false }, async (temporary) => {
+      if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
+      else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
+      await disk.syncFolder(dirname(file));
+      disk.rename(temporary, file);
+    });
     await disk.syncFolder(dirname(file));
-    disk.rename(temporary, file);
-    await disk.syncFolder(dirname(file));
-    await takeLateWrites(disk, keptAt, file, copied.size);
+    await takeLateWrites(disk, keptAt, file, size);
     return disk.info(file).size;
   } catch (error) {
-    removeQuietly(disk, temporary);
     if (exists(disk, keptAt)) {
       // Renaming one name of a file to another name of it does nothing.
       if (isOneFile(disk, file, keptAt)) disk.remove(keptAt);
@@ -156,91 +153,63 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
   }
 }
 
-/**
- * Writes the session with another cwd to a new file, durably. Returns the info of the session file at the time of the
- * copy.
- */
-async function writeWith(disk: Disk, file: string, temporary: string, cwd: string): Promise<FileInfo> {
-  const source = disk.openRead(file);
-  try {
-    const before = disk.infoOf(source);
-    const { start, line } = headerIn(disk, source, before.size, file);
-    const fd = disk.create(temporary);
-    try {
-      disk.copyMode(file, fd);
-      await copyBytes(disk, source, fd, 0, start);
-      writeAll(disk, fd, withMember(line, "cwd", bytesOf(JSON.stringify(cwd))));
-      await copyBytes(disk, source, fd, start + line.length, before.size);
-      await disk.sync(fd);
-    } finally {
-      closeQuietly(disk, fd);
-    }
-    const after = disk.infoOf(source);
-    if (after.size < before.size)
+/** Copies a session file with another cwd to an open file, durably. Returns how many of its bytes the copy has. */
+function copyWith(disk: Disk, file: string, copy: number, cwd: string): Promise<number> {
+  return withFile(disk, disk.openRead(file), async (source) => {
+    const { size } = disk.infoOf(source);
+    const { start, line } = headerIn(disk, source, size, file);
+    disk.copyMode(file, copy);
+    await copyBytes(disk, source, copy, 0, start);
+    writeAll(disk, copy, withMember(line, "cwd", bytesOf(JSON.stringify(cwd))));
+    await copyBytes(disk, source, copy, start + line.length, size);
+    await disk.sync(copy);
+    if (disk.infoOf(source).size < size)
       throw new Failure("content_modified", "Another program wrote the session anew meanwhile. Ask again.");
-    return before;
-  } finally {
-    closeQuietly(disk, source);
-  }
+    return size;
+  });
 }
 
 /** Returns the header's line in an open session file, and its offset. Throws corrupt. */
 export function headerIn(disk: Disk, fd: number, size: number, file: string): { start: number; line: Uint8Array } {
   const pieces: Uint8Array[] = [];
+  let read = 0;
   for (const piece of piecesOf(disk, fd, 0, Math.min(size, MOST_HEADER))) {
     pieces.push(Uint8Array.from(piece));
-    const bytes = Buffer.concat(pieces);
-    // A byte order mark and blank lines may come before it.
-    const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
-    const start = skipSpace(bytes, mark, bytes.length);
-    const feed = bytes.indexOf(0x0a, start);
-    if (feed < 0 && bytes.length < size) continue;
-    const end = feed < 0 ? bytes.length : feed;
-    const line = bytes.subarray(start, bytes[end - 1] === 0x0d ? end - 1 : end);
-    const type = memberOf(members(line) ?? [], "type");
-    if (type && parse(line, type.start, type.end) === "session") return { start, line };
-    break;
+    read += piece.length;
+    const found = firstLineIn(concat(pieces), read === size);
+    if (found && headerOfLine(found.line)) return found;
+    if (found) break;
   }
   throw new Failure("corrupt", "The session's header is damaged. repair_session mends it.", { sessionPath: file });
 }
 
 /** Appends what programs that do not use our locks wrote to the old file until it lost its name. */
-async function takeLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
-  const source = disk.openRead(old);
-  try {
+function takeLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
+  return withFile(disk, disk.openRead(old), async (source) => {
     const now = disk.infoOf(source).size;
     if (now <= size) return;
-    const target = disk.openAppend(file);
-    try {
+    await withFile(disk, disk.openAppend(file), async (target) => {
       await copyBytes(disk, source, target, size, now);
       await disk.sync(target);
-    } finally {
-      closeQuietly(disk, target);
-    }
-  } finally {
-    closeQuietly(disk, source);
-  }
+    });
+  });
 }
 
-function* backupNames(file: string): Generator<string> {
-  yield `${file}.relocated.bak`;
-  for (let n = 2; ; n++) yield `${file}.relocated.bak.${n}`;
+function backupOf(file: string, n: number): string {
+  return nth(`${file}.relocated.bak`, n);
 }
 
 /** Returns a free name for the backup of a file, or the one that an earlier attempt gave it. */
 function freeBackup(disk: Disk, file: string, isTaken: (backup: string) => boolean): string {
-  for (const backup of backupNames(file)) {
+  for (let n = 1; ; n++) {
+    const backup = backupOf(file, n);
     if (isAbsent(disk, backup) ? !isTaken(backup) : isOneFile(disk, file, backup)) return backup;
   }
-  throw new Error("names do not end");
 }
 
 /** Returns the name of the file's last backup; undefined when it has none. */
 function lastBackup(disk: Disk, file: string): string | undefined {
-  let last: string | undefined;
-  for (const backup of backupNames(file)) {
-    if (isAbsent(disk, backup)) return last;
-    last = backup;
-  }
-  return last;
+  let n = 0;
+  while (!isAbsent(disk, backupOf(file, n + 1))) n++;
+  return n === 0 ? undefined : backupOf(file, n);
 }

@@ -10,10 +10,14 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Deleted, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import { pointerFile } from "../fs/container-paths.ts";
-import { type Disk, exists, publishNew, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
+import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
+import { nth, publishBytes } from "../fs/files.ts";
+import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
+import { trashFolder } from "../fs/paths.ts";
 import { stagingName } from "../fs/staging.ts";
-import { demandWritable, type Hold, type Keeping } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, isOneFile, kindOf, moveWith, namesIn, removeTree } from "./moving.ts";
+import { isOneFile } from "../fs/stamps.ts";
+import { demandWritable, type Hold, type Keeping, keepLeaf } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith } from "./moving.ts";
 
 const RECORD = "record.json";
 
@@ -73,7 +77,7 @@ async function unlink(disk: Disk, file: string, others: readonly string[], held:
     : others;
   for (const name of rest)
     try {
-      removeTree(disk, join(folder, name));
+      removeAll(disk, join(folder, name));
     } catch {
       left.push(name);
     }
@@ -94,13 +98,8 @@ async function toItem(keeping: Keeping, held: Hold, paths: readonly string[]): P
   const record: Record = { sessionId: held.sessionId, path: held.file, deletedAt: at, leafId: held.leafId };
   const item = begunItem(keeping, held) ?? newItem(keeping, at, held.sessionId);
   try {
-    if (!exists(disk, join(item, RECORD))) {
-      const fd = publishNew(disk, join(item, RECORD), (fd) => {
-        writeAll(disk, fd, bytesOf(JSON.stringify(record)));
-        disk.syncNow(fd);
-      });
-      disk.close(fd);
-    }
+    if (!exists(disk, join(item, RECORD)))
+      publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
     await disk.syncFolder(item);
     const [first, ...others] = paths.map((path) => [path, join(item, basename(path))] as const);
     await moveWith(disk, first, others);
@@ -113,11 +112,9 @@ async function toItem(keeping: Keeping, held: Hold, paths: readonly string[]): P
 
 /** Returns the trash folder that an interrupted deletion of the same file left. */
 function begunItem(keeping: Keeping, { file, sessionId }: Hold): string | undefined {
-  const { disk, trash } = keeping;
-  for (const name of namesIn(disk, trash)) {
-    const item = join(trash, name);
-    const record = readRecord(keeping, item);
-    if (record?.sessionId !== sessionId || record.path !== file) continue;
+  const { disk } = keeping;
+  for (const { item, record } of itemsIn(keeping)) {
+    if (record.sessionId !== sessionId || record.path !== file) continue;
     const there = join(item, basename(file));
     if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
   }
@@ -136,10 +133,10 @@ function discardEmpty({ disk }: Keeping, item: string): void {
 }
 
 /** Creates a new trash folder. */
-function newItem({ disk, trash }: Keeping, at: string, sessionId: string): string {
+function newItem({ disk, places }: Keeping, at: string, sessionId: string): string {
   const name = `${at.replace(/[:.]/g, "-")}_${SESSION_ID.test(sessionId) ? sessionId : "session"}`;
   for (let n = 1; ; n++) {
-    const item = join(trash, n === 1 ? name : `${name}-${n}`);
+    const item = join(trashFolder(places), nth(name, n, "-"));
     if (disk.makeFolder(item).includes(item)) return item;
   }
 }
@@ -170,30 +167,39 @@ export async function restoreSession(keeping: Keeping, where: Where): Promise<Mo
     [from, to],
     others.map((one) => [join(item, one), join(dirname(to), one)]),
   );
-  if (record.leafId !== undefined) await keeping.keepLeaf(to, record.leafId);
+  if (record.leafId !== undefined) await keepLeaf(keeping, to, record.leafId);
   discardEmpty(keeping, item);
   return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
 }
 
+/** A folder in the trash, with the record of the session in it. */
+interface TrashItem {
+  readonly item: string;
+  readonly record: Record;
+}
+
 /** Returns the most recently deleted session that fits. */
-function findItem(keeping: Keeping, { sessionPath, sessionId }: Where): { item: string; record: Record } | undefined {
-  const { disk, trash } = keeping;
+function findItem(keeping: Keeping, { sessionPath, sessionId }: Where): TrashItem | undefined {
   const path = sessionPath === undefined ? undefined : keeping.absolute(sessionPath);
-  let newest: { item: string; record: Record } | undefined;
-  for (const name of namesIn(disk, trash)) {
-    const item = join(trash, name);
-    const record = readRecord(keeping, item);
-    if (!record || !exists(disk, join(item, basename(record.path)))) continue;
-    const fits =
-      path === undefined
-        ? record.sessionId === sessionId
-        : path === record.path || path === join(item, basename(record.path)) || path === item;
+  let newest: TrashItem | undefined;
+  for (const { item, record } of itemsIn(keeping)) {
+    const file = join(item, basename(record.path));
+    if (!exists(keeping.disk, file)) continue;
+    const fits = path === undefined ? record.sessionId === sessionId : [record.path, file, item].includes(path);
     if (fits && (newest === undefined || record.deletedAt >= newest.record.deletedAt)) newest = { item, record };
   }
   return newest;
 }
 
-function readRecord({ disk }: Keeping, item: string): Record | undefined {
+function* itemsIn({ disk, places }: Keeping): Generator<TrashItem> {
+  const trash = trashFolder(places);
+  for (const item of namesIn(disk, trash).map((name) => join(trash, name))) {
+    const record = readRecord(disk, item);
+    if (record) yield { item, record };
+  }
+}
+
+function readRecord(disk: Disk, item: string): Record | undefined {
   try {
     const record = parse(readWhole(disk, join(item, RECORD))) as Partial<Record> | null;
     const { sessionId, path, deletedAt } = record ?? {};

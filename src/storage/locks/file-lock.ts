@@ -9,7 +9,8 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { closeQuietly, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
+import { removeQuietly } from "../fs/disk.ts";
+import { isTaken, publishBytes } from "../fs/files.ts";
 import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
 import {
   type FileKey,
@@ -47,14 +48,8 @@ export function fileLocks(options: LockOptions): Locks {
       : { ...holder, client: `${holder.client} on ${found.claim.host}, by its lock ${path},` };
   };
 
-  const publish = (path: string, bytes: Uint8Array): void => {
-    const fill = (fd: number): void => {
-      writeAll(disk, fd, bytes);
-      // A lock file that a power loss corrupted would count as held forever.
-      disk.syncNow(fd);
-    };
-    closeQuietly(disk, publishNew(disk, path, fill));
-  };
+  // A lock file that a power loss corrupted would count as held forever.
+  const publish = (path: string, bytes: Uint8Array): void => publishBytes(disk, path, bytes, { sync: true });
 
   /**
    * Removes a stale lock. A process that wants to remove it first publishes a claim file with a unique name, then reads
@@ -110,7 +105,7 @@ export function fileLocks(options: LockOptions): Locks {
         const found = readClaim(disk, path);
         const holder = holderAt(path, found);
         if (holder) return holder;
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") return null;
+        if (!isTaken(error)) return null;
         if (!found) continue;
         clearQuietly(path, found.bytes, inode);
         heirOfDead = true;

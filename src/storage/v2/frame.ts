@@ -6,7 +6,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
-import { bytesOf, type Member, members, parse, skipSpace, textOf, valueEnd } from "../../core/json/json.ts";
+import { bytesOf, memberOf, members, parse, skipSpace, textOf, valueEnd } from "../../core/json/json.ts";
 
 export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
 export const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
@@ -176,32 +176,87 @@ export function encodeRow(row: IndexRow): string {
 /** Error for a frame, row or document that is malformed or breaks the rules; the message says how. */
 export class Malformed extends Error {}
 
-const FRAME_MEMBERS = new Set([
-  "schema",
-  "segmentSeq",
-  "frameSeq",
-  "entrySeq",
-  "entryId",
-  "parentEntryId",
-  "entryType",
-  "timestamp",
-  "payloadSha256",
-  "payloadBytes",
-  "payload",
-]);
-const ROW_MEMBERS = [
-  "schema",
-  "entrySeq",
-  "entryId",
-  "segmentSeq",
-  "frameSeq",
-  "byteOffset",
-  "byteLength",
-  "crc32c",
-  "state",
-];
+/** The least value of a whole number, or the pattern of a text; null for any text that is not empty. */
+type Check = number | RegExp | null;
+
+/** A member of a frame or row that is decoded. */
+interface Field {
+  readonly name: string;
+  readonly check: Check;
+  /** The bytes before its value in a line with the members in the usual order. */
+  readonly mark: Uint8Array;
+}
+
+/** Returns the fields of a frame or row. Its schema comes before them. */
+function fieldsOf(schema: string, checks: Readonly<Record<string, Check>>): Field[] {
+  return Object.entries(checks).map(([name, check], index) => ({
+    name,
+    check,
+    mark: bytesOf(index === 0 ? `{"schema":"${schema}","${name}":` : `,"${name}":`),
+  }));
+}
+
 const SHA256 = /^[0-9a-f]{64}$/;
 const CRC = /^[0-9A-F]{8}$/;
+/** RFC 3339, with an offset. */
+const TIME = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
+
+/** The one member that may be missing, or null. */
+const OPTIONAL = "parentEntryId";
+const FRAME_FIELDS = fieldsOf(FRAME_SCHEMA, {
+  segmentSeq: 1,
+  frameSeq: 1,
+  entrySeq: 1,
+  entryId: null,
+  parentEntryId: null,
+  entryType: null,
+  timestamp: TIME,
+  payloadSha256: SHA256,
+  payloadBytes: 1,
+});
+const PAYLOAD = bytesOf(',"payload":');
+const ROW_FIELDS = fieldsOf(ROW_SCHEMA, {
+  entrySeq: 1,
+  entryId: null,
+  segmentSeq: 1,
+  frameSeq: 1,
+  byteOffset: 0,
+  byteLength: 1,
+  crc32c: CRC,
+});
+const ROW_END = bytesOf(',"state":"active"}');
+
+/** The values of fields, in the order of these. */
+// biome-ignore lint/suspicious/noExplicitAny: each is a number or a text, as its field says
+type Values = any[];
+
+function frameOf(values: Values, payloadStart: number, payloadEnd: number): Frame {
+  return {
+    segmentSeq: values[0],
+    frameSeq: values[1],
+    entrySeq: values[2],
+    entryId: values[3],
+    parentEntryId: values[4],
+    entryType: values[5],
+    timestamp: values[6],
+    payloadSha256: values[7],
+    payloadBytes: values[8],
+    payloadStart,
+    payloadEnd,
+  };
+}
+
+function rowOf(values: Values): IndexRow {
+  return {
+    entrySeq: values[0],
+    entryId: values[1],
+    segmentSeq: values[2],
+    frameSeq: values[3],
+    byteOffset: values[4],
+    byteLength: values[5],
+    crc32c: values[6],
+  };
+}
 
 /**
  * Decodes the frame in `b[start, end)`, line feed excluded. Checks the length of its payload and, with `checkHash`, the
@@ -225,18 +280,84 @@ function decodeUsual(b: Uint8Array, start: number, end: number, checkJson: boole
   return !checkJson || valueEnd(b, head.payloadStart, end - 1) === end - 1 ? head : null;
 }
 
-const MARKS = [
-  `{"schema":"${FRAME_SCHEMA}","segmentSeq":`,
-  ',"frameSeq":',
-  ',"entrySeq":',
-  ',"entryId":',
-  ',"parentEntryId":',
-  ',"entryType":',
-  ',"timestamp":',
-  ',"payloadSha256":',
-  ',"payloadBytes":',
-  ',"payload":',
-].map((text) => bytesOf(text));
+/**
+ * Decodes the head of the frame that begins at `start`, if its members are in the usual order and the head ends before
+ * `end`; else returns null. The payload's end follows from its length and may lie after `end`.
+ */
+export function decodeHead(b: Uint8Array, start: number, end: number): Frame | null {
+  const cursor = new Cursor(b, start, end);
+  const values = cursor.values(FRAME_FIELDS);
+  return values && cursor.skip(PAYLOAD) ? frameOf(values, cursor.at, cursor.at + values[8]) : null;
+}
+
+function decodeAny(b: Uint8Array, start: number, end: number): Frame {
+  if (!isUtf8(b.subarray(start, end))) throw new Malformed("the line is not UTF-8");
+  const found = members(b, start, end);
+  if (!found) throw new Malformed("the line is not a JSON object");
+  const names = found.map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) throw new Malformed(`the member ${twice} appears twice`);
+  const payload = memberOf(found, "payload");
+  if (!payload) throw new Malformed("the member payload is missing");
+  const get = (name: string): unknown => {
+    const member = memberOf(found, name);
+    return member && parse(b, member.start, member.end);
+  };
+  return frameOf(valuesBy(get, names, FRAME_FIELDS, FRAME_SCHEMA, "payload"), payload.start, payload.end);
+}
+
+/** Decodes the index row in `b[start, end)`, line feed excluded. Throws {@link Malformed}. */
+export function decodeRow(b: Uint8Array, start = 0, end = b.length): IndexRow {
+  const cursor = new Cursor(b, start, end);
+  const values = cursor.values(ROW_FIELDS);
+  return values && cursor.skip(ROW_END) && cursor.at === end ? rowOf(values) : decodeAnyRow(b, start, end);
+}
+
+function decodeAnyRow(b: Uint8Array, start: number, end: number): IndexRow {
+  let value: unknown;
+  try {
+    value = parse(b, start, end);
+  } catch {
+    throw new Malformed("the line is not JSON");
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new Malformed("the line is not a JSON object");
+  const row = value as Readonly<Record<string, unknown>>;
+  if (row.state !== "active") throw new Malformed("the state is not active");
+  return rowOf(valuesBy((name) => row[name], Object.keys(row), ROW_FIELDS, ROW_SCHEMA, "state"));
+}
+
+/**
+ * Returns the values of the fields of an object that has these names, in any order. `other`: the name of the member
+ * that the caller has checked. Throws {@link Malformed}.
+ */
+function valuesBy(
+  get: (name: string) => unknown,
+  names: readonly string[],
+  fields: readonly Field[],
+  schema: string,
+  other: string,
+): Values {
+  for (const name of names)
+    if (name !== "schema" && name !== other && !fields.some((field) => field.name === name))
+      throw new Malformed(`there should be no member ${name}`);
+  if (get("schema") !== schema) throw new Malformed(`the schema is not ${schema}`);
+  return fields.map(({ name, check }) => {
+    const value = get(name) ?? null;
+    if (value === null && name !== OPTIONAL) throw new Malformed(`the member ${name} is missing`);
+    if (value !== null && !fits(value, check)) throw new Malformed(`${name} is not as it must be`);
+    return value;
+  });
+}
+
+function fits(value: unknown, check: Check): boolean {
+  if (typeof check === "number") return Number.isSafeInteger(value) && (value as number) >= check;
+  return typeof value === "string" && isText(value, check);
+}
+
+function isText(value: string, check: RegExp | null): boolean {
+  return check === null ? value !== "" : check.test(value);
+}
 
 /** A reading position in one frame or row. */
 class Cursor {
@@ -248,6 +369,26 @@ class Cursor {
     this.b = Buffer.isBuffer(b) ? b : Buffer.from(b.buffer, b.byteOffset, b.length);
     this.at = at;
     this.end = end;
+  }
+
+  /** Reads fields in the usual order; null when one of them is not as it must be. */
+  values(fields: readonly Field[]): Values | null {
+    const values: Values = [];
+    for (const { name, check, mark } of fields) {
+      if (!this.skip(mark)) {
+        if (name !== OPTIONAL) return null;
+        values.push(null);
+      } else if (typeof check === "number") {
+        const value = this.number();
+        if (value < check) return null;
+        values.push(value);
+      } else {
+        const value = this.plain();
+        if (value === null || !isText(value, check)) return null;
+        values.push(value);
+      }
+    }
+    return values;
   }
 
   skip(mark: Uint8Array): boolean {
@@ -290,172 +431,6 @@ class Cursor {
       return null;
     }
   }
-}
-
-/**
- * Decodes the head of the frame that begins at `start`, if its members are in the usual order and the head ends before
- * `end`; else returns null. The payload's end follows from its length and may lie after `end`.
- */
-export function decodeHead(b: Uint8Array, start: number, end: number): Frame | null {
-  const cursor = new Cursor(b, start, end);
-  if (!cursor.skip(MARKS[0])) return null;
-  const segmentSeq = cursor.number();
-  if (segmentSeq < 1 || !cursor.skip(MARKS[1])) return null;
-  const frameSeq = cursor.number();
-  if (frameSeq < 1 || !cursor.skip(MARKS[2])) return null;
-  const entrySeq = cursor.number();
-  if (entrySeq < 1 || !cursor.skip(MARKS[3])) return null;
-  const entryId = cursor.plain();
-  if (!entryId) return null;
-  const parentEntryId = cursor.skip(MARKS[4]) ? cursor.plain() : null;
-  if (!cursor.skip(MARKS[5])) return null;
-  const entryType = cursor.plain();
-  if (!entryType || !cursor.skip(MARKS[6])) return null;
-  const timestamp = cursor.plain();
-  if (timestamp === null || !isTime(timestamp) || !cursor.skip(MARKS[7])) return null;
-  const payloadSha256 = cursor.plain();
-  if (payloadSha256 === null || !SHA256.test(payloadSha256) || !cursor.skip(MARKS[8])) return null;
-  const payloadBytes = cursor.number();
-  if (payloadBytes < 1 || !cursor.skip(MARKS[9])) return null;
-  return {
-    segmentSeq,
-    frameSeq,
-    entrySeq,
-    entryId,
-    parentEntryId,
-    entryType,
-    timestamp,
-    payloadSha256,
-    payloadBytes,
-    payloadStart: cursor.at,
-    payloadEnd: cursor.at + payloadBytes,
-  };
-}
-
-function decodeAny(b: Uint8Array, start: number, end: number): Frame {
-  if (!isUtf8(b.subarray(start, end))) throw new Malformed("the line is not UTF-8");
-  const found = members(b, start, end);
-  if (!found) throw new Malformed("the line is not a JSON object");
-  const named = new Map<string, Member>();
-  for (const member of found) {
-    if (!FRAME_MEMBERS.has(member.name)) throw new Malformed(`a frame has no member ${member.name}`);
-    if (named.has(member.name)) throw new Malformed(`the member ${member.name} stands twice`);
-    named.set(member.name, member);
-  }
-  const value = (name: string): unknown => {
-    const member = named.get(name);
-    if (!member) throw new Malformed(`the member ${name} is missing`);
-    return parse(b, member.start, member.end);
-  };
-  try {
-    if (value("schema") !== FRAME_SCHEMA) throw new Malformed(`the schema is not ${FRAME_SCHEMA}`);
-    const parent = named.has("parentEntryId") ? value("parentEntryId") : null;
-    if (parent !== null && (typeof parent !== "string" || parent === ""))
-      throw new Malformed("parentEntryId is not an id");
-    const payload = named.get("payload");
-    if (!payload) throw new Malformed("the member payload is missing");
-    const payloadSha256 = text(value("payloadSha256"), "payloadSha256");
-    if (!SHA256.test(payloadSha256)) throw new Malformed("payloadSha256 is not a hash");
-    const timestamp = text(value("timestamp"), "timestamp");
-    if (!isTime(timestamp)) throw new Malformed("timestamp is not a time");
-    return {
-      segmentSeq: count(value("segmentSeq"), "segmentSeq"),
-      frameSeq: count(value("frameSeq"), "frameSeq"),
-      entrySeq: count(value("entrySeq"), "entrySeq"),
-      entryId: text(value("entryId"), "entryId"),
-      parentEntryId: parent,
-      entryType: text(value("entryType"), "entryType"),
-      timestamp,
-      payloadSha256,
-      payloadBytes: count(value("payloadBytes"), "payloadBytes"),
-      payloadStart: payload.start,
-      payloadEnd: payload.end,
-    };
-  } catch (error) {
-    if (error instanceof TypeError || error instanceof SyntaxError) throw new Malformed("the line is not UTF-8");
-    throw error;
-  }
-}
-
-/** Decodes the index row in `b[start, end)`, line feed excluded. Throws {@link Malformed}. */
-export function decodeRow(b: Uint8Array, start = 0, end = b.length): IndexRow {
-  return decodeUsualRow(b, start, end) ?? decodeAnyRow(b, start, end);
-}
-
-const ROW_MARKS = [
-  `{"schema":"${ROW_SCHEMA}","entrySeq":`,
-  ',"entryId":',
-  ',"segmentSeq":',
-  ',"frameSeq":',
-  ',"byteOffset":',
-  ',"byteLength":',
-  ',"crc32c":',
-  ',"state":"active"}',
-].map((text) => bytesOf(text));
-
-/** Decodes a row with its members in the usual order; returns null for any other. */
-function decodeUsualRow(b: Uint8Array, start: number, end: number): IndexRow | null {
-  const cursor = new Cursor(b, start, end);
-  if (!cursor.skip(ROW_MARKS[0])) return null;
-  const entrySeq = cursor.number();
-  if (entrySeq < 1 || !cursor.skip(ROW_MARKS[1])) return null;
-  const entryId = cursor.plain();
-  if (!entryId || !cursor.skip(ROW_MARKS[2])) return null;
-  const segmentSeq = cursor.number();
-  if (segmentSeq < 1 || !cursor.skip(ROW_MARKS[3])) return null;
-  const frameSeq = cursor.number();
-  if (frameSeq < 1 || !cursor.skip(ROW_MARKS[4])) return null;
-  const byteOffset = cursor.number();
-  if (byteOffset < 0 || !cursor.skip(ROW_MARKS[5])) return null;
-  const byteLength = cursor.number();
-  if (byteLength < 1 || !cursor.skip(ROW_MARKS[6])) return null;
-  const crc = cursor.plain();
-  if (crc === null || !CRC.test(crc) || !cursor.skip(ROW_MARKS[7]) || cursor.at !== end) return null;
-  return { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c: crc };
-}
-
-function decodeAnyRow(b: Uint8Array, start: number, end: number): IndexRow {
-  let value: unknown;
-  try {
-    value = parse(b, start, end);
-  } catch {
-    throw new Malformed("the line is not JSON");
-  }
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new Malformed("the line is not a JSON object");
-  const row = value as Record<string, unknown>;
-  for (const name of Object.keys(row))
-    if (!ROW_MEMBERS.includes(name)) throw new Malformed(`a row has no member ${name}`);
-  if (row.schema !== ROW_SCHEMA) throw new Malformed(`the schema is not ${ROW_SCHEMA}`);
-  if (row.state !== "active") throw new Malformed("the state is not active");
-  const crc = text(row.crc32c, "crc32c");
-  if (!CRC.test(crc)) throw new Malformed("crc32c is not a checksum");
-  return {
-    entrySeq: count(row.entrySeq, "entrySeq"),
-    entryId: text(row.entryId, "entryId"),
-    segmentSeq: count(row.segmentSeq, "segmentSeq"),
-    frameSeq: count(row.frameSeq, "frameSeq"),
-    byteOffset: count(row.byteOffset, "byteOffset", 0),
-    byteLength: count(row.byteLength, "byteLength"),
-    crc32c: crc,
-  };
-}
-
-function text(value: unknown, name: string): string {
-  if (typeof value !== "string" || value === "") throw new Malformed(`${name} is not a text`);
-  return value;
-}
-
-function count(value: unknown, name: string, least = 1): number {
-  if (!Number.isSafeInteger(value) || (value as number) < least) throw new Malformed(`${name} is not a number`);
-  return value as number;
-}
-
-/** RFC 3339, with an offset. */
-const TIME = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
-
-function isTime(text: string): boolean {
-  return TIME.test(text);
 }
 
 /** Returns an entry's line without the white space around it, which is not part of the JSON value. */

@@ -1,7 +1,6 @@
 /** Plans a migration: what it would do, and the obstacles to it. */
 
 import { basename, dirname } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
@@ -10,8 +9,8 @@ import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { headerFile } from "../fs/container-paths.ts";
-import type { Disk } from "../fs/disk.ts";
-import { exists } from "../fs/disk.ts";
+import { type Disk, exists } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import type { Locks } from "../locks/contract.ts";
 import { isUuid } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
@@ -45,13 +44,7 @@ const MOST_OBSTACLES = 100;
 /** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
 export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
   const log = options.openFile(file, true);
-  try {
-    return await planOf(options, log, file, true, progress);
-  } catch (error) {
-    throw storageFailure(error, "reading the session");
-  } finally {
-    log.close();
-  }
+  return guarded("reading the session", () => planOf(options, log, file, true, progress)).finally(() => log.close());
 }
 
 /** Does the same for an open log. With `reading`, every body is read, which finds what only reading finds. */

@@ -1,12 +1,14 @@
 /** Locates the parts of a session that is, was or will be in Store V2, and finds out which of them is the session. */
 
 import { basename, dirname, join } from "node:path";
-import { isMissing, storageFailure } from "../../core/errno.ts";
+import { isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, parse, skipSpace } from "../../core/json/json.ts";
+import { bytesOf } from "../../core/json/json.ts";
 import type { Site, Status } from "../../core/ports/migrations.ts";
 import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, exists, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
+import { type Disk, exists } from "../fs/disk.ts";
+import { guarded, nth, replaceFile } from "../fs/files.ts";
+import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
@@ -15,11 +17,7 @@ import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
 export function siteOf(disk: Disk, path: string): Site {
-  try {
-    return findSite(disk, path);
-  } catch (error) {
-    throw storageFailure(error, "looking for the session");
-  }
+  return guarded("looking for the session", () => findSite(disk, path));
 }
 
 function findSite(disk: Disk, path: string): Site {
@@ -41,36 +39,15 @@ function findSite(disk: Disk, path: string): Site {
   });
 }
 
-/** Bytes of a file that are read to find its header, which has a few hundred. */
-const HEADER_BYTES = 1 << 16;
-
 /** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
-export function headerAt(disk: Disk, file: string): { id?: unknown; version?: unknown } | undefined {
-  let fd: number;
+export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
   try {
-    fd = disk.openRead(file);
+    const bytes = headerBytes(disk, file);
+    if (bytes && beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
+    return bytes ? headerOfBytes(bytes) : undefined;
   } catch (error) {
     if (isMissing(error)) return undefined;
     throw error;
-  }
-  try {
-    if (disk.infoOf(fd).kind !== "file") return undefined;
-    const bytes = Buffer.alloc(HEADER_BYTES);
-    const count = disk.read(fd, bytes, 0, bytes.length, 0);
-    if (beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
-    const start = skipSpace(bytes, bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0, count);
-    const end = bytes.indexOf(0x0a, start);
-    const header = parse(bytes, start, end < 0 ? count : end) as {
-      type?: unknown;
-      id?: unknown;
-      version?: unknown;
-    } | null;
-    return header?.type === "session" ? header : undefined;
-  } catch (error) {
-    if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
-    throw error;
-  } finally {
-    closeQuietly(disk, fd);
   }
 }
 
@@ -109,11 +86,7 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
 
 /** Returns how far the migration or rollback of a session has come. Changes nothing. */
 export function status(disk: Disk, path: string): Status {
-  try {
-    return statusOf(disk, path);
-  } catch (error) {
-    throw storageFailure(error, "looking at the migration");
-  }
+  return guarded("looking at the migration", () => statusOf(disk, path));
 }
 
 function statusOf(disk: Disk, path: string): Status {
@@ -161,7 +134,7 @@ function ledgerAside(disk: Disk, site: Site): readonly MigrationEvent[] {
 }
 
 export function asideName({ container }: Site, n: number): string {
-  return `${container}.rolled-back${n === 1 ? "" : `.${n}`}`;
+  return nth(`${container}.rolled-back`, n);
 }
 
 export function versionIn(disk: Disk, file: string): number {
@@ -171,19 +144,6 @@ export function versionIn(disk: Disk, file: string): number {
 
 /** Publishes a pointer in one step, durably. */
 export async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
-  const temporary = temporaryName(file);
-  const fd = disk.create(temporary);
-  try {
-    try {
-      writeAll(disk, fd, bytesOf(encodePointer(pointer)));
-      await disk.sync(fd);
-    } finally {
-      closeQuietly(disk, fd);
-    }
-    disk.rename(temporary, file);
-  } catch (error) {
-    removeQuietly(disk, temporary);
-    throw error;
-  }
+  await replaceFile(disk, file, bytesOf(encodePointer(pointer)), { sync: true });
   await disk.syncFolder(dirname(file));
 }

@@ -1,8 +1,8 @@
 /** The port for migrations: takes paths as hosts give them, and confines them. */
 
-import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Migrations } from "../../core/ports/migrations.ts";
+import { guarded } from "../fs/files.ts";
 import { audit } from "./audit.ts";
 import { migrate, rollBack } from "./migration.ts";
 import { type MigrationOptions, plan } from "./migration-plan.ts";
@@ -14,33 +14,17 @@ export function makeMigrations(
   allowed: (path: string) => string,
   readOnly: boolean,
 ): Migrations {
-  const demandWriting = (): void => {
+  const writable = (path: string): string => {
     if (readOnly) throw new Failure("read_only");
+    return allowed(path);
   };
   return {
     plan: (path, progress) => plan(options, allowed(path), progress),
-    async migrate(path, wishes) {
-      demandWriting();
-      return migrate(options, allowed(path), wishes);
-    },
-    async rollBack(path, wishes) {
-      demandWriting();
-      return rollBack(options, allowed(path), wishes);
-    },
+    migrate: async (path, wishes) => migrate(options, writable(path), wishes),
+    rollBack: async (path, wishes) => rollBack(options, writable(path), wishes),
     status: (path) => status(options.disk, allowed(path)),
-    standsAt(path) {
-      try {
-        return standsAt(options.disk, allowed(path));
-      } catch (error) {
-        throw storageFailure(error, "looking for the session");
-      }
-    },
-    async audit(container, progress) {
-      try {
-        return await audit(options.disk, allowed(container), { progress });
-      } catch (error) {
-        throw storageFailure(error, "reading the session");
-      }
-    },
+    standsAt: (path) => guarded("looking for the session", () => standsAt(options.disk, allowed(path))),
+    audit: (container, progress) =>
+      guarded("reading the session", async () => audit(options.disk, allowed(container), { progress })),
   };
 }

@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
-import { isErrno, isMissing, storageFailure } from "../../core/errno.ts";
+import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { piecesOf } from "../fs/chunked-io.ts";
@@ -15,7 +15,8 @@ import {
   POINTER,
   pointerFile,
 } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, exists, isAbsent, publishNew, writeAll } from "../fs/disk.ts";
+import { type Disk, exists, isAbsent } from "../fs/disk.ts";
+import { beginningOf, guarded, nth, publishBytes, withFile } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import type { Durability } from "../log/file-log.ts";
 import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
@@ -37,8 +38,18 @@ export function frozenFrom(path: string): string | null {
 
 /** Whether the container at a path is a session. */
 export function isActive(disk: Disk, container: string): boolean {
+  return activeSource(disk, container) !== undefined;
+}
+
+/**
+ * Returns the name of the file that a container was migrated from, null for one that began in V2; undefined when the
+ * container is not the session.
+ */
+function activeSource(disk: Disk, container: string): string | null | undefined {
   const pointer = pointerOf(disk, container);
-  return pointer === null || pointer === "damaged" ? isUnpointed(disk, container) : pointer.active === "native_v2";
+  if (pointer !== null && pointer !== "damaged") return pointer.active === "native_v2" ? pointer.source : undefined;
+  const origin = originOf(disk, container);
+  return typeof origin === "string" ? undefined : origin.source;
 }
 
 /** Returns the pointer of a container, "damaged" when it is malformed, or null when there is none. */
@@ -105,20 +116,14 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
   return disk.names(folder).some((name) => {
     if (!name.endsWith(".jsonl")) return false;
     if (name.includes(id)) return true;
-    let fd: number;
+    let start: Uint8Array | null;
     try {
-      fd = disk.openRead(join(folder, name));
+      start = beginningOf(disk, join(folder, name), HEADER_LOOK);
     } catch {
       // Whatever it is, it cannot be read as a session.
       return false;
     }
-    try {
-      if (disk.infoOf(fd).kind !== "file") return false;
-      const start = Buffer.alloc(HEADER_LOOK);
-      return start.subarray(0, disk.read(fd, start, 0, start.length, 0)).includes(named);
-    } finally {
-      closeQuietly(disk, fd);
-    }
+    return start !== null && Buffer.from(start).includes(named);
   });
 }
 
@@ -154,19 +159,15 @@ export function missingPointer(disk: Disk, container: string): Pointer | null {
 
 /** Returns the SHA-256 of a file; null when it is missing. */
 function hashOf(disk: Disk, file: string): string | null {
-  let fd: number;
   try {
-    fd = disk.openRead(file);
+    return withFile(disk, disk.openRead(file), (fd) => {
+      const sum = createHash("sha256");
+      for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) sum.update(piece);
+      return sum.digest("hex");
+    });
   } catch (error) {
     if (isMissing(error)) return null;
     throw error;
-  }
-  try {
-    const sum = createHash("sha256");
-    for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) sum.update(piece);
-    return sum.digest("hex");
-  } finally {
-    closeQuietly(disk, fd);
   }
 }
 
@@ -174,16 +175,7 @@ function hashOf(disk: Disk, file: string): string | null {
 export function containerOf(disk: Disk, file: string, sessionId: string | undefined): string | null {
   if (sessionId === undefined || !isUuid(sessionId)) return null;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
-  try {
-    const pointer = pointerOf(disk, container);
-    if (pointer === null || pointer === "damaged") {
-      const origin = originOf(disk, container);
-      return typeof origin !== "string" && origin.source === basename(file) ? container : null;
-    }
-    return pointer.active === "native_v2" && pointer.source === basename(file) ? container : null;
-  } catch (error) {
-    throw storageFailure(error, "opening the session");
-  }
+  return guarded("opening the session", () => (activeSource(disk, container) === basename(file) ? container : null));
 }
 
 /**
@@ -214,14 +206,10 @@ export function containerFor(disk: Disk, file: string): string | null {
  * nothing is.
  */
 export function fileInPlaceOf(disk: Disk, container: string): string | null {
-  try {
-    const pointer = readPointer(disk, pointerFile(container));
-    if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return null;
-    return join(dirname(container), pointer.source);
-  } catch (error) {
-    if (error instanceof Malformed) return null;
-    throw storageFailure(error, "opening the session");
-  }
+  const pointer = guarded("opening the session", () => pointerOf(disk, container));
+  if (pointer === null || pointer === "damaged" || pointer.active === "native_v2" || pointer.source === null)
+    return null;
+  return join(dirname(container), pointer.source);
 }
 
 /** Returns the pointer of a session that begins in V2. */
@@ -239,11 +227,8 @@ export function newPointer(manifestHash: string, sessionId: string): Pointer {
 
 /** Publishes the pointer of a container, which makes the container the session. Throws EEXIST. */
 export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
-  const fd = publishNew(disk, pointerFile(container), (fd) => {
-    writeAll(disk, fd, bytesOf(encodePointer(pointer)));
-    if (durability === "sync") disk.syncNow(fd);
-  });
-  closeQuietly(disk, fd);
+  const sync = durability === "sync";
+  publishBytes(disk, pointerFile(container), bytesOf(encodePointer(pointer)), { sync });
 }
 
 /** A part of a container that its next writer makes. */
@@ -289,7 +274,7 @@ export function folderOf(disk: Disk, file: string): string {
   if (exists(disk, file)) return file;
   let found = file;
   for (let n = 1; ; n++) {
-    const backup = `${file}.damaged.bak${n === 1 ? "" : `.${n}`}`;
+    const backup = nth(`${file}.damaged.bak`, n);
     if (!exists(disk, backup)) return found;
     found = backup;
   }
@@ -298,10 +283,7 @@ export function folderOf(disk: Disk, file: string): string {
 /** Removes the pointer of a session that began in V2 and whose container is missing. */
 export function dropStray(disk: Disk, container: string): void {
   if (!isAbsent(disk, folderOf(disk, container))) return;
-  try {
-    const pointer = readPointer(disk, pointerFile(container));
-    if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(pointerFile(container));
-  } catch (error) {
-    if (!(error instanceof Malformed)) throw error;
-  }
+  const pointer = pointerOf(disk, container);
+  if (pointer !== null && pointer !== "damaged" && pointer.active === "native_v2" && pointer.source === null)
+    disk.remove(pointerFile(container));
 }

@@ -14,7 +14,8 @@ import { pathToFileURL } from "node:url";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, type FileInfo, writeAll } from "../fs/disk.ts";
+import { type Disk, type FileInfo, writeAll } from "../fs/disk.ts";
+import { beginningOf, withFile } from "../fs/files.ts";
 import { type Database, findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
@@ -32,20 +33,12 @@ export function beginsDatabase(bytes: Uint8Array): boolean {
 
 /** Whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
 export function isDatabase(disk: Disk, file: string): boolean {
-  let fd: number;
   try {
-    fd = disk.openRead(file);
+    const bytes = beginningOf(disk, file, MAGIC.length);
+    return bytes !== null && beginsDatabase(bytes);
   } catch (error) {
     if (isMissing(error)) return false;
     throw error;
-  }
-  try {
-    const bytes = new Uint8Array(MAGIC.length);
-    if (disk.infoOf(fd).kind !== "file") return false;
-    disk.read(fd, bytes, 0, bytes.length, 0);
-    return beginsDatabase(bytes);
-  } finally {
-    closeQuietly(disk, fd);
   }
 }
 
@@ -107,13 +100,10 @@ export function takeBlobs(disk: Disk, file: string, folder: string, sqlite?: Sql
     for (const { digest, data } of blobs) {
       const hash = createHash("sha256").update(data).digest("hex");
       if (digest !== `sha256:${hash}`) throw noSession(file, `its medium ${digest} is not what its digest says`);
-      const fd = disk.create(join(folder, hash));
-      try {
+      withFile(disk, disk.create(join(folder, hash)), (fd) => {
         writeAll(disk, fd, data);
         disk.syncNow(fd);
-      } finally {
-        closeQuietly(disk, fd);
-      }
+      });
     }
   });
 }
@@ -173,12 +163,7 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
   } finally {
     database.close();
   }
-  const fd = disk.openAppend(file);
-  try {
-    disk.syncNow(fd);
-  } finally {
-    closeQuietly(disk, fd);
-  }
+  withFile(disk, disk.openAppend(file), (fd) => disk.syncNow(fd));
 }
 
 /**

@@ -123,6 +123,14 @@ describe("a frame", () => {
     expect(() => decoded(change(lineOf(first.bytes)))).toThrow(Malformed);
   });
 
+  test("with a parent that is not UTF-8, or empty, is refused", () => {
+    const line = second.bytes.subarray(0, second.bytes.length - 1);
+    const changed = Uint8Array.from(line);
+    changed[Buffer.from(line).indexOf('"a1b2c3d4"') + 3] = 0xff;
+    expect(() => decodeFrame(changed)).toThrow(Malformed);
+    expect(() => decoded(lineOf(second.bytes).replace('"a1b2c3d4"', '""'))).toThrow(Malformed);
+  });
+
   test("has its payload without the white space around the line", () => {
     expect(textOf(payloadOf(bytesOf(' \t{"a":1}\r')))).toBe('{"a":1}');
   });

@@ -1,0 +1,126 @@
+/** Files for a while: opened and closed again, or written beside their place and put there in one step. */
+
+import { storageFailure } from "../../core/errno.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  type FileInfo,
+  publishNew,
+  removeQuietly,
+  temporaryName,
+  writeAll,
+} from "./disk.ts";
+
+/** Runs `run`, also where it returns a promise, and throws the failure that a caller gets for an errno error of it. */
+export function guarded<T>(doing: string, run: () => T): T {
+  const refuse = (error: unknown): never => {
+    throw storageFailure(error, doing);
+  };
+  try {
+    const result = run();
+    return result instanceof Promise ? (result.catch(refuse) as T) : result;
+  } catch (error) {
+    return refuse(error);
+  }
+}
+
+/**
+ * Runs `use` with an open file and closes it then, also where `use` returns a promise. The file was only read, or
+ * `use` syncs what it writes: closing it can lose nothing.
+ */
+export function withFile<T>(disk: Disk, fd: number, use: (fd: number) => T): T {
+  let result: T;
+  try {
+    result = use(fd);
+  } catch (error) {
+    closeQuietly(disk, fd);
+    throw error;
+  }
+  if (result instanceof Promise) return result.finally(() => closeQuietly(disk, fd)) as T;
+  closeQuietly(disk, fd);
+  return result;
+}
+
+/** Returns up to `most` bytes from the beginning of a file; null when something else has its path. */
+export function beginningOf(disk: Disk, path: string, most: number): Uint8Array | null {
+  return withFile(disk, disk.openRead(path), (fd) => {
+    const { kind, size } = disk.infoOf(fd);
+    if (kind !== "file") return null;
+    const bytes = new Uint8Array(Math.min(most, size));
+    return bytes.subarray(0, disk.read(fd, bytes, 0, bytes.length, 0));
+  });
+}
+
+/** Returns what is known of a path; null when nothing has it, or when the disk does not say. */
+export function infoOrNull(disk: Disk, path: string): FileInfo | null {
+  try {
+    return disk.info(path);
+  } catch {
+    return null;
+  }
+}
+
+export interface WritingOptions {
+  /** Whether the content is on the medium before the file gets its name. */
+  readonly sync: boolean;
+}
+
+/**
+ * Writes a temporary file in the folder of `path`, closes it, and lets `name` give it its name, which may be another
+ * one. A failure leaves no file. The caller syncs the folder.
+ */
+export async function writeBeside<T>(
+  disk: Disk,
+  path: string,
+  fill: (fd: number) => void | Promise<void>,
+  { sync }: WritingOptions,
+  name: (temporary: string) => T | Promise<T>,
+): Promise<T> {
+  const temporary = temporaryName(path);
+  try {
+    const fd = disk.create(temporary);
+    try {
+      await fill(fd);
+      if (sync) await disk.sync(fd);
+    } finally {
+      disk.close(fd);
+    }
+    return await name(temporary);
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    throw error;
+  }
+}
+
+/** Replaces a file, or makes it, in one step. A failure leaves it as it was. The caller syncs the folder. */
+export function replaceFile(disk: Disk, path: string, bytes: Uint8Array, options: WritingOptions): Promise<void> {
+  const fill = (fd: number): void => writeAll(disk, fd, bytes);
+  return writeBeside(disk, path, fill, options, (temporary) => disk.rename(temporary, path));
+}
+
+/** Makes a file with this content, in one step and blocking everything else. Throws EEXIST when the name is taken. */
+export function publishBytes(disk: Disk, path: string, bytes: Uint8Array, { sync }: WritingOptions): void {
+  const fd = publishNew(disk, path, (fd) => {
+    writeAll(disk, fd, bytes);
+    if (sync) disk.syncNow(fd);
+  });
+  closeQuietly(disk, fd);
+}
+
+/** Returns a name, or for `n` from 2 on the name with that number after it. */
+export function nth(name: string, n: number, separator = "."): string {
+  return n === 1 ? name : `${name}${separator}${n}`;
+}
+
+/** Returns the first of the names `nameOf(1)`, `nameOf(2)` and so on that nothing has. */
+export function freeName(disk: Disk, nameOf: (n: number) => string): string {
+  let n = 1;
+  while (exists(disk, nameOf(n))) n++;
+  return nameOf(n);
+}
+
+/** Whether an error says that a name is taken. */
+export function isTaken(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === "EEXIST";
+}

@@ -1,0 +1,82 @@
+/** Finds the header line of a session file, which a byte order mark and blank lines may come before. */
+
+import { parse, skipSpace } from "../../core/json/json.ts";
+import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
+import { headerFile, isContainerName } from "./container-paths.ts";
+import type { Disk } from "./disk.ts";
+import { beginningOf } from "./files.ts";
+
+/** Bytes of a file that are read to find its header, which has a few hundred. */
+const HEADER_BYTES = 1 << 16;
+/** Bytes of a file without a header line that are searched for entries. */
+const HEADERLESS_LOOK = 1 << 18;
+
+/** The members of a stored header, unchecked but for its type. */
+export type StoredHeader = Readonly<Record<string, unknown>>;
+
+/** Returns the length of the byte order mark with which `b[at, ...)` begins, or 0. */
+export function markLength(b: Uint8Array, at = 0): number {
+  return b[at] === 0xef && b[at + 1] === 0xbb && b[at + 2] === 0xbf ? 3 : 0;
+}
+
+/**
+ * Returns the first line that is not blank in the first bytes of a file, without its line end, and its offset; undefined
+ * when its line feed is not among these bytes. `isWhole`: the bytes are the whole file, whose last line may have none.
+ */
+export function firstLineIn(b: Uint8Array, isWhole: boolean): { start: number; line: Uint8Array } | undefined {
+  const start = skipSpace(b, markLength(b), b.length);
+  const feed = b.indexOf(0x0a, start);
+  if (feed < 0 && !isWhole) return undefined;
+  const end = feed < 0 ? b.length : feed;
+  return { start, line: b.subarray(start, b[end - 1] === 0x0d ? end - 1 : end) };
+}
+
+/** Returns the header that a line is; undefined when it is none. */
+export function headerOfLine(line: Uint8Array): StoredHeader | undefined {
+  try {
+    const header = parse(line) as StoredHeader | null;
+    return header?.type === "session" ? header : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the header in the first bytes of a session file. */
+export function headerOfBytes(bytes: Uint8Array): StoredHeader | undefined {
+  return headerOfLine((firstLineIn(bytes, true) as { line: Uint8Array }).line);
+}
+
+/** Returns the first bytes of a session file, which hold its header; null when no file is there. Throws errno errors. */
+export function headerBytes(disk: Disk, file: string): Uint8Array | null {
+  return beginningOf(disk, file, HEADER_BYTES);
+}
+
+/** Returns the header of a session, or undefined when there is none, or when the disk refuses. */
+export function readHeader(disk: Disk, session: string): StoredHeader | undefined {
+  try {
+    const bytes = headerBytes(disk, isContainerName(session) ? headerFile(session) : session);
+    return bytes ? headerOfBytes(bytes) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a file without a header is a session all the same: its beginning has an entry that only sessions have. */
+export function hasEntriesNearby(disk: Disk, fd: number): boolean {
+  const bytes = Buffer.alloc(HEADERLESS_LOOK);
+  const count = disk.read(fd, bytes, 0, bytes.length, 0);
+  const lines = bytes.toString("latin1", 0, count).split("\n");
+  return lines.some((line) => {
+    try {
+      const { type, id, timestamp } = JSON.parse(line) as StoredHeader;
+      return KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string";
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Returns the session id that the name of a session file ends with; undefined when it has none. */
+export function idInName(file: string): string | undefined {
+  return /_([^_]+)\.jsonl$/.exec(file)?.[1];
+}
