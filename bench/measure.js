@@ -130,7 +130,7 @@ export function fresh(node, args, env) {
 }
 
 export const shown = (value) =>
-  value === undefined || Number.isNaN(value)
+  value === undefined || value === null || Number.isNaN(value)
     ? "-"
     : value >= 100
       ? value.toFixed(0)
@@ -143,22 +143,4 @@ export function table(head, rows) {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column].length)));
   const line = (cells) => `| ${cells.map((cell, column) => cell.padEnd(widths[column])).join(" | ")} |`;
   return [line(head), `|${widths.map((width) => "-".repeat(width + 2)).join("|")}|`, ...rows.map(line)].join("\n");
-}
-
-const FIGURES = /(?<=<!-- figures -->\n)[\s\S]*?(?=<!-- \/figures -->)/;
-
-/**
- * Returns a document with a table between its markers, under a line that says how it was measured. Of the rows, whose
- * first cell is a name, those that are there already; throws when one of them is missing.
- */
-export function withFigures(text, how, head, rows) {
-  const [before] = FIGURES.exec(text) ?? [];
-  if (before === undefined)
-    throw new Error("The document has no <!-- figures --> and <!-- /figures --> around a table.");
-  const listed = [...before.matchAll(/^\| (.*?) +\|/gm)].map(([, name]) => name).slice(1);
-  const names = new Set(rows.map(([name]) => name));
-  const missing = listed.filter((name) => !names.has(name));
-  if (missing.length > 0) throw new Error(`Not measured, but in the document's table: ${missing.join("; ")}.`);
-  const kept = rows.filter(([name]) => listed.includes(name));
-  return text.replace(FIGURES, () => `\n${how}\n\n${table(head, kept)}\n\n`);
 }

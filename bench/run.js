@@ -5,8 +5,11 @@
 //   --rows <text>           only rows whose name contains it
 //   --million               also sessions of a million entries
 //   --shapes                also sessions of unusual shapes
-//   --readme                also into README.md, the rows that its table has
+//   --figures               also into docs/figures.md, the table of this Node
+//   --readme                so, too, and six of its rows into README.md
 //   --json                  figures with their spread, as JSON
+//   --into <dir>            where docs/figures.md and README.md are (this folder)
+//   --from <file>           instead of measuring: a file that --json wrote, for --figures and --readme
 //   --pi                    also Pi, on the same files: installs 0.73.1, and 1.5.2 where Node is 22.19 or newer
 //   --node <program>        the Node that runs Pi 1.5.2
 //   --pi073, --pi15 <dir>   packages of Pi that are there already
@@ -24,15 +27,15 @@ import {
   statSync,
   symlinkSync,
   unlinkSync,
-  writeFileSync,
 } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { figuresOf, writeFigures } from "./figures.js";
 import { idOf, writeSession } from "./generate.js";
 import { growth } from "./growth.js";
-import { Child, figure, fresh, request, shown, table, withFigures } from "./measure.js";
+import { Child, figure, fresh, request, shown, table } from "./measure.js";
 import { findPis, piRequest, serving } from "./pi.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -44,8 +47,11 @@ const { values: options, positionals } = parseArgs({
     rows: { type: "string", default: "" },
     million: { type: "boolean", default: false },
     shapes: { type: "boolean", default: false },
+    figures: { type: "boolean", default: false },
     readme: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
+    from: { type: "string" },
+    into: { type: "string", default: root },
     pi: { type: "boolean", default: false },
     node: { type: "string" },
     pi073: { type: "string" },
@@ -511,32 +517,17 @@ async function measure(pis) {
   return [...measured, ...(await segmented()), ...(await listing(pis))];
 }
 
-function print(measured, pis) {
-  const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
-  const head = ["what", "ours", "goal", "against", "ratio", ...pis.flatMap(({ name }) => [name, "ratio"])];
-  const lines = measured.map(({ what, unit, goal = "", ours: own, against, pis: theirs = {} }) => [
-    what,
-    `${shown(own.median)} ${unit}${spread(own)}`,
-    goal,
-    against ? `${against.what} ${shown(against.median)} ${unit}` : "",
-    against?.median === undefined ? "" : shown(own.median / against.median),
-    ...pis.flatMap(({ name }) => {
-      const pi = theirs[name];
-      return pi ? [`${shown(pi.median)} ${unit}`, shown(own.median / pi.median)] : ["", ""];
-    }),
-  ]);
-  const how = `Node ${process.version}, ${cpus().length} processors, load ${loadavg()[0].toFixed(1)}, median of ${runs} (lowest-highest)`;
+function print(results) {
+  const { how, head, rows: lines } = figuresOf(results);
   console.log(`${how}\n`);
   console.log(table(head, lines));
-  if (!options.readme) return;
-  const readme = join(root, "README.md");
-  writeFileSync(readme, withFigures(readFileSync(readme, "utf8"), how, head, lines));
+  if (options.figures || options.readme) writeFigures(results, options.into, { withReadme: options.readme });
 }
 
 // --- comparing -------------------------------------------------------------------------------------------------------
 
 /** The figures in a file, or those of a commit, which is built beside this one. */
-function figuresOf(given) {
+function resultsOf(given) {
   if (existsSync(given)) return JSON.parse(readFileSync(given, "utf8"));
   const folder = join(home, given.replace(/\W/g, "-"));
   mkdirSync(folder);
@@ -580,15 +571,17 @@ function compare(before, after) {
 try {
   if (options.compare) {
     if (positionals.length !== 2) throw new Error("--compare takes two files or commits.");
-    compare(figuresOf(positionals[0]), figuresOf(positionals[1]));
-  } else {
+    compare(resultsOf(positionals[0]), resultsOf(positionals[1]));
+  } else if (options.from !== undefined) print(JSON.parse(readFileSync(options.from, "utf8")));
+  else {
     await warmUp();
     if (options.growth) await growth({ ours, home, quick, million, json: options.json, runs });
     else {
       const pis = options.pi ? findPis({ node: options.node, pi: options.pi073, pi15: options.pi15 }, home) : [];
-      const measured = await measure(pis);
-      if (options.json) console.log(JSON.stringify({ node: process.version, runs, rows: measured }, null, 2));
-      else print(measured, pis);
+      const rows = await measure(pis);
+      const results = { node: process.version, processors: cpus().length, load: loadavg()[0], runs, rows };
+      if (options.json) console.log(JSON.stringify(results, null, 2));
+      else print(results);
     }
   }
 } finally {

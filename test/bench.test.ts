@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -52,28 +52,88 @@ test("the growth of commands is measured and fitted", async () => {
   expect(exponent([10, 100, 1000], [3, 3, 3])).toBeCloseTo(0);
 });
 
-test("the README's table takes the new figures of its rows, and no others", async () => {
-  const { withFigures } = (await import("../bench/measure.js" as string)) as {
-    withFigures(text: string, how: string, head: string[], rows: string[][]): string;
+interface Figures {
+  readonly how: string;
+  readonly head: string[];
+  readonly rows: string[][];
+}
+
+/** The functions of bench/figures.js that are tested. */
+interface FiguresModule {
+  readonly README_ROWS: string[];
+  placeOf(node: string): string;
+  figuresIn(text: string, place: string): Figures;
+  withFigures(text: string, place: string, figures: Figures): string;
+  withReadmeFigures(readme: string, document: string, place: string): string;
+}
+
+const { README_ROWS, placeOf, figuresIn, withFigures, withReadmeFigures } = (await import(
+  "../bench/figures.js" as string
+)) as FiguresModule;
+const documentText = readFileSync(join(root, "docs/figures.md"), "utf8");
+const readmeText = readFileSync(join(root, "README.md"), "utf8");
+
+test("the README's figures are six of those of docs/figures.md, of one run", () => {
+  const { how, rows } = figuresIn(readmeText, "figures");
+  const place = placeOf(/^Node (v[\d.]+),/.exec(how)?.[1] ?? "");
+  expect(README_ROWS).toHaveLength(6);
+  expect(rows).toHaveLength(6);
+  expect(withReadmeFigures(readmeText, documentText, place)).toBe(readmeText);
+  const other = readmeText.replace(rows[0][1], "1 ms");
+  expect(other).not.toBe(readmeText);
+  expect(withReadmeFigures(other, documentText, place)).toBe(readmeText);
+});
+
+test("a document takes new figures between its markers, and nothing else of it is changed", () => {
+  const figures = figuresIn(documentText, "figures of Node 20");
+  expect(withFigures(documentText, "figures of Node 20", figures)).toBe(documentText);
+  const changed = withFigures(documentText, "figures of Node 20", { ...figures, how: "Node $& v1" });
+  expect(changed).toBe(documentText.replace(figures.how, () => "Node $& v1"));
+  expect(() => withFigures("no table", "figures", figures)).toThrow("<!-- figures -->");
+  const fewer = withFigures(documentText, "figures of Node 20", { ...figures, rows: figures.rows.slice(1) });
+  expect(() => withReadmeFigures(readmeText, fewer, "figures of Node 20")).toThrow("spawn to first reply");
+});
+
+test("saved results are written into both documents, and into none when a row is missing", () => {
+  const folder = mkdtempSync(join(home, "documents-"));
+  mkdirSync(join(folder, "docs"));
+  const document = join(folder, "docs/figures.md");
+  const readme = join(folder, "README.md");
+  const saved = join(folder, "results.json");
+  writeFileSync(document, documentText);
+  writeFileSync(readme, readmeText);
+  const ours = { median: 12.34, low: 1, high: 20, runs: 3 };
+  const results = {
+    node: "v24.1.0",
+    processors: 2,
+    load: 0.5,
+    runs: 3,
+    rows: ["more", ...README_ROWS].map((what, n) => ({
+      what,
+      unit: "ms",
+      ours: { ...ours, median: ours.median + n },
+      against: { what: "echo", median: 10 },
+      pis: { "Pi 1": n === 0 ? undefined : { median: 100 } },
+    })),
   };
-  const readme = readFileSync(join(root, "README.md"), "utf8");
-  const [, inside] = /<!-- figures -->\n\n([\s\S]*?)\n\n<!-- \/figures -->/.exec(readme) ?? [];
-  const [how, , ...lines] = inside.split("\n");
-  const [head, , ...rows] = lines
-    .map((line) => line.split("|").slice(1, -1))
-    .map((row) => row.map((cell) => cell.trim()));
-  const more = [["measured too", ...rows[0].slice(1)], ...rows];
-  expect(withFigures(readme, how, head, more)).toBe(readme);
-  expect(
-    withFigures(
-      readme,
-      "Node $& v1",
-      head,
-      [["spawn to first reply", "1 ms"]].concat(rows.slice(1)).map((row) => head.map((_, n) => row[n] ?? "")),
-    ),
-  ).toMatch(/<!-- figures -->\n\nNode \$& v1\n\n\| what .*\n\|-.*\n\| spawn to first reply +\| 1 ms /);
-  expect(() => withFigures(readme, how, head, rows.slice(1))).toThrow("spawn to first reply");
-  expect(() => withFigures("no table", how, head, rows)).toThrow("<!-- figures -->");
+  const write = (more: object, ...args: string[]): string => {
+    writeFileSync(saved, JSON.stringify({ ...results, ...more }));
+    return run("run.js", "--from", saved, "--into", folder, ...args);
+  };
+
+  expect(write({}, "--figures")).toContain("| more ");
+  const made = figuresIn(readFileSync(document, "utf8"), "figures of Node 24");
+  expect(made.how).toBe("Node v24.1.0, 2 processors, load 0.5, median of 3 (lowest-highest)");
+  expect(made.head).toEqual(["what", "ours", "goal", "against", "ratio", "Pi 1", "ratio"]);
+  expect(made.rows[0]).toEqual(["more", "12.3 ms (1.00-20.0)", "", "echo 10.0 ms", "1.23", "", ""]);
+  expect(made.rows[1].slice(1)).toEqual(["13.3 ms (1.00-20.0)", "", "echo 10.0 ms", "1.33", "100 ms", "0.13"]);
+  expect(readFileSync(readme, "utf8")).toBe(readmeText);
+
+  write({}, "--readme");
+  expect(figuresIn(readFileSync(readme, "utf8"), "figures")).toEqual({ ...made, rows: made.rows.slice(1) });
+  const written = readFileSync(document, "utf8");
+  expect(() => write({ rows: results.rows.slice(2) }, "--readme")).toThrow();
+  expect(readFileSync(document, "utf8")).toBe(written);
 });
 
 test("sessions for it are the same bytes everywhere", () => {

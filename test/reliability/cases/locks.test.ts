@@ -15,7 +15,7 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { type FileKey, fileLocks, isLock } from "../../../src/storage/locks/locks.ts";
-import { type Case, idsIn, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
+import { cases, idsIn, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { putSession, serveLibrary, sessionId } from "../../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -61,7 +61,7 @@ async function entries(place: Place, file: string): Promise<string[]> {
   return ids;
 }
 
-export const locks: readonly Case[] = [
+cases("X", [
   {
     id: "X1",
     fault: "a second process that wants to write",
@@ -302,7 +302,7 @@ export const locks: readonly Case[] = [
       expect((await entries(place, file)).slice(-2)).toEqual(["mine", "next"]);
     },
   },
-];
+]);
 
 function refuse(): never {
   throw Object.assign(new Error("read-only file system"), { code: "EROFS" });

@@ -15,7 +15,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import { expect } from "vitest";
 import { PROGRAM } from "../../support/build.ts";
-import { type Case, letRest, serveContent, serveLines, sessionFile } from "../../support/cases.ts";
+import { cases, letRest, serveContent, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { putSession, serveLibrary, sessionId } from "../../support/lifecycle.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -62,7 +62,7 @@ async function answer(server: HereServer, method: string, params: Json): Promise
   return JSON.stringify(await server.request(method, params));
 }
 
-export const security: readonly Case[] = [
+cases("P", [
   {
     id: "P1",
     fault: "umask 000",
@@ -343,7 +343,7 @@ export const security: readonly Case[] = [
       expect((await server.reply(3)).error.code).toBe(-32602);
     },
   },
-];
+]);
 
 /** No element but those of the page, no attribute but theirs, no character that a terminal or a reader obeys. */
 function expectInert(page: string): void {

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { type Case, idsIn, linesIn, serveLines } from "../../support/cases.ts";
+import { cases, idsIn, linesIn, serveLines } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { imprint } from "../../support/proof.ts";
@@ -45,7 +45,7 @@ class FailingDisk {
   }
 }
 
-export const disk: readonly Case[] = [
+cases("D", [
   {
     id: "D1",
     fault: "no room after none, one, half, all but one of the bytes of a line",
@@ -214,4 +214,4 @@ export const disk: readonly Case[] = [
       expect(await list()).toEqual(["s4", "s3", "s2", "s1", "s0"]);
     },
   },
-];
+]);

@@ -1,7 +1,7 @@
 /** T: the tree and its leaf. */
 
 import { expect } from "vitest";
-import { type Case, damageKinds, fileOf, idsIn, linesIn, said, serveContent, serveLines } from "../../support/cases.ts";
+import { cases, damageKinds, fileOf, idsIn, linesIn, said, serveContent, serveLines } from "../../support/cases.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { HereLives, imprint, isMarker } from "../../support/proof.ts";
@@ -11,7 +11,7 @@ import { type Json, serveHere, spawnServer, temporaryPlace } from "../../support
 
 const QUIET = ["--events", "none"];
 
-export const tree: readonly Case[] = [
+cases("T", [
   {
     id: "T1",
     fault: "a chain of 100,000 (a million in soak)",
@@ -256,4 +256,4 @@ export const tree: readonly Case[] = [
     fault: "random changes against a simple model, opened again and again (250,000 in soak)",
     run: () => runModel(new Random(15), new HereLives({ seed: 15 }), 150),
   },
-];
+]);

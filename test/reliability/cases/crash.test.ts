@@ -5,7 +5,7 @@ import { copyFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { PROGRAM } from "../../support/build.ts";
-import { type Case, call, idsIn, linesIn, sessionFile } from "../../support/cases.ts";
+import { call, cases, idsIn, linesIn, sessionFile } from "../../support/cases.ts";
 import { POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { expectGone } from "../../support/ends.ts";
@@ -21,7 +21,7 @@ function draft(n: number): { type: string; id: string; rest: Uint8Array } {
   return { type: "message", id: id(n), rest: Buffer.from(`,"message":{"role":"user","content":"say ${id(n)}"}`) };
 }
 
-export const crash: readonly Case[] = [
+cases("S", [
   {
     id: "S1",
     fault: "SIGKILL at any time (10,000 runs in soak)",
@@ -173,7 +173,7 @@ export const crash: readonly Case[] = [
       expect(told.flatMap(({ params }: Json) => params.damage.map(({ kind }: Json) => kind))).toEqual(["lost_entries"]);
     },
   },
-];
+]);
 
 function fileAndServer(): { server: ReturnType<typeof spawnServer>; file: string; place: Json } {
   const place = temporaryPlace();

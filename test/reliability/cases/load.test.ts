@@ -15,7 +15,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect } from "vitest";
 import {
-  type Case,
+  cases,
   damageKinds,
   fileOf,
   idsIn,
@@ -57,7 +57,7 @@ async function opening(content: string | Uint8Array): Promise<Json> {
   return data;
 }
 
-export const load: readonly Case[] = [
+cases("L", [
   {
     id: "L1",
     fault: "the last record cut at every byte",
@@ -463,7 +463,7 @@ export const load: readonly Case[] = [
       if (process.getuid?.() !== 0) expect(await failure(closed)).toBe("storage_failed");
     },
   },
-];
+]);
 
 /** The first of a chain that begins anew continues what is lost. */
 function relink(line: string, n: number): string {

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 import * as z from "zod";
 import { table } from "../../../src/handlers/shared/table.ts";
-import { type Case, call, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
+import { call, cases, linesIn, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { gatedDisk } from "../../support/gated_disk.ts";
 import { chain, id, userText } from "../../support/lines.ts";
@@ -24,7 +24,7 @@ function residentMiB(pid: number): number {
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
 }
 
-export const protocol: readonly Case[] = [
+cases("R", [
   {
     id: "R1",
     fault: "an unknown method",
@@ -360,7 +360,7 @@ export const protocol: readonly Case[] = [
       }
     },
   },
-];
+]);
 
 function userHeader(name: string): string {
   return JSON.stringify({ type: "session", version: 3, id: name, timestamp: "2026-01-24T16:22:26.831Z", cwd: "/" });

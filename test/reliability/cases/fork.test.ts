@@ -4,7 +4,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { type Case, call, idsIn, linesIn, said, serveLines, sessionFile } from "../../support/cases.ts";
+import { call, cases, idsIn, linesIn, said, serveLines, sessionFile } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { chain, entryText, headerText, id, userText } from "../../support/lines.ts";
 import { randomModel } from "../../support/model.ts";
@@ -30,7 +30,7 @@ function expectClosed(lines: readonly string[]): void {
   }
 }
 
-export const fork: readonly Case[] = [
+cases("K", [
   {
     id: "K1",
     fault: "a fork before the first message",
@@ -283,4 +283,4 @@ export const fork: readonly Case[] = [
       expect([imprint(file), imprint(other)]).toEqual(before);
     },
   },
-];
+]);

@@ -1,7 +1,7 @@
 /** C: compactions and what the model sees. */
 
 import { expect } from "vitest";
-import { type Case, call, damageKinds, linesIn, said, serveContent, serveLines } from "../../support/cases.ts";
+import { call, cases, damageKinds, linesIn, said, serveContent, serveLines } from "../../support/cases.ts";
 import { assistant, toolResult, user } from "../../support/drafts.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { type HereServer, type Json, serveHere, spawnServer } from "../../support/server.ts";
@@ -30,7 +30,7 @@ async function contextOf(server: HereServer, leafId?: string): Promise<Json> {
   return { messages, model, thinkingLevel };
 }
 
-export const context: readonly Case[] = [
+cases("C", [
   {
     id: "C1",
     fault: "compactions in a row, with kept ranges that overlap",
@@ -296,4 +296,4 @@ export const context: readonly Case[] = [
       expect(await damageKinds(server)).not.toContain("bad_line");
     },
   },
-];
+]);

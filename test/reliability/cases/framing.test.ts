@@ -1,7 +1,7 @@
 /** F: cutting bytes into messages. */
 
 import { expect } from "vitest";
-import { type Case, call } from "../../support/cases.ts";
+import { call, cases } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import {
   type Framing,
@@ -29,7 +29,7 @@ async function parseErrorThenServes(framing: Framing, bytes: string | Uint8Array
   expect(replies.slice(0, -1)).toMatchObject([{ id: null, error: { code: -32700 } }]);
 }
 
-export const framing: readonly Case[] = [
+cases("F", [
   {
     id: "F1",
     fault: "a request split at every byte, inside UTF-8 and inside the header",
@@ -200,4 +200,4 @@ export const framing: readonly Case[] = [
       }
     },
   },
-];
+]);

@@ -1,0 +1,84 @@
+// What a run measured, as the tables of docs/figures.md and README.md: they are written here and nowhere by hand.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { shown, table } from "./measure.js";
+
+/** How the rows begin that the README has; the other rows are in docs/figures.md only. */
+export const README_ROWS = [
+  "spawn to first reply",
+  "get_state, round trip p50",
+  "switch_session, 100,000 entries",
+  "fork at the last message",
+  "durable append over the wire",
+  "list 1,000 sessions",
+];
+
+const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
+
+/** Returns the results of a run as text: how they were measured, the head of the table and its rows. */
+export function figuresOf({ node, processors, load, runs, rows }) {
+  const names = [...new Set(rows.flatMap(({ pis = {} }) => Object.keys(pis)))];
+  return {
+    how: `Node ${node}, ${processors} processors, load ${load.toFixed(1)}, median of ${runs} (lowest-highest)`,
+    head: ["what", "ours", "goal", "against", "ratio", ...names.flatMap((name) => [name, "ratio"])],
+    rows: rows.map(({ what, unit, goal = "", ours, against, pis = {} }) => [
+      what,
+      `${shown(ours.median)} ${unit}${spread(ours)}`,
+      goal,
+      against ? `${against.what} ${shown(against.median)} ${unit}` : "",
+      against?.median === undefined ? "" : shown(ours.median / against.median),
+      ...names.flatMap((name) =>
+        pis[name] ? [`${shown(pis[name].median)} ${unit}`, shown(ours.median / pis[name].median)] : ["", ""],
+      ),
+    ]),
+  };
+}
+
+/** Returns the name of the place that docs/figures.md has for the runs of this Node, as `node` of the results tells it. */
+export const placeOf = (node) => `figures of Node ${/\d+/.exec(node)[0]}`;
+
+/** The place of the README. */
+const README_PLACE = "figures";
+
+function between(place) {
+  return new RegExp(`(?<=<!-- ${place} -->\n)[\\s\\S]*?(?=<!-- /${place} -->)`);
+}
+
+/** Returns a document with these figures between its markers; throws when it has none. */
+export function withFigures(text, place, { how, head, rows }) {
+  if (!between(place).test(text))
+    throw new Error(`The document has no <!-- ${place} --> and <!-- /${place} --> around a table.`);
+  return text.replace(between(place), () => `\n${how}\n\n${table(head, rows)}\n\n`);
+}
+
+/** Returns the figures between the markers of a document; throws when it has none. */
+export function figuresIn(text, place) {
+  const [how, , head, , ...rows] = between(place).exec(text)?.[0].trim().split("\n") ?? [];
+  if (head === undefined) throw new Error(`The document has no figures between <!-- ${place} --> and its end.`);
+  const cells = (line) =>
+    line
+      .split("|")
+      .slice(1, -1)
+      .map((cell) => cell.trim());
+  return { how, head: cells(head), rows: rows.map(cells) };
+}
+
+/** Returns the README with its rows as docs/figures.md has them at a place; throws when one of them is missing there. */
+export function withReadmeFigures(readme, document, place) {
+  const { rows, ...rest } = figuresIn(document, place);
+  const kept = README_ROWS.map((name) => rows.find(([what]) => what.startsWith(name)));
+  const missing = README_ROWS.filter((_, n) => kept[n] === undefined);
+  if (missing.length > 0) throw new Error(`Not measured, but in the README's table: ${missing.join("; ")}.`);
+  return withFigures(readme, README_PLACE, { ...rest, rows: kept });
+}
+
+/** Writes the results of a run into docs/figures.md of a folder and also into README.md, or nothing where one does not fit. */
+export function writeFigures(results, folder, { withReadme }) {
+  const place = placeOf(results.node);
+  const document = join(folder, "docs/figures.md");
+  const text = withFigures(readFileSync(document, "utf8"), place, figuresOf(results));
+  const readme = join(folder, "README.md");
+  const readmeText = withReadme && withReadmeFigures(readFileSync(readme, "utf8"), text, place);
+  writeFileSync(document, text);
+  if (withReadme) writeFileSync(readme, readmeText);
+}
