@@ -17,14 +17,14 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--session"],
     value: "path or id",
-    meaning: "open this session; a path that does not exist yet becomes a new one",
+    meaning: "open this session; a path that does not exist yet becomes a new session",
   },
   { names: ["--continue", "-c"], meaning: "open the session of the current directory that was changed last" },
   { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
   { names: ["--session-id"], value: "id", meaning: "id of a new session" },
   { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
-  { names: ["--session-dir"], value: "dir", meaning: "one flat folder of sessions" },
-  { names: ["--no-session"], meaning: "in memory, nothing on disk" },
+  { names: ["--session-dir"], value: "dir", meaning: "keep all sessions in this one flat folder" },
+  { names: ["--no-session"], meaning: "keep sessions in memory; nothing is written to disk" },
   {
     names: ["--store"],
     value: "jsonl|v2",
@@ -37,28 +37,28 @@ export const OPTIONS: readonly Option[] = [
   },
   { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
   { names: ["--dialect"], value: "auto|jsonrpc|pi", meaning: "the shape of messages; auto looks at the first one" },
-  { names: ["--mode"], value: "rpc", meaning: "Pi's dialect from the start, a stand-in for pi --mode rpc" },
+  { names: ["--mode"], value: "rpc", meaning: "use Pi's dialect from the start, in place of pi --mode rpc" },
   {
     names: ["--events"],
     value: "all|none|a,b",
     meaning: "which events are sent; all by default, none under --mode rpc",
   },
-  { names: ["--read-only"], meaning: "open for reading only" },
-  { names: ["--confine"], meaning: "touch only the session folders and those of --allow-path" },
+  { names: ["--read-only"], meaning: "open sessions for reading only" },
+  { names: ["--confine"], meaning: "access only the session folders and those of --allow-path" },
   {
     names: ["--allow-path"],
     value: "dir",
-    meaning: "may be touched too; can be given several times, implies --confine",
+    meaning: "allow this folder too; can be given several times, implies --confine",
   },
   { names: ["--hook-timeout"], value: "ms", meaning: "how long the host has to answer a hook" },
   { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
   { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
   { names: ["--model"], value: "id", meaning: "first model of a new session, with --provider" },
   { names: ["--thinking"], value: "level", meaning: "first thinking level of a new session" },
-  { names: ["--stdio"], meaning: "accepted; stdin and stdout are all there is" },
-  { names: ["--verbose"], meaning: "say on stderr what happens" },
+  { names: ["--stdio"], meaning: "accepted; the server always uses stdin and stdout" },
+  { names: ["--verbose"], meaning: "report on stderr what happens" },
   { names: ["--version", "-v"], meaning: "print the version" },
-  { names: ["--help", "-h"], meaning: "print this" },
+  { names: ["--help", "-h"], meaning: "print this help" },
 ];
 
 /** Pi's options that mean nothing here, and whether a value follows each. */
@@ -109,7 +109,7 @@ export function parseArguments(args: readonly string[]): ServerSettings {
     }
     let value = inline ?? "";
     if (takesValue && inline === undefined) {
-      if (i + 1 >= args.length) throw new UsageError(`${name} takes a value. --help shows which.`);
+      if (i + 1 >= args.length) throw new UsageError(`${name} takes a value. --help lists the options.`);
       value = args[++i];
     }
     if (name === "--allow-path") allowed.push(resolve(value));
@@ -183,13 +183,13 @@ export function helpText(verbs: readonly string[] = []): string {
       ? ""
       : `\nVerbs run once and do not serve. Exit status: 0, 1 (failure), 2 (usage), 3 (damage).\n\n${verbs.join("\n")}\n`;
   return `pi-session-server [options]
-pi-session-server <verb> [options]    (<verb> --help tells more)
+pi-session-server <verb> [options]    (see <verb> --help)
 
 Serves the history of coding agents on stdin and stdout: JSON-RPC 2.0 or Pi's line
 dialect, over session files in Pi's JSONL format. protocol.md lists the commands.
 
 ${lines.join("\n")}
 
-Pi's options that mean nothing here are accepted and ignored.
+Other options of Pi are accepted and ignored.
 ${once}`;
 }

@@ -37,7 +37,7 @@ export interface Terminal {
 }
 
 /** The flag that every verb has. */
-const JSON_FLAG: Flag = { meaning: "print the result as the command of the protocol answers it" };
+const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
 
 /** JSON-RPC error code for invalid params, which means that the command line was wrong. */
 const INVALID_PARAMS = -32602;
@@ -198,7 +198,7 @@ ${sentence(verb.meaning)}${verb.more === undefined ? "" : `\n${wrapped(verb.more
 
 ${flags.map(([left, meaning]) => hanging(`  ${left.padEnd(width)}  `, meaning)).join("\n")}
 
-Options of the server that say where sessions are (--session-dir) go with it;
+The server's options for folders and paths (--session-dir) work here too;
 pi-session-server --help lists them.
 `;
 }
@@ -258,6 +258,6 @@ function split(verb: Verb, args: readonly string[]): Given & { rest: string[] } 
     ? Number.POSITIVE_INFINITY
     : verb.operands.length;
   if (!asksHelp && (operands.length < least || operands.length > most))
-    throw new UsageError(`Usage: ${usageOf(verb)}. ${verb.name} --help tells more.`);
+    throw new UsageError(`Usage: ${usageOf(verb)}. See ${verb.name} --help.`);
   return { operands, flags, rest };
 }
