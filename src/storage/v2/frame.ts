@@ -339,7 +339,7 @@ function decodeAny(b: Uint8Array, start: number, end: number): Frame {
   const named = new Map<string, Member>();
   for (const member of found) {
     if (!FRAME_MEMBERS.has(member.name)) throw new Malformed(`a frame has no member ${member.name}`);
-    if (named.has(member.name)) throw new Malformed(`the member ${member.name} stands twice`);
+    if (named.has(member.name)) throw new Malformed(`the member ${member.name} occurs twice`);
     named.set(member.name, member);
   }
   const value = (name: string): unknown => {
