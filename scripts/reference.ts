@@ -26,7 +26,7 @@ const EFFECTS: Readonly<Record<Effect, string>> = {
   read: "reads the session",
   write: "changes the session",
   replace: "makes another session the current one",
-  close: "gives a session up",
+  close: "closes or moves a session",
   control: "is about the connection, in the order of the session's commands",
   server: "touches no session and waits for none",
 };
@@ -76,7 +76,7 @@ function commandText(command: Command, { commonParams, failures }: Declarations,
   return [
     `### ${name}`,
     "",
-    `${summary} Effect: \`${effect}\`.${alias === undefined ? "" : ` Also answers to \`${alias}\`.`}`,
+    `${summary} Effect: \`${effect}\`.${alias === undefined ? "" : ` Also known as \`${alias}\`.`}`,
     "",
     ...(own.length === 0
       ? [`Params: none of its own; ${also}.`]
@@ -134,7 +134,7 @@ function eventsText({ events, eventBase }: Declarations, schemaOf: SchemaOf): st
   const intro = [
     "## Events",
     "",
-    "Notifications from the server. Every event carries these members beside its own:",
+    "Notifications from the server. Every event carries these members in addition to its own:",
     "",
     membersTable(shapeMembers(eventBase, schemaOf)),
   ].join("\n");
@@ -210,8 +210,8 @@ function formatText({ header, entryTypes, messageRoles }: Declarations, schemaOf
   const roles = [
     "### Messages",
     "",
-    "What is checked of a message that is appended, by its role; other roles pass unchecked. `get_messages` and",
-    "`get_context` also answer messages that stand for other entries: `compactionSummary` with `summary` and",
+    "The checked members of a message that is appended, by its role; other roles are not checked. `get_messages` and",
+    "`get_context` also return messages that represent other entries: `compactionSummary` with `summary` and",
     "`tokensBefore`, `branchSummary` with `summary` and `fromId`, `custom` for a `custom_message` with its members.",
     "Their `timestamp` is in milliseconds.",
     "",

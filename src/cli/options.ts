@@ -24,14 +24,14 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--session"],
     value: "path or id",
-    meaning: "open this session; a path that does not exist yet becomes a new one",
+    meaning: "open this session; a path that does not exist yet becomes a new session",
   },
   { names: ["--continue", "-c"], meaning: "open the session of the current directory that was changed last" },
   { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
   { names: ["--session-id"], value: "id", meaning: "id of a new session" },
   { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
-  { names: ["--session-dir"], value: "dir", meaning: "one flat folder of sessions" },
-  { names: ["--no-session"], meaning: "in memory, nothing on disk" },
+  { names: ["--session-dir"], value: "dir", meaning: "keep all sessions in this one flat folder" },
+  { names: ["--no-session"], meaning: "keep sessions in memory; nothing is written to disk" },
   {
     names: ["--store"],
     value: "jsonl|v2",
@@ -44,26 +44,26 @@ export const OPTIONS: readonly Option[] = [
   },
   { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
   { names: ["--dialect"], value: "auto|jsonrpc|pi", meaning: "the shape of messages; auto looks at the first one" },
-  { names: ["--mode"], value: "rpc", meaning: "Pi's dialect from the start, a stand-in for pi --mode rpc" },
+  { names: ["--mode"], value: "rpc", meaning: "use Pi's dialect from the start, in place of pi --mode rpc" },
   {
     names: ["--events"],
     value: "all|none|a,b",
     meaning: "which events are sent; all by default, none under --mode rpc",
   },
-  { names: ["--read-only"], meaning: "open for reading only" },
-  { names: ["--confine"], meaning: "touch only the session folders and those of --allow-path" },
+  { names: ["--read-only"], meaning: "open sessions for reading only" },
+  { names: ["--confine"], meaning: "access only the session folders and those of --allow-path" },
   {
     names: ["--allow-path"],
     value: "dir",
-    meaning: "may be touched too; can be given several times, implies --confine",
+    meaning: "allow this folder too; can be given several times, implies --confine",
   },
   { names: ["--hook-timeout"], value: "ms", meaning: "how long the host has to answer a hook" },
   { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
   { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
   { names: ["--model"], value: "id", meaning: "first model of a new session, with --provider" },
   { names: ["--thinking"], value: "level", meaning: "first thinking level of a new session" },
-  { names: ["--stdio"], meaning: "accepted; stdin and stdout are all there is" },
-  { names: ["--verbose"], meaning: "say on stderr what happens" },
+  { names: ["--stdio"], meaning: "accepted; the server always uses stdin and stdout" },
+  { names: ["--verbose"], meaning: "report on stderr what happens" },
   { names: ["--version", "-v"], meaning: "print the version" },
   { names: ["--help", "-h"], meaning: "print this" },
 ];
@@ -146,7 +146,7 @@ export function parseCommandLine(args: readonly string[], own?: Readonly<Record<
     const { value = "" } = token;
     if (flag.value === undefined && token.inlineValue && own?.[name]) throw new UsageError(`${name} takes no value.`);
     if (flag.value !== undefined && token.value === undefined)
-      throw new UsageError(`${name} takes a value. --help shows which.`);
+      throw new UsageError(`${name} takes a value. --help lists the options.`);
     if (flag.oneOf) demandOneOf(name, value, flag.oneOf);
     if (name === "--allow-path") allowed.push(resolve(value));
     flags.set((flag as Partial<Option>).names?.[0] ?? name, value);

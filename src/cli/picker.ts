@@ -122,7 +122,7 @@ export function step(state: PickerState, happening: Happening): Step {
       const branches = new Branches(state.tree.branches.nodes, happening.leafId);
       const notice = happening.isKept
         ? "The conversation goes on from here."
-        : "The move is not kept: another program has the session, or it is read-only.";
+        : "The move is not saved: another process is writing to the session, or it is read-only.";
       return still({ ...state, isBusy: false, tree: { ...state.tree, branches }, notice });
     }
     case "deleted": {
@@ -311,7 +311,7 @@ function listView(state: PickerState, page: OutputStyle): string[] {
     return marked(isSelected, (at) => sessionRow(session, columns, { ...inner, paint: at }), page, state.columns);
   });
   if (sessions.length === 0 && !asked)
-    rows.push(cutTo(filter === "" ? "  There are no sessions." : "  Nothing fits.", state.columns));
+    rows.push(cutTo(filter === "" ? "  There are no sessions." : "  No session matches.", state.columns));
   while (rows.length < height) rows.push("");
   return [titleLine(title, place, state, page), page.paint("dim", cutTo(`  ${head}`, state.columns)), ...rows];
 }
@@ -382,5 +382,5 @@ function columnsOf(sessions: readonly Result[], page: OutputStyle): Widths {
 /** Returns the sentence that is shown after a deletion. */
 export function deletedNotice({ trash, movedTo }: Result): string {
   if (trash === "own") return `It is in the trash: ${movedTo}`;
-  return trash === "desktop" ? "It is in the desktop's trash." : "It is gone.";
+  return trash === "desktop" ? "It is in the desktop's trash." : "It is deleted.";
 }

@@ -37,7 +37,7 @@ export interface Terminal {
 }
 
 /** The flag that every verb has. */
-const JSON_FLAG: Flag = { meaning: "print the result as the command of the protocol answers it" };
+const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
 
 /** Options for the wire between a verb and its server. */
 const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];
@@ -185,7 +185,7 @@ function requireOperands(verb: Verb, given: number): void {
   const least = verb.operands.filter((operand) => operand.startsWith("<")).length;
   const isOpen = verb.operands.some((operand) => operand.includes("..."));
   if (given < least || (given > verb.operands.length && !isOpen))
-    throw new UsageError(`Usage: ${usageOf(verb)}. ${verb.name} --help tells more.`);
+    throw new UsageError(`Usage: ${usageOf(verb)}. See ${verb.name} --help.`);
 }
 
 function usageOf({ name, operands }: Verb): string {

@@ -4,6 +4,7 @@ import type { Service } from "../server/main.ts";
 import type { CommandLine, Flag } from "./options.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
+import { inVerbs } from "./wording.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
 export type Result = any;
@@ -52,11 +53,11 @@ export const FAILURE = 1;
 export const USAGE = 2;
 export const DAMAGE = 3;
 
-/** The error that a command was answered with. */
+/** The error that a command was answered with; its message is in the words of the command line. */
 export class CommandFailed extends Error {
   readonly error: Result;
   constructor(error: Result) {
-    super(error.message);
+    super(inVerbs(error.message));
     this.error = error;
   }
 }

@@ -20,14 +20,14 @@ export function storageFailure(error: unknown, doing: string): Failure {
   if (code === "ENOSPC" || code === "EDQUOT")
     return new Failure(
       "storage_full",
-      `No room on the disk while ${doing}. Nothing was changed; ask again when there is room.`,
+      `No room on the disk while ${doing}. Nothing was changed; try again when there is room.`,
       { errno: code },
       { cause: error },
     );
   if (code === "ELOOP")
     return new Failure(
       "storage_failed",
-      `A link lies where a file or a folder should be (ELOOP) while ${doing}. Nothing was changed. Put what it leads to in its place.`,
+      `There is a link where a file or a folder should be (ELOOP) while ${doing}. Nothing was changed. Replace it with what it leads to.`,
       { errno: code },
       { cause: error, retryable: false },
     );

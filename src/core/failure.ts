@@ -23,15 +23,15 @@ export const FAILURES = {
   cursor_expired: {
     code: -32002,
     retryable: false,
-    meaning: "The cursor does not belong to this session's present state. Ask again without a cursor.",
+    meaning: "The cursor does not belong to this session's current state. Try again without a cursor.",
   },
   content_modified: {
     code: -32801,
     retryable: false,
-    meaning: "The session moved on: its leaf is not the expected one. Read the new state and decide again.",
+    meaning: "The session has changed: its leaf is not the expected one. Read the new state and decide again.",
   },
   cancelled: { code: -32800, retryable: true, meaning: "The request was cancelled and nothing was changed." },
-  shutting_down: { code: -32802, retryable: true, meaning: "The server is ending. Start a new one and ask again." },
+  shutting_down: { code: -32802, retryable: true, meaning: "The server is ending. Start a new one and try again." },
   session_locked: {
     code: -32803,
     retryable: true,
@@ -45,7 +45,7 @@ export const FAILURES = {
   read_only: {
     code: -32803,
     retryable: false,
-    meaning: "This session is open for reading only. clone or fork it to go on writing.",
+    meaning: "This session is open for reading only. Use clone or fork to continue in a copy.",
   },
   unsupported_version: {
     code: -32803,
@@ -55,17 +55,17 @@ export const FAILURES = {
   unsupported_command: {
     code: -32803,
     retryable: false,
-    meaning: "This server owns the history and runs no model or tool. The host does that part.",
+    meaning: "This server keeps the history and runs no model or tool. The host does that.",
   },
   not_a_session: {
     code: -32803,
     retryable: false,
-    meaning: "The file is not a session: a session begins with a line of type session.",
+    meaning: "The file is not a session: its first line must have the type session.",
   },
   not_a_user_message: {
     code: -32803,
     retryable: false,
-    meaning: "The entry is not a user message. get_fork_messages lists those; position at takes any entry.",
+    meaning: "The entry is not a user message. get_fork_messages lists those; position at accepts any entry.",
   },
   invalid_boundary: {
     code: -32803,
@@ -78,7 +78,7 @@ export const FAILURES = {
     retryable: false,
     meaning: "Ids begin and end with a letter or digit and hold letters, digits, dots, underscores and hyphens.",
   },
-  ambiguous_id: { code: -32803, retryable: false, meaning: "Several sessions begin with this id. Give more of it." },
+  ambiguous_id: { code: -32803, retryable: false, meaning: "Several session ids begin with this. Give more of it." },
   path_outside_root: {
     code: -32803,
     retryable: false,
@@ -88,12 +88,12 @@ export const FAILURES = {
   already_exists: {
     code: -32803,
     retryable: false,
-    meaning: "There is something of that name already. Choose another name, or say overwrite where it is offered.",
+    meaning: "Something with that name exists already. Choose another name, or set overwrite where it is offered.",
   },
   storage_full: {
     code: -32803,
     retryable: true,
-    meaning: "The disk is full. Nothing was changed; ask again when there is room.",
+    meaning: "The disk is full. Nothing was changed; try again when there is room.",
   },
   storage_failed: {
     code: -32803,
@@ -103,13 +103,13 @@ export const FAILURES = {
   message_too_large: {
     code: -32803,
     retryable: false,
-    meaning: "The message is over the limit. Send or ask for less at a time.",
+    meaning: "The message is over the limit. Send or request less at a time.",
   },
   migration_failed: { code: -32803, retryable: false, meaning: "The session could not be migrated and is as before." },
   corrupt: {
     code: -32803,
     retryable: false,
-    meaning: "The stored bytes are damaged. verify_session says where, repair_session mends what can be mended.",
+    meaning: "The stored bytes are damaged. verify_session reports where, repair_session repairs what it can.",
   },
 } as const satisfies Record<string, FailureKind>;
 

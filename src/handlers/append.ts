@@ -19,8 +19,8 @@ export default command({
       .min(1)
       .max(10_000)
       .describe(
-        "entries without id, parentId and timestamp, which may be given; other members are stored as sent, and what " +
-          "Pi needs in a message is put in where it is missing: content, and in assistant messages usage with its cost, " +
+        "entries; id, parentId and timestamp are optional; other members are stored as sent, and what " +
+          "Pi needs in a message is added where it is missing: content, and in assistant messages usage with its cost, " +
           "stopReason, timestamp, provider, model and api, of the model that the path names",
       ),
   },
@@ -30,12 +30,12 @@ export default command({
     warnings: z
       .array(
         z.object({
-          path: z.string().describe("the member that it is about, as `entries.0.message.role`"),
+          path: z.string().describe("the member that it is about, such as `entries.0.message.role`"),
           message: z.string(),
         }),
       )
       .optional()
-      .describe("what was stored although it may not be meant so; absent when there is nothing to say"),
+      .describe("what was stored but may be a mistake; absent when there is nothing to report"),
   }),
   failures: ["entry_not_found", "invalid_entry", "invalid_boundary"],
   example: {

@@ -29,7 +29,7 @@ export default command({
     position: z
       .enum(["at", "before"])
       .optional()
-      .describe("at (default): the entry becomes the leaf; before: its parent does, and a message's text is answered"),
+      .describe("at (default): the entry becomes the leaf; before: its parent does, and a message's text is returned"),
     summary: z
       .looseObject({
         summary: z.string().min(1),
@@ -38,7 +38,7 @@ export default command({
         usage: z.unknown().optional(),
       })
       .optional()
-      .describe("what the branch that is left was about; becomes a branch_summary entry at the new place"),
+      .describe("a summary of the branch that is left; becomes a branch_summary entry at the new place"),
     label: z.string().min(1).optional().describe("for the summary entry if there is one, else for the new leaf"),
   },
   result,

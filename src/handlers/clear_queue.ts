@@ -3,7 +3,7 @@ import { command } from "./shared/command.ts";
 
 export default command({
   name: "clear_queue",
-  summary: "Empties Pi's queues of messages to come; a server without an agent has none waiting.",
+  summary: "Clears Pi's queues of waiting messages; without an agent they are always empty.",
   effect: "control",
   params: {},
   result: z.object({ steering: z.array(z.string()), followUp: z.array(z.string()) }),

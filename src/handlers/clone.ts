@@ -6,7 +6,7 @@ import { vetoReason } from "./shared/hooks.ts";
 export default command({
   name: "clone",
   summary:
-    "Copies the whole current path into a new session and makes that the current one. It lies where a fork does.",
+    "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
   effect: "replace",
   params: {},
   result: z.object({

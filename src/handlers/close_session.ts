@@ -3,9 +3,9 @@ import { command } from "./shared/command.ts";
 
 export default command({
   name: "close_session",
-  summary: "Makes a session durable, leaves it in order and closes it.",
+  summary: "Makes a session durable and closes it cleanly.",
   effect: "close",
-  params: { sessionId: z.string().optional().describe("the current session by default; then there is none") },
+  params: { sessionId: z.string().optional().describe("the current one by default; then none is current") },
   result: z.null(),
   failures: ["storage_full", "storage_failed"],
   example: { params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002" }, result: null },

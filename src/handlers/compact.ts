@@ -9,7 +9,7 @@ import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
 export default command({
   name: "compact",
   summary:
-    "Pi's compaction of the context, with the summary of the host's model: asks the hook session_before_compact. " +
+    "Pi's compaction of the context, with a summary by the host's model: calls the hook session_before_compact.  " +
     "Without that hook, use prepare_compaction and compact_append.",
   effect: "write",
   params: { customInstructions: z.string().optional().describe("for the summariser") },

@@ -7,8 +7,8 @@ import { openSession, sessionPath } from "./shared/migration.ts";
 export default command({
   name: "create_checkpoint",
   summary:
-    "Marks the present end of a Session Store V2 session, with a manifest of it: opening it reads no more than what " +
-    "comes behind. They are made by themselves as a session grows.",
+    "Marks the current end of a Session Store V2 session, with a manifest of it: opening it then reads only what " +
+    "follows. Checkpoints are also made automatically as a session grows.",
   effect: "write",
   ofAny: true,
   params: { sessionPath },

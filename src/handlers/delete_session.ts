@@ -6,16 +6,16 @@ export default command({
   name: "delete_session",
   summary:
     "Moves a session that is not open, with its backups and attachments, to the trash: by the trash command if there " +
-    "is one and paths are not confined, else to a trash of our own, from which restore_session brings it back.",
+    "is one and paths are not confined, else to the server's own trash, from which restore_session brings it back.",
   effect: "server",
   ofAny: true,
-  params: { ...which, permanent: z.boolean().optional().describe("unlink it at once; nothing brings it back") },
+  params: { ...which, permanent: z.boolean().optional().describe("unlink it at once; it cannot be restored") },
   result: z.object({
     ...moved,
-    movedTo: z.string().optional().describe("where it lies now; missing when it is gone or the trash does not tell"),
+    movedTo: z.string().optional().describe("where it is now; missing when unlinked or not known"),
     trash: z
       .enum(["desktop", "own", "none"])
-      .describe("desktop: by the trash command; own: restore_session brings it back; none: it is gone"),
+      .describe("desktop: by the trash command; own: restore_session brings it back; none: it was unlinked"),
   }),
   failures: MOVE_FAILURES,
   example: {

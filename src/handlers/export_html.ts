@@ -13,7 +13,7 @@ export default command({
       .min(1)
       .optional()
       .describe("by default a new file in the server's working directory; relative paths refer to that"),
-    overwrite: z.boolean().optional().describe("whether a file that exists may be replaced"),
+    overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
   },
   result: z.object({ path: z.string() }),
   failures: ["already_exists", "storage_full", "storage_failed"],

@@ -18,8 +18,8 @@ const MOST_CONTENT = 256 << 20;
 export default command({
   name: "export_session",
   summary:
-    "A session as its JSONL bytes, a static HTML page, Markdown, or one training record a line; written to a file, or " +
-    "answered where no file is named.",
+    "Exports a session as its JSONL bytes, a static HTML page, Markdown, or training records; written to a file, or " +
+    "returned where no file is named.",
   effect: "read",
   ofAny: true,
   params: {
@@ -30,7 +30,7 @@ export default command({
       .describe("of a session that need not be open; the current one by default"),
     format: z.enum(FORMATS),
     outputPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
-    overwrite: z.boolean().optional().describe("whether a file that exists may be replaced"),
+    overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
     branches: z
       .enum(["all", "path"])
       .optional()
@@ -45,7 +45,7 @@ export default command({
     roleMarker: z
       .string()
       .optional()
-      .describe(`training: what stands before the role in the first user message; ${SEED_MARKER} by default`),
+      .describe(`training: the text before the role in the first user message; ${SEED_MARKER} by default`),
   },
   result: z.object({
     sessionId: z.string(),
@@ -133,7 +133,7 @@ function contentOf({ maxReplyBytes }: CommandContext, pieces: Iterable<string | 
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(concat(parts));
   } catch {
-    throw new Failure("corrupt", "The session's bytes are no text. Name a file as outputPath to get them as they are.");
+    throw new Failure("corrupt", "The session's bytes are not text. Name an outputPath to get them as they are.");
   }
 }
 

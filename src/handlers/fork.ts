@@ -9,7 +9,7 @@ import { vetoReason } from "./shared/hooks.ts";
 export default command({
   name: "fork",
   summary:
-    "Copies the path to an entry into a new session and makes that the current one. It lies beside the session when " +
+    "Copies the path to an entry into a new session and makes that the current one. Its file is next to the session's when " +
     "that is outside the session folders.",
   effect: "replace",
   params: {
@@ -17,7 +17,7 @@ export default command({
     position: z
       .enum(["before", "at"])
       .optional()
-      .describe("before (default): up to the parent of a user message; at: the entry is the last"),
+      .describe("before (default): the copy ends before the entry, a user message; at: it ends with the entry"),
   },
   result: z.object({
     text: z.string().describe("the text of the user message, for the editor; empty with at"),

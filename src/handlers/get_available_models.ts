@@ -5,8 +5,7 @@ import { piModel } from "./shared/pi-shapes.ts";
 
 export default command({
   name: "get_available_models",
-  summary:
-    "The models that the current session names, the one in force first: a server without models knows no others.",
+  summary: "The models that the current session names, the current one first: a server without models knows no others.",
   effect: "control",
   params: {},
   result: z.object({ models: z.array(z.looseObject({ provider: z.string(), id: z.string() })) }),

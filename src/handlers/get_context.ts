@@ -19,7 +19,7 @@ const explanation = z.object({
         "damaged; no_message: it has none (null, a number, a list); not_for_model: entries of its kind say nothing to the model",
     ),
   by: z.string().optional(),
-  tokens: z.number().int().describe("estimate of what it takes in the context; 0 when it is not in"),
+  tokens: z.number().int().describe("estimate of its tokens in the context; 0 when it is not in it"),
 });
 
 export default command({
@@ -32,10 +32,10 @@ export default command({
       .boolean()
       .optional()
       .describe(
-        "every tool call has its result directly behind it, as providers demand: calls without a result and results " +
+        "every tool call has its result directly after it, as providers require: calls without a result and results " +
           "without a call are left out; where ids are empty or repeated, the order pairs them",
       ),
-    explain: z.boolean().optional().describe("say of each entry of the path why it is in or out"),
+    explain: z.boolean().optional().describe("say for each entry of the path why it is in the context or not"),
   },
   result: z.object({
     messages: stored(z.array(message)),

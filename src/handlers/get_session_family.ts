@@ -11,7 +11,7 @@ export default command({
     sessionId: z.string().min(1).optional().describe("the id of any session; the current one by default"),
   },
   result: z.object({
-    root: z.string().nullable().describe("id of the session all come from; null when its file is gone"),
+    root: z.string().nullable().describe("id of the session all come from; null when its file is missing"),
     nodes: z.array(
       z.object({
         sessionPath: z.string().nullable().describe("null for a session in memory"),

@@ -51,7 +51,7 @@ export default command({
         tokens: z
           .number()
           .nullable()
-          .describe("as the last answer reports them; null after a compaction until one does"),
+          .describe("as the last assistant message reports them; null after a compaction until another does"),
         contextWindow: z.number().describe("of the model; 128,000 where that is not known"),
         percent: z.number().nullable(),
       })

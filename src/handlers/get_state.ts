@@ -31,7 +31,7 @@ export const stateResult = z.object({
   version: z.number().int().describe("format version of the stored bytes"),
   diagnostics: z
     .array(z.looseObject({ kind: z.string(), reason: z.string() }))
-    .describe("damage that was read past, and tool calls at the end of the path that nobody answers any more"),
+    .describe("damage that was skipped, and tool calls at the end of the path that will get no result"),
   isStreaming: z.literal(false),
   isCompacting: z.literal(false),
   steeringMode: z.string(),
@@ -158,7 +158,7 @@ export const stateExample = {
 
 export default command({
   name: "get_state",
-  summary: "Where the session stands: file, leaf, model, counts, damage.",
+  summary: "The state of the session: file, leaf, model, counts, damage.",
   effect: "read",
   params: {},
   result: stateResult,

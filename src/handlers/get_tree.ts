@@ -29,7 +29,7 @@ const nestedNode = z.looseObject({
 
 export default command({
   name: "get_tree",
-  summary: "All branches: as a flat list in file order, or nested as Pi answers it.",
+  summary: "All branches: as a flat list in file order, or nested as Pi returns it.",
   effect: "read",
   params: {
     format: z

@@ -5,8 +5,8 @@ import { damage } from "./shared/shapes.ts";
 export default command({
   name: "import_session",
   summary:
-    "Copies a session file of any version from anywhere into the session folders, byte for byte. Whatever is there " +
-    "already is found and not written again; nothing is overwritten.",
+    "Copies a session file of any version from anywhere into the session folders, byte for byte. What exists " +
+    "already is recognised and not written again; nothing is overwritten.",
   effect: "server",
   params: { path: z.string().min(1).describe("of a JSONL session file") },
   result: z.object({
@@ -15,13 +15,13 @@ export default command({
     outcome: z
       .enum(["new", "known", "continued", "conflict"])
       .describe(
-        "new; known: a session has all of it already; continued: a session had its beginning and got the rest; " +
-          "conflict: a session with this id went another way, and this one got an id of its own",
+        "new; known: a session has all of it already; continued: a session had its beginning and now has the rest; " +
+          "conflict: another session with this id continues differently, and this one has a new id",
       ),
     conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
     entryCount: z.number().int(),
     version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
-    damage: z.array(damage).describe("what is wrong in the file; it is copied as it is"),
+    damage: z.array(damage).describe("what is wrong in the file; it is copied unchanged"),
   }),
   failures: [
     "session_not_found",

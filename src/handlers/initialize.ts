@@ -8,7 +8,8 @@ import { type HookName, type HookRegistration, hooks as knownHooks } from "./sha
 
 export default command({
   name: "initialize",
-  summary: "Introduces the host and asks what the server can do. Optional; if sent, once and first.",
+  summary:
+    "Introduces the host and asks what the server can do. Optional; if sent, it is the first request, and sent once.",
   effect: "control",
   params: {
     protocolVersion: z.number().int().optional(),
@@ -36,7 +37,7 @@ export default command({
       formats: z.array(z.number()),
       limits: z.record(z.string(), z.number()),
     }),
-    state: stateResult.nullable().describe("as get_state answers it; null while no session is open"),
+    state: stateResult.nullable().describe("as get_state returns it; null while no session is open"),
   }),
   failures: [],
   example: {

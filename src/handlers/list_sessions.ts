@@ -10,8 +10,8 @@ import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 export default command({
   name: "list_sessions",
   summary:
-    "The sessions there are, those in which something was said last first; --continue goes by the last change instead. " +
-    "Reads files, changes none.",
+    "Lists sessions, the one in which something was said last first; --continue goes by the last change instead. " +
+    "Changes nothing.",
   effect: "server",
   params: {
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
@@ -19,7 +19,7 @@ export default command({
       .string()
       .optional()
       .describe("only sessions that have all these words in name, first message, working directory or id"),
-    name: z.string().optional().describe("only sessions whose name has this in it, whatever its case"),
+    name: z.string().optional().describe("only sessions whose name contains this, in any case"),
     parent: z.string().optional().describe("only forks of this session, by its path or id"),
     since: z.string().optional().describe("only sessions in which something was said at this time or later, ISO 8601"),
     archived: z.boolean().optional().describe("archived sessions instead of the others"),
@@ -27,12 +27,12 @@ export default command({
     sort: z
       .enum(["modified", "created", "name"])
       .optional()
-      .describe("modified (default) and created: newest first; name: from A on"),
+      .describe("modified (default) and created: newest first; name: in alphabetical order"),
     stream: z
       .boolean()
       .optional()
       .describe(
-        "with a progress token: each report has `sessions`, those that fit among the ones just read, unordered",
+        "with a progress token: each report has `sessions`, the matching ones among those just read, unordered",
       ),
     cursor,
     limit,
@@ -58,7 +58,7 @@ export default command({
         sizeBytes: z.number().int(),
       }),
     ),
-    total: z.number().int().describe("sessions that fit, on all pages"),
+    total: z.number().int().describe("matching sessions, on all pages"),
     nextCursor,
   }),
   failures: ["cursor_expired"],

@@ -17,14 +17,14 @@ export default command({
   name: "migrate_session",
   summary:
     "Moves a session from its JSONL file, or a database of pi_agent_rust, into a Session Store V2 container, or back. The file is kept as a snapshot; " +
-    "what fails leaves the session where it was. Pi does not see a session in a container: it is for hosts that go " +
+    "a failure leaves the session where it was. Pi does not see a session in a container: it is for hosts that go " +
     "through this server, and rollback_migration is the way back.",
   effect: "write",
   ofAny: true,
   params: {
     sessionPath,
     to: z.enum(["v2", "jsonl"]).optional().describe("v2 by default; jsonl does what rollback_migration does"),
-    dryRun: z.boolean().optional().describe("read everything and say what stands against it; write nothing"),
+    dryRun: z.boolean().optional().describe("read everything and report what prevents it; write nothing"),
     correlationId,
   },
   result: movement,

@@ -4,17 +4,18 @@ import { demandStored, openSession, sessionPath, verification } from "./shared/m
 
 export default command({
   name: "migration_status",
-  summary:
-    "Says which store holds a session, in which state it is, and what its migration ledger tells. Changes nothing.",
+  summary: "Returns which store holds a session, its state, and what its migration ledger says. Changes nothing.",
   effect: "read",
   ofAny: true,
   params: { sessionPath },
   result: z.object({
     sessionId: z.string(),
     active: z.enum(["jsonl_v3", "sqlite_v1", "native_v2"]),
-    state: z.string().describe("one of the nine states of Session Store V2; CLEAN where nothing is under way"),
+    state: z.string().describe("one of the nine states of Session Store V2; CLEAN when nothing is under way"),
     phase: z.string().nullable().describe("of the pointer file; null without one"),
-    interrupted: z.boolean().describe("something was begun and not ended; migrating or rolling back again does"),
+    interrupted: z
+      .boolean()
+      .describe("a migration or rollback was interrupted; migrating or rolling back again completes it"),
     containerPath: z.string(),
     sourcePath: z.string().nullable().describe("the session file that is or was the session"),
     snapshotPath: z.string().nullable().describe("the session file as it was frozen"),

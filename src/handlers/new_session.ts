@@ -7,7 +7,7 @@ import { withoutNulls } from "./shared/pi-shapes.ts";
 export default command({
   name: "new_session",
   summary:
-    "Makes a new, empty session the current one. Its file appears with its first entry, where that of a fork would, or " +
+    "Creates a new, empty session and makes it the current one. Its file appears with its first entry, where a fork's would be, or " +
     "in the folder of the cwd that is named.",
   effect: "replace",
   params: {

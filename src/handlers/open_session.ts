@@ -4,12 +4,12 @@ import { command } from "./shared/command.ts";
 
 export default command({
   name: "open_session",
-  summary: "Opens a session beside the current one; commands reach it by its sessionId.",
+  summary: "Opens a session in addition to the current one; commands reach it by its sessionId.",
   effect: "control",
   params: {
     sessionPath: z.string().min(1).optional(),
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
-    readOnly: z.boolean().optional().describe("only follow what others write to it"),
+    readOnly: z.boolean().optional().describe("only read what other programs write to it"),
   },
   result: z.object({
     sessionId: z.string(),
@@ -29,7 +29,7 @@ export default command({
   },
   run({ workspace }, { sessionPath, sessionId, readOnly }) {
     if ((sessionPath === undefined) === (sessionId === undefined))
-      throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
+      throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
     const session = workspace.open({ sessionPath, sessionId }, readOnly);
     if (session !== workspace.current) workspace.keep(session);
     return {

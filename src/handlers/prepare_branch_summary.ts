@@ -9,7 +9,7 @@ import { entry, stored } from "./shared/shapes.ts";
 export default command({
   name: "prepare_branch_summary",
   summary:
-    "What a move of the leaf would leave behind: all that a model and then branch with a summary need. Changes nothing.",
+    "Returns what a move of the leaf would leave: all that a model needs to summarise it, and then branch. Changes nothing.",
   effect: "read",
   params: { targetId: z.string().nullable().describe("where the leaf is to go; null: before the first entry") },
   result: z.object({

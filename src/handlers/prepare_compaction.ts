@@ -5,7 +5,7 @@ import { assistantExample } from "./shared/shapes.ts";
 export default command({
   name: "prepare_compaction",
   summary:
-    "What a compaction would summarise and keep by Pi's rules: all that a model and then compact_append need. " +
+    "Returns what a compaction would summarise and keep by Pi's rules: all that a model, and then compact_append, need. " +
     "Changes nothing.",
   effect: "read",
   params: wishes,

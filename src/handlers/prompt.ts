@@ -3,5 +3,5 @@ import { promptParams, unsupported } from "./shared/unsupported.ts";
 export default unsupported(
   "prompt",
   promptParams,
-  "call your model with what get_messages answers, and store what was said with append.",
+  "call your model with what get_messages returns, and store its answer with append.",
 );

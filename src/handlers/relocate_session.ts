@@ -6,15 +6,15 @@ export default command({
   name: "relocate_session",
   summary:
     "Gives a session that is not open another working directory: it goes to that one's folder, with only the cwd in " +
-    "its header changed, and the file as it was is kept. Can be done any number of times.",
+    "its header changed, and the original file is kept. Can be done any number of times.",
   effect: "server",
   ofAny: true,
   params: {
     ...which,
-    cwd: z.string().min(1).describe("the new working directory, absolute; it has to exist"),
-    allowMissing: z.boolean().optional().describe("whether it need not exist, as one on another machine"),
+    cwd: z.string().min(1).describe("the new working directory, absolute; it must exist"),
+    allowMissing: z.boolean().optional().describe("accept one that is missing, as on another machine"),
   },
-  result: z.object({ ...moved, keptAt: z.string().describe("where the file is as it was before") }),
+  result: z.object({ ...moved, keptAt: z.string().describe("where the original file is") }),
   failures: [...MOVE_FAILURES, "corrupt", "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl", cwd: "/home/me/other" },

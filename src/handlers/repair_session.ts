@@ -9,17 +9,17 @@ import { damage } from "./shared/shapes.ts";
 export default command({
   name: "repair_session",
   summary:
-    "Publishes a damaged session anew without what is damaged and with what Pi needs in messages, the original being " +
-    "kept, and appends an error result for each tool call that diagnostics name. A session that needs neither stays " +
+    "Rewrites a damaged session without what is damaged and with what Pi needs in messages, keeps the original, " +
+    "and appends an error result for each tool call that diagnostics name. A session that needs none of this stays " +
     "as it is.",
   effect: "write",
   params: {
-    dryRun: z.boolean().optional().describe("only say what would be done"),
+    dryRun: z.boolean().optional().describe("only report what would be done"),
     danglingToolCalls: z.boolean().optional().describe("false: append no results"),
   },
   result: z.object({
-    repaired: z.array(damage).describe("the damage that was, or would be, taken out or mended"),
-    backupPath: z.string().nullable().describe("where the original is; null when nothing was written anew"),
+    repaired: z.array(damage).describe("the damage that was, or would be, removed or repaired"),
+    backupPath: z.string().nullable().describe("where the original is; null when nothing was rewritten"),
     answered: z
       .array(
         z.object({
@@ -29,7 +29,7 @@ export default command({
           resultId: z.string().nullable().describe("of the entry that was appended; null with dryRun"),
         }),
       )
-      .describe("the calls that were, or would be, answered"),
+      .describe("the calls that got, or would get, an error result"),
     entryCount: z.number().int(),
   }),
   failures: ["session_locked"],

@@ -4,11 +4,11 @@ import { command } from "./shared/command.ts";
 
 export default command({
   name: "restore_session",
-  summary: "Brings a session back from our own trash to where it was. Overwrites nothing.",
+  summary: "Brings a session back from the server's own trash to where it was. Overwrites nothing.",
   effect: "server",
   params: {
-    sessionPath: z.string().min(1).optional().describe("where it was, or where it lies in the trash"),
-    sessionId: z.string().min(1).optional().describe("or its full id; what was deleted last comes back"),
+    sessionPath: z.string().min(1).optional().describe("where it was, or where it is in the trash"),
+    sessionId: z.string().min(1).optional().describe("or its full id; the one that was deleted last comes back"),
   },
   result: z.object(moved),
   failures: MOVE_FAILURES,

@@ -6,13 +6,13 @@ export default command({
   name: "rollback_migration",
   summary:
     "Makes the JSONL file of a migrated session the session again: the snapshot byte for byte, and after it what was " +
-    "appended since; without the snapshot, all of it from the container. Brings to its end what was cut off. The " +
-    "container is kept aside.",
+    "appended since; without the snapshot, all of it from the container. Completes what was interrupted. The " +
+    "container is kept under another name.",
   effect: "write",
   ofAny: true,
   params: {
     sessionPath,
-    reason: z.string().min(1).max(1024).optional().describe("stands in the pointer file"),
+    reason: z.string().min(1).max(1024).optional().describe("recorded in the pointer file"),
     correlationId,
   },
   result: movement,

@@ -12,7 +12,7 @@ export default command({
       info: z.looseObject({ title: z.string(), version: z.string() }),
       methods: z.array(z.looseObject({ name: z.string() })),
     })
-    .describe("an OpenRPC 1.3 document; events stand under x-events"),
+    .describe("an OpenRPC 1.3 document; events are under x-events"),
   failures: [],
   example: {
     params: {},

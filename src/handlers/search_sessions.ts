@@ -10,7 +10,7 @@ const PAGE = 50;
 
 export default command({
   name: "search_sessions",
-  summary: "Messages of all sessions and branches that hold all the given words or parts of words.",
+  summary: "Finds messages of all sessions and branches that contain all the given words or parts of words.",
   effect: "server",
   params: {
     query: z
@@ -25,9 +25,9 @@ export default command({
       .describe("only messages of this role; user and assistant by default"),
     since: z.string().optional().describe("only messages of this time or later, ISO 8601"),
     until: z.string().optional().describe("only messages of this time or earlier"),
-    includeToolResults: z.boolean().optional().describe("what tools and commands answered, too"),
+    includeToolResults: z.boolean().optional().describe("also the output of tools and commands"),
     cursor,
-    limit: limit.describe(`at most so many; ${PAGE} by default`),
+    limit: limit.describe(`at most this many; ${PAGE} by default`),
   },
   result: z.object({
     hits: z.array(

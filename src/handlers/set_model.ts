@@ -9,7 +9,7 @@ export default command({
   summary: "Records a change of model at the leaf.",
   effect: "write",
   params: { provider: z.string().min(1), modelId: z.string().min(1) },
-  result: z.looseObject({ provider: z.string(), id: z.string() }).describe("the model in force"),
+  result: z.looseObject({ provider: z.string(), id: z.string() }).describe("the current model"),
   failures: [],
   example: {
     params: { provider: "openai", modelId: "gpt-4o" },

@@ -12,7 +12,7 @@ export default command({
   params: {
     name: z
       .string()
-      .refine((name) => sessionName(name) !== "", "a name says something")
+      .refine((name) => sessionName(name) !== "", "must not be blank")
       .describe("line breaks become spaces"),
     sessionPath: z
       .string()

@@ -3,7 +3,7 @@ import { command } from "./shared/command.ts";
 
 export default command({
   name: "shutdown",
-  summary: "Answers everything received before, makes it durable, leaves the session in order and ends.",
+  summary: "Answers everything received before, makes it durable, closes the session cleanly and ends.",
   effect: "control",
   params: {},
   result: z.null(),

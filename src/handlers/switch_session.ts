@@ -32,7 +32,7 @@ export default command({
   },
   async run(context, { sessionPath, sessionId }) {
     if ((sessionPath === undefined) === (sessionId === undefined))
-      throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
+      throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
     const { workspace } = context;
     const next = workspace.open({ sessionPath, sessionId });
     if (context.asks("session_before_switch")) {

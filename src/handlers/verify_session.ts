@@ -8,7 +8,7 @@ import { damage } from "./shared/shapes.ts";
 
 export default command({
   name: "verify_session",
-  summary: "Reads every byte of a session and says what is damaged. Changes nothing.",
+  summary: "Reads every byte of a session and reports what is damaged. Changes nothing.",
   effect: "read",
   ofAny: true,
   params: { sessionPath: z.string().min(1).optional().describe("the current session by default") },
@@ -16,7 +16,7 @@ export default command({
     damage: z.array(damage),
     invariants: z
       .record(z.string(), z.boolean())
-      .describe("what holds for the stored session; of Session Store V2 INV-001 to INV-007, too"),
+      .describe("which rules the stored session keeps; for Session Store V2 also INV-001 to INV-007"),
     unreadableForRust: z
       .array(z.object({ entryId: z.string(), reason: z.string() }))
       .describe("entries that pi_agent_rust skips; it opens such a session for reading only"),

@@ -78,10 +78,7 @@ export function sessionInMemory(beginning: Beginning, entries: readonly FileEntr
   if (header) migrateSessionEntries(given);
   const own = given.filter((entry) => entry !== header && entry.type !== "session") as SessionEntry[];
   if (own.some(({ type, id }) => typeof type !== "string" || typeof id !== "string"))
-    throw new Failure(
-      "invalid_entry",
-      "Entries have a type and an id. Give the header along to have old ones migrated.",
-    );
+    throw new Failure("invalid_entry", "Entries have a type and an id. Pass the header too to have old ones migrated.");
   const headerLine = textOf(header) as Uint8Array;
   const log = memoryStore().create(header ? { header: header as CoreHeader & SessionHeader, headerLine } : beginning);
   log.append(own.map((entry) => textOf(entry) as Uint8Array));

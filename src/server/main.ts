@@ -133,7 +133,7 @@ function confine(allowed: readonly string[], places: StoragePaths, world: World)
   });
   if (!disk.isWalked)
     world.say(
-      "This system has no paths that begin in an open folder: a link that is put in the place of a folder while that is used can lead out of the allowed ones.",
+      "This system cannot open paths relative to an open folder: a link that replaces a folder while it is used can lead outside the allowed ones.",
     );
   const state = realPathOf(world.disk, places.state);
   const hasState = given.some((folder) => isBelow(realPathOf(world.disk, folder), state));

@@ -243,9 +243,9 @@ function openFrozen(disk: Disk, store: Store, file: string): Log {
   const now = exists(disk, source) ? source : containerOf(disk, source, log.header.id);
   const [where, out] =
     now === null
-      ? ["the session is not beside it any more", `Rename it to ${basename(source)} to go on with it`]
+      ? ["the session is no longer next to it", `Rename it to ${basename(source)} to continue with it`]
       : [`the session is ${now}`, "Open that one"];
-  const sentence = `This is a session file as it was when it was migrated; ${where}. ${out}; here nothing is written.`;
+  const sentence = `This is the kept file of a migrated session; ${where}. ${out}; nothing is written to this file.`;
   return Object.assign(log, { readOnly: new Failure("read_only", sentence, { sessionPath: now ?? source }) });
 }
 

@@ -167,7 +167,7 @@ describe("the filter", () => {
 
   test("is cleared by Esc; what does not fit is said", () => {
     const picking = ready().press("/", "zz").list(0, 0, 0).list(0, 0, 0);
-    expect(picking.screen[2]).toBe("  Nothing fits.");
+    expect(picking.screen[2]).toBe("  No session matches.");
     picking.take();
     picking.press("<escape>");
     expect([picking.state.filter, picking.state.isTyping]).toEqual(["", false]);
@@ -245,7 +245,7 @@ describe("the tree", () => {
 
   test("a move that is not kept is no silent one", () => {
     const picking = inTree().press("k", "<enter>").happen({ what: "moved", leafId: "b", isKept: false });
-    expect(picking.screen.at(-1)).toMatch(/^The move is not kept/);
+    expect(picking.screen.at(-1)).toMatch(/^The move is not saved/);
   });
 
   test("Esc leads back to the list as it was, q ends", () => {

@@ -28,7 +28,9 @@ test("a session goes to a container and back, dry by default", async () => {
     `The session is now ${container} (MIGRATED, 3 entries).\n` +
       `Pi does not see it there. pi-session-server rollback ${container} makes its file the session again.\n`,
   );
-  expect((await run("migrate", "--help")).stdout).toMatch(/no longer list or open a\s+session that is in a container/);
+  expect((await run("migrate", "--help")).stdout).toMatch(
+    /do\s+not\s+list\s+or\s+open\s+a\s+session\s+in\s+a\s+container/,
+  );
   expect((await run("verify", container)).stdout).toBe("The session is sound.\n");
   const status = await run("status", container);
   expect(status.status).toBe(0);

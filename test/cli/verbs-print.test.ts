@@ -176,7 +176,7 @@ describe("list", () => {
     expect(out).toContain("01991f6e-2\n");
     expect(await printed(place, ["stats", "01991f6e-2"])).toContain(OTHER);
     const { stderr, status } = await run(place, ["stats", "01991f6e"]);
-    expect([stderr, status]).toEqual([expect.stringContaining("Several sessions begin with this id"), 1]);
+    expect([stderr, status]).toEqual([expect.stringContaining("Several session ids begin with this"), 1]);
   });
 
   test("is filtered, limited, and says what it leaves out", async () => {
@@ -385,7 +385,7 @@ describe("changes", () => {
     const before = readFileSync(file);
     expect(await printed(place, ["delete", file], saying("y"))).toMatch(/ is now .+\.\nrestore brings it back\.\n$/);
     expect(existsSync(file)).toBe(false);
-    expect(await printed(place, ["restore", SESSION])).toBe(`It is now ${file}.\n`);
+    expect(await printed(place, ["restore", SESSION])).toBe(`It is now at ${file}.\n`);
     expect(readFileSync(file)).toEqual(before);
     expect(await printed(place, ["delete", SESSION, "--permanent", "--yes"])).toBe(`${file} is deleted for good.\n`);
     expect(existsSync(file)).toBe(false);
@@ -407,9 +407,9 @@ describe("changes", () => {
 
   test("archive, unarchive and relocate say where things went", async () => {
     const { place, file } = ready();
-    const moved = /^It is now (.+)\.\n/.exec(await printed(place, ["archive", SESSION]))?.[1] as string;
+    const moved = /^It is now at (.+)\.\n/.exec(await printed(place, ["archive", SESSION]))?.[1] as string;
     expect([existsSync(moved), existsSync(file)]).toEqual([true, false]);
-    expect(await printed(place, ["unarchive", SESSION])).toBe(`It is now ${file}.\n`);
+    expect(await printed(place, ["unarchive", SESSION])).toBe(`It is now at ${file}.\n`);
     const missing = await run(place, ["relocate", file, "elsewhere"]);
     expect([missing.status, missing.stderr]).toEqual([
       2,
@@ -417,7 +417,7 @@ describe("changes", () => {
     ]);
     mkdirSync(join(place.cwd, "elsewhere"));
     const out = await printed(place, ["relocate", file, "elsewhere"]);
-    const [, to, kept] = /^It is now (.+)\.\nThe original is (.+)\.\n$/.exec(out) ?? [];
+    const [, to, kept] = /^It is now at (.+)\.\nThe original is (.+)\.\n$/.exec(out) ?? [];
     expect([existsSync(to), existsSync(kept)]).toEqual([true, true]);
     expect(await printed(place, ["list", "--cwd", "elsewhere"])).toContain("Name a colour");
   });
@@ -436,7 +436,7 @@ describe("changes", () => {
 
     expect(await printed(place, ["import", "out.jsonl"])).toBe(`All of it is in ${file} already.\n7 entries.\n`);
     writeFileSync(out, fileText(headerText({ id: "brought" }), ...LINES.slice(0, 2)));
-    expect(await printed(place, ["import", "out.jsonl"])).toMatch(/^It is now .+_brought\.jsonl\.\n2 entries\.\n$/);
+    expect(await printed(place, ["import", "out.jsonl"])).toMatch(/^It is now at .+_brought\.jsonl\.\n2 entries\.\n$/);
   });
 });
 

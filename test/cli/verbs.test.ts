@@ -53,7 +53,7 @@ describe("verify", () => {
     const before = imprint(file);
     const { stdout, stderr, status } = await run(place, "verify", file);
     expect([stderr, status]).toEqual(["", 3]);
-    expect(stdout).toMatch(/^3 damages:\n/);
+    expect(stdout).toMatch(/^3 damaged places:\n/);
     expect(stdout).toMatch(/^ {2}bad_line \(line 4, 2 bytes at \d+\): .+; lost$/m);
     expect(stdout).toMatch(/^ {2}torn_tail \(/m);
     expect(stdout).toMatch(/^ {2}missing_parent \(.*entry a0000003\): /m);

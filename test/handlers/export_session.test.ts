@@ -391,8 +391,8 @@ describe("markdown", () => {
     const all = (await server.result("export_session", { format: "markdown", branches: "all" })).content;
     for (const heading of [
       "## Branch 1 (current)",
-      "## Branch 2, goes off behind entry 2",
-      "## Branch 3, goes off behind entry 1",
+      "## Branch 2, branches from entry 2",
+      "## Branch 3, branches from entry 1",
     ])
       expect(all).toContain(`\n${heading}\n`);
     expect(all.split("first question\n").length).toBe(2);

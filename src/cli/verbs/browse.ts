@@ -12,10 +12,10 @@ export default {
   more: `  pi --session "$(pi-session-server browse)"
 
 Arrows, j and k, PgUp, PgDn, Home and End move. Enter prints the path of the session and ends.
-/ filters by what is typed, and Esc clears that.
+/ filters by what is typed, and Esc clears the filter.
 Ctrl+D deletes the session after y; n or Esc keeps it.
-Tab shows the session's tree, where Enter makes an entry the place from which the conversation goes on, and Esc \
-leads back.
+Tab shows the session's tree. There, Enter picks the entry after which the conversation continues, and Esc \
+goes back.
 q and Ctrl+C end with status 1 and print nothing.`,
   async run(asking) {
     const screen = asking.takeScreen();

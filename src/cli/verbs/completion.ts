@@ -53,7 +53,7 @@ function wordsOf({ name, meaning, flags, operands }: Verb): CompletionWords {
   const shared = ["--json", "--help"].map(
     (flag): Word => ({
       names: [flag],
-      meaning: flag === "--json" ? "print the result as the protocol has it" : "tell what it takes",
+      meaning: flag === "--json" ? "print the result as the protocol's command returns it" : "print its help",
       takesValue: false,
       oneOf: [],
       isPath: false,

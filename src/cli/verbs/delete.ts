@@ -8,18 +8,17 @@ export default {
   meaning: "move a session to the trash",
   operands: ["<session>"],
   flags: {
-    "--yes": { meaning: "do not ask; needed where there is no terminal to ask on" },
-    "--permanent": { meaning: "unlink it; nothing brings it back" },
+    "--yes": { meaning: "do not ask; required without a terminal" },
+    "--permanent": { meaning: "unlink it; it cannot be restored" },
   },
   more:
-    "The session is named by its path or its full id. The trash command takes it if there is one; else it goes to a " +
-    "trash of our own, from which restore brings it back.",
+    "Name the session by its path or its full id. The trash command takes it if there is one; else it goes to the " +
+    "server's own trash, from which restore brings it back.",
   async run({ ask, confirm }, { operands: [operand], flags }) {
     const permanent = flags.has("--permanent");
     if (!flags.has("--yes")) {
       const said = await confirm(permanent ? `Delete ${inert(operand)} for good?` : `Delete ${inert(operand)}?`);
-      if (said === undefined)
-        throw new UsageError("delete asks first, and there is no terminal to ask on; give --yes.");
+      if (said === undefined) throw new UsageError("delete asks first, and there is no terminal to ask on; use --yes.");
       if (!said) throw new Failure("cancelled", "Nothing was deleted.");
     }
     return ask("delete_session", { ...named(operand), permanent: permanent ? true : undefined });

@@ -9,12 +9,12 @@ const BY_NAME: readonly (readonly [RegExp, string])[] = [
 
 export default {
   name: "export",
-  meaning: "write it as JSONL, HTML, Markdown or records",
+  meaning: "write a session as JSONL, HTML, Markdown or training records",
   operands: ["<session>", "[file]"],
   flags: {
     "--format": {
       value: "format",
-      meaning: "jsonl, html, markdown or training; by default what the file's name ends with, else jsonl",
+      meaning: "jsonl, html, markdown or training; by default the one that the file's name ends with, else jsonl",
       oneOf: ["jsonl", "html", "markdown", "training"],
     },
     "--branches": {
@@ -22,9 +22,9 @@ export default {
       meaning: "every branch, or the path to the leaf; all by default for jsonl and html, path for the others",
       oneOf: ["all", "path"],
     },
-    "--overwrite": { meaning: "replace the file if there is one" },
+    "--overwrite": { meaning: "replace the file if it exists" },
   },
-  more: "Without a file it is printed. jsonl keeps every byte; training is one record a line.",
+  more: "Without a file, the export is printed. jsonl keeps every byte; training has one record per line.",
   async run(asking, { operands: [session, file], flags }) {
     await open(asking, session);
     return asking.ask("export_session", {

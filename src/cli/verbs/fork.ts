@@ -5,10 +5,10 @@ export default {
   name: "fork",
   meaning: "copy a path into a new session",
   operands: ["<session>", "[entry]"],
-  flags: { "--at": { meaning: "the entry is the last of the copy, whatever it is" } },
+  flags: { "--at": { meaning: "end the copy with the entry, whatever its type" } },
   more:
     "Prints the path of the new session. Without an entry, the whole path to the leaf is copied. With a user message, " +
-    "the copy ends before it, so that it can be asked in another way. tree prints the ids of entries.",
+    "the copy ends before it, so that it can be asked differently. tree prints the ids of entries.",
   async run(asking, { operands, flags }) {
     const [session, entryId] = operands;
     await open(asking, session);
@@ -16,5 +16,5 @@ export default {
     return asking.ask("fork", { entryId, position: flags.has("--at") ? "at" : undefined });
   },
   print: ({ sessionFile }, _given, { isTerminal }) =>
-    sessionFile === null ? ["The copy was in memory and is gone."] : [exact(sessionFile, isTerminal)],
+    sessionFile === null ? ["The copy was in memory only and is lost."] : [exact(sessionFile, isTerminal)],
 } satisfies Verb;

@@ -7,20 +7,20 @@ export default {
   meaning: "copy a session file into the session folders",
   operands: ["<file>"],
   flags: {},
-  more: "What is there already is found and not written again. Nothing is overwritten.",
+  more: "What exists already is recognised and not written again. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("import_session", { path: operands[0] }),
   print({ sessionPath, outcome, conflictsWith, entryCount, damage }) {
     const path = inert(sessionPath);
     const said: Readonly<Record<string, string>> = {
-      new: `It is now ${path}.`,
+      new: `It is now at ${path}.`,
       known: `All of it is in ${path} already.`,
-      continued: `${path} had its beginning and got the rest.`,
-      conflict: `A session with this id went another way: ${inert(conflictsWith)}.\nThis one got an id of its own: ${path}.`,
+      continued: `${path} had its beginning and now has the rest.`,
+      conflict: `Another session with this id continues differently: ${inert(conflictsWith)}.\nThis one has a new id: ${path}.`,
     };
     return [
       ...said[outcome].split("\n"),
       `${count(entryCount, "entry", "entries")}.`,
-      ...(damage.length === 0 ? [] : [`${count(damage.length, "damage", "damages")}, copied as they are:`]),
+      ...(damage.length === 0 ? [] : [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`]),
       ...damage.map(damageLine),
     ];
   },

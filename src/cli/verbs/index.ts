@@ -8,13 +8,13 @@ export default {
   meaning: "write the table of sessions to a SQLite file",
   operands: [],
   more:
-    "For scripts that read pi_agent_rust's index: the columns are the same, last_modified_ms is the time of the file. " +
-    "An index that is there already is replaced in one step; any other file is left alone.",
-  flags: { "--out": { value: "file", meaning: "a new file, or an index to write anew; always needed" } },
+    "For scripts that read pi_agent_rust's index: the columns are the same; last_modified_ms is the time of the file. " +
+    "An existing index is replaced in one step; any other file is left alone.",
+  flags: { "--out": { value: "file", meaning: "a new file, or an index to replace; required" } },
   async run({ service, cwd }, { flags }) {
     const out = flags.get("--out");
     if (out === undefined)
-      throw new UsageError("index takes --out and the path of a new file, or of an index to write anew.");
+      throw new UsageError("index needs --out with the path of a new file, or of an index to replace.");
     const path = absolute(out, cwd);
     return { path, sessionCount: await service.catalog.exportIndex(path) };
   },

@@ -27,13 +27,13 @@ export default {
     "--cwd": { value: "dir", meaning: "only sessions of this working directory" },
     "--query": { value: "words", meaning: "only sessions with these words in name, first message, directory or id" },
     "--archived": { meaning: "archived sessions instead of the others" },
-    "--all": { meaning: "every one, those in which nothing was said too" },
-    "--limit": { value: "n", meaning: `at most so many; a terminal gets ${ON_TERMINAL} unless this or --all is given` },
-    "--paths": { meaning: "print the path of each, one a line, and nothing else" },
+    "--all": { meaning: "all of them, also those in which nothing was said" },
+    "--limit": { value: "n", meaning: `at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given` },
+    "--paths": { meaning: "print only the paths, one per line" },
   },
   more:
-    "Those in which something was said last come first. MSGS counts messages. Of the ids, as much is shown as tells " +
-    "the sessions of the list apart; show, tree and other verbs that only read take that much.",
+    "The one in which something was said last comes first. MSGS counts messages. Ids are shown as far as they differ; " +
+    "show, tree and other verbs that only read accept them so.",
   run({ ask, cwd, isTerminal }, { flags }) {
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;

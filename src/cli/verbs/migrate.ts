@@ -8,16 +8,16 @@ export default {
   operands: ["<session>"],
   flags: {
     "--dry-run": {
-      meaning: "only say what would be done, which is the default; ends with 3 when something hinders it",
+      meaning: "only print what would be done, which is the default; the exit status is 3 if something prevents it",
     },
     "--apply": { meaning: "do it" },
     "--to": { value: "store", meaning: "v2 (the default), or jsonl to go back", oneOf: ["v2", "jsonl"] },
   },
   more:
-    "A session is named by its file, or by that of a database of pi_agent_rust. Pi and pi_agent_rust look for session files only: they no longer list or open a session that is in a container. " +
-    "The session file is kept beside it, and rollback makes it the session again.",
+    "Name the session by its file, or by that of a database of pi_agent_rust. Pi and pi_agent_rust look for session files only: they do not list or open a session in a container. " +
+    "The session file is kept next to the container, and rollback makes it the session again.",
   async run(asking, { operands, flags }) {
-    if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Give --apply or --dry-run, one of them.");
+    if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
     const where = await point(asking, operands[0]);
     return asking.ask("migrate_session", { ...where, to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") });
   },
@@ -45,7 +45,7 @@ export function movementLines(result: Result): string[] {
   const { state, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [
     `The session is now ${inert(sessionPath)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
-    ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them came after the migration.`] : []),
+    ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them were added after the migration.`] : []),
     ...(hiddenFromPi
       ? [`Pi does not see it there. pi-session-server rollback ${inert(sessionPath)} makes its file the session again.`]
       : []),

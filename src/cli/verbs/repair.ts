@@ -4,9 +4,11 @@ import { damageLine } from "./verify.ts";
 
 export default {
   name: "repair",
-  meaning: "take damage out; the original is kept",
+  meaning: "remove damage; the original is kept",
   operands: ["<session>"],
-  flags: { "--dry-run": { meaning: "only say what would be done; ends with 3 when there is something to repair" } },
+  flags: {
+    "--dry-run": { meaning: "only print what would be done; exit status 3 if there is something to repair" },
+  },
   async run(asking, { operands, flags }) {
     await open(asking, operands[0]);
     return asking.ask("repair_session", { dryRun: flags.has("--dry-run") });
@@ -18,7 +20,7 @@ export default {
       nothing ? "There is nothing to repair." : `This ${done} repaired:`,
       ...repaired.map(damageLine),
       ...answered.map(
-        ({ toolName, entryId }: Result) => `  call of ${inert(toolName)} in ${inert(entryId)}: answered as lost`,
+        ({ toolName, entryId }: Result) => `  call of ${inert(toolName)} in ${inert(entryId)}: gets an error result`,
       ),
       ...(backupPath === null ? [] : [`The original is ${inert(backupPath)}.`]),
       `${count(entryCount, "entry", "entries")}.`,

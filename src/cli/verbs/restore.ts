@@ -6,7 +6,7 @@ export default {
   meaning: "bring back a deleted session",
   operands: ["<session>"],
   flags: {},
-  more: "It is named by its full id, by the path it had, or by its path in the trash. Nothing is overwritten.",
+  more: "Name it by its full id, by the path it had, or by its path in the trash. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("restore_session", named(operands[0])),
   print: movedLine,
 } satisfies Verb;

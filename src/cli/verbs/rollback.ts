@@ -5,8 +5,8 @@ export default {
   name: "rollback",
   meaning: "make the file of a migrated session the session again",
   operands: ["<session>"],
-  flags: { "--reason": { value: "text", meaning: "why; it is kept with the rollback" } },
-  more: "What was appended since the migration follows the file's own lines. Where the frozen file is gone, all of it is written from the container. The container is kept aside.",
+  flags: { "--reason": { value: "text", meaning: "the reason; it is recorded with the rollback" } },
+  more: "What was appended since the migration follows the file's own lines. If the kept file is missing, all of it is written from the container. The container is kept under another name.",
   async run(asking, { operands, flags }) {
     const where = await point(asking, operands[0]);
     const reason = flags.get("--reason");

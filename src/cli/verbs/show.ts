@@ -8,11 +8,11 @@ export default {
   meaning: "print the conversation as the model sees it",
   operands: ["<session>"],
   flags: {
-    "--path": { meaning: "every entry from the first to the leaf instead, compacted ones too, with their ids" },
+    "--path": { meaning: "print every entry from the first to the leaf instead, also compacted ones, with their ids" },
     "--entry": { value: "id", meaning: "the path to this entry; implies --path" },
-    "--full": { meaning: "what tools answered in full" },
-    "--limit": { value: "n", meaning: "at most so many messages or entries, the oldest first" },
-    "--cursor": { value: "cursor", meaning: "go on where a page ended" },
+    "--full": { meaning: "print the output of tools in full" },
+    "--limit": { value: "n", meaning: "at most this many messages or entries, the oldest first" },
+    "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   async run(asking, { operands, flags }) {
     await open(asking, operands[0]);

@@ -9,10 +9,10 @@ const FORMATS: Record<string, string> = {
 
 export default {
   name: "status",
-  meaning: "say which store holds a session, and how far its migration is",
+  meaning: "print which store holds a session, and the state of its migration",
   operands: ["<session>"],
   flags: {},
-  more: "Ends with 3 when something was begun and not brought to its end; migrate or rollback does that.",
+  more: "The exit status is 3 if a migration or rollback was interrupted; migrate or rollback completes it.",
   async run(asking, { operands }) {
     const where = await point(asking, operands[0]);
     return asking.ask("migration_status", where);
@@ -22,9 +22,7 @@ export default {
     ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
     ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
     ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
-    ...(interrupted
-      ? ["Something was begun and not brought to its end; rollback, or migrate --apply, does that."]
-      : []),
+    ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
     ...events.map(
       ({ at, phase: step, outcome }: Result) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`,
     ),

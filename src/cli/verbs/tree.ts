@@ -6,7 +6,7 @@ export default {
   meaning: "draw the branches of a session",
   operands: ["<session>"],
   flags: {},
-  more: "A star marks the leaf, where the conversation stands. The ids are those that fork takes.",
+  more: "A star marks the leaf, after which the conversation continues. fork takes these ids.",
   async run(asking, { operands }) {
     await open(asking, operands[0]);
     return asking.ask("get_tree", { format: "flat" });

@@ -6,7 +6,7 @@ export default {
   meaning: "bring back an archived session",
   operands: ["<session>"],
   flags: {},
-  more: "It is named by its path or its full id. Nothing is overwritten.",
+  more: "Name it by its path or its full id. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("unarchive_session", named(operands[0])),
   print: movedLine,
 } satisfies Verb;

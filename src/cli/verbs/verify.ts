@@ -3,7 +3,7 @@ import { DAMAGE, OK, open, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "verify",
-  meaning: "read every byte and say what is damaged",
+  meaning: "read every byte and report what is damaged",
   operands: ["<session>"],
   flags: {},
   async run(asking, { operands }) {
@@ -11,7 +11,7 @@ export default {
     return asking.ask("verify_session");
   },
   print: ({ ok, damage, unreadableForRust }) => [
-    ok ? "The session is sound." : `${count(damage.length, "damage", "damages")}:`,
+    ok ? "The session is sound." : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(damageLine),
     ...(unreadableForRust.length === 0
       ? []

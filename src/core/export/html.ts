@@ -56,7 +56,7 @@ function contentsOf(branches: readonly PageBranch[]): string {
 }
 
 function headingOf({ number, active, from }: PageBranch): string {
-  const place = from === undefined ? "" : ` <small>goes off <a href="#e${from}">behind this entry</a></small>`;
+  const place = from === undefined ? "" : ` <small>branches from <a href="#e${from}">this entry</a></small>`;
   return `<h2>Branch ${number}${active ? " (current)" : ""}${place}</h2>\n`;
 }
 
@@ -86,7 +86,7 @@ function articleOf(entry: PageEntry): string {
   if (body === "" && kind === "note" && off === "" && label === "") return "";
   return (
     `<article id="e${entry.number}" class="${/^[A-Za-z]+$/.test(kind) ? kind : "message"}"><header>${escapeHtml(heading)}${time}${label}</header>${body}</article>\n` +
-    (off === "" ? "" : `<p class="off">Here goes off: ${off}.</p>\n`)
+    (off === "" ? "" : `<p class="off">Branches here: ${off}.</p>\n`)
   );
 }
 

@@ -20,7 +20,7 @@ export function* markdownPieces(page: ExportPage): Generator<string> {
 
 function contentsLine({ number, active, preview, entryCount }: PageBranch): string {
   const entries = `${entryCount} ${entryCount === 1 ? "entry" : "entries"}`;
-  return `${number}. ${inline(preview === "" ? "no words" : preview)} (${active ? "current, " : ""}${entries})\n`;
+  return `${number}. ${inline(preview === "" ? "no text" : preview)} (${active ? "current, " : ""}${entries})\n`;
 }
 
 function headingOf({ number, active, from }: PageBranch): string {
@@ -38,7 +38,7 @@ function textOf(entry: PageEntry): string {
     `entry ${entry.number + 1}`,
     ...(label === undefined ? [] : [`label ${inline(label)}`]),
   ];
-  const off = goingOff.length === 0 ? "" : `Here goes off: branch ${goingOff.join(", ")}.\n\n`;
+  const off = goingOff.length === 0 ? "" : `Branches here: branch ${goingOff.join(", ")}.\n\n`;
   return `\n### ${facts.join(" · ")}\n\n${parts.map(fenced).join("")}${off}`;
 }
 

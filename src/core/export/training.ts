@@ -102,13 +102,13 @@ export function roleRules(
   const rules: [RegExp, string][] = [];
   for (const [pattern, role] of Object.entries(patterns)) {
     const plain = pattern.replace(/\\./g, "").replace(/\[[^\]]*\]/g, "");
-    if (plain.includes("(")) return { pattern, reason: "a pattern has no groups" };
+    if (plain.includes("(")) return { pattern, reason: "a pattern must not have groups" };
     if ((plain.match(/[*+?{]/g) ?? []).length > MOST_REPETITIONS)
       return { pattern, reason: `a pattern has at most ${MOST_REPETITIONS} repetitions` };
     try {
       rules.push([new RegExp(pattern.replaceAll("\\w", "[\\p{L}\\p{N}_]"), "u"), role]);
     } catch {
-      return { pattern, reason: "it is no regular expression" };
+      return { pattern, reason: "it is not a regular expression" };
     }
   }
   return { patterns: rules, marker };

@@ -77,7 +77,7 @@ const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
  */
 export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase>): Draft {
   const found = members(bytes, range.start, range.end, knownValueEnd);
-  if (!found) throw new TypeError("a draft is a JSON object");
+  if (!found) throw new TypeError("must be a JSON object");
   const rest: Uint8Array[] = [];
   for (let i = 0; i < found.length; i++) {
     if (BASE_MEMBERS.has(found[i].name)) continue;

@@ -250,9 +250,9 @@ function batchEnd(b: Uint8Array, at: number, end: number): number {
 export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array): number {
   if (!heads.read(line, 0, line.length)) {
     const fault = heads.parse(line, 0, line.length, () => {
-      throw new TypeError("an entry of ours has an id");
+      throw new TypeError("an entry to be written has an id");
     });
-    if (fault !== null) throw new TypeError(`an entry of ours is well formed: ${fault}`);
+    if (fault !== null) throw new TypeError(`an entry to be written is well formed: ${fault}`);
   }
   return nodes.add(heads);
 }

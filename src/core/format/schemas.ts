@@ -45,7 +45,7 @@ export const messageRoles = {
 const headerBase = {
   type: z.literal("session"),
   id: z.string().min(1),
-  timestamp: z.string().optional().describe("when the session was made, ISO 8601 in UTC"),
+  timestamp: z.string().optional().describe("when the session was created, ISO 8601 in UTC"),
   cwd: z.string().nullish().describe("working directory of the conversation"),
 };
 
@@ -54,12 +54,12 @@ export const header = z.looseObject({
   ...headerBase,
   version: z.number().int().optional().describe("of the format: 1 (or missing), 2 or 3; 3 is written"),
   parentSession: z.string().optional().describe("file of the session this one was forked from"),
-  branchedFrom: z.string().optional().describe("the same, as the Rust implementation calls it"),
+  branchedFrom: z.string().optional().describe("the same, under the name that the Rust implementation uses"),
   provider: z.string().optional().describe("first model, where the header names it"),
   modelId: z.string().optional(),
   thinkingLevel: z.string().optional(),
   leafId: z.string().optional().describe("leaf position that the Rust implementation keeps here; empty: before all"),
-  idempotencyKey: z.string().optional().describe("of the request that made the session; a repeat finds it by this"),
+  idempotencyKey: z.string().optional().describe("of the request that created the session; identifies a repeat"),
 });
 
 /** Members that every entry has. `parentId` may be missing (Rust) or null (TypeScript) for a root. */
@@ -69,7 +69,7 @@ const base = {
   timestamp: z.string().optional().describe("ISO 8601 in UTC"),
 };
 
-const details = z.unknown().optional().describe("kept as it is");
+const details = z.unknown().optional().describe("kept unchanged");
 
 const fromHook = z.boolean().optional().describe("whether an extension wrote the summary");
 
@@ -77,17 +77,17 @@ export const entryTypes = {
   message: z.looseObject({ type: z.literal("message"), ...base, message }).describe("A message of the conversation."),
   model_change: z
     .looseObject({ type: z.literal("model_change"), ...base, provider: z.string(), modelId: z.string() })
-    .describe("Another model from here on."),
+    .describe("A change of model."),
   thinking_level_change: z
     .looseObject({ type: z.literal("thinking_level_change"), ...base, thinkingLevel: z.string() })
-    .describe("Another thinking level from here on."),
+    .describe("A change of thinking level."),
   compaction: z
     .looseObject({
       type: z.literal("compaction"),
       ...base,
       summary: z.string(),
-      firstKeptEntryId: z.string().describe("first entry of the path that is still shown; its own id keeps none"),
-      tokensBefore: z.number().describe("tokens of the context before"),
+      firstKeptEntryId: z.string().describe("first entry that the model still sees; its own id: keep none"),
+      tokensBefore: z.number().describe("tokens of the context before the compaction"),
       details,
       fromHook,
     })
@@ -101,7 +101,7 @@ export const entryTypes = {
       details,
       fromHook,
     })
-    .describe("What another branch was about, told where the conversation goes on."),
+    .describe("A summary of another branch, where the conversation continues."),
   custom: z
     .looseObject({ type: z.literal("custom"), ...base, customType: z.string(), data: z.unknown().optional() })
     .describe("State of an extension; never shown to the model."),
@@ -122,7 +122,7 @@ export const entryTypes = {
       targetId: z.string(),
       label: z.string().nullish().describe("missing, null or empty clears it"),
     })
-    .describe("Names an entry."),
+    .describe("A label of an entry."),
   session_info: z
     .looseObject({
       type: z.literal("session_info"),
@@ -148,7 +148,7 @@ export const entryTypes = {
       targetId: z.string(),
       replacement: z.looseObject({ content: z.unknown() }).nullable().describe("null leaves the target out"),
     })
-    .describe("Other content for an entry in what the model sees; the entry itself stays."),
+    .describe("Replaces the content of an entry in what the model sees; the entry itself stays."),
 } as const;
 
 /**

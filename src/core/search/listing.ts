@@ -85,7 +85,7 @@ function readCursor(cursor: string, order: Order): Listed {
 }
 
 export function expired(cursor: string): Failure {
-  return new Failure("cursor_expired", "The cursor is not one of this list. Ask again without a cursor.", { cursor });
+  return new Failure("cursor_expired", "The cursor is not of this list. Try again without a cursor.", { cursor });
 }
 
 /** Returns a cursor that holds plain values. */

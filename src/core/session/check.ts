@@ -100,7 +100,7 @@ function messageFault(entry: Entry, entryId: string): Damage | null {
     return damageAt(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
   const gap = gapOf(message as Readonly<Record<string, unknown>>);
   if (gap === null) return null;
-  const reason = `the message has no ${gap} as Pi reads it, and Pi ends at that; repair_session puts it in`;
+  const reason = `the message has no ${gap} as Pi reads it, and Pi fails without it; repair_session adds it`;
   return damageAt(entryId, "incomplete_message", reason);
 }
 

@@ -41,7 +41,7 @@ function demandTarget({ session, drafts, before }: Sent, index: number): void {
   if (positionOf(session, targetId) >= 0 || before.has(targetId)) return;
   throw new Failure(
     "entry_not_found",
-    `The target ${targetId} is no entry of this session. get_entries and get_tree show the ids that exist.`,
+    `The target ${targetId} is not an entry of this session. get_entries and get_tree show the ids that exist.`,
     { entryId: targetId, path: `entries.${index}.targetId` },
   );
 }

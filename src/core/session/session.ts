@@ -314,7 +314,7 @@ export class Session implements Bodies {
         if (draft.parentId !== null && !this.isKnown(draft.parentId) && !others?.has(draft.parentId))
           throw new Failure(
             "entry_not_found",
-            `The parent ${draft.parentId} is no entry of this session. Leave parentId out to continue the leaf.`,
+            `The parent ${draft.parentId} is not an entry of this session. Leave parentId out to continue the leaf.`,
             { entryId: draft.parentId, path: `entries.${index}.parentId` },
           );
         parentId = draft.parentId;
@@ -559,7 +559,7 @@ export class Session implements Bodies {
     if (change.kind === "gone")
       throw new Failure(
         "storage_failed",
-        "The session's file is gone. clone writes what is still known of it to a new session.",
+        "The session's file is missing. clone writes what is still known of it to a new session.",
         { errno: "ENOENT" },
         { retryable: false },
       );
@@ -615,7 +615,7 @@ export class Session implements Bodies {
     if (!this.settled)
       throw new Failure(
         "content_modified",
-        "Another program wrote the session anew. Ask again for what stands there now.",
+        "Another program rewrote the session. Try again to see what is there now.",
         {
           leafId: this.leafId,
         },

@@ -26,9 +26,7 @@ export function doubtsOf(draft: Readonly<Record<string, unknown>>): Doubt[] {
   if (type === "message") return messageDoubts(message as Readonly<Record<string, unknown>>);
   const meant = nearest(String(type), KNOWN_TYPES);
   if (meant === undefined) return [];
-  return [
-    { path: "type", message: `Pi knows no entry type ${String(type)}, and readers pass over it. Is ${meant} meant?` },
-  ];
+  return [{ path: "type", message: `Pi knows no entry type ${String(type)}; readers skip it. Did you mean ${meant}?` }];
 }
 
 function messageDoubts(message: Readonly<Record<string, unknown>>): Doubt[] {
@@ -37,19 +35,21 @@ function messageDoubts(message: Readonly<Record<string, unknown>>): Doubt[] {
   if (!KNOWN_ROLES.has(role)) {
     const other = role.toLowerCase();
     const meant = Object.hasOwn(OTHER_NAMES, other) ? OTHER_NAMES[other] : nearest(role, [...KNOWN_ROLES]);
-    const hint = meant === undefined ? "" : ` Is ${meant} meant?`;
-    return [{ path: "message.role", message: `Pi knows no role ${role}, and shows its model no such message.${hint}` }];
+    const hint = meant === undefined ? "" : ` Did you mean ${meant}?`;
+    return [
+      { path: "message.role", message: `Pi knows no role ${role}; its model does not see such messages.${hint}` },
+    ];
   }
   const doubts: Doubt[] = [];
   const say = (member: string, text: string): void => {
     doubts.push({ path: `message.${member}`, message: text });
   };
   if (role === "system" && (typeof message.sections !== "object" || message.sections === null))
-    say("role", "A system message has sections in Pi 1.5, and is unknown to Pi before; this one has none.");
+    say("role", "System messages have sections in Pi 1.5 and are unknown before; this one has none.");
   if (role === "user" && content === undefined)
     say("content", "A user message without content says nothing to the model.");
   if (role === "toolResult" && (typeof message.toolCallId !== "string" || message.toolCallId === ""))
-    say("toolCallId", "A tool result without the id of its call answers none: providers refuse it.");
+    say("toolCallId", "A tool result without the id of its call belongs to no call: providers refuse it.");
   if ((role === "assistant" || role === "toolResult") && typeof content === "string")
     say("content", "Pi reads a list of blocks here; the text is stored as one text block.");
   return doubts;

@@ -16,7 +16,7 @@ export function tellForeign(session: Session, foreign: Foreign | null, tell: Com
       entries: Raw.array(() => session.log.readMany(positions, true)),
     });
   if (lost > 0) {
-    const reason = `another program wrote the session anew and left out ${lost} entries that were there`;
+    const reason = `another program rewrote the session without ${lost} entries that were there`;
     const damage = { kind: "lost_entries" as const, line: 0, byteOffset: 0, length: 0, reason, salvaged: false };
     tell("session_damage", { damage: [damage] });
   }

@@ -33,7 +33,7 @@ export const MOVE_FAILURES = [
 /** Throws BadParams unless exactly one of the two is given. */
 export function demandOne({ sessionPath, sessionId }: Where): Where {
   if ((sessionPath === undefined) === (sessionId === undefined))
-    throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
+    throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
   return { sessionPath, sessionId };
 }
 

@@ -148,7 +148,7 @@ export const commonParams = {
     .min(1)
     .max(256)
     .optional()
-    .describe("a repeat with the same key answers with the first result and writes nothing"),
+    .describe("a repeat with the same key returns the first result and writes nothing"),
   _meta: z
     .looseObject({
       progressToken: z.union([z.string(), z.number()]).optional(),

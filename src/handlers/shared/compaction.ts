@@ -16,7 +16,7 @@ export const fileLists = z.object({
 
 export const conversationText = z
   .string()
-  .describe("for a summariser, without thoughts; the output of tools is cut at 2,000 characters, which is said");
+  .describe("for a summariser, without thoughts; the output of tools is cut at 2,000 characters, and the text says so");
 
 const tokens = z.number().min(0);
 
@@ -24,7 +24,7 @@ export const wishes = {
   keepRecentTokens: tokens.optional().describe("of the newest messages, which are kept; Pi's settings by default"),
   reserveTokens: tokens.optional().describe("of the window, for the answer; Pi's settings by default"),
   contextWindow: tokens.optional().describe("in tokens; by default the model's, or 128000 where it is not known"),
-  customInstructions: z.string().optional().describe("for the summariser; answered as they are"),
+  customInstructions: z.string().optional().describe("for the summariser; returned unchanged"),
 };
 
 export const compactionPreparation = z.object({
@@ -33,7 +33,7 @@ export const compactionPreparation = z.object({
   tokensBefore: z.number().describe("the same, for compact_append"),
   firstKeptEntryId: z.string().nullable().describe("for compact_append; null when the path is empty"),
   messagesToSummarize: stored(z.array(message)).describe("empty when there is nothing to gain"),
-  turnPrefixMessages: stored(z.array(message)).describe("beginning of the turn that is kept from its middle on"),
+  turnPrefixMessages: stored(z.array(message)).describe("beginning of the turn of which only the end is kept"),
   isSplitTurn: z.boolean(),
   previousSummary: z.string().optional().describe("of the compaction before, whose content the new summary takes over"),
   details: fileLists.describe("files of the tool calls that are summarised, with those of the compaction before"),
@@ -41,7 +41,7 @@ export const compactionPreparation = z.object({
   customInstructions: z.string().optional(),
   settings: z
     .object({ enabled: z.boolean(), contextWindow: tokens, reserveTokens: tokens, keepRecentTokens: tokens })
-    .describe("what was reckoned with"),
+    .describe("the settings that were used"),
 });
 
 export interface CompactionWishes {

@@ -30,7 +30,7 @@ export const events = {
   session_fork: {
     summary: "A new session was made from the path to an entry; session_start follows.",
     payload: {
-      entryId: z.string().nullable().describe("null when the whole of an empty path was taken"),
+      entryId: z.string().nullable().describe("null when an empty path was copied"),
       position: z.enum(["before", "at"]),
       sessionFile: file,
       previousSessionFile: file,
@@ -41,13 +41,13 @@ export const events = {
     payload: { compactionEntry: stored(entry), fromExtension: z.boolean() },
   },
   session_append: {
-    summary: "Entries were appended, by whatever command; a more specific event follows where there is one.",
+    summary: "Entries were appended, by any command; a more specific event follows where there is one.",
     payload: {
       entryIds: z.array(z.string()),
       origin: z.enum(["self", "foreign"]),
       entries: stored(z.array(entry))
         .optional()
-        .describe("when another process wrote them and they can be read; get_entry tries again"),
+        .describe("when another process wrote them and they can be read; otherwise get_entry can read them later"),
     },
   },
   session_info_changed: { summary: "The session's display name changed.", payload: { name: z.string().nullable() } },

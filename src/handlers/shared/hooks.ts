@@ -34,7 +34,7 @@ export const hooks = {
     answer: { cancel: z.boolean().optional(), summary: summaryAnswer.optional(), label: z.string().min(1).optional() },
   },
   session_before_compact: {
-    summary: "Pi's compact was asked for: the answer brings the summary that the host's model wrote.",
+    summary: "Pi's compact was called: the answer brings the summary that the host's model wrote.",
     payload: {
       preparation: z.looseObject({}),
       branchEntries: z.array(z.unknown()),

@@ -16,7 +16,7 @@ export const correlationId = z
   .string()
   .regex(/^[A-Za-z0-9._:-]{8,128}$/)
   .optional()
-  .describe("stands in the ledger and the pointer file; one is made by default");
+  .describe("recorded in the ledger and the pointer file; made up by default");
 
 export const verification = z.object({
   entryCountMatch: z.boolean(),
@@ -76,7 +76,7 @@ export function openSession(context: CommandContext, path: string | undefined): 
 export function demandStored(session: Session): string {
   const { file, log } = session;
   if (file === null || !log.persisted)
-    throw new Failure("migration_failed", "The session is not stored yet. Its first entry makes its file.");
+    throw new Failure("migration_failed", "The session is not stored yet. Its first entry creates its file.");
   return file;
 }
 

@@ -33,11 +33,11 @@ export const assistantExample = {
   timestamp: 1769271746831,
 };
 
-export const limit = z.number().int().min(1).optional().describe("at most so many; all by default");
+export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");
 
-export const nextCursor = z.string().optional().describe("there is more; pass it as cursor");
+export const nextCursor = z.string().optional().describe("there is more; pass this as cursor");
 
 /** Types a result member whose text comes from the session's bytes. */
 export function stored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
@@ -53,5 +53,5 @@ export const damage = z.looseObject({
   entryId: z.string().optional(),
   reason: z.string(),
   salvaged: z.boolean(),
-  keptAt: z.string().optional().describe("where bytes are that were taken out of the file"),
+  keptAt: z.string().optional().describe("where the bytes are that were removed from the file"),
 });

@@ -71,7 +71,7 @@ export function ofTheDisk(error: Error & { readonly code: string }): Failure {
   const full = code === "ENOSPC" || code === "EDQUOT";
   return new Failure(
     full ? "storage_full" : "storage_failed",
-    `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was worked on. get_state and verify_session tell what holds now; ask again after a look at them.`,
+    `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was handled. Check with get_state and verify_session what the session has now, then try again.`,
     { errno: code },
     { cause: error },
   );
@@ -111,7 +111,7 @@ export function tellError(error: unknown): ErrorShape {
   process.stderr.write(`pi-session-server: internal error ${reference}: ${(error as Error)?.stack ?? error}\n`);
   return {
     code: -32603,
-    sentence: `Internal error ${reference}. Please report it with what stderr says about it.`,
+    sentence: `Internal error ${reference}. Please report it with what is on stderr about it.`,
     name: "internal_error",
     data: { name: "internal_error", retryable: false, reference },
   };

@@ -13,7 +13,7 @@ export function checkParams(command: Command, params: unknown, loose: boolean): 
       if (issue.code === "unrecognized_keys")
         return issue.keys.map((key) => ({
           path: path === "" ? key : `${path}.${key}`,
-          message: `no such member; known are ${Object.keys(command.params.shape).join(", ")}`,
+          message: `no such member; the known ones are ${Object.keys(command.params.shape).join(", ")}`,
         }));
       return [{ path, message: issue.message }];
     }),

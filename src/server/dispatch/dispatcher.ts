@@ -302,7 +302,7 @@ export class Dispatcher {
     const { command } = call;
     if (this.ending && command.name !== "exit") throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
-      throw new InvalidRequest("initialize was answered already; it comes once.");
+      throw new InvalidRequest("initialize was answered already; it is sent only once.");
     const context = this.contextFor(lane, call, events);
     const run = (): unknown => command.run(context, call.params as never);
     const elsewhere = this.lanes.sessionAt(call) === null;

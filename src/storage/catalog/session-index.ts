@@ -41,7 +41,7 @@ export async function writeIndex(
     if (!(await isIndex(open, disk, file)))
       throw new Failure(
         "already_exists",
-        `There is something at ${file} already that is no index of sessions. Choose another path.`,
+        `Something exists at ${file} already that is not an index of sessions. Choose another path.`,
         { path: file },
       );
   }
@@ -64,7 +64,7 @@ export async function writeIndex(
   } catch (error) {
     removeDatabase(disk, temporary);
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    throw new Failure("already_exists", `Something came to ${file} meanwhile. Ask again, or choose another path.`, {
+    throw new Failure("already_exists", `There is something at ${file} now. Try again, or choose another path.`, {
       path: file,
     });
   }
@@ -93,8 +93,8 @@ function demandUnused(disk: Disk, file: string): void {
   if (beside === undefined) return;
   throw new Failure(
     "session_locked",
-    `Another program has the index open, or left ${join(dirname(file), beside)} when it was killed. End it and ask again, ` +
-      "choose another path, or delete the index with what begins with its name: it is made of the sessions alone.",
+    `Another program has the index open, or left ${join(dirname(file), beside)} when it was killed. End it and try again, ` +
+      "choose another path, or delete the index with the files that begin with its name: it is made of the sessions alone.",
     { path: file },
   );
 }

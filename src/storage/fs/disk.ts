@@ -307,7 +307,7 @@ export function openFile(disk: Disk, path: string): number {
   const fd = disk.openRead(path);
   try {
     if (disk.infoOf(fd).kind === "file") return fd;
-    throw Object.assign(new Error("it is no file"), { code: "EISDIR" });
+    throw Object.assign(new Error("it is not a file"), { code: "EISDIR" });
   } catch (error) {
     closeQuietly(disk, fd);
     throw error;

@@ -168,7 +168,7 @@ function refusal(error: unknown): Failure {
   if (isErrno(error) && (code === "ENOSPC" || code === "EDQUOT"))
     return new Failure(
       "storage_full",
-      "The reply is too large for memory, and there is no room on the disk to keep it in while you read it. Ask for " +
+      "The reply is too large for memory, and there is no room on the disk to keep it in while you read it. Request " +
         "less at a time with limit and cursor, or make room.",
       { errno: code },
       { cause: error },

@@ -31,7 +31,7 @@ function counterpart(disk: Disk, file: string, from: string, to: string): string
   if (!isBelow(folder, path))
     throw new Failure(
       "path_outside_root",
-      `${file} does not lie in ${from}, where only sessions are moved from that list_sessions lists.`,
+      `${file} is not in ${from}; only sessions that list_sessions lists can be moved.`,
       { path: file },
     );
   return join(to, relative(folder, path));

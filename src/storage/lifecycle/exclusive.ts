@@ -126,7 +126,7 @@ export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purp
   keeping.find(id);
   throw new Failure(
     "ambiguous_id",
-    `A session is moved or deleted by its whole id, and ${id} is only the beginning of one. list_sessions shows them.`,
+    `Moving or deleting a session takes its whole id, and ${id} is only the beginning of one. list_sessions shows them.`,
     { sessionId: id },
   );
 }

@@ -46,7 +46,7 @@ export async function importSession(keeping: Keeping, path: string, progress?: P
     if (log.store !== "jsonl")
       throw new Failure(
         "not_a_session",
-        "What is imported is a JSONL file. export_session makes one of a session of another store.",
+        "Only JSONL files can be imported. export_session makes one from a session in another store.",
         { sessionPath: path },
       );
     return await guarded("importing the session", async () => {
@@ -200,7 +200,7 @@ function holds(log: Log, part: Log, p: number): boolean {
 async function addMissing(keeping: Keeping, source: Log, file: string): Promise<void> {
   await holding(keeping, file, "continuing the session", async ({ log }) => {
     if (!holdsAll(source, log))
-      throw new Failure("content_modified", "Another program wrote to the session meanwhile. Ask again.");
+      throw new Failure("content_modified", "Another program wrote to the session meanwhile. Try again.");
     const lines: Uint8Array[] = [];
     for (let p = 0; p < source.nodes.count; p++) if (!holds(log, source, p)) lines.push(source.read(p));
     for (let i = 0; i < lines.length; i += LINES) {
@@ -217,7 +217,7 @@ async function goOn(keeping: Keeping, source: ImportSource, file: string): Promi
     const there = await withSource(disk, file, async (found) => {
       const length = found.size - found.body;
       const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
-      if (!still) throw new Failure("content_modified", "Another program wrote to the session meanwhile. Ask again.");
+      if (!still) throw new Failure("content_modified", "Another program wrote to the session meanwhile. Try again.");
       return found;
     });
     await withFile(disk, disk.openAppend(file), async (fd) => {

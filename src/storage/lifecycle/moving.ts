@@ -217,7 +217,7 @@ export function withoutLink(disk: Disk, file: string): string {
 }
 
 export function alreadyThere(path: string): Failure {
-  return new Failure("already_exists", `There is something at ${path} already. Move that away, or delete it, first.`, {
+  return new Failure("already_exists", `Something exists at ${path} already. Move it away or delete it first.`, {
     path,
   });
 }

@@ -59,7 +59,7 @@ function take(disk: Disk, temporary: string, path: string, taken: "refuse" | "re
     } catch (error) {
       if (!isTaken(error)) throw error;
       if (taken === "refuse")
-        throw new Failure("already_exists", `There is something at ${path} already. Say overwrite, or name another.`, {
+        throw new Failure("already_exists", `Something exists at ${path} already. Set overwrite, or name another.`, {
           path,
         });
     }

@@ -47,8 +47,8 @@ export async function relocateSession(
   if (other !== undefined && !isRewritten)
     throw new Failure(
       "already_exists",
-      `The session is also ${other}, as a move that was cut off leaves it. Relocate it to ${log.header.cwd} once more, ` +
-        "or delete that name of it, first.",
+      `The session also has the name ${other}, left by an interrupted move. Relocate it to ${log.header.cwd} once more, ` +
+        "or remove that name, first.",
       { path: other },
     );
   const file = isThere ? (other ?? held.file) : held.file;
@@ -94,10 +94,11 @@ function demandFolder({ disk, allowed }: Keeping, cwd: string): void {
     // A confined server reads nothing outside its folders, and the working directory need not lie in them.
     return;
   }
-  const advice = "Correct the path or make the folder first; allowMissing takes the path of another machine as it is.";
+  const advice =
+    "Correct the path or create the folder first; allowMissing accepts the path of another machine as it is.";
   if (isAbsent(disk, cwd)) throw new BadParams([{ path: "cwd", message: `there is no folder ${cwd}. ${advice}` }]);
   if (disk.info(cwd).kind !== "folder")
-    throw new BadParams([{ path: "cwd", message: `${cwd} is no folder. ${advice}` }]);
+    throw new BadParams([{ path: "cwd", message: `${cwd} is not a folder. ${advice}` }]);
 }
 
 /** Returns the second name of a session file, which an interrupted move left. */
@@ -164,7 +165,7 @@ function copyWith(disk: Disk, file: string, copy: number, cwd: string): Promise<
     await copyBytes(disk, source, copy, start + line.length, size);
     await disk.sync(copy);
     if (disk.infoOf(source).size < size)
-      throw new Failure("content_modified", "Another program wrote the session anew meanwhile. Ask again.");
+      throw new Failure("content_modified", "Another program rewrote the session meanwhile. Try again.");
     return size;
   });
 }
@@ -180,7 +181,7 @@ export function headerIn(disk: Disk, fd: number, size: number, file: string): { 
     if (found && headerOfLine(found.line)) return found;
     if (found) break;
   }
-  throw new Failure("corrupt", "The session's header is damaged. repair_session mends it.", { sessionPath: file });
+  throw new Failure("corrupt", "The session's header is damaged. repair_session repairs it.", { sessionPath: file });
 }
 
 /** Appends what programs that do not use our locks wrote to the old file until it lost its name. */

@@ -85,7 +85,7 @@ async function unlink(disk: Disk, file: string, others: readonly string[], held:
   if (left.length > 0)
     throw new Failure(
       "storage_failed",
-      `The session is gone, but the disk refused to remove what belonged to it: ${left.join(", ")}.`,
+      `The session is deleted, but the disk refused to remove what belonged to it: ${left.join(", ")}.`,
       { left },
       { retryable: false },
     );
@@ -149,7 +149,7 @@ export async function restoreSession(keeping: Keeping, where: Where): Promise<Mo
   if (!found)
     throw new Failure(
       "session_not_found",
-      "Our trash holds no such session. What the trash command took is brought back by the desktop's own trash.",
+      "The server's own trash has no such session. What the trash command took can be restored from the desktop's trash.",
       { ...where },
     );
   const { item, record } = found;

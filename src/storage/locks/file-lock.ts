@@ -149,7 +149,7 @@ export function fileLocks(options: LockOptions): Locks {
         return lockWith(release, { kind: "file", heirOfDead: locks.some((lock) => lock.heirOfDead) });
       throw new Failure(
         "read_only",
-        "No lock can be kept, so nothing may be written. Set PI_SESSION_SERVER_STATE_DIR to a folder that is writable.",
+        "The session cannot be locked, so nothing may be written. Set PI_SESSION_SERVER_STATE_DIR to a writable folder.",
       );
     },
   };

@@ -74,7 +74,7 @@ export function socketLocks(options: LockOptions): Locks {
       }
       throw new Failure(
         "storage_failed",
-        "The system refused the socket that locks the session. Nothing was changed; ask again.",
+        "The system refused the socket that locks the session. Nothing was changed; try again.",
         {},
         { retryable: true },
       );

@@ -240,7 +240,7 @@ class Auditor {
       if (this.sessionId !== undefined && sessionId !== this.sessionId)
         this.find("INV-004", "manifest.json", `it is of the session ${sessionId}`);
       for (const [name, holds] of Object.entries(invariants))
-        if (!holds) this.find("INV-004", "manifest.json", `it says that ${name} does not hold`);
+        if (!holds) this.find("INV-004", "manifest.json", `it says that ${name} is not kept`);
       this.mark(head.entrySeq);
     } catch (error) {
       this.find("INV-004", "manifest.json", reasonOf(error));
@@ -584,7 +584,7 @@ class Auditor {
         before &&
         (before.headEntrySeq > headEntrySeq || before.compactedBeforeEntrySeq > checkpoint.compactedBeforeEntrySeq)
       )
-        told("INV-004", "it goes back behind the checkpoint before it");
+        told("INV-004", "it goes back to before the previous checkpoint");
       before = checkpoint;
     }
   }
@@ -605,15 +605,11 @@ class Auditor {
     else if (!pointer) this.find("INV-007", name, "there is no pointer, so the store is not the session");
     else if (pointer.active !== "native_v2") this.find("INV-007", name, `the active store is ${pointer.active}`);
     else if (pointer.phase === "cutover_commit" || pointer.phase === "failed")
-      this.find(
-        "INV-007",
-        name,
-        `the migration stands at ${pointer.phase}: ${pointer.reason ?? "it was not verified"}`,
-      );
+      this.find("INV-007", name, `the migration is at ${pointer.phase}: ${pointer.reason ?? "it was not verified"}`);
     else if (pointer.source !== null) {
       const source = join(dirname(this.container), pointer.source);
       if (exists(this.disk, source))
-        this.find("INV-007", name, `${pointer.source} stands beside the store that took its place`);
+        this.find("INV-007", name, `${pointer.source} exists next to the store that replaced it`);
     }
   }
 
@@ -651,7 +647,7 @@ function namesOf(disk: Disk, folder: string): string[] {
 function reasonOf(error: unknown): string {
   if (error instanceof Malformed || error instanceof SyntaxError || error instanceof TypeError) return error.message;
   if (isMissing(error)) return "it is missing";
-  if (isNoFile(error)) return "it is no file";
+  if (isNoFile(error)) return "it is not a file";
   const { message, name } = error as Error;
   if (name === "corrupt") return message;
   throw error;

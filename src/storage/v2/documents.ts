@@ -336,7 +336,7 @@ export function readPointer(disk: Disk, file: string): Pointer | null {
     return parsePointer(readWhole(disk, file));
   } catch (error) {
     if (isMissing(error)) return null;
-    if (isNoFile(error)) throw new Malformed("it is no file");
+    if (isNoFile(error)) throw new Malformed("it is not a file");
     throw error;
   }
 }

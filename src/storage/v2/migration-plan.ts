@@ -69,7 +69,7 @@ export async function planOf(
   if (exists(disk, snapshotOf(file)) && pointerAt(disk, site.pointer) === null)
     tell("already_exists", `${basename(file)}.migrated exists; move it away`);
   if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
-    tell("already_exists", `${basename(site.container)} exists and is no container of ours; move it away`);
+    tell("already_exists", `${basename(site.container)} exists and is not a container of a session; move it away`);
   for (let first = 0; first < nodes.count; ) {
     const past = stretch(log, first);
     for (let p = first; p < past; p++) {

@@ -77,7 +77,7 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
     if (!(error instanceof Malformed)) throw error;
     throw new Failure(
       "corrupt",
-      `The pointer file ${basename(file)} is damaged: ${error.message}. Put a copy of it back, or move it away: then the session file is the session where it is there, and else the container is.`,
+      `The pointer file ${basename(file)} is damaged: ${error.message}. Restore it from a copy, or move it away: then the session file is the session if it exists, else the container is.`,
       {},
       { cause: error },
     );

@@ -213,7 +213,7 @@ class Migration {
       if (!holds(verification))
         throw new Failure(
           "migration_failed",
-          `What was written did not read back as it should: ${found.findings[0]?.reason ?? "entries are missing"}. The session is as before; check the disk and migrate again.`,
+          `The written container is not as it should be: ${found.findings[0]?.reason ?? "entries are missing"}. The session is unchanged; check the disk and migrate again.`,
           { verification },
         );
       snapshotId = await hashOf(disk, source, (done) => tell(2, done));
@@ -281,7 +281,7 @@ class Migration {
     const more = obstacles.length > 3 ? ` and ${obstacles.length - 3} more` : "";
     throw new Failure(
       "migration_failed",
-      `The session cannot be migrated as it is: ${named.join("; ")}${more}. repair_session mends what can be mended; nothing was changed.`,
+      `The session cannot be migrated as it is: ${named.join("; ")}${more}. repair_session repairs what it can; nothing was changed.`,
       { obstacles },
     );
   }
@@ -327,7 +327,7 @@ class Migration {
         for (const line of log.readMany(range(first, past))) {
           const position = builder.add(line, true);
           if (builder.nodes.id(position) !== log.nodes.id(position))
-            throw new Failure("migration_failed", "The entries came in another order. Migrate again.");
+            throw new Failure("migration_failed", "The order of the entries changed. Migrate again.");
           bytes += line.length + 1;
         }
         first = past;
@@ -531,7 +531,7 @@ class Migration {
         if (!holds(verification))
           throw new Failure(
             "migration_failed",
-            "The session file does not read as the store does. The store stays active; check the disk and roll back again.",
+            "The session file does not have what the store has. The store stays active; check the disk and roll back again.",
             { verification },
           );
       } catch (error) {
@@ -835,7 +835,7 @@ function holds({ entryCountMatch, hashChainMatch, indexConsistent }: Verificatio
 function operatorNeeded({ reason, source }: Pointer): Failure {
   return new Failure(
     "migration_failed",
-    `The store is FAILED: ${reason ?? "the migration did not end"}. Put ${source}.migrated back, then rollback_migration (pi-session-server rollback); where the file is lost, the same command writes it from the container. Until then the session can only be read.`,
+    `The store is FAILED: ${reason ?? "the migration did not end"}. Put ${source}.migrated back, then use rollback_migration (pi-session-server rollback); if the file is lost, the same command writes it from the container. Until then the session can only be read.`,
     { state: "FAILED", operatorAction: "restore the rollback target, or roll back without it" },
   );
 }

@@ -97,14 +97,14 @@ export function originOf(disk: Disk, container: string): Origin | string {
   if (manifest === null && last === undefined) {
     if (!hasSessionFile(disk, dirname(container), sessionId))
       return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
-    return `${lost}, and a session file of its id lies beside it. Open that file. Where it is not the newer one: ${copyIt.toLowerCase()}`;
+    return `${lost}, and a session file with its id is next to it. Open that file. If it is not the newer one: ${copyIt.toLowerCase()}`;
   }
   if (last?.phase !== "completed" || last.outcome !== "ok")
-    return `${lost}, and its ledger tells of no migration that came to its end. Open the session file that it was made from. Where that is lost: ${copyIt.toLowerCase()}`;
+    return `${lost}, and its ledger has no completed migration. Open the session file that it was made from. If that is lost: ${copyIt.toLowerCase()}`;
   const { correlationId, sourcePath, sourceFormat } = last;
   const source = basename(sourcePath);
   if (exists(disk, join(dirname(container), source)))
-    return `${lost}, and ${source}, which it was migrated from, is there again. Open that file; or move it away to go on with the container`;
+    return `${lost}, and ${source}, which it was migrated from, exists again. Open that file; or move it away to continue with the container`;
   return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
 }
 

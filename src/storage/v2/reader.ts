@@ -628,7 +628,7 @@ export abstract class SegmentedReader {
       fd = openFile(this.disk, indexFile(this.folder));
     } catch (error) {
       if (!isMissing(error) && !isNoFile(error)) throw error;
-      this.indexFault = isMissing(error) ? "it is missing" : "it is no file";
+      this.indexFault = isMissing(error) ? "it is missing" : "it is not a file";
       return { rows: [], isIntact: false, promised: 0 };
     }
     try {

@@ -223,7 +223,7 @@ export class Salvage {
       start,
       end: start + length,
       frame: { entrySeq, entryId, row },
-      reason: "its entry stands elsewhere whole, or the index names another",
+      reason: "its entry is whole elsewhere, or the index names another",
       named: null,
       isTaken: exact !== undefined,
     });

@@ -227,7 +227,7 @@ function reading<T>(disk: Disk, file: string, sqlite: Sqlite = findSqlite, read:
     if (!hasTable(database, "pi_session_header") || !hasTable(database, "pi_session_entries"))
       throw noSession(file, "it has no tables of pi_agent_rust's");
     const { encoding } = database.prepare("PRAGMA encoding").get() as { encoding: string };
-    if (encoding !== "UTF-8") throw noSession(file, `its texts are ${encoding}`);
+    if (encoding !== "UTF-8") throw noSession(file, `its text encoding is ${encoding}`);
     return read(database);
   } catch (error) {
     throw failureOf(error, file);
@@ -248,7 +248,7 @@ function missing(): never {
 }
 
 function noSession(file: string, reason: string): Failure {
-  return new Failure("migration_failed", `The database ${file} is no session of pi_agent_rust: ${reason}.`, {
+  return new Failure("migration_failed", `The database ${file} is not a session of pi_agent_rust: ${reason}.`, {
     sessionPath: file,
   });
 }

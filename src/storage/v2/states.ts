@@ -71,7 +71,7 @@ export class StateMachine {
     if (!isLegal(from, state))
       throw new Failure(
         "storage_failed",
-        `The store is ${from}, from where nothing leads to ${state}. Nothing was changed; open the session again.`,
+        `The store is ${from}, and cannot become ${state} from there. Nothing was changed; open the session again.`,
         { fromState: from, toState: state },
         { retryable: false },
       );
@@ -86,7 +86,7 @@ export class StateMachine {
     if (states.some((state, i) => !isLegal(way[i], state)))
       throw new Failure(
         "storage_failed",
-        `The store is ${this.at}, from where nothing leads through ${states.join(", ")}. Nothing was changed.`,
+        `The store is ${this.at}, and cannot pass through ${states.join(", ")} from there. Nothing was changed.`,
         { fromState: this.at, toState: states[states.length - 1] },
         { retryable: false },
       );

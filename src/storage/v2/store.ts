@@ -40,13 +40,9 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         },
       );
     if (!isContainerName(file))
-      throw new Failure(
-        "invalid_id",
-        `A V2 session lies in a folder whose name ends with ${CONTAINER}, not at ${file}.`,
-        {
-          sessionPath: file,
-        },
-      );
+      throw new Failure("invalid_id", `A V2 session is a folder whose name ends with ${CONTAINER}, not at ${file}.`, {
+        sessionPath: file,
+      });
     sweepStrays(disk, dirname(file), env.now());
   };
   return {
@@ -154,14 +150,14 @@ function demandSession(disk: Disk, file: string): void {
 function unsettled({ phase, source }: Pointer): Failure {
   const [what, out] =
     phase === "rollback"
-      ? ["A rollback of this session was cut off", "brings it to its end"]
+      ? ["A rollback of this session was interrupted", "completes it"]
       : phase === "failed"
         ? [
-            "What this session is to be rolled back to is not there",
-            `takes ${source}.migrated where that was put back, and else writes the session file from the container`,
+            "The file that this session is to be rolled back to is missing",
+            `uses ${source}.migrated if that was put back, and else writes the session file from the container`,
           ]
         : [
-            "A migration of this session was cut off before it was verified",
+            "A migration of this session was interrupted before it was verified",
             "makes the session file the session again",
           ];
   return new Failure(

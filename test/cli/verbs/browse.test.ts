@@ -185,7 +185,7 @@ describe("browse", () => {
     glass.send("\t");
     await glass.shows("4 of 4");
     glass.send("g\r");
-    await glass.shows("The move is not kept");
+    await glass.shows("The move is not saved");
     glass.send("q");
     await done;
     expect(existsSync(file)).toBe(true);

@@ -276,7 +276,7 @@ describe("migrating", () => {
   test("a container that is not ours is left alone", async () => {
     const disk = diskWith(FIVE);
     disk.put(`${CONTAINER}/manifest.json`, bytesOf("{}"));
-    await expect(migrate(optionsOn(disk), FILE)).rejects.toThrow("no container of ours");
+    await expect(migrate(optionsOn(disk), FILE)).rejects.toThrow("not a container of a session");
     expect(textOf(disk.content(`${CONTAINER}/manifest.json`) as Uint8Array)).toBe("{}");
   });
 });
