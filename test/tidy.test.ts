@@ -105,7 +105,6 @@ const LONG: Readonly<Record<string, string>> = {
   "core/session/session.ts": "to be split",
   "storage/v2/log.ts": "to be split",
   "storage/v2/migration.ts": "to be split",
-  "storage/v2/reader.ts": "to be split",
 };
 
 test("no file is longer than 500 lines, but for a few", () => {
@@ -124,7 +123,7 @@ function classesIn(text: string): Map<string, string> {
 const FIELD = /^ {2}(?:(?:private|protected|readonly|static|override|declare|abstract) )*#?\w+[?!]?(?::|;| =)/gm;
 
 /** Classes of more than 25 fields. */
-const BROAD = ["Auditor", "SegmentedReader"];
+const BROAD = ["Auditor"];
 
 test("no class has more than 25 fields", () => {
   const broad = [...TEXTS.values()].flatMap((text) =>
@@ -134,7 +133,7 @@ test("no class has more than 25 fields", () => {
 });
 
 /** Classes that extend one of ours that is no error. */
-const HEIRS = ["CheckpointWriter", "SegmentedLog", "SegmentedWriter"];
+const HEIRS: readonly string[] = [];
 
 test("no class extends another of ours, but for errors", () => {
   const all = [...TEXTS.values()].join("\n");

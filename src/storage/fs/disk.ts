@@ -454,15 +454,19 @@ export function exists(disk: Disk, path: string): boolean {
   }
 }
 
-/** Whether nothing has this path. Throws when the disk cannot tell. */
-export function isAbsent(disk: Disk, path: string): boolean {
+/** Returns what {@link Disk.info} does, or null where nothing has this path. */
+export function infoOrNull(disk: Disk, path: string): FileInfo | null {
   try {
-    disk.info(path);
-    return false;
+    return disk.info(path);
   } catch (error) {
-    if (isMissing(error)) return true;
+    if (isMissing(error)) return null;
     throw error;
   }
+}
+
+/** Whether nothing has this path. Throws when the disk cannot tell. */
+export function isAbsent(disk: Disk, path: string): boolean {
+  return infoOrNull(disk, path) === null;
 }
 
 export function removeQuietly(disk: Disk, path: string): void {

@@ -21,17 +21,15 @@ import {
 import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
 import type { Durability } from "../log/file-log.ts";
 import { CHUNK } from "../log/lines.ts";
+import { checkpointOf } from "./checkpoints.ts";
 import {
-  CHECKPOINT_SCHEMA,
   type CheckpointReason,
   encodeCheckpoint,
   encodeManifest,
   type Manifest,
   type SourceFormat,
-  snapshotRef,
 } from "./documents.ts";
 import {
-  chained,
   crc32c,
   crcText,
   encodeHead,
@@ -43,7 +41,7 @@ import {
   writeFrame,
 } from "./frame.ts";
 import { Tally } from "./manifest.ts";
-import { EMPTY_TAIL, FramePlaces, type Tail } from "./places.ts";
+import { EMPTY_END, EMPTY_TAIL, type FramePlace, FramePlaces, type StoreEnd, type Tail, tailAfter } from "./places.ts";
 import { encodeBlock } from "./snapshot.ts";
 
 export interface BuilderOptions {
@@ -60,7 +58,7 @@ export interface NextFrame {
   readonly row: string;
   /** Whether it begins a segment. */
   readonly isNew: boolean;
-  readonly place: Parameters<FramePlaces["set"]>[1];
+  readonly place: FramePlace;
   readonly tail: Tail;
 }
 
@@ -104,19 +102,16 @@ export function nextFrame(
   const bytes = room(length);
   const payloadStart = writeFrame(bytes, head, payload);
   const crc = crc32c(bytes);
-  const crcDigits = crcText(crc);
   const start = isNew ? 0 : tail.segmentSize;
   return {
     bytes,
     isNew,
     row: encodeRow({
-      entrySeq,
-      segmentSeq: at.segmentSeq,
-      frameSeq: at.frameSeq,
+      ...at,
       entryId: entry.entryId,
       byteOffset: start,
       byteLength: bytes.length,
-      crc32c: crcDigits,
+      crc32c: crcText(crc),
     }),
     place: {
       segmentSeq: at.segmentSeq,
@@ -126,16 +121,7 @@ export function nextFrame(
       payloadLength: payload.length,
       crc,
     },
-    tail: {
-      entrySeq,
-      segmentSeq: at.segmentSeq,
-      frameSeq: at.frameSeq,
-      segmentSize: start + bytes.length,
-      chainHash: chained(tail.chainHash, payloadSha256),
-      lastCrc: crcDigits,
-      bytesTotal: tail.bytesTotal + bytes.length,
-      segmentCount: tail.segmentCount + (isNew ? 1 : 0),
-    },
+    tail: tailAfter(tail, { ...at, payloadSha256 }, start, bytes.length, crc),
   };
 }
 
@@ -160,12 +146,12 @@ function standInFor(line: Uint8Array): Uint8Array | null {
   );
 }
 
-export class Builder {
+export class Builder implements StoreEnd {
   readonly nodes = new Nodes();
   readonly places = new FramePlaces();
   tail: Tail = EMPTY_TAIL;
   indexEnd = 0;
-  lastRow = { length: 0, crc: 0 };
+  lastRow = EMPTY_END.lastRow;
   /** The manifest, once it is written. */
   manifest: Manifest | undefined;
   /** Bytes of the index snapshot, once it is written. */
@@ -312,17 +298,7 @@ export class Builder {
     this.manifest = tally.manifest(this.tail, { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at });
     this.write(manifestFile(this.folder), bytesOf(encodeManifest(this.manifest)));
     if (reason === undefined || this.nodes.count === 0) return this.manifest;
-    const checkpoint = {
-      schema: CHECKPOINT_SCHEMA as typeof CHECKPOINT_SCHEMA,
-      checkpointSeq: 1,
-      at,
-      headEntrySeq: this.tail.entrySeq,
-      headEntryId: this.manifest.head.entryId,
-      snapshotRef: snapshotRef(1),
-      compactedBeforeEntrySeq: 0,
-      chainHash: this.tail.chainHash,
-      reason,
-    };
+    const checkpoint = checkpointOf(this.manifest, 1, at, reason);
     this.write(checkpointFile(this.folder, 1), bytesOf(encodeCheckpoint(checkpoint)));
     if (this.nodes.missingParent.size === 0) {
       const { tail, indexEnd, lastRow } = this;

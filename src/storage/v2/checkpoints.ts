@@ -1,63 +1,73 @@
 /**
- * Marks the durable end of a container: writes checkpoints, a manifest of the same state, and the index snapshot that
- * lets the next opening skip what lies before (session-store-v2 reference; seed 003).
+ * Marks the durable end of a container: writes checkpoints, and a manifest of the same state (session-store-v2
+ * reference; seed 003).
  */
 
 import { join } from "node:path";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import {
-  checkpointFile,
-  checkpointFolder,
-  manifestFile,
-  numbered,
-  spineFile,
-  temporaryFolder,
-} from "../fs/container-paths.ts";
-import { closeQuietly, exists, removeQuietly, takeName, writeAll } from "../fs/disk.ts";
+import { checkpointFile, checkpointFolder, manifestFile, numbered, temporaryFolder } from "../fs/container-paths.ts";
+import { closeQuietly, removeQuietly, takeName, writeAll } from "../fs/disk.ts";
+import type { Container } from "./container.ts";
 import {
   CHECKPOINT_SCHEMA,
   type Checkpoint,
   type CheckpointReason,
   encodeCheckpoint,
   encodeManifest,
+  type Manifest,
   readManifest,
-  type SourceFormat,
   snapshotRef,
 } from "./documents.ts";
 import { checkpointSeqs, lastCheckpoint } from "./last-checkpoint.ts";
 import { type Counted, Tally } from "./manifest.ts";
 import { EMPTY_TAIL, type Tail } from "./places.ts";
-import { encodeBlock, type Reach } from "./snapshot.ts";
-import { StateMachine, type StoreState } from "./states.ts";
-import { SegmentedWriter } from "./writer.ts";
+import type { Snapshots } from "./snapshots.ts";
 
-/** The durable end of a container. */
-export interface Durable {
-  readonly tail: Tail;
-  readonly indexEnd: number;
-  readonly lastRow: { readonly length: number; readonly crc: number };
+/** Returns the checkpoint of the state that a manifest tells. */
+export function checkpointOf(
+  { head, integrity }: Manifest,
+  seq: number,
+  at: string,
+  reason: CheckpointReason,
+): Checkpoint {
+  return {
+    schema: CHECKPOINT_SCHEMA,
+    checkpointSeq: seq,
+    at,
+    headEntrySeq: head.entrySeq,
+    headEntryId: head.entryId,
+    snapshotRef: snapshotRef(seq),
+    compactedBeforeEntrySeq: 0,
+    chainHash: integrity.chainHash,
+    reason,
+  };
 }
 
-export abstract class CheckpointWriter extends SegmentedWriter {
-  durableCount = 0;
-  /** State of the store on its way from one durable state to the next (seed 003). */
-  states = new StateMachine(() => timestamp(this.env));
-
-  protected durable: Durable = { tail: EMPTY_TAIL, indexEnd: 0, lastRow: { length: 0, crc: 0 } };
-  protected counted: Counted | null = null;
+export class Checkpoints {
+  private readonly container: Container;
+  private readonly snapshots: Snapshots;
+  private readonly tally: Tally;
+  /** Members of the manifest that are not computed; null until they are known. */
+  counted: Counted | null = null;
   /** Whether the manifest on disk is not that of the durable state. */
-  protected manifestDue = false;
-  protected lastCheckpoint: { readonly seq: number; readonly tail: Tail } | null = null;
-  private readonly tally = new Tally(this.nodes);
+  manifestDue = false;
+  private known: { readonly seq: number; readonly tail: Tail } | null = null;
 
-  get state(): StoreState {
-    return this.states.state;
+  constructor(container: Container, snapshots: Snapshots) {
+    this.container = container;
+    this.snapshots = snapshots;
+    this.tally = new Tally(container.entries.nodes);
   }
 
-  protected isFarFrom(checkpointed: Tail): boolean {
-    const { entries, bytes } = this.options.checkpointEvery;
-    const { tail } = this.durable;
+  /** Whether a checkpoint is due since the last one that is known, or none is known. */
+  get isDue(): boolean {
+    return this.known === null || this.isFarFrom(this.known.tail);
+  }
+
+  isFarFrom(checkpointed: Tail): boolean {
+    const { entries, bytes } = this.container.options.checkpointEvery;
+    const { tail } = this.container.end.durable;
     return tail.entrySeq - checkpointed.entrySeq >= entries || tail.bytesTotal - checkpointed.bytesTotal >= bytes;
   }
 
@@ -65,144 +75,108 @@ export abstract class CheckpointWriter extends SegmentedWriter {
    * Returns the end that the last valid checkpoint marks, and the highest number of any checkpoint: numbers of invalid
    * ones are not used again. Opening the container has checked that the checkpoint fits the entries.
    */
-  protected findLastCheckpoint(): { seq: number; tail: Tail } {
-    if (this.lastCheckpoint) return this.lastCheckpoint;
-    const [last = 0] = checkpointSeqs(this.disk, this.folder);
-    const headEntrySeq = lastCheckpoint(this.disk, this.folder)?.headEntrySeq ?? 0;
-    const bytesTotal = this.spineCount === headEntrySeq ? this.bytesBefore(headEntrySeq) : 0;
-    this.lastCheckpoint = { seq: last, tail: { ...EMPTY_TAIL, entrySeq: headEntrySeq, bytesTotal } };
-    return this.lastCheckpoint;
+  last(): { seq: number; tail: Tail } {
+    if (this.known) return this.known;
+    const { disk, folder } = this.container;
+    const [seq = 0] = checkpointSeqs(disk, folder);
+    const entrySeq = lastCheckpoint(disk, folder)?.headEntrySeq ?? 0;
+    const bytesTotal = this.snapshots.count === entrySeq ? this.bytesBefore(entrySeq) : 0;
+    this.known = { seq, tail: { ...EMPTY_TAIL, entrySeq, bytesTotal } };
+    return this.known;
+  }
+
+  /** Makes the next {@link last} look again, because other processes may have made checkpoints meanwhile. */
+  forget(): void {
+    this.known = null;
   }
 
   /** Returns the bytes of all frames before a position. */
   private bytesBefore(position: number): number {
     let bytes = 0;
-    const { values } = this.places.lengths;
+    const { values } = this.container.entries.places.lengths;
     for (let p = 0; p < position; p++) bytes += values[p];
     return bytes;
   }
 
-  /**
-   * Makes a checkpoint of the durable end, writes a manifest of the same state (INV-004), and extends the index
-   * snapshot.
-   */
-  protected async checkpoint(reason: CheckpointReason): Promise<void> {
-    const { durable, disk } = this;
-    const seq = this.findLastCheckpoint().seq + 1;
-    const at = timestamp(this.env);
-    const { tail } = durable;
+  /** Makes a checkpoint of the durable end, and writes a manifest of the same state (INV-004). */
+  async make(reason: CheckpointReason): Promise<void> {
+    const { container } = this;
+    const { disk, options } = container;
+    const { tail } = container.end.durable;
+    const seq = this.last().seq + 1;
+    const at = timestamp(options.env);
     const manifest = this.manifestNow(at);
-    const checkpoint: Checkpoint = {
-      schema: CHECKPOINT_SCHEMA,
-      checkpointSeq: seq,
-      at,
-      headEntrySeq: manifest.head.entrySeq,
-      headEntryId: manifest.head.entryId,
-      snapshotRef: snapshotRef(seq),
-      compactedBeforeEntrySeq: 0,
-      chainHash: manifest.integrity.chainHash,
-      reason,
-    };
-    const mark = this.temporary(`${numbered(seq, "json")}.tmp`, bytesOf(encodeCheckpoint(checkpoint)));
-    await this.settleFile(mark.fd);
-    takeName(disk, mark.path, checkpointFile(this.folder, seq));
-    const text = this.temporary("manifest.json.tmp", bytesOf(encodeManifest(manifest)));
-    await this.settleFile(text.fd);
-    disk.rename(text.path, manifestFile(this.folder));
-    if (this.options.durability === "sync") {
-      await disk.syncFolder(checkpointFolder(this.folder));
-      await disk.syncFolder(this.folder);
+    const text = encodeCheckpoint(checkpointOf(manifest, seq, at, reason));
+    const mark = await this.settled(`${numbered(seq, "json")}.tmp`, text);
+    takeName(disk, mark, checkpointFile(container.folder, seq));
+    const path = await this.settled("manifest.json.tmp", encodeManifest(manifest));
+    disk.rename(path, manifestFile(container.folder));
+    if (options.durability === "sync") {
+      await disk.syncFolder(checkpointFolder(container.folder));
+      await disk.syncFolder(container.folder);
     }
-    this.lastCheckpoint = { seq, tail };
-    this.manifestDue = this.nodes.count > this.durableCount;
-    this.states.to("CHECKPOINTED", "the checkpoint is on the medium");
-    this.growSpine(durable);
+    this.known = { seq, tail };
+    this.manifestDue = container.entries.nodes.count > container.end.durable.count;
   }
 
-  private manifestNow(updatedAt: string): ReturnType<Tally["manifest"]> {
+  private manifestNow(updatedAt: string): Manifest {
+    const { disk, folder, header, end } = this.container;
     if (!this.counted) {
-      const before = readManifest(this.disk, manifestFile(this.folder));
-      const sourceFormat: SourceFormat = before?.sourceFormat ?? "native_v2";
-      this.counted = { sessionId: this.header.id, sourceFormat, createdAt: before?.createdAt ?? updatedAt };
+      const { sourceFormat = "native_v2", createdAt = updatedAt } = readManifest(disk, manifestFile(folder)) ?? {};
+      this.counted = { sessionId: header.id, sourceFormat, createdAt };
     }
-    return this.tally.manifest(this.durable.tail, { ...this.counted, updatedAt });
+    return this.tally.manifest(end.durable.tail, { ...this.counted, updatedAt });
   }
 
   /**
    * Writes the manifest of the durable state before the lock is released. Best effort: the next opening works without
    * it.
    */
-  protected publishManifestNow(): void {
+  publishManifestNow(): void {
+    const { container } = this;
+    const { disk, options } = container;
     try {
       // A container that was deleted or moved away meanwhile must not be created again.
-      if (!this.hasItsHeader()) return;
-      const { path, fd } = this.temporary(
-        "manifest.json.tmp",
-        bytesOf(encodeManifest(this.manifestNow(timestamp(this.env)))),
-      );
+      if (!container.hasItsHeader()) return;
+      const text = encodeManifest(this.manifestNow(timestamp(options.env)));
+      const { path, fd } = this.temporary("manifest.json.tmp", text);
       try {
-        if (this.options.durability === "sync") this.disk.syncNow(fd);
+        if (options.durability === "sync") disk.syncNow(fd);
       } finally {
-        closeQuietly(this.disk, fd);
+        closeQuietly(disk, fd);
       }
-      this.disk.rename(path, manifestFile(this.folder));
+      disk.rename(path, manifestFile(container.folder));
       this.manifestDue = false;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
     }
   }
 
-  private temporary(name: string, bytes: Uint8Array): { path: string; fd: number } {
-    const path = join(temporaryFolder(this.folder), name);
-    this.disk.makeFolder(temporaryFolder(this.folder));
-    removeQuietly(this.disk, path);
-    const fd = this.disk.create(path);
+  private temporary(name: string, text: string): { path: string; fd: number } {
+    const { disk, folder } = this.container;
+    const path = join(temporaryFolder(folder), name);
+    disk.makeFolder(temporaryFolder(folder));
+    removeQuietly(disk, path);
+    const fd = disk.create(path);
     try {
-      writeAll(this.disk, fd, bytes);
+      writeAll(disk, fd, bytesOf(text));
     } catch (error) {
-      closeQuietly(this.disk, fd);
-      removeQuietly(this.disk, path);
+      closeQuietly(disk, fd);
+      removeQuietly(disk, path);
       throw error;
     }
     return { path, fd };
   }
 
-  private async settleFile(fd: number): Promise<void> {
+  /** Writes a temporary file, waits until it is on the medium, and returns its path. */
+  private async settled(name: string, text: string): Promise<string> {
+    const { disk, options } = this.container;
+    const { path, fd } = this.temporary(name, text);
     try {
-      if (this.options.durability === "sync") await this.disk.sync(fd);
+      if (options.durability === "sync") await disk.sync(fd);
     } finally {
-      closeQuietly(this.disk, fd);
+      closeQuietly(disk, fd);
     }
-  }
-
-  /**
-   * Adds the durable entries that the index snapshot lacks, if the tree says no more than their frames do. Best effort.
-   */
-  private growSpine({ tail, indexEnd, lastRow }: Durable): void {
-    const { disk, nodes } = this;
-    if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;
-    const reach: Reach = { count: tail.entrySeq, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
-    if (reach.count <= this.spineCount) return;
-    for (const position of nodes.forward) if (nodes.parent(position) >= reach.count) return;
-    const path = spineFile(this.folder);
-    try {
-      const fd = exists(disk, path) ? disk.openAppend(path) : disk.create(path);
-      try {
-        const { size } = disk.infoOf(fd);
-        if (size < this.spineEnd) {
-          this.spineEnd = 0;
-          this.spineCount = 0;
-        }
-        if (size !== this.spineEnd) disk.truncate(fd, this.spineEnd);
-        const block = encodeBlock(nodes, this.places, this.spineCount, reach);
-        writeAll(disk, fd, block);
-        this.spineEnd += block.length;
-        this.spineCount = reach.count;
-      } finally {
-        closeQuietly(disk, fd);
-      }
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
-    }
+    return path;
   }
 }

@@ -8,77 +8,76 @@ import { dirname, join } from "node:path";
 import { isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { withMember } from "../../core/format/entry.ts";
+import { CURRENT_VERSION, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { addHead } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Holder, LockKind, Log, Mended } from "../../core/ports/store.ts";
-import { MISSING } from "../../core/tree/nodes.ts";
-import {
-  BLOBS,
-  headerFile,
-  indexFile,
-  ledgerFile,
-  manifestFile,
-  pointerFile,
-  segmentFile,
-  segmentFolder,
-} from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, exists, isAbsent, readAll, removeQuietly } from "../fs/disk.ts";
+import { MISSING, type Nodes } from "../../core/tree/nodes.ts";
+import { headerFile, pointerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { infoOrNull, isAbsent, removeQuietly } from "../fs/disk.ts";
 import { backupName } from "../fs/quarantine.ts";
-import { removeTree, stagingName } from "../fs/staging.ts";
-import { isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { dropLock, lockInContainer, shareLock } from "../locks/lock-paths.ts";
-import type { Lock } from "../locks/locks.ts";
+import { removeTree } from "../fs/staging.ts";
+import { dropLock, lockInContainer } from "../locks/lock-paths.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
-import { attachmentFolder } from "../log/attachments.ts";
 import { Commits } from "../log/group-commit.ts";
-import { Builder, type NextFrame, nextFrame } from "./builder.ts";
-import { CheckpointWriter } from "./checkpoints.ts";
-import { type ErrorClass, type EventOutcome, type Phase, readManifest } from "./documents.ts";
-import { crc32c, crcText, decodeRow, type IndexRow, payloadOf } from "./frame.ts";
-import { appendEventNow } from "./ledger.ts";
-import { EMPTY_TAIL, type Tail } from "./places.ts";
-import { dropStray, isActive, makeParts, missingParts, newPointer, publishPointer } from "./pointer.ts";
-import type { Segment } from "./reader.ts";
-import { isLegal, StateMachine } from "./states.ts";
-import type { SegmentedOptions } from "./writer.ts";
-
-/** Kinds of damage that a repair removes. */
-const MENDED: ReadonlySet<Damage["kind"]> = new Set([
-  "bad_header",
-  "bad_line",
-  "bad_body",
-  "bad_index",
-  "torn_tail",
-  "duplicate_id",
-  "missing_parent",
-  "cycle",
-  "incomplete_batch",
-  "lost_entries",
-]);
+import { type NextFrame, nextFrame } from "./builder.ts";
+import { Checkpoints } from "./checkpoints.ts";
+import { Container, type SegmentedOptions } from "./container.ts";
+import { type CreatedContainer, createContainer, demandFree } from "./create.ts";
+import type { CheckpointReason } from "./documents.ts";
+import { crcText, decodeRow, type IndexRow, payloadOf } from "./frame.ts";
+import { IndexWriter } from "./index-writer.ts";
+import { EMPTY_END, type Tail } from "./places.ts";
+import { isActive, makeParts } from "./pointer.ts";
+import { ContainerReader } from "./reader.ts";
+import { MENDED, missingPartsOf, rebuild, recordRepair } from "./repair.ts";
+import { SegmentWriter } from "./segment-writer.ts";
+import type { Segment } from "./segments.ts";
+import { Snapshots } from "./snapshots.ts";
+import { isLegal, StateMachine, type StoreState } from "./states.ts";
+import { StoredEntries } from "./stored-entries.ts";
 
 /** The logs of one process with entries that are not durable yet, by their containers. */
 export type Writers = Map<string, SegmentedLog>;
 
-export class SegmentedLog extends CheckpointWriter implements Log {
+export class SegmentedLog implements Log {
   readonly store = "v2";
+  readonly version = CURRENT_VERSION;
+  readonly mayHideEntries = false;
+  /** State of the store on its way from one durable state to the next (seed 003). */
+  states: StateMachine;
 
+  private readonly options: SegmentedOptions;
   private readonly writers: Writers;
+  private readonly container: Container;
+  private readonly stored: StoredEntries;
+  private readonly snapshots: Snapshots;
+  private readonly reader: ContainerReader;
+  private readonly frames: SegmentWriter;
+  private readonly index: IndexWriter;
+  private readonly checkpoints: Checkpoints;
   private readonly lock: WriterLock;
   private readonly commits: Commits;
-  /** Whether what is known was compared with the container since this log took the lock. */
-  private confirmed = false;
   /** Whether every part of the container that writing needs is there. */
   private hasParts = false;
-  private isOpen = false;
   /** Lines that waited in memory before the container was created; null once it was committed. */
   private created: Uint8Array[] | null = null;
+  private closed = false;
 
   constructor(options: SegmentedOptions, writers: Writers, file: string, folder?: string) {
-    super(options, file, folder);
+    const container = new Container(options, file, folder);
+    this.options = options;
     this.writers = writers;
-    this.lock = new WriterLock(options.locks, () => lockInContainer(this.folder));
+    this.container = container;
+    this.states = this.statesFrom("CLEAN");
+    this.stored = new StoredEntries(container);
+    this.snapshots = new Snapshots(container, options.spines);
+    this.reader = new ContainerReader(container, this.stored, this.snapshots);
+    this.frames = new SegmentWriter(container);
+    this.index = new IndexWriter(container);
+    this.checkpoints = new Checkpoints(container, this.snapshots);
+    this.lock = new WriterLock(options.locks, () => lockInContainer(container.folder));
     this.commits = new Commits({
       makeDurable: (demandWanted) => this.makeDurable(demandWanted),
       rollBack: () => this.rollBack(),
@@ -87,24 +86,61 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     });
   }
 
+  private statesFrom(state: StoreState): StateMachine {
+    return new StateMachine(() => timestamp(this.options.env), state);
+  }
+
+  get state(): StoreState {
+    return this.states.state;
+  }
+
+  get file(): string {
+    return this.container.file;
+  }
+
+  get header(): SessionHeader {
+    return this.container.header;
+  }
+
+  get headerLine(): Uint8Array {
+    return this.container.headerLine;
+  }
+
+  get nodes(): Nodes {
+    return this.container.entries.nodes;
+  }
+
+  get damage(): readonly Damage[] {
+    return this.container.entries.damage;
+  }
+
+  get readOnly(): Failure | null {
+    return this.container.readOnly;
+  }
+
+  get durableCount(): number {
+    return this.container.end.durable.count;
+  }
+
   get persisted(): boolean {
-    return this.key !== undefined;
+    return this.container.key !== undefined;
   }
 
   /** Stamp of the session's files; its size is that of all frames, because frames are what entries are. */
   get stamp(): FileStamp | null {
-    if (!this.key) return null;
+    const { disk, folder, key, end } = this.container;
+    if (!key) return null;
     try {
-      const last = Math.max(1, this.tail.segmentSeq);
-      const { modified } = this.infoOrNull(segmentFile(this.folder, last)) ?? this.key;
-      return { device: this.key.device, inode: this.key.inode, size: this.tail.bytesTotal, modified };
+      const last = Math.max(1, end.tail.segmentSeq);
+      const { modified } = infoOrNull(disk, segmentFile(folder, last)) ?? key;
+      return { device: key.device, inode: key.inode, size: end.tail.bytesTotal, modified };
     } catch (error) {
       throw storageFailure(error, "looking at the session");
     }
   }
 
   get lockedBy(): Holder | null {
-    return this.lock.lockedBy(this.key);
+    return this.lock.lockedBy(this.container.key);
   }
 
   get lockKind(): LockKind | null {
@@ -114,8 +150,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   // --- opening -------------------------------------------------------------------------------------------------
 
   begin(beginning: Beginning): this {
-    this.header = beginning.header;
-    this.headerLine = beginning.headerLine;
+    this.container.header = beginning.header;
+    this.container.headerLine = beginning.headerLine;
     return this;
   }
 
@@ -123,9 +159,10 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    * Opens the container. `held`: this process has its lock already. Throws session_not_found and what reading throws.
    */
   open(held = false): this {
+    const { container } = this;
     try {
-      this.readContainer((key) => !held && this.lock.look(key) !== null);
-      this.confirmed = held;
+      this.reader.open((key) => !held && this.lock.look(key) !== null);
+      container.confirmed = held;
     } catch (error) {
       this.close();
       if (isMissing(error))
@@ -134,29 +171,31 @@ export class SegmentedLog extends CheckpointWriter implements Log {
         });
       throw storageFailure(error, "reading the session");
     }
-    if (this.readOnly && this.readOnly.name !== "read_only")
-      this.states = new StateMachine(() => timestamp(this.env), "FAILED");
-    this.durableCount = this.nodes.count;
-    this.durable = { tail: this.tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
-    this.isOpen = true;
+    if (this.readOnly && this.readOnly.name !== "read_only") this.states = this.statesFrom("FAILED");
+    container.end.markDurable(this.nodes.count);
+    container.onRefused = () => {
+      // A commit that runs still finishes what was appended before.
+      if (!this.commits.isRunning) this.fail("entries are damaged or lost");
+    };
     return this;
   }
 
   /** Whether the container must be opened again, because other processes may have written to it meanwhile. */
   get wasDisturbed(): boolean {
-    return !this.confirmed && this.key !== undefined && this.isDoubtful(this.lock.look(this.key) !== null);
+    const { confirmed, key } = this.container;
+    return !confirmed && key !== undefined && this.reader.isDoubtful(this.lock.look(key) !== null);
   }
 
   /** Makes the session read-only and FAILED, until a migration or rollback that was cut off is finished. */
   awaitRollBack(reason: Failure): void {
-    this.readOnly ??= reason;
-    this.states = new StateMachine(() => timestamp(this.env), "FAILED");
+    this.container.readOnly ??= reason;
+    this.states = this.statesFrom("FAILED");
   }
 
   reopen(): Log {
     const log = openLog(this.options, this.writers, this.file, this.file, this.lock.isHeld);
-    if (log.key?.inode === this.key?.inode && log.key?.device === this.key?.device) this.lock.handTo(log.lock);
-    log.looseFolders.addAll(this.looseFolders);
+    if (log.writerKey === this.writerKey) this.lock.handTo(log.lock);
+    log.container.looseFolders.addAll(this.container.looseFolders);
     return log;
   }
 
@@ -164,57 +203,47 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    * Adds what other processes wrote. Without the lock, entries found after the index are a guess, because their writer
    * may be at work; the first refresh with the lock reads them again.
    */
-  override refresh(): Change {
-    const count = this.nodes.count;
-    // Rows that this log is making durable need not be read back.
-    if (this.attempted.length > 0 && this.confirmed) return this.isIndexOurs ? { kind: "none" } : { kind: "replaced" };
-    const judging = this.lock.isHeld && !this.confirmed && !this.closed && this.key !== undefined;
+  refresh(): Change {
+    const { container, reader } = this;
+    const { confirmed, key, end } = container;
+    const { count } = this.nodes;
+    const judging = this.lock.isHeld && !confirmed && !this.closed && key !== undefined;
     let change: Change;
     try {
-      change = judging ? this.judgeAgain() : super.refresh();
+      // Rows that this log is making durable need not be read back.
+      if (this.index.isWriting && confirmed) return { kind: this.index.isOurs ? "none" : "replaced" };
+      if (judging) change = reader.judgeAgain();
+      else change = this.closed || !key ? { kind: "none" } : reader.refresh();
+      if (change.kind === "replaced" && isAbsent(this.options.disk, headerFile(container.folder)))
+        change = { kind: "gone" };
     } catch (error) {
       throw storageFailure(error, "looking at the session");
     }
-    if (change.kind === "replaced" && !this.exists) change = { kind: "gone" };
-    this.confirmed ||= judging && (change.kind === "none" || change.kind === "grown");
-    if (change.kind === "grown" && this.durableCount === count) {
-      this.durableCount = this.nodes.count;
-      this.durable = { tail: this.tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
-    }
+    container.confirmed ||= judging && (change.kind === "none" || change.kind === "grown");
+    if (change.kind === "grown" && this.durableCount === count) end.markDurable(this.nodes.count);
     return change;
   }
 
-  private get isIndexOurs(): boolean {
-    try {
-      const { seen } = this;
-      const now = this.infoOrNull(indexFile(this.folder));
-      return (
-        now !== null &&
-        seen !== undefined &&
-        isSameFile(now, seen) &&
-        now.size === this.indexEnd + this.attempted.length
-      );
-    } catch (error) {
-      throw storageFailure(error, "looking at the session");
-    }
+  // --- reading -------------------------------------------------------------------------------------------------
+
+  length(position: number): number {
+    return this.stored.length(position);
   }
 
-  private get exists(): boolean {
-    try {
-      return this.infoOrNull(headerFile(this.folder)) !== null;
-    } catch (error) {
-      throw storageFailure(error, "looking at the session");
-    }
+  read(position: number): Uint8Array {
+    return this.stored.read(position);
   }
 
-  protected changedByOthers(): Failure {
-    this.confirmed = false;
-    return new Failure(
-      "storage_failed",
-      "Another program changed the session's files meanwhile. Nothing was written; ask again.",
-      {},
-      { retryable: true },
-    );
+  readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    return this.stored.readMany(positions);
+  }
+
+  copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    return this.stored.copy(positions);
+  }
+
+  attachment(position: number, sha256: string, sizeBytes: number): string | null {
+    return this.stored.attachment(position, sha256, sizeBytes);
   }
 
   // --- writing -------------------------------------------------------------------------------------------------
@@ -222,16 +251,9 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   append(lines: readonly Uint8Array[], options: { hold?: boolean } = {}): void {
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
     if (this.readOnly) throw this.readOnly;
-    if (!this.persisted && options.hold) {
-      demandFree(this.disk, this.file);
-      const first = this.nodes.count;
-      this.addNodes(lines);
-      for (const [i, line] of lines.entries()) this.overrides.set(first + i, line);
-      this.durableCount = this.nodes.count;
-      return;
-    }
+    if (!this.persisted && options.hold) return this.hold(lines);
     try {
-      if (!this.persisted) this.createContainer(lines);
+      if (!this.persisted) this.create(lines);
       else this.appendFrames(lines);
       if (this.options.durability === "os") this.settleNow();
     } catch (error) {
@@ -239,17 +261,28 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     }
   }
 
+  /** Keeps lines in memory until the append that creates the container. */
+  private hold(lines: readonly Uint8Array[]): void {
+    const { disk, entries, end, file } = this.container;
+    demandFree(disk, file);
+    const first = this.nodes.count;
+    this.addNodes(lines);
+    for (const [i, line] of lines.entries()) entries.overrides.set(first + i, line);
+    end.markDurable(this.nodes.count);
+  }
+
   takeLock(): boolean {
-    if (this.lock.isHeld || !this.key) return false;
-    this.lock.take(this.key);
+    const { key } = this.container;
+    if (this.lock.isHeld || !key) return false;
+    this.lock.take(key);
     try {
       this.demandActive();
     } catch (error) {
       this.lock.release();
       throw storageFailure(error, "looking at the session");
     }
-    this.confirmed = false;
-    this.lastCheckpoint = null;
+    this.container.confirmed = false;
+    this.checkpoints.forget();
     this.hasParts = false;
     return true;
   }
@@ -257,9 +290,10 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   /** Creates what a copy of the container left out, before the first write under this lock. */
   private makeMissing(): void {
     if (this.hasParts) return;
+    const { disk, file, folder, looseFolders } = this.container;
     try {
-      const made = makeParts(this.disk, this.file, this.options.durability, this.folder);
-      if (made.length > 0) this.looseFolders.add(dirname(this.file));
+      const made = makeParts(disk, file, this.options.durability, folder);
+      if (made.length > 0) looseFolders.add(dirname(file));
       this.hasParts = true;
     } catch (error) {
       throw storageFailure(error, "making what the session lacks");
@@ -271,7 +305,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    * or deleted it.
    */
   private demandActive(): void {
-    if (isActive(this.disk, this.file)) return;
+    if (isActive(this.options.disk, this.file)) return;
     throw new Failure(
       "session_not_found",
       `${this.file} is not the session any more: it was rolled back or deleted. list_sessions shows what is there now.`,
@@ -281,14 +315,16 @@ export class SegmentedLog extends CheckpointWriter implements Log {
 
   unlock(): void {
     if (!this.lock.isHeld) return;
-    if (this.manifestDue && this.durableCount === this.nodes.count) this.publishManifestNow();
-    if (this.durableCount === this.nodes.count) this.noteBase();
+    const isDurable = this.durableCount === this.nodes.count;
+    if (this.checkpoints.manifestDue && isDurable) this.checkpoints.publishManifestNow();
+    if (isDurable) this.container.noteBase();
     this.lock.release();
-    this.confirmed = false;
+    this.container.confirmed = false;
   }
 
   private get writerKey(): string {
-    return `${this.key?.device}:${this.key?.inode}`;
+    const { key } = this.container;
+    return `${key?.device}:${key?.inode}`;
   }
 
   /**
@@ -299,7 +335,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     const other = this.writers.get(this.writerKey);
     if (other && other !== this) other.settleNow();
     const change = this.refresh();
-    if (change.kind !== "none" && change.kind !== "grown") throw this.changedByOthers();
+    if (change.kind !== "none" && change.kind !== "grown") throw this.container.changedByOthers();
     // Reading it may have found that nothing may be written.
     if (this.readOnly) throw this.readOnly;
   }
@@ -308,11 +344,11 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    * Adds the nodes of lines. Throws invalid_entry, having changed nothing, when an id is taken or a parent is missing.
    */
   private addNodes(lines: readonly Uint8Array[]): void {
-    const { nodes } = this;
+    const { nodes, heads } = this.container.entries;
     const first = nodes.count;
     const { aliases } = nodes;
     for (const line of lines) {
-      const position = addHead(this.heads, nodes, line);
+      const position = addHead(heads.reader, nodes, line);
       const fault =
         nodes.aliases > aliases
           ? "its id is taken"
@@ -331,27 +367,32 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     this.takeLock();
     this.catchUp();
     this.mend();
-    const { nodes, tail } = this;
+    const { entries, end } = this.container;
+    const { nodes } = entries;
     const first = nodes.count;
     this.addNodes(lines);
     try {
       const frames: NextFrame[] = [];
-      const now = timestamp(this.env);
-      let end = tail;
+      const now = timestamp(this.options.env);
+      let { tail } = end;
       for (const [i, line] of lines.entries()) {
-        const frame = nextFrame(end, nodes, first + i, payloadOf(line), now, this.options.segmentBytes);
+        const frame = nextFrame(tail, nodes, first + i, payloadOf(line), now, this.options.segmentBytes);
         frames.push(frame);
-        end = frame.tail;
+        tail = frame.tail;
       }
-      this.writeFrames(frames);
-      for (const [i, frame] of frames.entries()) this.known(first + i, frame);
-      this.tail = end;
+      this.frames.write(frames);
+      for (const [i, { place, row }] of frames.entries()) {
+        entries.places.set(first + i, place);
+        entries.checked.set(first + i, 1);
+        end.rows.push(row);
+      }
+      end.tail = tail;
     } catch (error) {
       nodes.truncate(first);
       throw error;
     }
     this.writers.set(this.writerKey, this);
-    this.manifestDue = true;
+    this.checkpoints.manifestDue = true;
     this.touch();
   }
 
@@ -360,119 +401,56 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     if (!this.commits.isRunning && this.state !== "DIRTY") this.states.to("DIRTY", "entries were appended");
   }
 
-  private known(position: number, frame: NextFrame): void {
-    this.places.set(position, frame.place);
-    this.checked.set(position, 1);
-    this.rows.push(frame.row);
-  }
-
   /** Repairs what a crash or a failed write left, before anything is written after it. */
   private mend(): void {
-    const rebuilt = this.replayed > 0 || this.indexFault !== null;
+    const { end } = this.container;
+    const rebuilt = end.replayed > 0 || end.indexFault !== null;
     this.makeMissing();
-    if (this.remains) this.cutRemains();
-    if (this.indexFault !== null) {
-      const { seen } = this;
-      this.openIndex();
-      const now = this.disk.infoOf(this.indexFd);
-      if (now.size > this.indexEnd) {
-        if (!seen || !isSameStamp(now, seen)) throw this.changedByOthers();
-        this.disk.truncate(this.indexFd, this.indexEnd);
-      }
-      this.seen = this.disk.infoOf(this.indexFd);
-      this.indexFault = null;
-    }
+    this.frames.cutRemains();
+    if (end.indexFault !== null) this.index.cutFault();
     if (!rebuilt) return;
     try {
-      this.recordEvent("integrity_check", "recoverable_error", "index_corruption");
+      recordRepair(this.container, "index_corruption");
     } catch (error) {
       // A damaged ledger must not block appends; verifying the session reports it.
       if (!(error instanceof Failure)) throw error;
     }
-    this.replayed = 0;
-  }
-
-  /** Appends an event to the ledger, which is fsynced when this returns. */
-  private recordEvent(
-    phase: Phase,
-    outcome: EventOutcome,
-    errorClass: ErrorClass | undefined,
-    folder = this.folder,
-    sourcePath = this.file,
-  ): void {
-    const migrationId = this.env.sessionId();
-    const isNew = appendEventNow(this.disk, ledgerFile(folder), {
-      migrationId,
-      phase,
-      at: timestamp(this.env),
-      sourcePath,
-      targetPath: this.file,
-      sourceFormat: "native_v2",
-      targetFormat: "native_v2",
-      verification: { entryCountMatch: true, hashChainMatch: true, indexConsistent: true },
-      outcome,
-      ...(errorClass === undefined ? {} : { errorClass }),
-      correlationId: `recovery-${migrationId}`,
-    });
-    if (isNew) this.looseFolders.add(join(folder, "migrations"));
+    end.replayed = 0;
   }
 
   // --- the first append ----------------------------------------------------------------------------------------
 
-  /**
-   * Creates the container with its header, the lines that waited, and the new ones. It appears in one step, then its
-   * pointer. Throws already_exists, invalid_entry.
-   */
-  private createContainer(lines: readonly Uint8Array[]): void {
-    const { disk, nodes, file } = this;
+  /** Creates the container with its header, the lines that waited, and the new ones. */
+  private create(lines: readonly Uint8Array[]): void {
+    const { container, checkpoints } = this;
+    const { entries, end, file } = container;
+    const { nodes, overrides } = entries;
     const first = nodes.count;
-    const held = [...this.overrides.values()];
-    const builder = new Builder(this.options, stagingName(file));
-    let renamed = false;
-    let lock: Lock | undefined;
+    const held = [...overrides.values()];
     this.addNodes(lines);
+    let made: CreatedContainer;
     try {
-      demandFree(disk, file);
-      disk.makeFolder(join(file, ".."));
-      builder.begin(this.headerLine);
-      for (const line of [...held, ...lines]) builder.add(line);
-      const manifest = builder.finish(this.header, "native_v2");
-      builder.settleNow();
-      builder.close();
-      const key = disk.info(headerFile(builder.folder));
-      lock = this.lock.claim(key, lockInContainer(builder.folder));
-      disk.rename(builder.folder, file);
-      renamed = true;
-      publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, this.header.id), this.options.durability);
-      this.key = key;
-      this.seen = disk.info(indexFile(file));
+      made = createContainer(container, [...held, ...lines], this.lock);
     } catch (error) {
-      builder.close();
-      lock?.release();
-      this.key = undefined;
       nodes.truncate(first);
-      if (renamed) removeQuietly(disk, pointerFile(file));
-      removeTree(disk, renamed ? file : builder.folder);
       throw error;
     }
+    const { builder, lock, key, seen } = made;
     this.lock.adopt(lock);
-    this.confirmed = true;
+    container.key = key;
+    container.confirmed = true;
     this.created = held;
-    this.overrides.clear();
-    this.looseFolders.add(segmentFolder(file), join(file, "index"), file, join(file, ".."));
+    overrides.clear();
+    container.looseFolders.add(segmentFolder(file), join(file, "index"), file, dirname(file));
     for (let position = 0; position < nodes.count; position++) {
-      this.places.copy(builder.places, position);
-      this.checked.set(position, 1);
+      entries.places.set(position, builder.places.at(position));
+      entries.checked.set(position, 1);
     }
-    this.tail = builder.tail;
-    this.indexEnd = builder.indexEnd;
-    this.lastRow = builder.lastRow;
-    this.counted = {
-      sessionId: this.header.id,
-      sourceFormat: "native_v2",
-      createdAt: builder.manifest?.createdAt ?? "",
-    };
-    this.manifestDue = false;
+    end.goTo(builder);
+    end.seen = seen;
+    const createdAt = builder.manifest?.createdAt ?? "";
+    checkpoints.counted = { sessionId: this.header.id, sourceFormat: "native_v2", createdAt };
+    checkpoints.manifestDue = false;
     this.writers.set(this.writerKey, this);
     this.touch();
   }
@@ -500,35 +478,31 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   private async makeDurable(demandWanted: () => void): Promise<void> {
+    const { container, index } = this;
+    const { end, looseFolders } = container;
     const { count } = this.nodes;
-    const { tail } = this;
-    const rows = this.rows.length;
-    await this.syncFrames();
+    const { tail } = end;
+    const rows = end.rows.length;
+    await this.frames.sync();
     // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
-    await this.looseFolders.sync();
+    await looseFolders.sync();
     demandWanted();
     this.demandFrames(tail);
     this.states.to("SEGMENT_SEALED", "the frames are on the medium");
     // Another log of this process may have made all of it durable meanwhile.
     if (this.durableCount < count) {
-      const pending = this.rows.slice(0, rows);
-      const bytes = this.writeRows(pending);
-      if (bytes.length > 0) await this.disk.sync(this.indexFd);
-      await this.looseFolders.sync();
+      const pending = end.rows.slice(0, rows);
+      const bytes = index.write(pending);
+      if (bytes.length > 0) await index.sync();
+      await looseFolders.sync();
       demandWanted();
       if (this.durableCount < count) {
-        this.indexed(bytes, pending);
+        index.accept(bytes, pending);
         this.markDurable(count, tail);
       }
     }
     this.states.to("INDEXED", "the index rows are on the medium");
     await this.checkpointIfDue();
-  }
-
-  protected override refuseWrites(): void {
-    super.refuseWrites();
-    // A commit that runs still finishes what was appended before.
-    if (this.isOpen && !this.commits.isRunning) this.fail("entries are damaged or lost");
   }
 
   /** Moves the state on after a commit: entries that were appended while it ran are for the next. */
@@ -542,13 +516,14 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    * Throws storage_failed unless the frames are there and the container has its name. No row may name a missing frame
    * (INV-003), and what is durable in a container that lost its name is lost too.
    */
-  private demandFrames(tail: Tail): void {
-    const isCut =
-      tail.segmentSeq > 0 && this.disk.info(segmentFile(this.folder, tail.segmentSeq)).size < tail.segmentSize;
-    if (!isCut && this.hasItsHeader()) return;
+  private demandFrames({ segmentSeq, segmentSize }: Tail): void {
+    const { container } = this;
+    const { disk, folder } = container;
+    const isCut = segmentSeq > 0 && disk.info(segmentFile(folder, segmentSeq)).size < segmentSize;
+    if (!isCut && container.hasItsHeader()) return;
     // The next refresh finds another session, or what is left of this one.
-    this.seen = undefined;
-    this.confirmed = false;
+    container.end.seen = undefined;
+    container.confirmed = false;
     throw new Failure(
       "storage_failed",
       isCut
@@ -557,20 +532,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     );
   }
 
-  private indexed(bytes: Uint8Array, rows: readonly string[]): void {
-    if (rows.length === 0) return;
-    const seen = this.demandIndexEnd(this.indexEnd + bytes.length);
-    this.attempted = bytes.subarray(0, 0);
-    this.rows.splice(0, rows.length);
-    this.indexEnd += bytes.length;
-    const last = bytesOf(rows[rows.length - 1]);
-    this.lastRow = { length: last.length, crc: crc32c(last) };
-    this.seen = seen;
-  }
-
   private markDurable(count: number, tail: Tail): void {
-    this.durableCount = count;
-    this.durable = { tail, indexEnd: this.indexEnd, lastRow: this.lastRow };
+    this.container.end.markDurable(count, tail);
     this.created = null;
     if (count === this.nodes.count) this.writers.delete(this.writerKey);
   }
@@ -581,23 +544,22 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    */
   private settleNow(): void {
     if (this.durableCount >= this.nodes.count) return;
-    const { tail } = this;
+    const { index } = this;
+    const { end, looseFolders } = this.container;
+    const { tail } = end;
     const sync = this.options.durability === "sync";
     try {
-      for (const fd of this.sealed) if (sync) this.disk.syncNow(fd);
-      // A commit that runs still has to fsync these files.
-      if (!this.commits.isRunning) for (const fd of this.sealed.splice(0)) closeQuietly(this.disk, fd);
-      if (sync && this.writer) this.disk.syncNow(this.writer.fd);
-      if (sync) this.looseFolders.syncNow();
+      this.frames.settleNow(sync, this.commits.isRunning);
+      if (sync) looseFolders.syncNow();
       this.demandFrames(tail);
       if (!this.commits.isRunning) this.states.to("SEGMENT_SEALED", "the frames are written");
-      const rows = [...this.rows];
-      const bytes = this.writeRows(rows);
+      const rows = [...end.rows];
+      const bytes = index.write(rows);
       if (sync) {
-        if (bytes.length > 0) this.disk.syncNow(this.indexFd);
-        this.looseFolders.syncNow();
-      } else this.looseFolders.clear();
-      this.indexed(bytes, rows);
+        if (bytes.length > 0) index.syncNow();
+        looseFolders.syncNow();
+      } else looseFolders.clear();
+      index.accept(bytes, rows);
       this.markDurable(this.nodes.count, tail);
       if (!this.commits.isRunning) this.states.to("INDEXED", "the index rows are written");
     } catch (error) {
@@ -607,19 +569,21 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   rollBack(): void {
-    if (this.durableCount >= this.nodes.count) return;
+    const { nodes, durableCount } = this;
+    if (durableCount >= nodes.count) return;
     this.commits.giveUp();
-    const indexed = this.nodes.count - this.rows.length;
-    const given = this.rows.slice(Math.max(0, this.durableCount - indexed)).map((row) => rowOf(row));
-    this.forgetFrom(this.durableCount);
+    const { entries, end } = this.container;
+    const waiting = Math.max(0, durableCount - (nodes.count - end.rows.length));
+    const given = end.rows.slice(waiting).map((row) => rowOf(row));
+    entries.forgetFrom(durableCount);
     this.writers.delete(this.writerKey);
     if (this.state === "SEGMENT_SEALED") this.states.to("FAILED", "the index could not be written");
     if (this.created) this.unmake(this.created);
     else {
-      this.rows.length = Math.max(0, this.durableCount - indexed);
-      this.tail = this.durable.tail;
-      this.cutIndex();
-      this.cutTo(this.tail, (segment, start) => this.holdsFrames(given, segment, start));
+      end.rows.length = waiting;
+      end.tail = end.durable.tail;
+      this.index.cut();
+      this.frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start));
     }
     if (this.state === "FAILED") this.states.to("DIRTY", "what was not durable is given up");
   }
@@ -630,9 +594,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
       if (segmentSeq !== seq) continue;
       if (byteOffset !== end || end + byteLength > size) return false;
-      const frame = Buffer.allocUnsafe(byteLength);
-      readAll(this.disk, this.segmentFd(seq), frame, byteOffset);
-      if (crcText(crc32c(frame)) !== crc) return false;
+      if (crcText(this.container.segments.crc(seq, byteOffset, byteLength)) !== crc) return false;
       end += byteLength;
     }
     return end === size;
@@ -643,29 +605,30 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    * again.
    */
   private unmake(held: readonly Uint8Array[]): void {
+    const { container } = this;
+    const { disk, entries, end, file } = container;
     this.closeFiles();
     // Another program may have put its own container there.
     if (this.isOursStill) {
-      removeQuietly(this.disk, pointerFile(this.file));
-      removeTree(this.disk, this.file);
+      removeQuietly(disk, pointerFile(file));
+      removeTree(disk, file);
     }
     this.lock.release();
-    this.key = undefined;
-    this.seen = undefined;
-    this.confirmed = false;
-    for (const [position, line] of held.entries()) this.overrides.set(position, line);
+    container.key = undefined;
+    container.confirmed = false;
+    for (const [position, line] of held.entries()) entries.overrides.set(position, line);
     this.created = null;
-    this.rows = [];
-    this.tail = EMPTY_TAIL;
-    this.indexEnd = 0;
-    this.looseFolders.clear();
-    this.manifestDue = false;
-    this.durable = { tail: EMPTY_TAIL, indexEnd: 0, lastRow: { length: 0, crc: 0 } };
+    end.seen = undefined;
+    end.rows = [];
+    end.goTo(EMPTY_END);
+    end.markDurable(this.durableCount);
+    container.looseFolders.clear();
+    this.checkpoints.manifestDue = false;
   }
 
   private get isOursStill(): boolean {
     try {
-      return this.hasItsHeader(this.file);
+      return this.container.hasItsHeader(this.file);
     } catch {
       return false;
     }
@@ -674,7 +637,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   // --- checkpoints ---------------------------------------------------------------------------------------------
 
   async checkpointNow(reason: "manual" | "pre_migration" = "manual"): Promise<number | null> {
-    this.demandOpen();
+    this.container.segments.demandOpen();
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted || this.nodes.count === 0) return null;
     try {
@@ -690,20 +653,26 @@ export class SegmentedLog extends CheckpointWriter implements Log {
     } catch (error) {
       throw storageFailure(error, "making a checkpoint");
     }
-    return this.findLastCheckpoint().seq;
+    return this.checkpoints.last().seq;
+  }
+
+  /** Makes a checkpoint, and extends the index snapshot. */
+  private async checkpoint(reason: CheckpointReason): Promise<void> {
+    await this.checkpoints.make(reason);
+    this.states.to("CHECKPOINTED", "the checkpoint is on the medium");
+    this.snapshots.grow();
   }
 
   /** Whether a commit has to make a checkpoint, although the append is durable already. */
   get isCheckpointDue(): boolean {
     if (this.options.durability === "sync" || this.state !== "INDEXED" || this.commits.isRunning || this.closed)
       return false;
-    return this.lastCheckpoint === null || this.isFarFrom(this.lastCheckpoint.tail);
+    return this.checkpoints.isDue;
   }
 
   private async checkpointIfDue(): Promise<void> {
     try {
-      if (!this.isFarFrom(this.findLastCheckpoint().tail)) return;
-      await this.checkpoint("periodic");
+      if (this.checkpoints.isFarFrom(this.checkpoints.last().tail)) await this.checkpoint("periodic");
     } catch (error) {
       // The entries are durable without it; the next commit tries again.
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
@@ -713,24 +682,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   // --- repairing -----------------------------------------------------------------------------------------------
 
   get mendable(): readonly Damage[] {
-    return [...this.damage.filter(({ kind }) => MENDED.has(kind)), ...this.missing()];
-  }
-
-  /** Returns what a copy of the container left out, as damage. */
-  private missing(): Damage[] {
-    if (!this.persisted) return [];
-    try {
-      return missingParts(this.disk, this.file, this.folder).map(({ name, isDamaged }) => ({
-        kind: "bad_index",
-        line: 0,
-        byteOffset: 0,
-        length: 0,
-        reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
-        salvaged: true,
-      }));
-    } catch (error) {
-      throw storageFailure(error, "looking at the session");
-    }
+    const missing = this.persisted ? missingPartsOf(this.container) : [];
+    return [...this.damage.filter(({ kind }) => MENDED.has(kind)), ...missing];
   }
 
   /**
@@ -738,63 +691,34 @@ export class SegmentedLog extends CheckpointWriter implements Log {
    * kept; null when there was nothing to repair.
    */
   repair(mended: Mended = new Map()): string | null {
+    const { container } = this;
+    const { disk, file, folder, entries, looseFolders } = container;
     if (this.mendable.length === 0 && mended.size === 0) {
       this.makeNamesDurable();
       return null;
     }
     if (this.readOnly && this.readOnly.name !== "corrupt") throw this.readOnly;
     this.takeLock();
-    if (this.folder === this.file) this.confirmToRepair();
+    if (folder === file) this.confirmToRepair();
     this.makeMissing();
     if (this.mendable.length === 0 && mended.size === 0) {
       this.makeNamesDurable();
       return null;
     }
-    const { disk, nodes, file } = this;
-    const backup = this.folder === file ? backupName(disk, file, "damaged") : this.folder;
-    const builder = new Builder(this.options, stagingName(file));
+    const backup = folder === file ? backupName(disk, file, "damaged") : folder;
     this.fail(this.mendable.length > 0 ? "frames are damaged" : "messages lack what readers need");
-    try {
-      if (this.hasHeader) builder.beginWith(headerFile(this.folder));
-      else builder.begin(this.headerLine);
-      for (let position = 0; position < nodes.count; position++) {
-        const line = this.mended(position);
-        builder.add(mended.get(position)?.(line) ?? line);
-      }
-      builder.finish(
-        this.header,
-        readManifest(disk, manifestFile(this.folder))?.sourceFormat ?? "native_v2",
-        "recovery",
-      );
-      builder.settleNow();
-      builder.close();
-      if (exists(disk, ledgerFile(this.folder))) disk.link(ledgerFile(this.folder), ledgerFile(builder.folder));
-      this.recordEvent("integrity_check", "recoverable_error", "integrity_mismatch", builder.folder, backup);
-      shareAttachments(disk, this.folder, builder.folder);
-      shareLock(disk, this.folder, builder.folder);
-      builder.syncFoldersNow();
-      if (backup !== this.folder) disk.rename(this.folder, backup);
-      try {
-        disk.rename(builder.folder, file);
-      } catch (error) {
-        if (backup !== this.folder) disk.rename(backup, this.folder);
-        throw error;
-      }
-    } catch (error) {
-      builder.close();
-      removeTree(disk, builder.folder);
-      throw storageFailure(error, "rebuilding the session");
-    }
+    rebuild(container, this.linesMended(mended), backup);
     dropLock(disk, backup);
     this.closeFiles();
-    this.folder = file;
-    this.manifestDue = false;
+    container.folder = file;
+    this.checkpoints.manifestDue = false;
     for (const state of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
       this.states.to(state, "the session was rebuilt");
     // The container no longer has this damage, whether or not the rest succeeds.
-    this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !MENDED.has(kind)));
-    this.looseFolders.clear();
-    this.looseFolders.add(dirname(file));
+    const { damage } = entries;
+    damage.splice(0, damage.length, ...damage.filter(({ kind }) => !MENDED.has(kind)));
+    looseFolders.clear();
+    looseFolders.add(dirname(file));
     this.makeNamesDurable();
     return backup;
   }
@@ -802,17 +726,17 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   /** Throws storage_failed when the container is no longer the one that was read. */
   private confirmToRepair(): void {
     const { kind } = this.refresh();
-    if (kind === "replaced" || kind === "gone") throw this.changedByOthers();
+    if (kind === "replaced" || kind === "gone") throw this.container.changedByOthers();
   }
 
   /** Fsyncs the folders, without which the rebuilt container would not keep its name. */
   private makeNamesDurable(): void {
     if (this.options.durability !== "sync") return;
     try {
-      this.looseFolders.syncNow();
+      this.container.looseFolders.syncNow();
     } catch (error) {
       // The container is whole; the next refresh reads it again.
-      this.seen = undefined;
+      this.container.end.seen = undefined;
       throw storageFailure(error, "making the repaired session durable");
     }
   }
@@ -825,23 +749,33 @@ export class SegmentedLog extends CheckpointWriter implements Log {
   }
 
   /**
-   * Returns an entry's line as it is written anew: a placeholder for a damaged one, and without a parent that is
-   * missing.
+   * Yields the lines as they are written anew: a placeholder for a damaged one, without a parent that is missing, and
+   * as `mended` says.
    */
-  private mended(position: number): Uint8Array {
-    const line = this.read(position);
-    if (this.nodes.parent(position) !== MISSING) return line;
-    return withMember(line, "parentId", bytesOf("null"));
+  private *linesMended(mended: Mended): Generator<Uint8Array> {
+    for (let position = 0; position < this.nodes.count; position++) {
+      const stored = this.read(position);
+      const isOrphan = this.nodes.parent(position) === MISSING;
+      const line = isOrphan ? withMember(stored, "parentId", bytesOf("null")) : stored;
+      yield mended.get(position)?.(line) ?? line;
+    }
   }
 
   // --- the end -------------------------------------------------------------------------------------------------
 
+  private closeFiles(): void {
+    this.frames.close();
+    this.index.close();
+    this.container.segments.forgetAll();
+  }
+
   close(): void {
     if (this.closed) return;
     this.unlock();
-    if (this.durableCount === this.nodes.count) this.keepSpine();
+    if (this.durableCount === this.nodes.count) this.snapshots.keep();
     if (this.writers.get(this.writerKey) === this) this.writers.delete(this.writerKey);
     this.closeFiles();
+    this.container.segments.close();
     this.closed = true;
   }
 }
@@ -868,28 +802,4 @@ export function openLog(
 function rowOf(text: string): IndexRow {
   const bytes = bytesOf(text);
   return decodeRow(bytes, 0, bytes.length - 1);
-}
-
-/**
- * Throws already_exists when the name is taken by a container, by its pointer, or by a session file that pi_agent_rust
- * would take the container to belong to. Removes a stray pointer first.
- */
-export function demandFree(disk: Disk, file: string): void {
-  dropStray(disk, file);
-  for (const taken of [file, pointerFile(file), file.replace(/\.v2$/, ".jsonl")])
-    if (exists(disk, taken))
-      throw new Failure("already_exists", `There is something at ${taken} already. Choose another path.`, {
-        sessionPath: taken,
-      });
-}
-
-/** Links the attachments of one session into another: they are files that never change. */
-export function shareAttachments(disk: Disk, from: string, to: string): void {
-  const source = attachmentFolder(from);
-  if (isAbsent(disk, source)) return;
-  const target = join(to, BLOBS);
-  disk.makeFolder(target);
-  for (const name of disk.names(source))
-    if (/^[0-9a-f]{64}$/.test(name) && !exists(disk, join(target, name)))
-      disk.link(join(source, name), join(target, name));
 }

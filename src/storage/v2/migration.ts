@@ -47,6 +47,7 @@ import { isLock, type Lock } from "../locks/locks.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
+import { shareAttachments } from "./create.ts";
 import {
   type ErrorClass,
   type EventOutcome,
@@ -58,7 +59,6 @@ import {
 } from "./documents.ts";
 import { chained, GENESIS, payloadOf, SEGMENT_BYTES, sha256 } from "./frame.ts";
 import { appendEvent, readLedger } from "./ledger.ts";
-import { shareAttachments } from "./log.ts";
 import type { MigrationOptions } from "./migration-plan.ts";
 import { planOf, stretch } from "./migration-plan.ts";
 import { asideName, headerAt, pointerAt, putPointer, siteOf, versionIn } from "./migration-site.ts";

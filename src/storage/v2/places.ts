@@ -1,7 +1,7 @@
 /** The byte ranges of a store's frames, in columns, and the end of the store. */
 
 import { Column } from "../../core/tree/nodes.ts";
-import { GENESIS, NO_CRC } from "./frame.ts";
+import { type Coordinates, chained, crcText, GENESIS, NO_CRC } from "./frame.ts";
 
 /** The byte range of one frame, and of the payload in it. */
 export interface FramePlace {
@@ -44,14 +44,15 @@ export class FramePlaces {
     this.crcs.set(position, place.crc);
   }
 
-  /** Copies the place of a position from other places, to the same position or another. */
-  copy(from: FramePlaces, position: number, at = position): void {
-    this.segments.set(at, from.segments.values[position]);
-    this.starts.set(at, from.starts.values[position]);
-    this.lengths.set(at, from.lengths.values[position]);
-    this.payloadStarts.set(at, from.payloadStarts.values[position]);
-    this.payloadLengths.set(at, from.payloadLengths.values[position]);
-    this.crcs.set(at, from.crcs.values[position]);
+  at(position: number): FramePlace {
+    return {
+      segmentSeq: this.segments.values[position],
+      start: this.starts.values[position],
+      length: this.lengths.values[position],
+      payloadStart: this.payloadStarts.values[position],
+      payloadLength: this.payloadLengths.values[position],
+      crc: this.crcs.values[position],
+    };
   }
 
   /** Returns views of the columns by their names, as far as `count`. */
@@ -114,3 +115,40 @@ export const EMPTY_TAIL: Tail = {
   bytesTotal: 0,
   segmentCount: 0,
 };
+
+/** Returns the end of the store after a frame that follows `tail` and lies at `start`. */
+export function tailAfter(
+  tail: Tail,
+  { segmentSeq, frameSeq, entrySeq, payloadSha256 }: Coordinates & { readonly payloadSha256: string },
+  start: number,
+  length: number,
+  crc: number,
+): Tail {
+  return {
+    segmentSeq,
+    frameSeq,
+    segmentSize: start + length,
+    entrySeq,
+    chainHash: chained(tail.chainHash, payloadSha256),
+    lastCrc: crcText(crc),
+    bytesTotal: tail.bytesTotal + length,
+    segmentCount: tail.segmentCount + (segmentSeq === tail.segmentSeq ? 0 : 1),
+  };
+}
+
+/** Length and checksum of an index row; length 0 where there is none to compare with. */
+export interface RowMark {
+  readonly length: number;
+  readonly crc: number;
+}
+
+/** The end of a store in both kinds of its files. */
+export interface StoreEnd {
+  readonly tail: Tail;
+  /** Bytes of the index that hold rows of known entries. */
+  readonly indexEnd: number;
+  /** The last row before `indexEnd`. */
+  readonly lastRow: RowMark;
+}
+
+export const EMPTY_END: StoreEnd = { tail: EMPTY_TAIL, indexEnd: 0, lastRow: { length: 0, crc: 0 } };

@@ -11,11 +11,12 @@ import { removeTree, stagingName } from "../fs/staging.ts";
 import { sweepStrays } from "../fs/temporary-files.ts";
 import { notASession } from "../log/failures.ts";
 import { Builder } from "./builder.ts";
+import type { SegmentedOptions } from "./container.ts";
+import { demandFree, shareAttachments } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
-import { demandFree, openLog, SegmentedLog, shareAttachments, type Writers } from "./log.ts";
+import { openLog, SegmentedLog, type Writers } from "./log.ts";
 import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
-import type { SegmentedOptions } from "./writer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
   Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;

@@ -1,0 +1,207 @@
+/**
+ * A container as one log knows it: which one it is, its segments, its entries and its end. The parts of the log share
+ * it; each of them does one thing to it.
+ */
+
+import { basename, dirname } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
+import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, type FileInfo, infoOrNull, readAll, readWhole } from "../fs/disk.ts";
+import { isSameFile } from "../fs/stamps.ts";
+import { LooseFolders } from "../fs/unsynced-folders.ts";
+import type { Locks } from "../locks/locks.ts";
+import { notASession } from "../log/failures.ts";
+import type { Durability } from "../log/file-log.ts";
+import type { KeptSpines } from "../log/snapshot-cache.ts";
+import { ContainerEnd } from "./container-end.ts";
+import { isUuid } from "./documents.ts";
+import { KnownEntries } from "./known-entries.ts";
+import { orNone, Segments } from "./segments.ts";
+
+/** Bytes of the largest header that is read; a usual one has a few hundred. */
+const HEADER_BYTES = 1 << 20;
+/** Length of a frame beyond which its bytes are not checked at opening. */
+export const CHECKED_LINE = 1 << 20;
+
+export interface SegmentedOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly locks: Locks;
+  readonly durability: Durability;
+  readonly readOnly?: boolean;
+  /** Folder for bytes that are taken out of a session. */
+  readonly quarantine: string;
+  /** Returns the path of a new session's container. */
+  readonly containerFor: (header: SessionHeader) => string;
+  /** Largest size of a segment in bytes. */
+  readonly segmentBytes: number;
+  /** Amounts appended since the last checkpoint; either makes the next one due. */
+  readonly checkpointEvery: { readonly entries: number; readonly bytes: number };
+  /** Index snapshots of large containers, kept from before. */
+  readonly spines?: KeptSpines;
+}
+
+export class Container {
+  readonly options: SegmentedOptions;
+  readonly disk: Disk;
+  readonly file: string;
+  /** Folder of the container; it is not `file` after a repair that was cut off. */
+  folder: string;
+  header!: SessionHeader;
+  headerLine!: Uint8Array;
+  /** Reason why a container with a damaged header must not be written; null for a sound one. */
+  headerFault: Failure | null = null;
+  /** The header file, whose device and inode identify the container. */
+  key: FileInfo | undefined;
+  readOnly: Failure | null = null;
+  /** Called when entries turn out to be damaged or lost. */
+  onRefused: () => void = () => {};
+  /** Whether what is known was compared with the container since its log took the lock. */
+  confirmed = false;
+  readonly entries = new KnownEntries();
+  readonly end = new ContainerEnd();
+  readonly segments: Segments;
+  readonly looseFolders: LooseFolders;
+
+  constructor(options: SegmentedOptions, file: string, folder = file) {
+    const { disk } = options;
+    this.options = options;
+    this.disk = disk;
+    this.file = file;
+    this.folder = folder;
+    if (options.readOnly) this.readOnly = new Failure("read_only");
+    this.segments = new Segments(disk, this, () => this.entries.forgetChecks());
+    this.looseFolders = new LooseFolders(disk);
+  }
+
+  /**
+   * Throws not_a_session when a file or folder that entries are in is a link. Any other part that is one counts as
+   * missing.
+   */
+  demandPlain(): void {
+    if (!this.disk.list) return;
+    const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
+    const needed = new Set([headerFile(this.folder), index, segments].map((path) => basename(path)));
+    for (const folder of [this.folder, segments, index])
+      for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
+        if (kind === "link" && (folder !== this.folder || needed.has(name)))
+          throw notASession(this.file, `${name} in it is a link`);
+  }
+
+  readHeader(): void {
+    const fd = this.disk.openRead(headerFile(this.folder));
+    try {
+      const info = this.disk.infoOf(fd);
+      this.key = info;
+      if (info.kind !== "file" || info.size > HEADER_BYTES) return this.makeHeader(info);
+      const bytes = Buffer.alloc(info.size);
+      readAll(this.disk, fd, bytes, 0);
+      const end = bytes.indexOf(0x0a);
+      const line = bytes.subarray(0, end < 0 ? bytes.length : end);
+      const header = headerIn(line);
+      if (header === null) return this.makeHeader(info);
+      this.header = headerOf(header);
+      this.headerLine = line;
+    } finally {
+      closeQuietly(this.disk, fd);
+    }
+  }
+
+  /** Makes up a header for one that is damaged: the session can be read, and repaired or cloned to be written. */
+  private makeHeader({ size, modified }: FileInfo): void {
+    const id = basename(this.file, CONTAINER);
+    if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
+    this.header = {
+      type: "session",
+      version: CURRENT_VERSION,
+      id,
+      timestamp: new Date(modified).toISOString(),
+      cwd: "",
+    };
+    this.headerLine = bytesOf(JSON.stringify(this.header));
+    this.headerFault = new Failure(
+      "corrupt",
+      "The session's header is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
+    );
+    this.entries.tell("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
+  }
+
+  /**
+   * Whether the header is still the one that was read. The inode of a removed file is used again, and another program
+   * may write the file anew in place, so its bytes decide when its times have changed.
+   */
+  hasItsHeader(folder = this.folder): boolean {
+    const { disk, key } = this;
+    const path = headerFile(folder);
+    const now = infoOrNull(disk, path);
+    if (!now || !key || !isSameFile(now, key) || now.kind !== key.kind || now.size !== key.size) return false;
+    if (now.changed === key.changed && now.modified === key.modified) return true;
+    if (now.kind === "file" && this.headerFault === null) {
+      const line = readWhole(disk, path).subarray(0, this.headerLine.length);
+      if (Buffer.compare(line, this.headerLine) !== 0) return false;
+    }
+    this.key = now;
+    return true;
+  }
+
+  /** Returns the stamp of the index as its name has it now; null when it is missing. */
+  indexInfo(): FileInfo | null {
+    return infoOrNull(this.disk, indexFile(this.folder));
+  }
+
+  /** Throws storage_failed unless a file that we write still has its name, and ends where it must. */
+  demandEnd(path: string, fd: number, end: number): FileInfo {
+    const info = this.disk.infoOf(fd);
+    const named = infoOrNull(this.disk, path);
+    if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByOthers();
+    return info;
+  }
+
+  /**
+   * Returns the failure for files that another program changed. What was known may no longer hold, so the next refresh
+   * compares.
+   */
+  changedByOthers(): Failure {
+    this.confirmed = false;
+    return new Failure(
+      "storage_failed",
+      "Another program changed the session's files meanwhile. Nothing was written; ask again.",
+      {},
+      { retryable: true },
+    );
+  }
+
+  refuseWrites(): void {
+    this.readOnly = new Failure(
+      "corrupt",
+      "Entries of the session are damaged or lost, so it can be read but not written. repair_session rebuilds it from what is whole and keeps the rest beside it; clone copies what is whole.",
+    );
+    this.onRefused();
+  }
+
+  /** Returns the checksum of the bytes at an entry's place as they are. Throws errno errors. */
+  crcAt(position: number): number {
+    const { segmentSeq, start, length } = this.entries.places.at(position);
+    return this.segments.crc(segmentSeq, start, length);
+  }
+
+  /** Returns the same of the last of `count` entries; null when its bytes cannot be read, or are very many. */
+  lastFrameOf(count: number): number | null {
+    if (count === 0 || this.entries.places.lengths.values[count - 1] > CHECKED_LINE) return null;
+    try {
+      return this.crcAt(count - 1);
+    } catch {
+      return null;
+    }
+  }
+
+  /** Records the part that need not be examined again, if the index names every known entry. */
+  noteBase(): void {
+    const { entries, end } = this;
+    const { count, aliases } = entries.nodes;
+    end.base = end.rows.length > 0 ? null : { count, aliases, ...end.now, lastFrame: this.lastFrameOf(count) };
+  }
+}

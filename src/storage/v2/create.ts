@@ -1,0 +1,82 @@
+/** Creates the container of a new session: it appears in one step, then its pointer. */
+
+import { join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { BLOBS, headerFile, indexFile, pointerFile } from "../fs/container-paths.ts";
+import { type Disk, exists, type FileInfo, isAbsent, removeQuietly } from "../fs/disk.ts";
+import { removeTree, stagingName } from "../fs/staging.ts";
+import { lockInContainer } from "../locks/lock-paths.ts";
+import type { Lock } from "../locks/locks.ts";
+import type { WriterLock } from "../locks/writer-lock.ts";
+import { attachmentFolder } from "../log/attachments.ts";
+import { Builder } from "./builder.ts";
+import type { Container } from "./container.ts";
+import { dropStray, newPointer, publishPointer } from "./pointer.ts";
+
+/** A container that was created, with its lock. */
+export interface CreatedContainer {
+  readonly builder: Builder;
+  readonly lock: Lock;
+  readonly key: FileInfo;
+  /** The index. */
+  readonly seen: FileInfo;
+}
+
+/**
+ * Creates a container with its header and these lines, and claims its lock. Throws already_exists, invalid_entry,
+ * having left nothing.
+ */
+export function createContainer(
+  { disk, options, file, header, headerLine }: Container,
+  lines: readonly Uint8Array[],
+  writerLock: WriterLock,
+): CreatedContainer {
+  const builder = new Builder(options, stagingName(file));
+  let renamed = false;
+  let lock: Lock | undefined;
+  try {
+    demandFree(disk, file);
+    disk.makeFolder(join(file, ".."));
+    builder.begin(headerLine);
+    for (const line of lines) builder.add(line);
+    const manifest = builder.finish(header, "native_v2");
+    builder.settleNow();
+    builder.close();
+    const key = disk.info(headerFile(builder.folder));
+    lock = writerLock.claim(key, lockInContainer(builder.folder));
+    disk.rename(builder.folder, file);
+    renamed = true;
+    publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, header.id), options.durability);
+    return { builder, lock, key, seen: disk.info(indexFile(file)) };
+  } catch (error) {
+    builder.close();
+    lock?.release();
+    if (renamed) removeQuietly(disk, pointerFile(file));
+    removeTree(disk, renamed ? file : builder.folder);
+    throw error;
+  }
+}
+
+/**
+ * Throws already_exists when the name is taken by a container, by its pointer, or by a session file that pi_agent_rust
+ * would take the container to belong to. Removes a stray pointer first.
+ */
+export function demandFree(disk: Disk, file: string): void {
+  dropStray(disk, file);
+  for (const taken of [file, pointerFile(file), file.replace(/\.v2$/, ".jsonl")])
+    if (exists(disk, taken))
+      throw new Failure("already_exists", `There is something at ${taken} already. Choose another path.`, {
+        sessionPath: taken,
+      });
+}
+
+/** Links the attachments of one session into another: they are files that never change. */
+export function shareAttachments(disk: Disk, from: string, to: string): void {
+  const source = attachmentFolder(from);
+  if (isAbsent(disk, source)) return;
+  const target = join(to, BLOBS);
+  disk.makeFolder(target);
+  for (const name of disk.names(source))
+    if (/^[0-9a-f]{64}$/.test(name) && !exists(disk, join(target, name)))
+      disk.link(join(source, name), join(target, name));
+}

@@ -1,0 +1,139 @@
+/** Writes the index of a container: appends rows, and cuts off those that must not stay. */
+
+import { join } from "node:path";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { indexFile } from "../fs/container-paths.ts";
+import { closeQuietly, type FileInfo, readAll, writeAll } from "../fs/disk.ts";
+import { backupName } from "../fs/quarantine.ts";
+import { isSameFile, isSameStamp } from "../fs/stamps.ts";
+import type { Container } from "./container.ts";
+import { crc32c } from "./frame.ts";
+
+const NOTHING = new Uint8Array(0);
+
+export class IndexWriter {
+  private readonly container: Container;
+  private fd = -1;
+  /** Rows that were written to the index and are not known to be durable. */
+  private attempted: Uint8Array = NOTHING;
+
+  constructor(container: Container) {
+    this.container = container;
+  }
+
+  private open(): void {
+    if (this.fd >= 0) return;
+    const { disk, folder, looseFolders } = this.container;
+    const path = indexFile(folder);
+    try {
+      // The index is rebuilt from the frames, so anything else that has its name is kept under another.
+      if (disk.info(path, true).kind !== "file") disk.rename(path, backupName(disk, path, "damaged"));
+      this.fd = disk.openAppend(path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      this.fd = disk.create(path);
+      looseFolders.add(join(folder, "index"));
+    }
+  }
+
+  /** Writes rows after those that the index holds. Throws storage_failed when another program wrote there too. */
+  write(rows: readonly string[]): Uint8Array {
+    const { disk, end } = this.container;
+    const bytes = bytesOf(rows.join(""));
+    if (bytes.length === 0) return bytes;
+    this.open();
+    this.cutAttempted();
+    this.attempted = bytes;
+    writeAll(disk, this.fd, bytes);
+    end.seen = this.demandEnd(end.indexEnd + bytes.length);
+    return bytes;
+  }
+
+  /** Records that rows which were written are durable. Throws storage_failed when another program wrote there too. */
+  accept(bytes: Uint8Array, rows: readonly string[]): void {
+    if (rows.length === 0) return;
+    const { end } = this.container;
+    const seen = this.demandEnd(end.indexEnd + bytes.length);
+    this.attempted = NOTHING;
+    end.rows.splice(0, rows.length);
+    end.indexEnd += bytes.length;
+    const last = bytesOf(rows[rows.length - 1]);
+    end.lastRow = { length: last.length, crc: crc32c(last) };
+    end.seen = seen;
+  }
+
+  sync(): Promise<void> {
+    return this.container.disk.sync(this.fd);
+  }
+
+  syncNow(): void {
+    this.container.disk.syncNow(this.fd);
+  }
+
+  /** Whether rows are written that are not durable yet. */
+  get isWriting(): boolean {
+    return this.attempted.length > 0;
+  }
+
+  /** Whether the index is the one that was written last, as far as its name and size tell. Throws errno errors. */
+  get isOurs(): boolean {
+    const { seen, indexEnd } = this.container.end;
+    const now = this.container.indexInfo();
+    return now !== null && seen !== undefined && isSameFile(now, seen) && now.size === indexEnd + this.attempted.length;
+  }
+
+  /**
+   * Cuts off what an earlier write of this log left after the index. Throws storage_failed when anything else is there.
+   */
+  private cutAttempted(): void {
+    const { container, attempted } = this;
+    const { disk } = container;
+    const { indexEnd } = container.end;
+    const length = disk.infoOf(this.fd).size - indexEnd;
+    if (length > 0) {
+      if (length > attempted.length) throw container.changedByOthers();
+      const found = Buffer.allocUnsafe(length);
+      readAll(disk, this.fd, found, indexEnd);
+      if (!sameBytes(found, attempted.subarray(0, length))) throw container.changedByOthers();
+      disk.truncate(this.fd, indexEnd);
+    }
+    this.demandEnd(indexEnd);
+    this.attempted = NOTHING;
+  }
+
+  /** Throws storage_failed unless the index that we write still has its name, and ends where it must. */
+  private demandEnd(end: number): FileInfo {
+    return this.container.demandEnd(indexFile(this.container.folder), this.fd, end);
+  }
+
+  /** Cuts off index rows of entries that were rolled back. When that fails, the next write tries again. */
+  cut(): void {
+    if (this.fd < 0) return;
+    try {
+      this.cutAttempted();
+      this.container.end.seen = this.container.disk.infoOf(this.fd);
+    } catch {
+      // They stay until the next write.
+    }
+  }
+
+  /** Cuts off what is wrong after the known rows, or makes an index that is missing. */
+  cutFault(): void {
+    const { container } = this;
+    const { disk, end } = container;
+    const { seen } = end;
+    this.open();
+    const now = disk.infoOf(this.fd);
+    if (now.size > end.indexEnd) {
+      if (!seen || !isSameStamp(now, seen)) throw container.changedByOthers();
+      disk.truncate(this.fd, end.indexEnd);
+    }
+    end.seen = disk.infoOf(this.fd);
+    end.indexFault = null;
+  }
+
+  close(): void {
+    if (this.fd >= 0) closeQuietly(this.container.disk, this.fd);
+    this.fd = -1;
+  }
+}

@@ -1,0 +1,239 @@
+/**
+ * Reads the frames after those that the index names, and judges what is there: entries, leftovers of a crash, or
+ * damage.
+ */
+
+import { manifestFile } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import type { Container } from "./container.ts";
+import type { Remains } from "./container-end.ts";
+import { readManifest } from "./documents.ts";
+import { crc32c, decodeFrame, decodeHead, Malformed } from "./frame.ts";
+import type { FrameAdder } from "./frame-adder.ts";
+import type { Rest } from "./index-rows.ts";
+import { lastCheckpoint } from "./last-checkpoint.ts";
+import { EMPTY_END } from "./places.ts";
+import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
+import type { Segment } from "./segments.ts";
+import type { StoredEntries } from "./stored-entries.ts";
+
+/** A durable end that a document names. */
+interface Mark {
+  readonly name: string;
+  readonly entrySeq: number;
+  readonly entryId: string;
+  readonly chainHash: string;
+}
+
+/** Reads the durable ends that the manifest and the last checkpoint name, each when it is asked for. */
+function* marksOf(disk: Disk, folder: string): Generator<Mark> {
+  const manifest = readManifest(disk, manifestFile(folder));
+  if (manifest !== null) yield { name: "manifest", ...manifest.head, chainHash: manifest.integrity.chainHash };
+  const checkpoint = lastCheckpoint(disk, folder);
+  if (checkpoint === null) return;
+  const { headEntrySeq, headEntryId, chainHash } = checkpoint;
+  yield { name: "last checkpoint", entrySeq: headEntrySeq, entryId: headEntryId, chainHash };
+}
+
+/** One reading of the frames after the index. */
+export class Replay {
+  private readonly container: Container;
+  private readonly adder: FrameAdder;
+  private readonly segments: readonly Segment[];
+  private readonly isAsJudged: Remains["isAsJudged"];
+
+  constructor(
+    container: Container,
+    adder: FrameAdder,
+    segments: readonly Segment[],
+    isAsJudged: Remains["isAsJudged"],
+  ) {
+    this.container = container;
+    this.adder = adder;
+    this.segments = segments;
+    this.isAsJudged = isAsJudged;
+  }
+
+  /**
+   * Adds the frames after those of the index. A damaged frame with no whole one after it was being written when its
+   * writer died; otherwise the whole ones after it are added too, and the session can only be read. `limit`: the last
+   * entry to add, because a writer is at work after it.
+   */
+  run(rest: Rest, limit = Number.POSITIVE_INFINITY): void {
+    const { entries, end } = this.container;
+    const indexed = end.tail.entrySeq;
+    const isKnown = (entryId: string): boolean => entries.nodes.position(entryId) >= 0;
+    const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, entries.heads);
+    const reason = this.scan(salvage, limit);
+    const { found, bad, strangers } = salvage.settle(isKnown);
+    let salvaged = 0;
+    for (const one of found)
+      if (this.takeFound(one)) salvaged++;
+      else if (one.row) salvage.giveUp(one.row);
+    end.replayed = end.tail.entrySeq - indexed;
+    // Anything else is left to its writer.
+    if (limit < Number.POSITIVE_INFINITY) return;
+    const lost = salvage.unsettled(isKnown);
+    if (salvaged + strangers === 0 && bad.length > 0 && !salvage.hasWholeLines) this.noteTorn(bad, lost);
+    else if (reason !== null) {
+      end.replayed = 0;
+      for (const { segmentSeq, start, end, reason } of bad)
+        entries.tell("bad_line", start, end - start, `no frame in segment ${segmentSeq}: ${reason}`, false);
+      if (bad.length === 0 && lost === 0)
+        for (const { segmentSeq, start, length } of found.slice(0, 1))
+          entries.tell("bad_line", start, length, `in segment ${segmentSeq}, ${reason}`, true);
+      this.container.refuseWrites();
+    }
+    if (end.indexFault !== null)
+      entries.tell("bad_index", end.indexEnd, 0, `the index is wrong: ${end.indexFault}`, true);
+    if (lost > 0) {
+      entries.tell("lost_entries", 0, 0, `${lost} entries that the index names are in no segment`, false);
+      this.container.refuseWrites();
+    }
+    // A crash during a rotation leaves a segment without frames.
+    const last = this.segments.at(-1)?.seq ?? 0;
+    if (!end.remains && this.container.readOnly?.name !== "corrupt" && last > end.tail.segmentSeq)
+      end.remains = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged: this.isAsJudged };
+  }
+
+  /**
+   * Adds frames until one is not the expected one, and passes every line from there on to the salvage. Returns the
+   * reason why the first frame that was not the expected one was refused; null when all were.
+   */
+  private scan(salvage: Salvage, limit: number): string | null {
+    const { end, segments } = this.container;
+    let reason: string | null = null;
+    const from = Math.max(1, end.tail.segmentSeq);
+    for (const { seq, size } of this.segments) {
+      if (seq < from) continue;
+      const start = seq === end.tail.segmentSeq ? end.tail.segmentSize : 0;
+      if (size <= start) continue;
+      const take = (at: number, b: Uint8Array, first: number, past: number): void => {
+        if (reason === null && end.tail.entrySeq >= limit) return;
+        try {
+          if (reason === null) this.takeReplayed(seq, at, b, first, past, salvage);
+        } catch (error) {
+          if (!(error instanceof Malformed)) throw error;
+          reason = error.message;
+        }
+        if (reason !== null) salvage.line(seq, at, b, first, past, limit);
+      };
+      const scanned = segments.scan(seq, start, take, (start, past) =>
+        salvage.bad(seq, start, past, "it is longer than a frame may be"),
+      );
+      if (scanned.tail < scanned.size && (reason !== null || end.tail.entrySeq < limit)) {
+        reason ??= "it has no line feed";
+        salvage.bad(seq, scanned.tail, scanned.size, "it has no line feed");
+      }
+    }
+    return reason;
+  }
+
+  /** Reports bytes that are what a writer left that died while it wrote, and leaves them to the first write. */
+  private noteTorn(bad: readonly Bad[], lost: number): void {
+    const [{ segmentSeq, start, reason }] = bad;
+    this.container.end.remains = { segmentSeq, start, ours: false, isAsJudged: this.isAsJudged };
+    let length = 0;
+    for (const { start, end } of bad) length += end - start;
+    const why = lost > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
+    this.container.entries.tell("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
+  }
+
+  /**
+   * Adds the frame `b[first, end)`, line feed excluded, that begins at `start`, if it is the expected one; else throws
+   * {@link Malformed}.
+   */
+  private takeReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
+    const frame = decodeFrame(b, first, end);
+    const { tail } = this.container.end;
+    const isNew = seq !== tail.segmentSeq;
+    if (frame.entrySeq !== tail.entrySeq + 1) throw new Malformed(`entry ${tail.entrySeq + 1} was due`);
+    if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
+    if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
+      throw new Malformed("its numbers are not those of its place");
+    this.container.entries.heads.demandBound(b, frame);
+    const crc = crc32c(b, first, end + 1);
+    if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
+    this.adder.addUnindexed({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+  }
+
+  /** Adds a frame that was salvaged; returns false when it no longer matches its entry. */
+  private takeFound({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
+    const bytes = this.container.segments.bytes(segmentSeq, start, length);
+    try {
+      if (isDamaged && row !== null) {
+        const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
+        this.adder.addDamaged(there, bytes, decodeHead(bytes, 0, length));
+        return true;
+      }
+      const frame = decodeFrame(bytes, 0, length - 1, false);
+      this.container.entries.heads.demandBound(bytes, frame);
+      this.adder.addUnindexed({ ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
+      return true;
+    } catch (error) {
+      // Another program may have written there since.
+      if (error instanceof Malformed) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Drops the last entries if they are an incomplete batch: entries that were appended together, but never
+   * acknowledged.
+   */
+  dropIncompleteBatch(stored: StoredEntries): void {
+    const { container, isAsJudged } = this;
+    const { entries, end } = container;
+    const last = entries.nodes.count - 1;
+    if (last < 0 || !entries.nodes.isBatch(last) || container.readOnly?.name === "corrupt") return;
+    const batch = stored.batchOf(last);
+    if (!batch || batch.index >= batch.count - 1) return;
+    let first = last;
+    for (let index = batch.index - 1; index >= 0 && first > 0; index--, first--) {
+      const before = stored.batchOf(first - 1);
+      if (before?.index !== index || before.count !== batch.count || before.key !== batch.key) break;
+    }
+    const before = this.adder.before(first);
+    // What the manifest or the last checkpoint names was acknowledged.
+    if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
+    const which = `${batch.index + 1} of ${batch.count} entries that belong together`;
+    entries.report("incomplete_batch", first, which, false);
+    const { segmentSeq, start } = entries.places.at(first);
+    end.remains = { segmentSeq, start, ours: end.remains?.ours ?? true, isAsJudged };
+    if (before.indexEnd < end.indexEnd) end.indexFault ??= "its last rows are of entries that were never whole";
+    end.goTo({ tail: before.tail, indexEnd: before.indexEnd, lastRow: EMPTY_END.lastRow });
+    end.rows.length = before.rows;
+    end.replayed = end.rows.length;
+    entries.forgetFrom(first);
+    if (end.base && end.base.count > first) container.noteBase();
+  }
+
+  private isMarkedAfter(seq: number): boolean {
+    for (const { entrySeq } of marksOf(this.container.disk, this.container.folder)) if (entrySeq > seq) return true;
+    return false;
+  }
+
+  /**
+   * Compares the entries with the manifest and the last checkpoint, which mark a durable end. Both are written after
+   * the entries that they name: where these are missing, acknowledged entries were lost (seed 003, "Recovery").
+   */
+  holdAgainstMarks(): void {
+    const { disk, folder, readOnly } = this.container;
+    if (readOnly?.name === "corrupt") return;
+    for (const mark of [...marksOf(disk, folder)]) this.holdAgainst(mark);
+  }
+
+  private holdAgainst({ name, entrySeq, entryId, chainHash }: Mark): void {
+    const { entries, end } = this.container;
+    const missing = entrySeq - end.tail.entrySeq;
+    if (missing > 0) {
+      if (!entries.damage.some(({ kind }) => kind === "lost_entries"))
+        entries.tell("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
+    } else if (entrySeq > 0 && entries.nodes.position(entryId) < 0)
+      entries.tell("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
+    else if (missing === 0 && chainHash !== end.tail.chainHash)
+      entries.tell("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
+    else return;
+    this.container.refuseWrites();
+  }
+}

@@ -1,0 +1,156 @@
+/** Writes the segments of a container: appends frames, and cuts off what must not stay after them. */
+
+import { concat } from "../../core/json/json.ts";
+import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { closeQuietly, readAll, writeAll } from "../fs/disk.ts";
+import { keepAside } from "../fs/quarantine.ts";
+import type { NextFrame } from "./builder.ts";
+import type { Container } from "./container.ts";
+import type { Remains } from "./container-end.ts";
+import type { Tail } from "./places.ts";
+
+export class SegmentWriter {
+  private readonly container: Container;
+  private writer: { readonly segmentSeq: number; readonly fd: number } | null = null;
+  /** Open segments before the one that is written, which are not fsynced yet. */
+  private sealed: number[] = [];
+
+  constructor(container: Container) {
+    this.container = container;
+  }
+
+  /**
+   * Writes frames after the tail, with one write for each segment. Throws storage_failed when another program wrote
+   * there too. After any failure, what was written of them is cut off again.
+   */
+  write(frames: readonly NextFrame[]): void {
+    const { container } = this;
+    const { segments } = container;
+    /** Bytes that each segment is to hold, and where they begin. */
+    const attempted = new Map<number, { readonly start: number; readonly bytes: Uint8Array }>();
+    try {
+      for (let from = 0; from < frames.length; ) {
+        let past = from + 1;
+        while (past < frames.length && !frames[past].isNew) past++;
+        const { place, isNew } = frames[from];
+        const { segmentSeq, start } = place;
+        const path = segmentFile(container.folder, segmentSeq);
+        const fd = this.writerOf(segmentSeq, isNew);
+        const bytes = concat(frames.slice(from, past).map(({ bytes }) => bytes));
+        attempted.set(segmentSeq, { start, bytes });
+        container.demandEnd(path, fd, start);
+        writeAll(container.disk, fd, bytes);
+        segments.note(segmentSeq, container.demandEnd(path, fd, start + bytes.length));
+        from = past;
+      }
+    } catch (error) {
+      this.cutTo(container.end.tail, ({ seq, size }, start) => {
+        const tried = attempted.get(seq);
+        if (!tried || tried.start !== start || size - start > tried.bytes.length) return false;
+        return segments.holds(seq, start, tried.bytes.subarray(0, size - start));
+      });
+      throw error;
+    }
+  }
+
+  private writerOf(segmentSeq: number, isNew: boolean): number {
+    if (this.writer?.segmentSeq === segmentSeq) return this.writer.fd;
+    const { disk, folder, segments, looseFolders } = this.container;
+    const path = segmentFile(folder, segmentSeq);
+    // A segment of this name that is open for reading was removed by another writer.
+    if (isNew) segments.forget(segmentSeq);
+    const fd = isNew ? disk.create(path) : disk.openAppend(path);
+    if (this.writer) this.sealed.push(this.writer.fd);
+    this.writer = { segmentSeq, fd };
+    if (isNew) looseFolders.add(segmentFolder(folder));
+    return fd;
+  }
+
+  /** Fsyncs the segments that are open for writing now; meanwhile an append may begin the next. */
+  async sync(): Promise<void> {
+    const { disk } = this.container;
+    const sealed = [...this.sealed];
+    const { writer } = this;
+    for (const fd of writer ? [...sealed, writer.fd] : sealed) await disk.sync(fd);
+    for (const fd of sealed) closeQuietly(disk, fd);
+    this.sealed = this.sealed.filter((fd) => !sealed.includes(fd));
+  }
+
+  /** Fsyncs them synchronously if `sync` is set. `keepOpen`: a commit that runs still has to fsync these files. */
+  settleNow(sync: boolean, keepOpen: boolean): void {
+    const { disk } = this.container;
+    for (const fd of this.sealed) if (sync) disk.syncNow(fd);
+    if (!keepOpen) for (const fd of this.sealed.splice(0)) closeQuietly(disk, fd);
+    if (sync && this.writer) disk.syncNow(this.writer.fd);
+  }
+
+  /** Cuts off what comes after a tail, if all of it was written by us. When that fails, the next write tries again. */
+  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: Remains["isAsJudged"]): void {
+    this.container.end.remains = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsJudged };
+    try {
+      this.cutRemains();
+    } catch {
+      // It stays until the next write.
+    }
+  }
+
+  /**
+   * Cuts off what a crash or a failed write left after the frames. Throws storage_failed, having cut nothing, when the
+   * bytes are not those that were examined.
+   */
+  cutRemains(): void {
+    const { container } = this;
+    const { disk, folder, segments } = container;
+    const { remains } = container.end;
+    if (!remains) return;
+    const cuts: { readonly seq: number; readonly start: number; readonly size: number }[] = [];
+    for (const segment of segments.list().reverse()) {
+      const { seq, size } = segment;
+      if (seq < remains.segmentSeq) break;
+      const start = seq === remains.segmentSeq ? remains.start : 0;
+      if (size <= start && start > 0) continue;
+      segments.forget(seq);
+      if (!remains.isAsJudged(segment, start)) throw container.changedByOthers();
+      cuts.push({ seq, start, size });
+    }
+    for (const { seq, start, size } of cuts) {
+      const path = segmentFile(folder, seq);
+      if (!remains.ours && size > start) this.keepRemains(seq, start, size);
+      if (this.writer?.segmentSeq === seq && start === 0) this.dropWriter();
+      segments.forget(seq);
+      if (start === 0) disk.remove(path);
+      else {
+        const fd = disk.openAppend(path);
+        try {
+          disk.truncate(fd, start);
+          segments.note(seq, disk.infoOf(fd));
+        } finally {
+          closeQuietly(disk, fd);
+        }
+      }
+      container.looseFolders.add(segmentFolder(folder));
+    }
+    container.end.remains = null;
+  }
+
+  private keepRemains(segmentSeq: number, start: number, size: number): void {
+    const { disk, options, header, segments, entries } = this.container;
+    const bytes = Buffer.allocUnsafe(size - start);
+    readAll(disk, segments.fd(segmentSeq), bytes, start);
+    const keptAt = keepAside(disk, options.quarantine, `${header.id}-${segmentSeq}-${start}`, bytes);
+    const { damage } = entries;
+    const index = damage.findIndex(({ kind, keptAt }) => kind === "torn_tail" && keptAt === undefined);
+    if (index >= 0) damage[index] = { ...damage[index], keptAt };
+  }
+
+  private dropWriter(): void {
+    if (this.writer) closeQuietly(this.container.disk, this.writer.fd);
+    this.writer = null;
+  }
+
+  close(): void {
+    this.dropWriter();
+    for (const fd of this.sealed) closeQuietly(this.container.disk, fd);
+    this.sealed = [];
+  }
+}

@@ -1,0 +1,197 @@
+/**
+ * The segments of a container: the files that are there, their bytes, and whether those may have changed since they
+ * were read.
+ */
+
+import { join } from "node:path";
+import { isMissing, storageFailure } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+import { sameBytes } from "../../core/json/json.ts";
+import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
+import { clockOf, isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
+import { CHUNK, type Scanned, scanLines } from "../log/lines.ts";
+import { crc32c, FRAME_BYTES } from "./frame.ts";
+
+/** Number of segments that are kept open for reading. */
+const OPEN_SEGMENTS = 16;
+
+/** Buffer that lines are read into. No line outlives the call for it, and no scan begins within another. */
+let scratch: Buffer | undefined;
+
+export function scratchBuffer(): Buffer {
+  scratch ??= Buffer.allocUnsafe(CHUNK);
+  return scratch;
+}
+
+/** Lists a folder; returns nothing when it is missing, because copies may leave out empty folders. */
+export function orNone<T>(list: () => T[]): T[] {
+  try {
+    return list();
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw error;
+  }
+}
+
+export interface Segment {
+  readonly seq: number;
+  readonly size: number;
+  readonly info: FileInfo;
+}
+
+export class Segments {
+  private readonly disk: Disk;
+  private readonly container: { readonly folder: string };
+  private readonly forgetChecks: () => void;
+  private readonly fds = new Map<number, number>();
+  /** Stamps of the segments that were read. */
+  private readonly watched = new Map<number, Watched>();
+  private closed = false;
+
+  /** `forgetChecks` is called when bytes may be others than those that were checked. */
+  constructor(disk: Disk, container: { readonly folder: string }, forgetChecks: () => void) {
+    this.disk = disk;
+    this.container = container;
+    this.forgetChecks = forgetChecks;
+  }
+
+  /** Returns the existing segments, in order. Closes those whose name now belongs to another file. */
+  list(): Segment[] {
+    const folder = segmentFolder(this.container.folder);
+    const found: Segment[] = [];
+    for (const name of orNone(() => this.disk.names(folder))) {
+      const seq = numberOf(name, "seg");
+      if (seq === 0) continue;
+      const info = this.disk.info(join(folder, name));
+      if (info.kind !== "file") continue;
+      const open = this.fds.has(seq) && this.watched.get(seq)?.seen;
+      // A process that cuts off what a dead writer left removes a segment that held nothing else, and creates it again.
+      if (open && !isSameFile(open, info)) this.forget(seq);
+      found.push({ seq, size: info.size, info });
+    }
+    return found.sort((a, b) => a.seq - b.seq);
+  }
+
+  fd(seq: number): number {
+    const known = this.fds.get(seq);
+    if (known !== undefined) return known;
+    if (this.fds.size >= OPEN_SEGMENTS) {
+      const [oldest] = this.fds.keys();
+      this.forget(oldest);
+    }
+    const fd = this.disk.openRead(segmentFile(this.container.folder, seq));
+    this.fds.set(seq, fd);
+    this.watchAnew(this.watchedSegment(seq), fd);
+    return fd;
+  }
+
+  demandOpen(): void {
+    if (this.closed) throw new Failure("storage_failed", "The session was closed while it was in use. Open it again.");
+  }
+
+  bytes(seq: number, start: number, length: number): Buffer {
+    this.demandOpen();
+    const bytes = Buffer.allocUnsafe(length);
+    try {
+      readAll(this.disk, this.fd(seq), bytes, start);
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+    return bytes;
+  }
+
+  /**
+   * Reads bytes of a segment. `isKnown`: nothing can have changed them since they became known, so that earlier checks
+   * still hold.
+   */
+  knownBytes(seq: number, start: number, length: number): { bytes: Buffer; isKnown: boolean } {
+    const since = clockOf(this.disk);
+    const bytes = this.bytes(seq, start, length);
+    try {
+      const fd = this.fd(seq);
+      const watched = this.watchedSegment(seq);
+      const found = watched.since(fd, since);
+      if (found === "renewed") this.forgetChecks();
+      else if (found === "unsure") this.watchAnew(watched, fd);
+      return { bytes, isKnown: found !== "unsure" };
+    } catch (error) {
+      throw storageFailure(error, "reading an entry");
+    }
+  }
+
+  /** Returns the checksum of bytes as they are. Throws errno errors. */
+  crc(seq: number, start: number, length: number): number {
+    const bytes = Buffer.allocUnsafe(length);
+    readAll(this.disk, this.fd(seq), bytes, start);
+    return crc32c(bytes);
+  }
+
+  /** Whether a segment holds these bytes at `start`. */
+  holds(seq: number, start: number, bytes: Uint8Array): boolean {
+    const found = Buffer.allocUnsafe(bytes.length);
+    readAll(this.disk, this.fd(seq), found, start);
+    return sameBytes(found, bytes);
+  }
+
+  /**
+   * Visits, with all its bytes, every line from `start` on that may be a frame. `skipped`: called with the bytes of a
+   * longer line that belong to no frame even if it ends with one.
+   */
+  scan(
+    seq: number,
+    start: number,
+    take: (at: number, b: Uint8Array, first: number, end: number) => void,
+    skipped?: (start: number, end: number) => void,
+    chunk = scratchBuffer(),
+  ): Scanned {
+    const visitor = {
+      line: (_number: number, at: number, b: Uint8Array, first: number, end: number) => take(at, b, first, end),
+      long: (_number: number, at: number, length: number) => {
+        const over = Math.max(0, length - FRAME_BYTES);
+        if (over > 0) skipped?.(at, at + over);
+        take(at + over, this.bytes(seq, at + over, length - over + 1), 0, length - over);
+      },
+    };
+    return scanLines(this.disk, this.fd(seq), start, 0, visitor, chunk);
+  }
+
+  private watchedSegment(seq: number): Watched {
+    let watched = this.watched.get(seq);
+    if (!watched) {
+      watched = new Watched(this.disk);
+      this.watched.set(seq, watched);
+    }
+    return watched;
+  }
+
+  /** Records the present stamp of a segment if it is another than before, and forgets earlier checks of its bytes. */
+  private watchAnew(watched: Watched, fd: number): void {
+    const now = this.disk.infoOf(fd);
+    if (watched.seen && isSameStamp(now, watched.seen)) return;
+    if (watched.seen) this.forgetChecks();
+    watched.note(now);
+  }
+
+  /** Records the stamp that our own write gave to a segment. */
+  note(seq: number, info: FileInfo): void {
+    this.watched.get(seq)?.note(info);
+  }
+
+  /** Closes a segment, which is opened again when it is read next. */
+  forget(seq: number): void {
+    const fd = this.fds.get(seq);
+    if (fd !== undefined) closeQuietly(this.disk, fd);
+    this.fds.delete(seq);
+  }
+
+  forgetAll(): void {
+    for (const seq of [...this.fds.keys()]) this.forget(seq);
+  }
+
+  /** Makes every later read fail. */
+  close(): void {
+    this.forgetAll();
+    this.closed = true;
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * The index snapshots of a container: the one that lies in it, and the one that the state folder keeps. Either lets an
+ * opening skip what lies before its end, if it fits the index and the segments.
+ */
+
+import { isMissing, isNoFile } from "../../core/errno.ts";
+import { indexFile, spineFile } from "../fs/container-paths.ts";
+import { closeQuietly, exists, openFile, readAll, readWhole, writeAll } from "../fs/disk.ts";
+import type { KeptSpines } from "../log/snapshot-cache.ts";
+import type { Container } from "./container.ts";
+import { crc32c, decodeRow } from "./frame.ts";
+import { EMPTY_END, type PlaceColumns, type StoreEnd } from "./places.ts";
+import type { Segment } from "./segments.ts";
+import { encodeBlock, loadBlocks, type Reach, readBlocks, type SnapshotBlock } from "./snapshot.ts";
+
+/** Facts of a container that the state folder keeps, in addition to the columns. */
+interface KeptContainer extends Reach {
+  /** Id of the session. */
+  readonly id: string;
+  /** Bytes of the container's own index snapshot that were valid, and the number of entries in them. */
+  readonly spineEnd: number;
+  readonly spineCount: number;
+}
+
+function reachOf(count: number, { tail, indexEnd, lastRow }: StoreEnd): Reach {
+  return { count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
+}
+
+export class Snapshots {
+  private readonly container: Container;
+  private readonly kept: KeptSpines | undefined;
+  /** Number of entries in the index snapshot that the state folder keeps. */
+  private keptCount = 0;
+  /** Bytes of the container's own that are valid, and the number of entries in them. */
+  private ownEnd = 0;
+  private ownCount = 0;
+
+  constructor(container: Container, kept: KeptSpines | undefined) {
+    this.container = container;
+    this.kept = kept;
+  }
+
+  /** Number of entries in the container's own index snapshot. */
+  get count(): number {
+    return this.ownCount;
+  }
+
+  /** Loads an index snapshot, if one fits the index and the segments. Returns whether one did. */
+  load(segments: readonly Segment[]): boolean {
+    const { disk, folder } = this.container;
+    let index: number;
+    try {
+      index = openFile(disk, indexFile(folder));
+    } catch (error) {
+      if (isMissing(error) || isNoFile(error)) return false;
+      throw error;
+    }
+    try {
+      const { size } = disk.infoOf(index);
+      const fits = (reach: Reach): boolean => this.fits(reach, index, size, segments);
+      return this.recall(fits) || this.readOwn(fits);
+    } finally {
+      closeQuietly(disk, index);
+    }
+  }
+
+  /** Loads the index snapshot that the state folder keeps. Returns whether there was one that fits. */
+  private recall(fits: (reach: Reach) => boolean): boolean {
+    const { key, header, entries } = this.container;
+    const isOurs = ({ id, ...reach }: KeptContainer): boolean => id === header.id && fits(reach);
+    const kept = key && this.kept?.recall(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
+    if (!kept) return false;
+    entries.places.take(kept.columns as PlaceColumns);
+    const { spineEnd, spineCount, ...reach } = kept.facts as KeptContainer;
+    this.resumeAt(reach, spineEnd, spineCount);
+    this.keptCount = reach.count;
+    return true;
+  }
+
+  /** Loads the container's own index snapshot. Returns whether there was one that fits. */
+  private readOwn(fits: (reach: Reach) => boolean): boolean {
+    const { disk, folder, entries } = this.container;
+    let blocks: SnapshotBlock[];
+    let file: Buffer;
+    try {
+      const bytes = readWhole(disk, spineFile(folder));
+      file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      blocks = readBlocks(file);
+    } catch (error) {
+      if (isMissing(error) || isNoFile(error)) return false;
+      throw error;
+    }
+    for (let last = blocks.pop(); last; last = blocks.pop()) {
+      const { details, end } = last;
+      if (!fits(details)) continue;
+      if (!loadBlocks(file, [...blocks, last], entries.nodes, entries.places)) return false;
+      this.resumeAt(details, end, details.count);
+      return true;
+    }
+    return false;
+  }
+
+  private resumeAt({ count, tail, indexEnd, rowLength, rowCrc }: Reach, ownEnd: number, ownCount: number): void {
+    this.container.entries.checked.set(count, 0);
+    this.container.end.goTo({ tail, indexEnd, lastRow: { length: rowLength, crc: rowCrc } });
+    this.ownEnd = ownEnd;
+    this.ownCount = ownCount;
+  }
+
+  private fits(
+    { tail, indexEnd, rowLength, rowCrc, count }: Reach,
+    index: number,
+    indexSize: number,
+    segments: readonly Segment[],
+  ): boolean {
+    if (indexEnd > indexSize || rowLength > indexEnd || tail.entrySeq !== count) return false;
+    const upTo = segments.filter(({ seq }) => seq <= tail.segmentSeq);
+    let sealed = 0;
+    for (const { seq, size } of upTo) if (seq < tail.segmentSeq) sealed += size;
+    if (upTo.length !== tail.segmentCount || sealed + tail.segmentSize !== tail.bytesTotal) return false;
+    if ((upTo.at(-1)?.size ?? 0) < tail.segmentSize) return false;
+    const row = Buffer.alloc(rowLength);
+    readAll(this.container.disk, index, row, indexEnd - rowLength);
+    if (crc32c(row) !== rowCrc) return false;
+    try {
+      return decodeRow(row, 0, row.length - 1).entrySeq === count;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Forgets everything that an index snapshot said, because the segments are not what they were. */
+  forget(): void {
+    const { entries, end } = this.container;
+    entries.forgetFrom(0);
+    entries.nodes.aliases = 0;
+    entries.forgetChecks();
+    end.goTo(EMPTY_END);
+    Object.assign(this, { ownEnd: 0, ownCount: 0, keptCount: 0 });
+  }
+
+  /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
+  keep(): void {
+    const { entries, end, key, readOnly, header } = this.container;
+    const { nodes, places, damage, overrides } = entries;
+    const { count } = nodes;
+    const plain = damage.length === 0 && overrides.size === 0 && end.rows.length === 0 && end.indexFault === null;
+    if (!this.kept || !key || !plain || readOnly || end.remains || nodes.aliases > 0) return;
+    if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.leastBytes) return;
+    const own = { spineEnd: this.ownEnd, spineCount: this.ownCount };
+    const facts: KeptContainer = { ...reachOf(count, end), id: header.id, ...own };
+    this.kept.keep(key, nodes, { columns: places.columns(count), facts });
+    this.keptCount = count;
+  }
+
+  /**
+   * Adds the durable entries that the container's own lacks, if the tree says no more than their frames do. Best
+   * effort.
+   */
+  grow(): void {
+    const { disk, folder, entries, end } = this.container;
+    const { nodes, places } = entries;
+    const { tail, lastRow } = end.durable;
+    if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;
+    const reach = reachOf(tail.entrySeq, end.durable);
+    if (reach.count <= this.ownCount) return;
+    for (const position of nodes.forward) if (nodes.parent(position) >= reach.count) return;
+    const path = spineFile(folder);
+    try {
+      const fd = exists(disk, path) ? disk.openAppend(path) : disk.create(path);
+      try {
+        const { size } = disk.infoOf(fd);
+        if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, ownCount: 0 });
+        if (size !== this.ownEnd) disk.truncate(fd, this.ownEnd);
+        const block = encodeBlock(nodes, places, this.ownCount, reach);
+        writeAll(disk, fd, block);
+        this.ownEnd += block.length;
+        this.ownCount = reach.count;
+      } finally {
+        closeQuietly(disk, fd);
+      }
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+    }
+  }
+}
