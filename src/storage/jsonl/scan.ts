@@ -358,7 +358,7 @@ export class LineScanner {
     reason: string,
     salvaged = false,
   ): void {
-    this.entries.damage.push({ kind, line, byteOffset, length, reason, salvaged });
+    this.entries.report(kind, byteOffset, length, reason, salvaged, line);
   }
 }
 

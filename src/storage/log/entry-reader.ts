@@ -255,7 +255,8 @@ export class EntryReader {
     return bytes;
   }
 
-  private lineIn(record: Uint8Array, position: number): Uint8Array {
+  /** Returns the line in the record of an entry. */
+  lineIn(record: Uint8Array, position: number): Uint8Array {
     const { source } = this;
     const start = source.lineStart(position);
     const length = source.lineLength(position);
@@ -308,7 +309,7 @@ export class EntryReader {
    * Returns the line of a record if it is UTF-8 and the JSON of its entry, else a placeholder with the head of that
    * entry. A record that was checked before is checked again if it may have changed since.
    */
-  private sound(position: number, record: Uint8Array, isKnown: boolean): Uint8Array {
+  sound(position: number, record: Uint8Array, isKnown: boolean): Uint8Array {
     const { entries, source } = this;
     const placeholder = entries.placeholders.get(position);
     if (placeholder) return placeholder;

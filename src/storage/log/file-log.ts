@@ -124,7 +124,8 @@ export interface Backend {
   confirmToRepair(): void;
   /** Publishes the session anew without its damage. Returns the path of the backup. */
   rebuild(mended: Mended): string;
-  checkpointNow?(reason?: "manual" | "pre_migration"): Promise<number | null>;
+  /** Marks the durable end. The lock is held. Returns the number of the checkpoint. */
+  checkpointNow?(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number>;
 
   close(): void;
   /** Removes a session that was just published, if nobody changed it since. */
@@ -146,7 +147,7 @@ export class FileLog implements Log {
     this.file = backend.path;
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
-    this.checkpointNow = backend.checkpointNow?.bind(backend);
+    if (backend.checkpointNow) this.checkpointNow = (reason = "manual") => this.checkpoint(reason);
     this.commits = new Commits({
       makeDurable: (requireWanted) => backend.makeDurable(requireWanted),
       rollBack: () => this.rollBack(),
@@ -314,6 +315,18 @@ export class FileLog implements Log {
     if (this.durableCount >= this.nodes.count || this.backend.keepAll?.()) return;
     this.commits.giveUp();
     this.backend.rollBack();
+  }
+
+  private async checkpoint(reason: "manual" | "pre_migration"): Promise<number | null> {
+    this.requireOpen();
+    if (this.readOnly) throw this.readOnly;
+    if (!this.persisted || this.nodes.count === 0) return null;
+    try {
+      this.takeLock();
+      return (await this.backend.checkpointNow?.(reason, () => this.commit())) ?? null;
+    } catch (error) {
+      throw storageFailure(error, "making a checkpoint");
+    }
   }
 
   // --- repairing -----------------------------------------------------------------------------------------------

@@ -22,6 +22,11 @@ export class KnownEntries {
       for (const position of lines.keys()) if (position >= count) lines.delete(position);
   }
 
+  /** Reports damage that is not about one entry. `line` counts from 1. */
+  report(kind: Damage["kind"], byteOffset: number, length: number, reason: string, salvaged = false, line = 0): void {
+    this.damage.push({ kind, line, byteOffset, length, reason, salvaged });
+  }
+
   /** Removes damage of these kinds, which a repair took out of the session. */
   forgetDamage(kinds: ReadonlySet<Damage["kind"]>): void {
     this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !kinds.has(kind)));

@@ -93,7 +93,7 @@ export class Checkpoints {
   /** Returns the bytes of all frames before a position. */
   private bytesBefore(position: number): number {
     let bytes = 0;
-    const { values } = this.container.entries.places.lengths;
+    const { values } = this.container.places.lengths;
     for (let p = 0; p < position; p++) bytes += values[p];
     return bytes;
   }
@@ -116,7 +116,7 @@ export class Checkpoints {
       await disk.syncFolder(container.folder);
     }
     this.known = { seq, tail };
-    this.manifestDue = container.entries.nodes.count > container.end.durable.count;
+    this.manifestDue = container.entries.nodes.count > container.state.durableCount;
   }
 
   private manifestNow(updatedAt: string): Manifest {

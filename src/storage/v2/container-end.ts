@@ -24,12 +24,6 @@ export interface Base extends StoreEnd {
   readonly lastFrame: number | null;
 }
 
-/** The durable end of a container. */
-export interface DurableEnd extends StoreEnd {
-  /** Number of entries before it. */
-  readonly count: number;
-}
-
 /**
  * The known end. These hold between any two calls of a log:
  *
@@ -54,7 +48,7 @@ export class ContainerEnd implements StoreEnd {
   replayed = 0;
   /** The part that need not be examined again; null while entries are known that the index does not name. */
   base: Base | null = null;
-  durable: DurableEnd = { ...EMPTY_END, count: 0 };
+  durable: StoreEnd = EMPTY_END;
 
   /** This end in both kinds of files, as it is now. */
   get now(): StoreEnd {
@@ -75,11 +69,6 @@ export class ContainerEnd implements StoreEnd {
     this.remains = null;
     this.replayed = 0;
     this.indexFault = null;
-  }
-
-  /** Records that `count` entries are durable, the last of which ends at `tail`. */
-  markDurable(count: number, tail = this.tail): void {
-    this.durable = { ...this.now, tail, count };
   }
 
   /** Returns a function that makes this end what it is now. */

@@ -11,14 +11,16 @@ import type { Env } from "../../core/ports/env.ts";
 import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, infoOrNull, readAll, readWhole } from "../fs/disk.ts";
 import { isSameFile } from "../fs/stamps.ts";
-import { LooseFolders } from "../fs/unsynced-folders.ts";
-import type { Locks } from "../locks/locks.ts";
-import { notASession } from "../log/failures.ts";
-import type { Durability } from "../log/file-log.ts";
+import { lockInContainer } from "../locks/lock-paths.ts";
+import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
+import { changedByOthers, notASession } from "../log/failures.ts";
+import { type FileLogOptions, WriteState } from "../log/file-log.ts";
+import { KnownEntries } from "../log/known-entries.ts";
 import type { KeptSpines } from "../log/snapshot-cache.ts";
 import { ContainerEnd } from "./container-end.ts";
 import { isUuid } from "./documents.ts";
-import { KnownEntries } from "./known-entries.ts";
+import { FrameHeads } from "./frame-heads.ts";
+import { FramePlaces, type Tail } from "./places.ts";
 import { orNone, Segments } from "./segments.ts";
 
 /** Bytes of the largest header that is read; a usual one has a few hundred. */
@@ -26,11 +28,8 @@ const HEADER_BYTES = 1 << 20;
 /** Length of a frame beyond which its bytes are not checked at opening. */
 export const CHECKED_LINE = 1 << 20;
 
-export interface SegmentedOptions {
-  readonly disk: Disk;
+export interface SegmentedOptions extends FileLogOptions {
   readonly env: Env;
-  readonly locks: Locks;
-  readonly durability: Durability;
   readonly readOnly?: boolean;
   /** Folder for bytes that are taken out of a session. */
   readonly quarantine: string;
@@ -56,25 +55,31 @@ export class Container {
   headerFault: Failure | null = null;
   /** The header file, whose device and inode identify the container. */
   key: FileInfo | undefined;
-  readOnly: Failure | null = null;
   /** Called when entries turn out to be damaged or lost. */
   onRefused: () => void = () => {};
-  /** Whether what is known was compared with the container since its log took the lock. */
-  confirmed = false;
+  readonly state: WriteState;
   readonly entries = new KnownEntries();
+  readonly heads = new FrameHeads(this.entries);
+  readonly places = new FramePlaces();
   readonly end = new ContainerEnd();
   readonly segments: Segments;
-  readonly looseFolders: LooseFolders;
+  readonly reader: EntryReader;
 
-  constructor(options: SegmentedOptions, file: string, folder = file) {
+  /** `recordsOf` returns the records that the frames of a container are. */
+  constructor(
+    options: SegmentedOptions,
+    file: string,
+    folder: string,
+    recordsOf: (container: Container) => EntrySource,
+  ) {
     const { disk } = options;
     this.options = options;
     this.disk = disk;
     this.file = file;
     this.folder = folder;
-    if (options.readOnly) this.readOnly = new Failure("read_only");
-    this.segments = new Segments(disk, this, () => this.entries.forgetChecks());
-    this.looseFolders = new LooseFolders(disk);
+    this.state = new WriteState(options, () => lockInContainer(this.folder));
+    this.segments = new Segments(disk, this, () => this.reader.doubt());
+    this.reader = new EntryReader(disk, options.env, this.entries, recordsOf(this));
   }
 
   /**
@@ -126,7 +131,7 @@ export class Container {
       "corrupt",
       "The session's header is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
     );
-    this.entries.tell("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
+    this.entries.report("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
   }
 
   /**
@@ -165,37 +170,68 @@ export class Container {
    * compares.
    */
   changedByOthers(): Failure {
-    this.confirmed = false;
-    return new Failure(
-      "storage_failed",
-      "Another program changed the session's files meanwhile. Nothing was written; ask again.",
-      {},
-      { retryable: true },
-    );
+    this.state.isConfirmed = false;
+    return changedByOthers("files");
   }
 
   refuseWrites(): void {
-    this.readOnly = new Failure(
+    this.state.readOnly = new Failure(
       "corrupt",
       "Entries of the session are damaged or lost, so it can be read but not written. repair_session rebuilds it from what is whole and keeps the rest beside it; clone copies what is whole.",
     );
     this.onRefused();
   }
 
+  /** Does the same unless writes are refused already. */
+  refuseWritesOnce(): void {
+    if (!this.state.readOnly) this.refuseWrites();
+  }
+
   /** Returns the checksum of the bytes at an entry's place as they are. Throws errno errors. */
   crcAt(position: number): number {
-    const { segmentSeq, start, length } = this.entries.places.at(position);
+    const { segmentSeq, start, length } = this.places.at(position);
     return this.segments.crc(segmentSeq, start, length);
   }
 
   /** Returns the same of the last of `count` entries; null when its bytes cannot be read, or are very many. */
   lastFrameOf(count: number): number | null {
-    if (count === 0 || this.entries.places.lengths.values[count - 1] > CHECKED_LINE) return null;
+    if (count === 0 || this.places.lengths.values[count - 1] > CHECKED_LINE) return null;
     try {
       return this.crcAt(count - 1);
     } catch {
       return null;
     }
+  }
+
+  /** Records that `count` entries are durable, the last of which ends at `tail`. */
+  markDurable(count: number, tail: Tail = this.end.tail): void {
+    this.state.durableCount = count;
+    this.end.durable = { ...this.end.now, tail };
+  }
+
+  /** Returns a function that makes the entries from a position on, the end, and all damage, what they are now. */
+  image(from: number): () => void {
+    const { entries, places, state } = this;
+    const { nodes, damage, overrides, placeholders } = entries;
+    const { aliases } = nodes;
+    const { readOnly } = state;
+    const known = Array.from({ length: nodes.count - from }, (_, i) => ({
+      head: nodes.headOf(from + i),
+      place: places.at(from + i),
+    }));
+    const reported = [...damage];
+    const maps = [overrides, placeholders].map((lines) => ({ lines, entries: [...lines] }));
+    const restoreEnd = this.end.image();
+    return () => {
+      entries.forgetFrom(from);
+      for (const { head, place } of known) places.set(nodes.add(head), place);
+      nodes.aliases = aliases;
+      this.reader.doubt();
+      for (const { lines, entries } of maps) for (const [position, line] of entries) lines.set(position, line);
+      damage.splice(0, damage.length, ...reported);
+      state.readOnly = readOnly;
+      restoreEnd();
+    };
   }
 
   /** Records the part that need not be examined again, if the index names every known entry. */

@@ -29,12 +29,12 @@ export class FrameAdder {
    * buffer that it was decoded from. Returns its position.
    */
   add(frame: Frame, start: number, length: number, at: number, crc: number): number {
-    const { entries, end, segments } = this.container;
-    const { nodes, places } = entries;
+    const { entries, places, end, reader } = this.container;
+    const { nodes } = entries;
     const { aliases } = nodes;
     const { segmentSeq, payloadBytes: payloadLength } = frame;
     const before: Before = { position: nodes.count, tail: end.tail, indexEnd: end.indexEnd, rows: end.rows.length };
-    const position = nodes.add(entries.heads.reader);
+    const position = nodes.add(entries.heads);
     const payloadStart = frame.payloadStart - at;
     places.set(position, { segmentSeq, start, length, payloadStart, payloadLength, crc });
     entries.checked.set(position, 0);
@@ -43,9 +43,9 @@ export class FrameAdder {
     else this.befores.length = 0;
     if (nodes.aliases > aliases) {
       const id = nodes.id(position);
-      const payload = segments.bytes(segmentSeq, start + payloadStart, payloadLength);
+      const payload = reader.bytes(segmentSeq, start + payloadStart, payloadLength);
       entries.overrides.set(position, patchMembers(payload, { id: bytesOf(JSON.stringify(id)) }));
-      entries.report("duplicate_id", position, `the id ${frame.entryId} is taken; this entry is called ${id}`, true);
+      reader.report("duplicate_id", position, `the id ${frame.entryId} is taken; this entry is called ${id}`, true);
     }
     return position;
   }
@@ -78,7 +78,8 @@ export class FrameAdder {
     const payloadStart = usual?.payloadStart ?? mark + PAYLOAD.length;
     const payloadBytes = row.byteLength - 2 - payloadStart;
     if ((!usual && mark < 0) || payloadBytes < 1) throw new Malformed("its frame is damaged");
-    const { nodes, heads } = this.container.entries;
+    const { heads, entries } = this.container;
+    const { nodes } = entries;
     const fits = (): boolean => {
       const { id, parentId } = heads.ids();
       return id === row.entryId && (parentId === null || nodes.position(parentId) >= 0);

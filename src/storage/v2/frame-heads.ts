@@ -1,9 +1,10 @@
 /** Reads the heads of the entries in frames, and compares the two. */
 
 import { isUtf8 } from "node:buffer";
-import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import { HEAD_BYTES, type HeadReader } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { type Nodes, unpackId } from "../../core/tree/nodes.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
 import { type Frame, Malformed } from "./frame.ts";
 
 export const PAYLOAD = bytesOf(',"payload":');
@@ -12,9 +13,9 @@ export class FrameHeads {
   readonly reader: HeadReader;
   private readonly nodes: Nodes;
 
-  constructor(nodes: Nodes) {
+  constructor({ nodes, heads }: KnownEntries) {
     this.nodes = nodes;
-    this.reader = new HeadReader(nodes);
+    this.reader = heads;
   }
 
   /** Reads the head of the entry in a whole frame. Throws {@link Malformed}. */

@@ -113,7 +113,8 @@ export class IndexRows {
 
   /** Whether the last known frame is at its recorded place, with every byte. */
   private isLastWhole(): boolean {
-    const { nodes, places } = this.container.entries;
+    const { entries, places } = this.container;
+    const { nodes } = entries;
     const last = nodes.count - 1;
     try {
       return last < 0 || this.container.crcAt(last) === places.crcs.values[last];
@@ -200,11 +201,11 @@ export class IndexRows {
 
   /** Whether a row is the next one that the index still lacked. If so, it is removed from the waiting rows. */
   private isKnown(row: IndexRow): boolean {
-    const { end, entries } = this.container;
+    const { end, places } = this.container;
     const waiting = end.rows.length;
     const position = row.entrySeq - 1;
     const isNext = waiting > 0 && row.entrySeq === end.tail.entrySeq - waiting + 1;
-    if (!isNext || entries.places.crcs.values[position] !== Number.parseInt(row.crc32c, 16)) return false;
+    if (!isNext || places.crcs.values[position] !== Number.parseInt(row.crc32c, 16)) return false;
     end.rows.shift();
     return true;
   }
@@ -234,7 +235,7 @@ export class IndexRows {
    * {@link Malformed}.
    */
   private takeIndexed(row: IndexRow): void {
-    const { heads } = this.container.entries;
+    const { heads } = this.container;
     const { segmentSeq, byteOffset, byteLength } = row;
     const crc = Number.parseInt(row.crc32c, 16);
     const head = this.headAt(row);
@@ -247,7 +248,7 @@ export class IndexRows {
         return;
       }
     }
-    const bytes = this.container.segments.bytes(segmentSeq, byteOffset, byteLength);
+    const bytes = this.container.reader.bytes(segmentSeq, byteOffset, byteLength);
     if (crc32c(bytes) !== crc) {
       // A damaged frame must end with its only line feed. Else bytes were inserted or removed, and what follows is not
       // where its row says either.

@@ -23,7 +23,7 @@ export class IndexWriter {
 
   private open(): void {
     if (this.fd >= 0) return;
-    const { disk, folder, looseFolders } = this.container;
+    const { disk, folder, state } = this.container;
     const path = indexFile(folder);
     try {
       // The index is rebuilt from the frames, so anything else that has its name is kept under another.
@@ -32,7 +32,7 @@ export class IndexWriter {
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
       this.fd = disk.create(path);
-      looseFolders.add(join(folder, "index"));
+      state.unsynced.add(join(folder, "index"));
     }
   }
 

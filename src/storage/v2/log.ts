@@ -12,15 +12,16 @@ import { CURRENT_VERSION, type SessionHeader, withMember } from "../../core/form
 import { addHead } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import type { Beginning, Change, FileStamp, Holder, LockKind, Log, Mended } from "../../core/ports/store.ts";
-import { MISSING, type Nodes } from "../../core/tree/nodes.ts";
+import type { Beginning, Change, FileStamp, Mended } from "../../core/ports/store.ts";
+import { MISSING } from "../../core/tree/nodes.ts";
 import { headerFile, pointerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
-import { infoOrNull, isAbsent, removeQuietly } from "../fs/disk.ts";
+import { type FileInfo, infoOrNull, isAbsent, removeQuietly } from "../fs/disk.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { removeTree } from "../fs/staging.ts";
-import { dropLock, lockInContainer } from "../locks/lock-paths.ts";
-import { WriterLock } from "../locks/writer-lock.ts";
-import { Commits } from "../log/group-commit.ts";
+import { dropLock } from "../locks/lock-paths.ts";
+import type { EntryReader } from "../log/entry-reader.ts";
+import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
@@ -31,71 +32,61 @@ import { IndexWriter } from "./index-writer.ts";
 import { EMPTY_END, type Tail } from "./places.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
-import { MENDED, missingPartsOf, rebuild, recordRepair } from "./repair.ts";
+import { FrameRecords } from "./records.ts";
+import { missingPartsOf, REPAIRABLE, rebuild, recordRepair } from "./repair.ts";
 import { SegmentWriter } from "./segment-writer.ts";
 import type { Segment } from "./segments.ts";
 import { Snapshots } from "./snapshots.ts";
 import { isLegal, StateMachine, type StoreState } from "./states.ts";
-import { StoredEntries } from "./stored-entries.ts";
 
-/** The logs of one process with entries that are not durable yet, by their containers. */
-export type Writers = Map<string, SegmentedLog>;
+/** The backends of one process with entries that are not durable yet, by their containers. */
+export type Writers = Map<string, V2Backend>;
 
-export class SegmentedLog implements Log {
+export class V2Backend implements Backend {
   readonly store = "v2";
   readonly version = CURRENT_VERSION;
-  readonly mayHideEntries = false;
+  readonly repairable = REPAIRABLE;
+  readonly path: string;
+  readonly state: WriteState;
+  readonly entries: KnownEntries;
+  readonly reader: EntryReader;
   /** State of the store on its way from one durable state to the next (seed 003). */
   states: StateMachine;
 
   private readonly options: SegmentedOptions;
   private readonly writers: Writers;
   private readonly container: Container;
-  private readonly stored: StoredEntries;
   private readonly snapshots: Snapshots;
-  private readonly reader: ContainerReader;
+  private readonly opener: ContainerReader;
   private readonly frames: SegmentWriter;
   private readonly index: IndexWriter;
   private readonly checkpoints: Checkpoints;
-  private readonly lock: WriterLock;
-  private readonly commits: Commits;
   /** Whether every part of the container that writing needs is there. */
   private hasParts = false;
-  /** Lines that waited in memory before the container was created; null once it was committed. */
-  private created: Uint8Array[] | null = null;
-  private closed = false;
 
-  constructor(options: SegmentedOptions, writers: Writers, file: string, folder?: string) {
-    const container = new Container(options, file, folder);
+  constructor(options: SegmentedOptions, writers: Writers, path: string, folder = path) {
+    const container = new Container(options, path, folder, (records) => new FrameRecords(records));
     this.options = options;
     this.writers = writers;
+    this.path = path;
     this.container = container;
+    this.state = container.state;
+    this.entries = container.entries;
+    this.reader = container.reader;
     this.states = this.statesFrom("CLEAN");
-    this.stored = new StoredEntries(container);
     this.snapshots = new Snapshots(container, options.spines);
-    this.reader = new ContainerReader(container, this.stored, this.snapshots);
+    this.opener = new ContainerReader(container, this.snapshots);
     this.frames = new SegmentWriter(container);
     this.index = new IndexWriter(container);
     this.checkpoints = new Checkpoints(container, this.snapshots);
-    this.lock = new WriterLock(options.locks, () => lockInContainer(container.folder));
-    this.commits = new Commits({
-      makeDurable: (demandWanted) => this.makeDurable(demandWanted),
-      rollBack: () => this.rollBack(),
-      commit: () => this.commit(),
-      ended: () => this.noteRest(),
-    });
   }
 
   private statesFrom(state: StoreState): StateMachine {
     return new StateMachine(() => timestamp(this.options.env), state);
   }
 
-  get state(): StoreState {
+  get stateName(): StoreState {
     return this.states.state;
-  }
-
-  get file(): string {
-    return this.container.file;
   }
 
   get header(): SessionHeader {
@@ -106,24 +97,16 @@ export class SegmentedLog implements Log {
     return this.container.headerLine;
   }
 
-  get nodes(): Nodes {
-    return this.container.entries.nodes;
-  }
-
-  get damage(): readonly Damage[] {
-    return this.container.entries.damage;
-  }
-
-  get readOnly(): Failure | null {
-    return this.container.readOnly;
-  }
-
-  get durableCount(): number {
-    return this.container.end.durable.count;
-  }
-
   get persisted(): boolean {
     return this.container.key !== undefined;
+  }
+
+  get lockedFile(): FileInfo | undefined {
+    return this.container.key;
+  }
+
+  lockTarget(): FileInfo {
+    return this.container.key as FileInfo;
   }
 
   /** Stamp of the session's files; its size is that of all frames, because frames are what entries are. */
@@ -139,64 +122,55 @@ export class SegmentedLog implements Log {
     }
   }
 
-  get lockedBy(): Holder | null {
-    return this.lock.lockedBy(this.container.key);
-  }
-
-  get lockKind(): LockKind | null {
-    return this.lock.kind;
+  private get isDurable(): boolean {
+    return this.state.durableCount >= this.entries.nodes.count;
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
 
-  begin(beginning: Beginning): this {
-    this.container.header = beginning.header;
-    this.container.headerLine = beginning.headerLine;
-    return this;
+  begin({ header, headerLine }: Beginning): void {
+    this.container.header = header;
+    this.container.headerLine = headerLine;
   }
 
   /**
    * Opens the container. `held`: this process has its lock already. Throws session_not_found and what reading throws.
    */
-  open(held = false): this {
-    const { container } = this;
+  open(held = false): void {
+    const { container, state } = this;
     try {
-      this.reader.open((key) => !held && this.lock.look(key) !== null);
-      container.confirmed = held;
+      this.opener.open((key) => !held && state.lock.look(key) !== null);
+      state.isConfirmed = held;
     } catch (error) {
       this.close();
       if (isMissing(error))
-        throw new Failure("session_not_found", `There is no session at ${this.file}. list_sessions shows those.`, {
-          sessionPath: this.file,
+        throw new Failure("session_not_found", `There is no session at ${this.path}. list_sessions shows those.`, {
+          sessionPath: this.path,
         });
       throw storageFailure(error, "reading the session");
     }
-    if (this.readOnly && this.readOnly.name !== "read_only") this.states = this.statesFrom("FAILED");
-    container.end.markDurable(this.nodes.count);
+    if (state.readOnly && state.readOnly.name !== "read_only") this.states = this.statesFrom("FAILED");
+    container.markDurable(this.entries.nodes.count);
     container.onRefused = () => {
       // A commit that runs still finishes what was appended before.
-      if (!this.commits.isRunning) this.fail("entries are damaged or lost");
+      if (!state.isCommitting) this.fail("entries are damaged or lost");
     };
-    return this;
   }
 
   /** Whether the container must be opened again, because other processes may have written to it meanwhile. */
   get wasDisturbed(): boolean {
-    const { confirmed, key } = this.container;
-    return !confirmed && key !== undefined && this.reader.isDoubtful(this.lock.look(key) !== null);
+    const { key, state } = this.container;
+    return !state.isConfirmed && key !== undefined && this.opener.isDoubtful(state.lock.look(key) !== null);
   }
 
   /** Makes the session read-only and FAILED, until a migration or rollback that was cut off is finished. */
   awaitRollBack(reason: Failure): void {
-    this.container.readOnly ??= reason;
+    this.state.readOnly ??= reason;
     this.states = this.statesFrom("FAILED");
   }
 
-  reopen(): Log {
-    const log = openLog(this.options, this.writers, this.file, this.file, this.lock.isHeld);
-    if (log.writerKey === this.writerKey) this.lock.handTo(log.lock);
-    log.container.looseFolders.addAll(this.container.looseFolders);
-    return log;
+  reopen(): FileLog {
+    return openLog(this.options, this.writers, this.path, this.path, this.state.lock.isHeld);
   }
 
   /**
@@ -204,122 +178,78 @@ export class SegmentedLog implements Log {
    * may be at work; the first refresh with the lock reads them again.
    */
   refresh(): Change {
-    const { container, reader } = this;
-    const { confirmed, key, end } = container;
-    const { count } = this.nodes;
-    const judging = this.lock.isHeld && !confirmed && !this.closed && key !== undefined;
+    const { container, opener, state } = this;
+    const { key } = container;
+    const { nodes } = this.entries;
+    const { count } = nodes;
+    const isOpen = !this.reader.isClosed && key !== undefined;
+    const judging = state.lock.isHeld && !state.isConfirmed && isOpen;
     let change: Change;
     try {
       // Rows that this log is making durable need not be read back.
-      if (this.index.isWriting && confirmed) return { kind: this.index.isOurs ? "none" : "replaced" };
-      if (judging) change = reader.judgeAgain();
-      else change = this.closed || !key ? { kind: "none" } : reader.refresh();
+      if (this.index.isWriting && state.isConfirmed) return { kind: this.index.isOurs ? "none" : "replaced" };
+      if (judging) change = opener.judgeAgain();
+      else change = isOpen ? opener.refresh() : { kind: "none" };
       if (change.kind === "replaced" && isAbsent(this.options.disk, headerFile(container.folder)))
         change = { kind: "gone" };
     } catch (error) {
       throw storageFailure(error, "looking at the session");
     }
-    container.confirmed ||= judging && (change.kind === "none" || change.kind === "grown");
-    if (change.kind === "grown" && this.durableCount === count) end.markDurable(this.nodes.count);
+    state.isConfirmed ||= judging && (change.kind === "none" || change.kind === "grown");
+    if (change.kind === "grown" && state.durableCount === count) container.markDurable(nodes.count);
     return change;
   }
 
-  // --- reading -------------------------------------------------------------------------------------------------
-
-  length(position: number): number {
-    return this.stored.length(position);
-  }
-
-  read(position: number): Uint8Array {
-    return this.stored.read(position);
-  }
-
-  readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
-    return this.stored.readMany(positions);
-  }
-
-  copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
-    return this.stored.copy(positions);
-  }
-
-  attachment(position: number, sha256: string, sizeBytes: number): string | null {
-    return this.stored.attachment(position, sha256, sizeBytes);
+  distrust(): void {
+    this.container.end.seen = undefined;
   }
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  append(lines: readonly Uint8Array[], options: { hold?: boolean } = {}): void {
-    if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
-    if (this.readOnly) throw this.readOnly;
-    if (!this.persisted && options.hold) return this.hold(lines);
-    try {
-      if (!this.persisted) this.create(lines);
-      else this.appendFrames(lines);
-      if (this.options.durability === "os") this.settleNow();
-    } catch (error) {
-      throw storageFailure(error, "appending to the session");
-    }
+  requireFreeName(): void {
+    demandFree(this.options.disk, this.path);
   }
 
-  /** Keeps lines in memory until the append that creates the container. */
-  private hold(lines: readonly Uint8Array[]): void {
-    const { disk, entries, end, file } = this.container;
-    demandFree(disk, file);
-    const first = this.nodes.count;
+  addHeld(lines: readonly Uint8Array[]): void {
+    const { container, entries } = this;
+    const first = entries.nodes.count;
     this.addNodes(lines);
     for (const [i, line] of lines.entries()) entries.overrides.set(first + i, line);
-    end.markDurable(this.nodes.count);
-  }
-
-  takeLock(): boolean {
-    const { key } = this.container;
-    if (this.lock.isHeld || !key) return false;
-    this.lock.take(key);
-    try {
-      this.demandActive();
-    } catch (error) {
-      this.lock.release();
-      throw storageFailure(error, "looking at the session");
-    }
-    this.container.confirmed = false;
-    this.checkpoints.forget();
-    this.hasParts = false;
-    return true;
-  }
-
-  /** Creates what a copy of the container left out, before the first write under this lock. */
-  private makeMissing(): void {
-    if (this.hasParts) return;
-    const { disk, file, folder, looseFolders } = this.container;
-    try {
-      const made = makeParts(disk, file, this.options.durability, folder);
-      if (made.length > 0) looseFolders.add(dirname(file));
-      this.hasParts = true;
-    } catch (error) {
-      throw storageFailure(error, "making what the session lacks");
-    }
+    container.markDurable(entries.nodes.count);
   }
 
   /**
    * Throws session_not_found unless the container is still the session: a previous lock holder may have rolled it back
    * or deleted it.
    */
-  private demandActive(): void {
-    if (isActive(this.options.disk, this.file)) return;
-    throw new Failure(
-      "session_not_found",
-      `${this.file} is not the session any more: it was rolled back or deleted. list_sessions shows what is there now.`,
-      { sessionPath: this.file },
-    );
+  locked(): void {
+    if (!isActive(this.options.disk, this.path))
+      throw new Failure(
+        "session_not_found",
+        `${this.path} is not the session any more: it was rolled back or deleted. list_sessions shows what is there now.`,
+        { sessionPath: this.path },
+      );
+    this.checkpoints.forget();
+    this.hasParts = false;
   }
 
-  unlock(): void {
-    if (!this.lock.isHeld) return;
-    const isDurable = this.durableCount === this.nodes.count;
-    if (this.checkpoints.manifestDue && isDurable) this.checkpoints.publishManifestNow();
-    if (isDurable) this.container.noteBase();
-    this.lock.release();
-    this.container.confirmed = false;
+  unlocking(): void {
+    if (!this.isDurable) return;
+    if (this.checkpoints.manifestDue) this.checkpoints.publishManifestNow();
+    this.container.noteBase();
+  }
+
+  /** Creates what a copy of the container left out, before the first write under this lock. */
+  private makeMissing(): void {
+    if (this.hasParts) return;
+    const { disk, file, folder, state } = this.container;
+    try {
+      const made = makeParts(disk, file, this.options.durability, folder);
+      if (made.length > 0) state.unsynced.add(dirname(file));
+      this.hasParts = true;
+    } catch (error) {
+      throw storageFailure(error, "making what the session lacks");
+    }
   }
 
   private get writerKey(): string {
@@ -333,22 +263,22 @@ export class SegmentedLog implements Log {
    */
   private catchUp(): void {
     const other = this.writers.get(this.writerKey);
-    if (other && other !== this) other.settleNow();
+    if (other && other !== this) other.settle();
     const change = this.refresh();
     if (change.kind !== "none" && change.kind !== "grown") throw this.container.changedByOthers();
     // Reading it may have found that nothing may be written.
-    if (this.readOnly) throw this.readOnly;
+    if (this.state.readOnly) throw this.state.readOnly;
   }
 
   /**
    * Adds the nodes of lines. Throws invalid_entry, having changed nothing, when an id is taken or a parent is missing.
    */
   private addNodes(lines: readonly Uint8Array[]): void {
-    const { nodes, heads } = this.container.entries;
+    const { nodes, heads } = this.entries;
     const first = nodes.count;
     const { aliases } = nodes;
     for (const line of lines) {
-      const position = addHead(heads.reader, nodes, line);
+      const position = addHead(heads, nodes, line);
       const fault =
         nodes.aliases > aliases
           ? "its id is taken"
@@ -363,11 +293,10 @@ export class SegmentedLog implements Log {
     }
   }
 
-  private appendFrames(lines: readonly Uint8Array[]): void {
-    this.takeLock();
+  append(lines: readonly Uint8Array[]): void {
     this.catchUp();
     this.mend();
-    const { entries, end } = this.container;
+    const { entries, places, end } = this.container;
     const { nodes } = entries;
     const first = nodes.count;
     this.addNodes(lines);
@@ -382,7 +311,7 @@ export class SegmentedLog implements Log {
       }
       this.frames.write(frames);
       for (const [i, { place, row }] of frames.entries()) {
-        entries.places.set(first + i, place);
+        places.set(first + i, place);
         entries.checked.set(first + i, 1);
         end.rows.push(row);
       }
@@ -398,7 +327,7 @@ export class SegmentedLog implements Log {
 
   /** Moves to DIRTY, because something is not durable. While a commit runs, the commit moves the state on. */
   private touch(): void {
-    if (!this.commits.isRunning && this.state !== "DIRTY") this.states.to("DIRTY", "entries were appended");
+    if (!this.state.isCommitting && this.stateName !== "DIRTY") this.states.to("DIRTY", "entries were appended");
   }
 
   /** Repairs what a crash or a failed write left, before anything is written after it. */
@@ -420,30 +349,29 @@ export class SegmentedLog implements Log {
 
   // --- the first append ----------------------------------------------------------------------------------------
 
-  /** Creates the container with its header, the lines that waited, and the new ones. */
-  private create(lines: readonly Uint8Array[]): void {
-    const { container, checkpoints } = this;
-    const { entries, end, file } = container;
+  create(lines: readonly Uint8Array[]): void {
+    const { container, checkpoints, state } = this;
+    const { entries, places, end, file } = container;
     const { nodes, overrides } = entries;
     const first = nodes.count;
     const held = [...overrides.values()];
     this.addNodes(lines);
     let made: CreatedContainer;
     try {
-      made = createContainer(container, [...held, ...lines], this.lock);
+      made = createContainer(container, [...held, ...lines], state.lock);
     } catch (error) {
       nodes.truncate(first);
       throw error;
     }
     const { builder, lock, key, seen } = made;
-    this.lock.adopt(lock);
+    state.lock.adopt(lock);
     container.key = key;
-    container.confirmed = true;
-    this.created = held;
+    state.isConfirmed = true;
+    state.created = held;
     overrides.clear();
-    container.looseFolders.add(segmentFolder(file), join(file, "index"), file, dirname(file));
+    state.unsynced.add(segmentFolder(file), join(file, "index"), file, dirname(file));
     for (let position = 0; position < nodes.count; position++) {
-      entries.places.set(position, builder.places.at(position));
+      places.set(position, builder.places.at(position));
       entries.checked.set(position, 1);
     }
     end.goTo(builder);
@@ -457,46 +385,41 @@ export class SegmentedLog implements Log {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  async commit(): Promise<void> {
-    if (this.durableCount >= this.nodes.count) return this.checkpointInPassing();
-    if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
-    return this.commits.join(this.nodes.count);
-  }
-
   /** Makes a checkpoint if one is due. Where an append is durable at once, this is all that a commit has to do. */
-  private async checkpointInPassing(): Promise<void> {
+  async commitNothing(): Promise<void> {
     if (!this.isCheckpointDue) return;
-    const { count } = this.nodes;
-    return this.commits.run(
+    const { nodes } = this.entries;
+    const { count } = nodes;
+    return this.state.commits?.run(
       count,
       () => this.checkpointIfDue(),
       () => {
-        if (!this.closed && this.nodes.count > count)
+        if (!this.reader.isClosed && nodes.count > count)
           this.states.through(["DIRTY", "SEGMENT_SEALED", "INDEXED"], "entries were appended meanwhile");
       },
     );
   }
 
-  private async makeDurable(demandWanted: () => void): Promise<void> {
-    const { container, index } = this;
-    const { end, looseFolders } = container;
-    const { count } = this.nodes;
+  async makeDurable(demandWanted: () => void): Promise<void> {
+    const { index, state } = this;
+    const { end } = this.container;
+    const { count } = this.entries.nodes;
     const { tail } = end;
     const rows = end.rows.length;
     await this.frames.sync();
     // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
-    await looseFolders.sync();
+    await state.unsynced.sync();
     demandWanted();
     this.demandFrames(tail);
     this.states.to("SEGMENT_SEALED", "the frames are on the medium");
     // Another log of this process may have made all of it durable meanwhile.
-    if (this.durableCount < count) {
+    if (state.durableCount < count) {
       const pending = end.rows.slice(0, rows);
       const bytes = index.write(pending);
       if (bytes.length > 0) await index.sync();
-      await looseFolders.sync();
+      await state.unsynced.sync();
       demandWanted();
-      if (this.durableCount < count) {
+      if (state.durableCount < count) {
         index.accept(bytes, pending);
         this.markDurable(count, tail);
       }
@@ -506,9 +429,9 @@ export class SegmentedLog implements Log {
   }
 
   /** Moves the state on after a commit: entries that were appended while it ran are for the next. */
-  private noteRest(): void {
-    if (this.readOnly?.name === "corrupt") return this.fail("entries are damaged or lost");
-    if (!this.closed && this.nodes.count > this.durableCount && this.state !== "DIRTY" && this.state !== "FAILED")
+  committed(): void {
+    if (this.state.readOnly?.name === "corrupt") return this.fail("entries are damaged or lost");
+    if (!this.reader.isClosed && !this.isDurable && this.stateName !== "DIRTY" && this.stateName !== "FAILED")
       this.states.to("DIRTY", "entries were appended meanwhile");
   }
 
@@ -522,8 +445,8 @@ export class SegmentedLog implements Log {
     const isCut = segmentSeq > 0 && disk.info(segmentFile(folder, segmentSeq)).size < segmentSize;
     if (!isCut && container.hasItsHeader()) return;
     // The next refresh finds another session, or what is left of this one.
-    container.end.seen = undefined;
-    container.confirmed = false;
+    this.distrust();
+    this.state.isConfirmed = false;
     throw new Failure(
       "storage_failed",
       isCut
@@ -533,59 +456,61 @@ export class SegmentedLog implements Log {
   }
 
   private markDurable(count: number, tail: Tail): void {
-    this.container.end.markDurable(count, tail);
-    this.created = null;
-    if (count === this.nodes.count) this.writers.delete(this.writerKey);
+    this.container.markDurable(count, tail);
+    this.state.created = null;
+    if (count === this.entries.nodes.count) this.writers.delete(this.writerKey);
   }
 
   /**
    * Makes everything durable synchronously: where durability means no more than surviving the death of the process, or
    * where another log waits.
    */
-  private settleNow(): void {
-    if (this.durableCount >= this.nodes.count) return;
-    const { index } = this;
-    const { end, looseFolders } = this.container;
+  settle(): void {
+    if (this.isDurable) return;
+    const { index, state } = this;
+    const { isSynced, isCommitting, unsynced } = state;
+    const { end } = this.container;
     const { tail } = end;
-    const sync = this.options.durability === "sync";
     try {
-      this.frames.settleNow(sync, this.commits.isRunning);
-      if (sync) looseFolders.syncNow();
+      this.frames.settleNow(isSynced, isCommitting);
+      if (isSynced) unsynced.syncNow();
       this.demandFrames(tail);
-      if (!this.commits.isRunning) this.states.to("SEGMENT_SEALED", "the frames are written");
+      if (!isCommitting) this.states.to("SEGMENT_SEALED", "the frames are written");
       const rows = [...end.rows];
       const bytes = index.write(rows);
-      if (sync) {
+      if (isSynced) {
         if (bytes.length > 0) index.syncNow();
-        looseFolders.syncNow();
-      } else looseFolders.clear();
+        unsynced.syncNow();
+      } else unsynced.clear();
       index.accept(bytes, rows);
-      this.markDurable(this.nodes.count, tail);
-      if (!this.commits.isRunning) this.states.to("INDEXED", "the index rows are written");
+      this.markDurable(this.entries.nodes.count, tail);
+      if (!isCommitting) this.states.to("INDEXED", "the index rows are written");
     } catch (error) {
-      this.rollBack();
+      if (!this.isDurable) {
+        state.commits?.giveUp();
+        this.rollBack();
+      }
       throw error;
     }
   }
 
   rollBack(): void {
-    const { nodes, durableCount } = this;
-    if (durableCount >= nodes.count) return;
-    this.commits.giveUp();
-    const { entries, end } = this.container;
-    const waiting = Math.max(0, durableCount - (nodes.count - end.rows.length));
+    const { entries, state } = this;
+    const { durableCount, created } = state;
+    const { end } = this.container;
+    const waiting = Math.max(0, durableCount - (entries.nodes.count - end.rows.length));
     const given = end.rows.slice(waiting).map((row) => rowOf(row));
     entries.forgetFrom(durableCount);
     this.writers.delete(this.writerKey);
-    if (this.state === "SEGMENT_SEALED") this.states.to("FAILED", "the index could not be written");
-    if (this.created) this.unmake(this.created);
+    if (this.stateName === "SEGMENT_SEALED") this.states.to("FAILED", "the index could not be written");
+    if (created) this.unmake(created);
     else {
       end.rows.length = waiting;
       end.tail = end.durable.tail;
       this.index.cut();
       this.frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start));
     }
-    if (this.state === "FAILED") this.states.to("DIRTY", "what was not durable is given up");
+    if (this.stateName === "FAILED") this.states.to("DIRTY", "what was not durable is given up");
   }
 
   /** Whether a segment holds, from `start` on, the frames of these rows and nothing else. */
@@ -605,7 +530,7 @@ export class SegmentedLog implements Log {
    * again.
    */
   private unmake(held: readonly Uint8Array[]): void {
-    const { container } = this;
+    const { container, state } = this;
     const { disk, entries, end, file } = container;
     this.closeFiles();
     // Another program may have put its own container there.
@@ -613,22 +538,22 @@ export class SegmentedLog implements Log {
       removeQuietly(disk, pointerFile(file));
       removeTree(disk, file);
     }
-    this.lock.release();
+    state.lock.release();
     container.key = undefined;
-    container.confirmed = false;
+    state.isConfirmed = false;
     for (const [position, line] of held.entries()) entries.overrides.set(position, line);
-    this.created = null;
+    state.created = null;
     end.seen = undefined;
     end.rows = [];
     end.goTo(EMPTY_END);
-    end.markDurable(this.durableCount);
-    container.looseFolders.clear();
+    container.markDurable(state.durableCount);
+    state.unsynced.clear();
     this.checkpoints.manifestDue = false;
   }
 
   private get isOursStill(): boolean {
     try {
-      return this.container.hasItsHeader(this.file);
+      return this.container.hasItsHeader(this.path);
     } catch {
       return false;
     }
@@ -636,23 +561,15 @@ export class SegmentedLog implements Log {
 
   // --- checkpoints ---------------------------------------------------------------------------------------------
 
-  async checkpointNow(reason: "manual" | "pre_migration" = "manual"): Promise<number | null> {
-    this.container.segments.demandOpen();
-    if (this.readOnly) throw this.readOnly;
-    if (!this.persisted || this.nodes.count === 0) return null;
-    try {
-      this.takeLock();
-      this.catchUp();
-      this.makeMissing();
-      await this.commit();
-      if (this.state !== "INDEXED") {
-        if (this.state !== "DIRTY") this.states.to("DIRTY", "a checkpoint was asked for");
-        this.states.through(["SEGMENT_SEALED", "INDEXED"], "no frame was added");
-      }
-      await this.checkpoint(reason);
-    } catch (error) {
-      throw storageFailure(error, "making a checkpoint");
+  async checkpointNow(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number> {
+    this.catchUp();
+    this.makeMissing();
+    await commit();
+    if (this.stateName !== "INDEXED") {
+      if (this.stateName !== "DIRTY") this.states.to("DIRTY", "a checkpoint was asked for");
+      this.states.through(["SEGMENT_SEALED", "INDEXED"], "no frame was added");
     }
+    await this.checkpoint(reason);
     return this.checkpoints.last().seq;
   }
 
@@ -665,8 +582,8 @@ export class SegmentedLog implements Log {
 
   /** Whether a commit has to make a checkpoint, although the append is durable already. */
   get isCheckpointDue(): boolean {
-    if (this.options.durability === "sync" || this.state !== "INDEXED" || this.commits.isRunning || this.closed)
-      return false;
+    const { isSynced, isCommitting } = this.state;
+    if (isSynced || isCommitting || this.stateName !== "INDEXED" || this.reader.isClosed) return false;
     return this.checkpoints.isDue;
   }
 
@@ -681,70 +598,47 @@ export class SegmentedLog implements Log {
 
   // --- repairing -----------------------------------------------------------------------------------------------
 
-  get mendable(): readonly Damage[] {
-    const missing = this.persisted ? missingPartsOf(this.container) : [];
-    return [...this.damage.filter(({ kind }) => MENDED.has(kind)), ...missing];
+  get missingParts(): readonly Damage[] {
+    return this.persisted ? missingPartsOf(this.container) : [];
   }
 
-  /**
-   * Rebuilds the container from what can be read and swaps the two. Returns the path under which the damaged one is
-   * kept; null when there was nothing to repair.
-   */
-  repair(mended: Mended = new Map()): string | null {
+  requireRepairable(): void {
+    const { readOnly } = this.state;
+    if (readOnly && readOnly.name !== "corrupt") throw readOnly;
+  }
+
+  confirmToRepair(): void {
     const { container } = this;
-    const { disk, file, folder, entries, looseFolders } = container;
-    if (this.mendable.length === 0 && mended.size === 0) {
-      this.makeNamesDurable();
-      return null;
+    if (container.folder === container.file) {
+      const { kind } = this.refresh();
+      if (kind === "replaced" || kind === "gone") throw container.changedByOthers();
     }
-    if (this.readOnly && this.readOnly.name !== "corrupt") throw this.readOnly;
-    this.takeLock();
-    if (folder === file) this.confirmToRepair();
     this.makeMissing();
-    if (this.mendable.length === 0 && mended.size === 0) {
-      this.makeNamesDurable();
-      return null;
-    }
+  }
+
+  /** Rebuilds the container from what can be read and swaps the two. */
+  rebuild(mended: Mended): string {
+    const { container, state } = this;
+    const { disk, file, folder } = container;
     const backup = folder === file ? backupName(disk, file, "damaged") : folder;
-    this.fail(this.mendable.length > 0 ? "frames are damaged" : "messages lack what readers need");
+    const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
+    this.fail(isDamaged ? "frames are damaged" : "messages lack what readers need");
     rebuild(container, this.linesMended(mended), backup);
     dropLock(disk, backup);
     this.closeFiles();
     container.folder = file;
     this.checkpoints.manifestDue = false;
-    for (const state of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
-      this.states.to(state, "the session was rebuilt");
-    // The container no longer has this damage, whether or not the rest succeeds.
-    const { damage } = entries;
-    damage.splice(0, damage.length, ...damage.filter(({ kind }) => !MENDED.has(kind)));
-    looseFolders.clear();
-    looseFolders.add(dirname(file));
-    this.makeNamesDurable();
+    for (const name of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
+      this.states.to(name, "the session was rebuilt");
+    state.unsynced.clear();
+    state.unsynced.add(dirname(file));
     return backup;
-  }
-
-  /** Throws storage_failed when the container is no longer the one that was read. */
-  private confirmToRepair(): void {
-    const { kind } = this.refresh();
-    if (kind === "replaced" || kind === "gone") throw this.container.changedByOthers();
-  }
-
-  /** Fsyncs the folders, without which the rebuilt container would not keep its name. */
-  private makeNamesDurable(): void {
-    if (this.options.durability !== "sync") return;
-    try {
-      this.container.looseFolders.syncNow();
-    } catch (error) {
-      // The container is whole; the next refresh reads it again.
-      this.container.end.seen = undefined;
-      throw storageFailure(error, "making the repaired session durable");
-    }
   }
 
   /** Moves to FAILED, through DIRTY where there is no direct transition. */
   private fail(reason: string): void {
-    if (this.state === "FAILED") return;
-    if (!isLegal(this.state, "FAILED")) this.states.to("DIRTY", reason);
+    if (this.stateName === "FAILED") return;
+    if (!isLegal(this.stateName, "FAILED")) this.states.to("DIRTY", reason);
     this.states.to("FAILED", reason);
   }
 
@@ -753,9 +647,10 @@ export class SegmentedLog implements Log {
    * as `mended` says.
    */
   private *linesMended(mended: Mended): Generator<Uint8Array> {
-    for (let position = 0; position < this.nodes.count; position++) {
-      const stored = this.read(position);
-      const isOrphan = this.nodes.parent(position) === MISSING;
+    const { nodes } = this.entries;
+    for (let position = 0; position < nodes.count; position++) {
+      const stored = this.reader.read(position);
+      const isOrphan = nodes.parent(position) === MISSING;
       const line = isOrphan ? withMember(stored, "parentId", bytesOf("null")) : stored;
       yield mended.get(position)?.(line) ?? line;
     }
@@ -770,31 +665,35 @@ export class SegmentedLog implements Log {
   }
 
   close(): void {
-    if (this.closed) return;
-    this.unlock();
-    if (this.durableCount === this.nodes.count) this.snapshots.keep();
+    if (this.isDurable) this.snapshots.keep();
     if (this.writers.get(this.writerKey) === this) this.writers.delete(this.writerKey);
     this.closeFiles();
-    this.container.segments.close();
-    this.closed = true;
   }
 }
 
 /** Most attempts to open a container that other processes keep writing to. */
 const JUDGEMENTS = 100;
 
-/** Opens the log of a container. `held`: this process has its lock already. */
+/**
+ * Opens the log of a container. `held`: this process has its lock already. `unfinished`: why the session cannot be
+ * written until a migration or rollback that was cut off is finished.
+ */
 export function openLog(
   options: SegmentedOptions,
   writers: Writers,
   file: string,
   folder: string,
   held = false,
-): SegmentedLog {
+  unfinished?: Failure,
+): FileLog {
   for (let n = 1; ; n++) {
-    const log = new SegmentedLog(options, writers, file, folder).open(held);
-    if (n === JUDGEMENTS || !log.wasDisturbed) return log;
-    log.close();
+    const backend = new V2Backend(options, writers, file, folder);
+    backend.open(held);
+    if (n === JUDGEMENTS || !backend.wasDisturbed) {
+      if (unfinished) backend.awaitRollBack(unfinished);
+      return new FileLog(backend);
+    }
+    backend.close();
   }
 }
 

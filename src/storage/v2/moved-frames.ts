@@ -25,41 +25,41 @@ export class MovedFrames {
    * checksum is wrong. Returns null when there is neither.
    */
   payload(position: number, frame: Uint8Array): Uint8Array | null {
-    const { entries, segments, end } = this.container;
-    const { segmentSeq, length } = entries.places.at(position);
+    const { entries, places, reader, end } = this.container;
+    const { segmentSeq, length } = places.at(position);
     const start = this.startsIn(segmentSeq).get(position);
     if (start !== undefined) {
-      const bytes = segments.bytes(segmentSeq, start, length);
-      if (entries.isWhole(position, bytes)) {
+      const bytes = reader.bytes(segmentSeq, start, length);
+      if (reader.isWhole(position, bytes, true)) {
         this.reportMoved(position, start);
-        entries.places.starts.set(position, start);
+        places.starts.set(position, start);
         if (end.base?.count === position + 1)
           end.base = { ...end.base, lastFrame: this.container.lastFrameOf(position + 1) };
-        entries.nodes.noteMessage(position, entries.bodies.messageStart);
-        return entries.payloadIn(bytes, position);
+        return reader.lineIn(bytes, position);
       }
     }
     const payload = this.selfConsistent(position, frame);
     if (payload === null) return null;
-    entries.report("bad_index", position, "the frame is whole, but its checksum in the index is another", true);
-    if (!this.container.readOnly) this.container.refuseWrites();
+    reader.report("bad_index", position, "the frame is whole, but its checksum in the index is another", true);
+    this.container.refuseWritesOnce();
     entries.overrides.set(position, payload);
     return payload;
   }
 
   /** Reports, once for each segment, that its frames moved. The invariants of the store do not hold (INV-003). */
   private reportMoved(position: number, start: number): void {
-    const { entries } = this.container;
-    const segmentSeq = entries.places.segments.values[position];
+    const { places, reader } = this.container;
+    const segmentSeq = places.segments.values[position];
     if (!this.moved.has(segmentSeq))
-      entries.report("bad_index", position, `the frame is at byte ${start}, not where the index says`, true);
+      reader.report("bad_index", position, `the frame is at byte ${start}, not where the index says`, true);
     this.moved.add(segmentSeq);
-    if (!this.container.readOnly) this.container.refuseWrites();
+    this.container.refuseWritesOnce();
   }
 
   /** Returns the payload of a frame that has its own hash and matches the entry of this position; else null. */
   private selfConsistent(position: number, bytes: Uint8Array): Uint8Array | null {
-    const { nodes, heads } = this.container.entries;
+    const { heads, entries } = this.container;
+    const { nodes } = entries;
     if (bytes[bytes.length - 1] !== 0x0a) return null;
     try {
       const frame = decodeFrame(bytes, 0, bytes.length - 1);
@@ -93,7 +93,8 @@ export class MovedFrames {
   }
 
   private search(segmentSeq: number): ReadonlyMap<number, number> {
-    const { nodes, places } = this.container.entries;
+    const { entries, places } = this.container;
+    const { nodes } = entries;
     const { segments, starts, lengths, crcs } = places;
     const wanted = new Map<string, number[]>();
     const keyOf = (crc: number, length: number): string => `${crc} ${length}`;

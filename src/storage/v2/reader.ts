@@ -17,14 +17,12 @@ import { IndexRows, rowMark } from "./index-rows.ts";
 import { Replay } from "./replay.ts";
 import type { Segment } from "./segments.ts";
 import type { Snapshots } from "./snapshots.ts";
-import type { StoredEntries } from "./stored-entries.ts";
 
 /** Number of last frames whose bytes are checked at opening. */
 const CHECKED_TAIL = 64;
 
 export class ContainerReader {
   private readonly container: Container;
-  private readonly stored: StoredEntries;
   private readonly snapshots: Snapshots;
   /** Damage that was reported in the part after the base. */
   private judgements: Damage[] = [];
@@ -32,9 +30,8 @@ export class ContainerReader {
   private refusedByJudgement = false;
   private isAsJudged: Remains["isAsJudged"] = () => false;
 
-  constructor(container: Container, stored: StoredEntries, snapshots: Snapshots) {
+  constructor(container: Container, snapshots: Snapshots) {
     this.container = container;
-    this.stored = stored;
     this.snapshots = snapshots;
   }
 
@@ -44,7 +41,7 @@ export class ContainerReader {
    */
   open(isLive: (key: FileInfo) => boolean): void {
     const { container, snapshots } = this;
-    const { entries } = container;
+    const { entries, reader } = container;
     container.demandPlain();
     container.readHeader();
     const live = isLive(container.key as FileInfo);
@@ -54,13 +51,13 @@ export class ContainerReader {
     const forgetRecalled = snapshots.load(segments) ? () => snapshots.forget() : null;
     this.judge(segments, live, seen, forgetRecalled);
     for (const position of entries.nodes.cutCycles())
-      entries.report("cycle", position, "parents form a cycle; it is cut here", true);
+      reader.report("cycle", position, "parents form a cycle; it is cut here", true);
     for (const [position, parentId] of entries.nodes.missingParent) {
       const reason = `the parent ${parentId} is not in the session; the path ends here`;
-      entries.report("missing_parent", position, reason, true);
+      reader.report("missing_parent", position, reason, true);
     }
     for (let p = Math.max(0, entries.nodes.count - CHECKED_TAIL); p < entries.nodes.count; p++)
-      if (entries.places.lengths.values[p] <= CHECKED_LINE) this.stored.read(p);
+      if (container.places.lengths.values[p] <= CHECKED_LINE) reader.read(p);
   }
 
   /** Reads what comes after the known part. While another process is the writer, only what it has indexed. */
@@ -74,8 +71,8 @@ export class ContainerReader {
     const { entries, end, headerFault } = container;
     const known = entries.damage.length;
     // A damaged header does not influence what is found here.
-    if (container.readOnly === headerFault) container.readOnly = null;
-    const { readOnly } = container;
+    if (container.state.readOnly === headerFault) container.state.readOnly = null;
+    const { readOnly } = container.state;
     const adder = new FrameAdder(container);
     const rest = new IndexRows(container, adder, segments).read(live, forgetRecalled);
     end.seen = seen;
@@ -90,12 +87,12 @@ export class ContainerReader {
     if (!live) {
       replay.run(rest);
       this.isAsJudged = isAsJudged;
-      replay.dropIncompleteBatch(this.stored);
+      replay.dropIncompleteBatch();
       replay.holdAgainstMarks();
     }
     this.judgements = entries.damage.slice(known);
-    this.refusedByJudgement = readOnly === null && container.readOnly !== null;
-    container.readOnly ??= headerFault;
+    this.refusedByJudgement = readOnly === null && container.state.readOnly !== null;
+    container.state.readOnly ??= headerFault;
   }
 
   /**
@@ -104,8 +101,8 @@ export class ContainerReader {
    */
   judgeAgain(): Change {
     const { container } = this;
-    const { entries, end } = container;
-    const { nodes, places, damage } = entries;
+    const { entries, places, end } = container;
+    const { nodes, damage } = entries;
     const { base } = end;
     if (!base || !this.isThere(base)) return { kind: "replaced" };
     const { count } = nodes;
@@ -115,7 +112,7 @@ export class ContainerReader {
       entries.forgetFrom(base.count);
       nodes.aliases = base.aliases;
       end.restart(base);
-      if (this.refusedByJudgement) container.readOnly = null;
+      if (this.refusedByJudgement) container.state.readOnly = null;
       for (const judgement of this.judgements) {
         const index = damage.indexOf(judgement);
         if (index >= 0) damage.splice(index, 1);
@@ -137,12 +134,10 @@ export class ContainerReader {
   /** Returns a function that makes everything known from a position on what it is now. */
   private image(from: number): () => void {
     const { container, judgements, refusedByJudgement } = this;
-    const { readOnly } = container;
-    const restores = [container.entries.image(from), container.end.image()];
+    const restore = container.image(from);
     return () => {
-      for (const restore of restores) restore();
+      restore();
       Object.assign(this, { judgements, refusedByJudgement });
-      container.readOnly = readOnly;
     };
   }
 

@@ -16,7 +16,7 @@ import { appendEventNow } from "./ledger.ts";
 import { missingParts } from "./pointer.ts";
 
 /** Kinds of damage that a repair removes. */
-export const MENDED: ReadonlySet<Damage["kind"]> = new Set([
+export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
   "bad_header",
   "bad_line",
   "bad_body",
@@ -70,7 +70,7 @@ export function recordRepair(
     errorClass,
     correlationId: `recovery-${migrationId}`,
   });
-  if (isNew) container.looseFolders.add(join(folder, "migrations"));
+  if (isNew) container.state.unsynced.add(join(folder, "migrations"));
 }
 
 /** Builds a container of these lines, and puts it in the place of the damaged one, which is kept at `backup`. */

@@ -15,7 +15,6 @@ import { lastCheckpoint } from "./last-checkpoint.ts";
 import { EMPTY_END } from "./places.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
 import type { Segment } from "./segments.ts";
-import type { StoredEntries } from "./stored-entries.ts";
 
 /** A durable end that a document names. */
 interface Mark {
@@ -60,10 +59,10 @@ export class Replay {
    * entry to add, because a writer is at work after it.
    */
   run(rest: Rest, limit = Number.POSITIVE_INFINITY): void {
-    const { entries, end } = this.container;
+    const { entries, heads, end } = this.container;
     const indexed = end.tail.entrySeq;
     const isKnown = (entryId: string): boolean => entries.nodes.position(entryId) >= 0;
-    const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, entries.heads);
+    const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, heads);
     const reason = this.scan(salvage, limit);
     const { found, bad, strangers } = salvage.settle(isKnown);
     let salvaged = 0;
@@ -78,21 +77,21 @@ export class Replay {
     else if (reason !== null) {
       end.replayed = 0;
       for (const { segmentSeq, start, end, reason } of bad)
-        entries.tell("bad_line", start, end - start, `no frame in segment ${segmentSeq}: ${reason}`, false);
+        entries.report("bad_line", start, end - start, `no frame in segment ${segmentSeq}: ${reason}`, false);
       if (bad.length === 0 && lost === 0)
         for (const { segmentSeq, start, length } of found.slice(0, 1))
-          entries.tell("bad_line", start, length, `in segment ${segmentSeq}, ${reason}`, true);
+          entries.report("bad_line", start, length, `in segment ${segmentSeq}, ${reason}`, true);
       this.container.refuseWrites();
     }
     if (end.indexFault !== null)
-      entries.tell("bad_index", end.indexEnd, 0, `the index is wrong: ${end.indexFault}`, true);
+      entries.report("bad_index", end.indexEnd, 0, `the index is wrong: ${end.indexFault}`, true);
     if (lost > 0) {
-      entries.tell("lost_entries", 0, 0, `${lost} entries that the index names are in no segment`, false);
+      entries.report("lost_entries", 0, 0, `${lost} entries that the index names are in no segment`, false);
       this.container.refuseWrites();
     }
     // A crash during a rotation leaves a segment without frames.
     const last = this.segments.at(-1)?.seq ?? 0;
-    if (!end.remains && this.container.readOnly?.name !== "corrupt" && last > end.tail.segmentSeq)
+    if (!end.remains && this.container.state.readOnly?.name !== "corrupt" && last > end.tail.segmentSeq)
       end.remains = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged: this.isAsJudged };
   }
 
@@ -136,7 +135,7 @@ export class Replay {
     let length = 0;
     for (const { start, end } of bad) length += end - start;
     const why = lost > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
-    this.container.entries.tell("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
+    this.container.entries.report("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
   }
 
   /**
@@ -151,7 +150,7 @@ export class Replay {
     if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
     if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
       throw new Malformed("its numbers are not those of its place");
-    this.container.entries.heads.demandBound(b, frame);
+    this.container.heads.demandBound(b, frame);
     const crc = crc32c(b, first, end + 1);
     if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
     this.adder.addUnindexed({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
@@ -159,7 +158,7 @@ export class Replay {
 
   /** Adds a frame that was salvaged; returns false when it no longer matches its entry. */
   private takeFound({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
-    const bytes = this.container.segments.bytes(segmentSeq, start, length);
+    const bytes = this.container.reader.bytes(segmentSeq, start, length);
     try {
       if (isDamaged && row !== null) {
         const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
@@ -167,7 +166,7 @@ export class Replay {
         return true;
       }
       const frame = decodeFrame(bytes, 0, length - 1, false);
-      this.container.entries.heads.demandBound(bytes, frame);
+      this.container.heads.demandBound(bytes, frame);
       this.adder.addUnindexed({ ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
       return true;
     } catch (error) {
@@ -181,24 +180,19 @@ export class Replay {
    * Drops the last entries if they are an incomplete batch: entries that were appended together, but never
    * acknowledged.
    */
-  dropIncompleteBatch(stored: StoredEntries): void {
+  dropIncompleteBatch(): void {
     const { container, isAsJudged } = this;
-    const { entries, end } = container;
-    const last = entries.nodes.count - 1;
-    if (last < 0 || !entries.nodes.isBatch(last) || container.readOnly?.name === "corrupt") return;
-    const batch = stored.batchOf(last);
-    if (!batch || batch.index >= batch.count - 1) return;
-    let first = last;
-    for (let index = batch.index - 1; index >= 0 && first > 0; index--, first--) {
-      const before = stored.batchOf(first - 1);
-      if (before?.index !== index || before.count !== batch.count || before.key !== batch.key) break;
-    }
+    const { entries, places, reader, end } = container;
+    if (container.state.readOnly?.name === "corrupt") return;
+    const found = reader.incompleteBatch(container.header.id);
+    if (!found) return;
+    const { first, batch } = found;
     const before = this.adder.before(first);
     // What the manifest or the last checkpoint names was acknowledged.
     if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
     const which = `${batch.index + 1} of ${batch.count} entries that belong together`;
-    entries.report("incomplete_batch", first, which, false);
-    const { segmentSeq, start } = entries.places.at(first);
+    reader.report("incomplete_batch", first, which, false);
+    const { segmentSeq, start } = places.at(first);
     end.remains = { segmentSeq, start, ours: end.remains?.ours ?? true, isAsJudged };
     if (before.indexEnd < end.indexEnd) end.indexFault ??= "its last rows are of entries that were never whole";
     end.goTo({ tail: before.tail, indexEnd: before.indexEnd, lastRow: EMPTY_END.lastRow });
@@ -218,8 +212,8 @@ export class Replay {
    * the entries that they name: where these are missing, acknowledged entries were lost (seed 003, "Recovery").
    */
   holdAgainstMarks(): void {
-    const { disk, folder, readOnly } = this.container;
-    if (readOnly?.name === "corrupt") return;
+    const { disk, folder, state } = this.container;
+    if (state.readOnly?.name === "corrupt") return;
     for (const mark of [...marksOf(disk, folder)]) this.holdAgainst(mark);
   }
 
@@ -228,11 +222,11 @@ export class Replay {
     const missing = entrySeq - end.tail.entrySeq;
     if (missing > 0) {
       if (!entries.damage.some(({ kind }) => kind === "lost_entries"))
-        entries.tell("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
+        entries.report("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
     } else if (entrySeq > 0 && entries.nodes.position(entryId) < 0)
-      entries.tell("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
+      entries.report("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
     else if (missing === 0 && chainHash !== end.tail.chainHash)
-      entries.tell("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
+      entries.report("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
     else return;
     this.container.refuseWrites();
   }

@@ -55,14 +55,14 @@ export class SegmentWriter {
 
   private writerOf(segmentSeq: number, isNew: boolean): number {
     if (this.writer?.segmentSeq === segmentSeq) return this.writer.fd;
-    const { disk, folder, segments, looseFolders } = this.container;
+    const { disk, folder, segments, state } = this.container;
     const path = segmentFile(folder, segmentSeq);
     // A segment of this name that is open for reading was removed by another writer.
     if (isNew) segments.forget(segmentSeq);
     const fd = isNew ? disk.create(path) : disk.openAppend(path);
     if (this.writer) this.sealed.push(this.writer.fd);
     this.writer = { segmentSeq, fd };
-    if (isNew) looseFolders.add(segmentFolder(folder));
+    if (isNew) state.unsynced.add(segmentFolder(folder));
     return fd;
   }
 
@@ -128,7 +128,7 @@ export class SegmentWriter {
           closeQuietly(disk, fd);
         }
       }
-      container.looseFolders.add(segmentFolder(folder));
+      container.state.unsynced.add(segmentFolder(folder));
     }
     container.end.remains = null;
   }

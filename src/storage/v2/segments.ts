@@ -4,12 +4,11 @@
  */
 
 import { join } from "node:path";
-import { isMissing, storageFailure } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
+import { isMissing } from "../../core/errno.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
-import { clockOf, isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
+import { isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
 import { CHUNK, type Scanned, scanLines } from "../log/lines.ts";
 import { crc32c, FRAME_BYTES } from "./frame.ts";
 
@@ -47,7 +46,6 @@ export class Segments {
   private readonly fds = new Map<number, number>();
   /** Stamps of the segments that were read. */
   private readonly watched = new Map<number, Watched>();
-  private closed = false;
 
   /** `forgetChecks` is called when bytes may be others than those that were checked. */
   constructor(disk: Disk, container: { readonly folder: string }, forgetChecks: () => void) {
@@ -86,38 +84,13 @@ export class Segments {
     return fd;
   }
 
-  demandOpen(): void {
-    if (this.closed) throw new Failure("storage_failed", "The session was closed while it was in use. Open it again.");
-  }
-
-  bytes(seq: number, start: number, length: number): Buffer {
-    this.demandOpen();
-    const bytes = Buffer.allocUnsafe(length);
-    try {
-      readAll(this.disk, this.fd(seq), bytes, start);
-    } catch (error) {
-      throw storageFailure(error, "reading an entry");
-    }
-    return bytes;
-  }
-
-  /**
-   * Reads bytes of a segment. `isKnown`: nothing can have changed them since they became known, so that earlier checks
-   * still hold.
-   */
-  knownBytes(seq: number, start: number, length: number): { bytes: Buffer; isKnown: boolean } {
-    const since = clockOf(this.disk);
-    const bytes = this.bytes(seq, start, length);
-    try {
-      const fd = this.fd(seq);
-      const watched = this.watchedSegment(seq);
-      const found = watched.since(fd, since);
-      if (found === "renewed") this.forgetChecks();
-      else if (found === "unsure") this.watchAnew(watched, fd);
-      return { bytes, isKnown: found !== "unsure" };
-    } catch (error) {
-      throw storageFailure(error, "reading an entry");
-    }
+  /** Compares what was read after `since` with what became known, as {@link Watched} does. */
+  since(seq: number, since: number): "same" | "renewed" | "unsure" {
+    const fd = this.fd(seq);
+    const watched = this.watchedSegment(seq);
+    const found = watched.since(fd, since);
+    if (found === "unsure") this.watchAnew(watched, fd);
+    return found;
   }
 
   /** Returns the checksum of bytes as they are. Throws errno errors. */
@@ -150,7 +123,9 @@ export class Segments {
       long: (_number: number, at: number, length: number) => {
         const over = Math.max(0, length - FRAME_BYTES);
         if (over > 0) skipped?.(at, at + over);
-        take(at + over, this.bytes(seq, at + over, length - over + 1), 0, length - over);
+        const line = Buffer.allocUnsafe(length - over + 1);
+        readAll(this.disk, this.fd(seq), line, at + over);
+        take(at + over, line, 0, length - over);
       },
     };
     return scanLines(this.disk, this.fd(seq), start, 0, visitor, chunk);
@@ -187,11 +162,5 @@ export class Segments {
 
   forgetAll(): void {
     for (const seq of [...this.fds.keys()]) this.forget(seq);
-  }
-
-  /** Makes every later read fail. */
-  close(): void {
-    this.forgetAll();
-    this.closed = true;
   }
 }

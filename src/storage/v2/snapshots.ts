@@ -70,7 +70,7 @@ export class Snapshots {
     const isOurs = ({ id, ...reach }: KeptContainer): boolean => id === header.id && fits(reach);
     const kept = key && this.kept?.recall(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
     if (!kept) return false;
-    entries.places.take(kept.columns as PlaceColumns);
+    this.container.places.take(kept.columns as PlaceColumns);
     const { spineEnd, spineCount, ...reach } = kept.facts as KeptContainer;
     this.resumeAt(reach, spineEnd, spineCount);
     this.keptCount = reach.count;
@@ -79,7 +79,7 @@ export class Snapshots {
 
   /** Loads the container's own index snapshot. Returns whether there was one that fits. */
   private readOwn(fits: (reach: Reach) => boolean): boolean {
-    const { disk, folder, entries } = this.container;
+    const { disk, folder, entries, places } = this.container;
     let blocks: SnapshotBlock[];
     let file: Buffer;
     try {
@@ -93,7 +93,7 @@ export class Snapshots {
     for (let last = blocks.pop(); last; last = blocks.pop()) {
       const { details, end } = last;
       if (!fits(details)) continue;
-      if (!loadBlocks(file, [...blocks, last], entries.nodes, entries.places)) return false;
+      if (!loadBlocks(file, [...blocks, last], entries.nodes, places)) return false;
       this.resumeAt(details, end, details.count);
       return true;
     }
@@ -134,18 +134,18 @@ export class Snapshots {
     const { entries, end } = this.container;
     entries.forgetFrom(0);
     entries.nodes.aliases = 0;
-    entries.forgetChecks();
+    this.container.reader.doubt();
     end.goTo(EMPTY_END);
     Object.assign(this, { ownEnd: 0, ownCount: 0, keptCount: 0 });
   }
 
   /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
   keep(): void {
-    const { entries, end, key, readOnly, header } = this.container;
-    const { nodes, places, damage, overrides } = entries;
+    const { entries, places, end, key, state, header } = this.container;
+    const { nodes, damage, overrides } = entries;
     const { count } = nodes;
     const plain = damage.length === 0 && overrides.size === 0 && end.rows.length === 0 && end.indexFault === null;
-    if (!this.kept || !key || !plain || readOnly || end.remains || nodes.aliases > 0) return;
+    if (!this.kept || !key || !plain || state.readOnly || end.remains || nodes.aliases > 0) return;
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.leastBytes) return;
     const own = { spineEnd: this.ownEnd, spineCount: this.ownCount };
     const facts: KeptContainer = { ...reachOf(count, end), id: header.id, ...own };
@@ -158,8 +158,8 @@ export class Snapshots {
    * effort.
    */
   grow(): void {
-    const { disk, folder, entries, end } = this.container;
-    const { nodes, places } = entries;
+    const { disk, folder, entries, places, end } = this.container;
+    const { nodes } = entries;
     const { tail, lastRow } = end.durable;
     if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;
     const reach = reachOf(tail.entrySeq, end.durable);

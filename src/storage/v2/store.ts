@@ -10,12 +10,13 @@ import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { sweepStrays } from "../fs/temporary-files.ts";
 import { notASession } from "../log/failures.ts";
+import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { SegmentedOptions } from "./container.ts";
 import { demandFree, shareAttachments } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
-import { openLog, SegmentedLog, type Writers } from "./log.ts";
+import { openLog, V2Backend, type Writers } from "./log.ts";
 import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
@@ -51,7 +52,9 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
     create(beginning) {
       const file = beginning.file ?? options.containerFor(beginning.header);
       prepare(file, beginning.header.id);
-      return new SegmentedLog(options, writers, file).begin(beginning);
+      const backend = new V2Backend(options, writers, file);
+      backend.begin(beginning);
+      return new FileLog(backend);
     },
     async publish(beginning, content) {
       const file = beginning.file ?? options.containerFor(beginning.header);
@@ -114,7 +117,7 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
   if (last.length > 0 && members(last)) yield last;
 }
 
-function openContainer(options: SegmentedOptions, writers: Writers, file: string): SegmentedLog {
+function openContainer(options: SegmentedOptions, writers: Writers, file: string): FileLog {
   const { disk } = options;
   let found: Pointer | "damaged" | null;
   try {
@@ -126,9 +129,8 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
   if (pointer === null) demandSession(disk, file);
   if (pointer !== null && pointer.active !== "native_v2")
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
-  const log = openLog(options, writers, file, folderOf(disk, file));
-  if (pointer !== null && pointer.phase !== "completed") log.awaitRollBack(unsettled(pointer));
-  return log;
+  const unfinished = pointer !== null && pointer.phase !== "completed" ? unsettled(pointer) : undefined;
+  return openLog(options, writers, file, folderOf(disk, file), false, unfinished);
 }
 
 /** Throws session_not_found or not_a_session unless a container without a readable pointer is a session. */

@@ -18,7 +18,8 @@ import {
 import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { noLocks, sharedLocks } from "../../../src/storage/locks/locks.ts";
-import type { SegmentedLog } from "../../../src/storage/v2/log.ts";
+import type { FileLog } from "../../../src/storage/log/file-log.ts";
+import type { V2Backend } from "../../../src/storage/v2/log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { assistantText, chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
@@ -49,8 +50,8 @@ beforeAll(async () => {
 const bytes = (...lines: string[]) => lines.map((line) => bytesOf(line));
 const named = (failure: string) => expect.objectContaining({ name: failure });
 
-function open(disk: Disk, more: Options = {}): SegmentedLog {
-  return v2On(disk, more).open(CONTAINER) as SegmentedLog;
+function open(disk: Disk, more: Options = {}): FileLog {
+  return v2On(disk, more).open(CONTAINER) as FileLog;
 }
 
 function rewrite(disk: FaultDisk, path: string, change: (text: string) => string): void {
@@ -76,7 +77,7 @@ const contents = (disk: FaultDisk) =>
   disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
 
 /** Opens a container that is to be in order again after the next append, which works. */
-async function mends(disk: FaultDisk, kept: number, more: Options = {}): Promise<SegmentedLog> {
+async function mends(disk: FaultDisk, kept: number, more: Options = {}): Promise<FileLog> {
   const before = contents(disk);
   const log = open(disk, more);
   expect(textsOf(log)).toEqual(chain(kept));
@@ -92,7 +93,7 @@ async function mends(disk: FaultDisk, kept: number, more: Options = {}): Promise
 }
 
 /** Opens a container that lost entries: it is FAILED and stays as it is until it is repaired, which keeps what was there. */
-async function failsUntilRepaired(disk: FaultDisk, kept: number, more: Options = {}): Promise<SegmentedLog> {
+async function failsUntilRepaired(disk: FaultDisk, kept: number, more: Options = {}): Promise<FileLog> {
   const before = contents(disk);
   const log = open(disk, more);
   expect(textsOf(log)).toEqual(chain(kept));
@@ -271,7 +272,7 @@ describe("a segment", () => {
     log.close();
   });
 
-  function small_(disk: FaultDisk): SegmentedLog {
+  function small_(disk: FaultDisk): FileLog {
     return open(disk.after());
   }
 });
@@ -609,7 +610,7 @@ describe("the state", () => {
       await log.commit();
       expect(log.state).toBe(n === 1 ? "CHECKPOINTED" : "INDEXED");
     }
-    expect(log.states.history.map(({ toState }) => toState)).toEqual([
+    expect((log.backend as V2Backend).states.history.map(({ toState }) => toState)).toEqual([
       "DIRTY",
       "SEGMENT_SEALED",
       "INDEXED",
@@ -639,7 +640,7 @@ describe("the state", () => {
       };
       log.append(bytes(userText(id(50), id(11))));
       await expect(log.commit()).rejects.toThrow(named("storage_failed"));
-      expect(log.states.history.map(({ toState }) => toState)).toEqual(states);
+      expect((log.backend as V2Backend).states.history.map(({ toState }) => toState)).toEqual(states);
       disk.sync = sync;
       log.append(bytes(userText(id(51), id(11))));
       await log.commit();

@@ -7,8 +7,8 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { indexFile, segmentFile, spineFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
+import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
-import type { SegmentedLog } from "../../../src/storage/v2/log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, id, userText } from "../../support/lines.ts";
 import { STATE, textsOf } from "../../support/sessions.ts";
@@ -26,7 +26,7 @@ beforeAll(async () => {
   small = await containerWith(chain(COUNT), SMALL);
 });
 
-const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER) as SegmentedLog;
+const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER) as FileLog;
 const contents = (disk: FaultDisk) =>
   disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
 
@@ -52,7 +52,7 @@ function frame(
  * Opens a damaged container: it has these entries, and for each `lost` one at most a stand-in; it says so, writes nothing,
  * and has the same entries after a repair and another opening.
  */
-function expectFound(disk: FaultDisk, kept: readonly string[], more: Options = {}): SegmentedLog {
+function expectFound(disk: FaultDisk, kept: readonly string[], more: Options = {}): FileLog {
   const before = contents(disk);
   const log = open(disk, more);
   const wholeOf = (texts: readonly string[]) => texts.filter((text) => JSON.parse(text).damaged !== true);
