@@ -103,7 +103,6 @@ const LONG: Readonly<Record<string, string>> = {
   "storage/v2/audit.ts": "shares nothing with what it checks, on purpose",
   "storage/catalog/database.ts": "one SQLite file",
   "core/session/session.ts": "to be split",
-  "storage/v2/log.ts": "to be split",
   "storage/v2/migration.ts": "to be split",
 };
 

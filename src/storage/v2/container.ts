@@ -152,6 +152,11 @@ export class Container {
     return true;
   }
 
+  /** Text that no other container of this machine has. */
+  get identity(): string {
+    return `${this.key?.device}:${this.key?.inode}`;
+  }
+
   /** Returns the stamp of the index as its name has it now; null when it is missing. */
   indexInfo(): FileInfo | null {
     return infoOrNull(this.disk, indexFile(this.folder));

@@ -2,13 +2,12 @@
 
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { BLOBS, headerFile, indexFile, pointerFile } from "../fs/container-paths.ts";
-import { type Disk, exists, type FileInfo, isAbsent, removeQuietly } from "../fs/disk.ts";
+import { headerFile, indexFile, pointerFile } from "../fs/container-paths.ts";
+import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
 import type { WriterLock } from "../locks/writer-lock.ts";
-import { attachmentFolder } from "../log/attachments.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
 import { dropStray, newPointer, publishPointer } from "./pointer.ts";
@@ -68,15 +67,4 @@ export function demandFree(disk: Disk, file: string): void {
       throw new Failure("already_exists", `There is something at ${taken} already. Choose another path.`, {
         sessionPath: taken,
       });
-}
-
-/** Links the attachments of one session into another: they are files that never change. */
-export function shareAttachments(disk: Disk, from: string, to: string): void {
-  const source = attachmentFolder(from);
-  if (isAbsent(disk, source)) return;
-  const target = join(to, BLOBS);
-  disk.makeFolder(target);
-  for (const name of disk.names(source))
-    if (/^[0-9a-f]{64}$/.test(name) && !exists(disk, join(target, name)))
-      disk.link(join(source, name), join(target, name));
 }

@@ -14,33 +14,27 @@ import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Mended } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
-import { headerFile, pointerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
-import { type FileInfo, infoOrNull, isAbsent, removeQuietly } from "../fs/disk.ts";
+import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { type FileInfo, infoOrNull, isAbsent } from "../fs/disk.ts";
 import { backupName } from "../fs/quarantine.ts";
-import { removeTree } from "../fs/staging.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { Checkpoints } from "./checkpoints.ts";
+import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
 import { type CreatedContainer, createContainer, demandFree } from "./create.ts";
-import type { CheckpointReason } from "./documents.ts";
-import { crcText, decodeRow, type IndexRow, payloadOf } from "./frame.ts";
+import { payloadOf } from "./frame.ts";
 import { IndexWriter } from "./index-writer.ts";
-import { EMPTY_END, type Tail } from "./places.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
 import { missingPartsOf, REPAIRABLE, rebuild, recordRepair } from "./repair.ts";
 import { SegmentWriter } from "./segment-writer.ts";
-import type { Segment } from "./segments.ts";
 import { Snapshots } from "./snapshots.ts";
-import { isLegal, StateMachine, type StoreState } from "./states.ts";
-
-/** The backends of one process with entries that are not durable yet, by their containers. */
-export type Writers = Map<string, V2Backend>;
+import { StateMachine, type StoreState } from "./states.ts";
 
 export class V2Backend implements Backend {
   readonly store = "v2";
@@ -51,7 +45,7 @@ export class V2Backend implements Backend {
   readonly entries: KnownEntries;
   readonly reader: EntryReader;
   /** State of the store on its way from one durable state to the next (seed 003). */
-  states: StateMachine;
+  readonly states: StateMachine;
 
   private readonly options: SegmentedOptions;
   private readonly writers: Writers;
@@ -61,6 +55,7 @@ export class V2Backend implements Backend {
   private readonly frames: SegmentWriter;
   private readonly index: IndexWriter;
   private readonly checkpoints: Checkpoints;
+  private readonly commits: ContainerCommits;
   /** Whether every part of the container that writing needs is there. */
   private hasParts = false;
 
@@ -73,16 +68,14 @@ export class V2Backend implements Backend {
     this.state = container.state;
     this.entries = container.entries;
     this.reader = container.reader;
-    this.states = this.statesFrom("CLEAN");
+    this.states = new StateMachine(() => timestamp(options.env));
     this.snapshots = new Snapshots(container, options.spines);
     this.opener = new ContainerReader(container, this.snapshots);
     this.frames = new SegmentWriter(container);
     this.index = new IndexWriter(container);
     this.checkpoints = new Checkpoints(container, this.snapshots);
-  }
-
-  private statesFrom(state: StoreState): StateMachine {
-    return new StateMachine(() => timestamp(this.options.env), state);
+    const { frames, index, checkpoints, snapshots, states } = this;
+    this.commits = new ContainerCommits(container, { frames, index, checkpoints, snapshots, states, writers });
   }
 
   get stateName(): StoreState {
@@ -149,11 +142,11 @@ export class V2Backend implements Backend {
         });
       throw storageFailure(error, "reading the session");
     }
-    if (state.readOnly && state.readOnly.name !== "read_only") this.states = this.statesFrom("FAILED");
+    if (state.readOnly && state.readOnly.name !== "read_only") this.states.restart("FAILED");
     container.markDurable(this.entries.nodes.count);
     container.onRefused = () => {
       // A commit that runs still finishes what was appended before.
-      if (!state.isCommitting) this.fail("entries are damaged or lost");
+      if (!state.isCommitting) this.states.fail("entries are damaged or lost");
     };
   }
 
@@ -166,7 +159,7 @@ export class V2Backend implements Backend {
   /** Makes the session read-only and FAILED, until a migration or rollback that was cut off is finished. */
   awaitRollBack(reason: Failure): void {
     this.state.readOnly ??= reason;
-    this.states = this.statesFrom("FAILED");
+    this.states.restart("FAILED");
   }
 
   reopen(): FileLog {
@@ -252,18 +245,13 @@ export class V2Backend implements Backend {
     }
   }
 
-  private get writerKey(): string {
-    const { key } = this.container;
-    return `${key?.device}:${key?.inode}`;
-  }
-
   /**
    * Adds what was written since, also by another log of this process. Throws storage_failed when the container changed
    * in another way, and `readOnly` when nothing may be written.
    */
   private catchUp(): void {
-    const other = this.writers.get(this.writerKey);
-    if (other && other !== this) other.settle();
+    const other = this.writers.get(this.container.identity);
+    if (other && other !== this.commits) other.settle();
     const change = this.refresh();
     if (change.kind !== "none" && change.kind !== "grown") throw this.container.changedByOthers();
     // Reading it may have found that nothing may be written.
@@ -320,14 +308,8 @@ export class V2Backend implements Backend {
       nodes.truncate(first);
       throw error;
     }
-    this.writers.set(this.writerKey, this);
     this.checkpoints.manifestDue = true;
-    this.touch();
-  }
-
-  /** Moves to DIRTY, because something is not durable. While a commit runs, the commit moves the state on. */
-  private touch(): void {
-    if (!this.state.isCommitting && this.stateName !== "DIRTY") this.states.to("DIRTY", "entries were appended");
+    this.commits.noteWritten();
   }
 
   /** Repairs what a crash or a failed write left, before anything is written after it. */
@@ -379,221 +361,41 @@ export class V2Backend implements Backend {
     const createdAt = builder.manifest?.createdAt ?? "";
     checkpoints.counted = { sessionId: this.header.id, sourceFormat: "native_v2", createdAt };
     checkpoints.manifestDue = false;
-    this.writers.set(this.writerKey, this);
-    this.touch();
+    this.commits.noteWritten();
   }
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  /** Makes a checkpoint if one is due. Where an append is durable at once, this is all that a commit has to do. */
-  async commitNothing(): Promise<void> {
-    if (!this.isCheckpointDue) return;
-    const { nodes } = this.entries;
-    const { count } = nodes;
-    return this.state.commits?.run(
-      count,
-      () => this.checkpointIfDue(),
-      () => {
-        if (!this.reader.isClosed && nodes.count > count)
-          this.states.through(["DIRTY", "SEGMENT_SEALED", "INDEXED"], "entries were appended meanwhile");
-      },
-    );
+  makeDurable(demandWanted: () => void): Promise<void> {
+    return this.commits.makeDurable(demandWanted);
   }
 
-  async makeDurable(demandWanted: () => void): Promise<void> {
-    const { index, state } = this;
-    const { end } = this.container;
-    const { count } = this.entries.nodes;
-    const { tail } = end;
-    const rows = end.rows.length;
-    await this.frames.sync();
-    // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
-    await state.unsynced.sync();
-    demandWanted();
-    this.demandFrames(tail);
-    this.states.to("SEGMENT_SEALED", "the frames are on the medium");
-    // Another log of this process may have made all of it durable meanwhile.
-    if (state.durableCount < count) {
-      const pending = end.rows.slice(0, rows);
-      const bytes = index.write(pending);
-      if (bytes.length > 0) await index.sync();
-      await state.unsynced.sync();
-      demandWanted();
-      if (state.durableCount < count) {
-        index.accept(bytes, pending);
-        this.markDurable(count, tail);
-      }
-    }
-    this.states.to("INDEXED", "the index rows are on the medium");
-    await this.checkpointIfDue();
-  }
-
-  /** Moves the state on after a commit: entries that were appended while it ran are for the next. */
-  committed(): void {
-    if (this.state.readOnly?.name === "corrupt") return this.fail("entries are damaged or lost");
-    if (!this.reader.isClosed && !this.isDurable && this.stateName !== "DIRTY" && this.stateName !== "FAILED")
-      this.states.to("DIRTY", "entries were appended meanwhile");
-  }
-
-  /**
-   * Throws storage_failed unless the frames are there and the container has its name. No row may name a missing frame
-   * (INV-003), and what is durable in a container that lost its name is lost too.
-   */
-  private demandFrames({ segmentSeq, segmentSize }: Tail): void {
-    const { container } = this;
-    const { disk, folder } = container;
-    const isCut = segmentSeq > 0 && disk.info(segmentFile(folder, segmentSeq)).size < segmentSize;
-    if (!isCut && container.hasItsHeader()) return;
-    // The next refresh finds another session, or what is left of this one.
-    this.distrust();
-    this.state.isConfirmed = false;
-    throw new Failure(
-      "storage_failed",
-      isCut
-        ? "Another program cut the session's files. Ask again."
-        : "Another program put another session in this one's place. Ask again.",
-    );
-  }
-
-  private markDurable(count: number, tail: Tail): void {
-    this.container.markDurable(count, tail);
-    this.state.created = null;
-    if (count === this.entries.nodes.count) this.writers.delete(this.writerKey);
-  }
-
-  /**
-   * Makes everything durable synchronously: where durability means no more than surviving the death of the process, or
-   * where another log waits.
-   */
   settle(): void {
-    if (this.isDurable) return;
-    const { index, state } = this;
-    const { isSynced, isCommitting, unsynced } = state;
-    const { end } = this.container;
-    const { tail } = end;
-    try {
-      this.frames.settleNow(isSynced, isCommitting);
-      if (isSynced) unsynced.syncNow();
-      this.demandFrames(tail);
-      if (!isCommitting) this.states.to("SEGMENT_SEALED", "the frames are written");
-      const rows = [...end.rows];
-      const bytes = index.write(rows);
-      if (isSynced) {
-        if (bytes.length > 0) index.syncNow();
-        unsynced.syncNow();
-      } else unsynced.clear();
-      index.accept(bytes, rows);
-      this.markDurable(this.entries.nodes.count, tail);
-      if (!isCommitting) this.states.to("INDEXED", "the index rows are written");
-    } catch (error) {
-      if (!this.isDurable) {
-        state.commits?.giveUp();
-        this.rollBack();
-      }
-      throw error;
-    }
+    this.commits.settle();
+  }
+
+  committed(): void {
+    this.commits.committed();
+  }
+
+  commitNothing(): Promise<void> {
+    return this.commits.checkpointInPassing();
   }
 
   rollBack(): void {
-    const { entries, state } = this;
-    const { durableCount, created } = state;
-    const { end } = this.container;
-    const waiting = Math.max(0, durableCount - (entries.nodes.count - end.rows.length));
-    const given = end.rows.slice(waiting).map((row) => rowOf(row));
-    entries.forgetFrom(durableCount);
-    this.writers.delete(this.writerKey);
-    if (this.stateName === "SEGMENT_SEALED") this.states.to("FAILED", "the index could not be written");
-    if (created) this.unmake(created);
-    else {
-      end.rows.length = waiting;
-      end.tail = end.durable.tail;
-      this.index.cut();
-      this.frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start));
-    }
-    if (this.stateName === "FAILED") this.states.to("DIRTY", "what was not durable is given up");
+    this.commits.rollBack();
   }
 
-  /** Whether a segment holds, from `start` on, the frames of these rows and nothing else. */
-  private holdsFrames(rows: readonly IndexRow[], { seq, size }: Segment, start: number): boolean {
-    let end = start;
-    for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
-      if (segmentSeq !== seq) continue;
-      if (byteOffset !== end || end + byteLength > size) return false;
-      if (crcText(this.container.segments.crc(seq, byteOffset, byteLength)) !== crc) return false;
-      end += byteLength;
-    }
-    return end === size;
+  get isCheckpointDue(): boolean {
+    return this.commits.isCheckpointDue;
   }
-
-  /**
-   * Removes the container of a session whose first entries did not become durable. Its earlier lines wait in memory
-   * again.
-   */
-  private unmake(held: readonly Uint8Array[]): void {
-    const { container, state } = this;
-    const { disk, entries, end, file } = container;
-    this.closeFiles();
-    // Another program may have put its own container there.
-    if (this.isOursStill) {
-      removeQuietly(disk, pointerFile(file));
-      removeTree(disk, file);
-    }
-    state.lock.release();
-    container.key = undefined;
-    state.isConfirmed = false;
-    for (const [position, line] of held.entries()) entries.overrides.set(position, line);
-    state.created = null;
-    end.seen = undefined;
-    end.rows = [];
-    end.goTo(EMPTY_END);
-    container.markDurable(state.durableCount);
-    state.unsynced.clear();
-    this.checkpoints.manifestDue = false;
-  }
-
-  private get isOursStill(): boolean {
-    try {
-      return this.container.hasItsHeader(this.path);
-    } catch {
-      return false;
-    }
-  }
-
-  // --- checkpoints ---------------------------------------------------------------------------------------------
 
   async checkpointNow(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number> {
     this.catchUp();
     this.makeMissing();
     await commit();
-    if (this.stateName !== "INDEXED") {
-      if (this.stateName !== "DIRTY") this.states.to("DIRTY", "a checkpoint was asked for");
-      this.states.through(["SEGMENT_SEALED", "INDEXED"], "no frame was added");
-    }
-    await this.checkpoint(reason);
+    await this.commits.checkpointNow(reason);
     return this.checkpoints.last().seq;
-  }
-
-  /** Makes a checkpoint, and extends the index snapshot. */
-  private async checkpoint(reason: CheckpointReason): Promise<void> {
-    await this.checkpoints.make(reason);
-    this.states.to("CHECKPOINTED", "the checkpoint is on the medium");
-    this.snapshots.grow();
-  }
-
-  /** Whether a commit has to make a checkpoint, although the append is durable already. */
-  get isCheckpointDue(): boolean {
-    const { isSynced, isCommitting } = this.state;
-    if (isSynced || isCommitting || this.stateName !== "INDEXED" || this.reader.isClosed) return false;
-    return this.checkpoints.isDue;
-  }
-
-  private async checkpointIfDue(): Promise<void> {
-    try {
-      if (this.checkpoints.isFarFrom(this.checkpoints.last().tail)) await this.checkpoint("periodic");
-    } catch (error) {
-      // The entries are durable without it; the next commit tries again.
-      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
-    }
   }
 
   // --- repairing -----------------------------------------------------------------------------------------------
@@ -622,10 +424,10 @@ export class V2Backend implements Backend {
     const { disk, file, folder } = container;
     const backup = folder === file ? backupName(disk, file, "damaged") : folder;
     const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
-    this.fail(isDamaged ? "frames are damaged" : "messages lack what readers need");
+    this.states.fail(isDamaged ? "frames are damaged" : "messages lack what readers need");
     rebuild(container, this.linesMended(mended), backup);
     dropLock(disk, backup);
-    this.closeFiles();
+    this.commits.closeFiles();
     container.folder = file;
     this.checkpoints.manifestDue = false;
     for (const name of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
@@ -633,13 +435,6 @@ export class V2Backend implements Backend {
     state.unsynced.clear();
     state.unsynced.add(dirname(file));
     return backup;
-  }
-
-  /** Moves to FAILED, through DIRTY where there is no direct transition. */
-  private fail(reason: string): void {
-    if (this.stateName === "FAILED") return;
-    if (!isLegal(this.stateName, "FAILED")) this.states.to("DIRTY", reason);
-    this.states.to("FAILED", reason);
   }
 
   /**
@@ -658,16 +453,11 @@ export class V2Backend implements Backend {
 
   // --- the end -------------------------------------------------------------------------------------------------
 
-  private closeFiles(): void {
-    this.frames.close();
-    this.index.close();
-    this.container.segments.forgetAll();
-  }
-
   close(): void {
     if (this.isDurable) this.snapshots.keep();
-    if (this.writers.get(this.writerKey) === this) this.writers.delete(this.writerKey);
-    this.closeFiles();
+    const { identity } = this.container;
+    if (this.writers.get(identity) === this.commits) this.writers.delete(identity);
+    this.commits.closeFiles();
   }
 }
 
@@ -695,10 +485,4 @@ export function openLog(
     }
     backend.close();
   }
-}
-
-/** Parses the text of a row. */
-function rowOf(text: string): IndexRow {
-  const bytes = bytesOf(text);
-  return decodeRow(bytes, 0, bytes.length - 1);
 }

@@ -44,10 +44,10 @@ import { removeTree } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { lockBeside, lockInContainer } from "../locks/lock-paths.ts";
 import { isLock, type Lock } from "../locks/locks.ts";
+import { shareAttachments } from "../log/attachments.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
-import { shareAttachments } from "./create.ts";
 import {
   type ErrorClass,
   type EventOutcome,
@@ -341,7 +341,7 @@ class Migration {
       await builder.settle();
       builder.close();
       if (this.format === "sqlite_v1") takeBlobs(disk, source, join(site.staging, BLOBS));
-      else shareAttachments(disk, source, site.staging);
+      else shareAttachments(disk, source, join(site.staging, BLOBS));
       await builder.syncFolders();
       return { manifest: manifest.integrity.manifestHash, chainHash: builder.tail.chainHash, ids: count };
     } catch (error) {

@@ -65,6 +65,19 @@ export class StateMachine {
     return this.moves;
   }
 
+  /** Begins again in a state, with no history. */
+  restart(state: StoreState): void {
+    this.at = state;
+    this.moves.length = 0;
+  }
+
+  /** Moves to FAILED, through DIRTY where there is no direct transition. */
+  fail(reason: string): void {
+    if (this.at === "FAILED") return;
+    if (!isLegal(this.at, "FAILED")) this.to("DIRTY", reason);
+    this.to("FAILED", reason);
+  }
+
   /** Moves to a state. Throws storage_failed, not retryable, when there is no such transition. */
   to(state: StoreState, reason: string): void {
     const from = this.at;

@@ -1,22 +1,24 @@
 /** Sessions as Session Store V2 containers (seed 003; session-store-v2 reference, section 0). */
 
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat, members } from "../../core/json/json.ts";
 import { bytesOfContent, type Store } from "../../core/ports/store.ts";
-import { CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { BLOBS, CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { sweepStrays } from "../fs/temporary-files.ts";
+import { shareAttachments } from "../log/attachments.ts";
 import { notASession } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
+import type { Writers } from "./commits.ts";
 import type { SegmentedOptions } from "./container.ts";
-import { demandFree, shareAttachments } from "./create.ts";
+import { demandFree } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
-import { openLog, V2Backend, type Writers } from "./log.ts";
+import { openLog, V2Backend } from "./log.ts";
 import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
@@ -65,7 +67,8 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         demandFree(disk, file);
         disk.makeFolder(dirname(file));
         builder.begin(beginning.headerLine);
-        if (beginning.attachmentsOf !== undefined) shareAttachments(disk, beginning.attachmentsOf, builder.folder);
+        if (beginning.attachmentsOf !== undefined)
+          shareAttachments(disk, beginning.attachmentsOf, join(builder.folder, BLOBS));
         for (const line of linesOf(bytesOfContent(content))) {
           builder.add(line);
           if (builder.isBehind) await builder.settle();

@@ -1,0 +1,278 @@
+/**
+ * Makes what was appended to a container durable: fsyncs the frames, then their index rows, and makes checkpoints
+ * (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Removes what did not become durable.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import { pointerFile, segmentFile } from "../fs/container-paths.ts";
+import { removeQuietly } from "../fs/disk.ts";
+import { removeTree } from "../fs/staging.ts";
+import type { Checkpoints } from "./checkpoints.ts";
+import type { Container } from "./container.ts";
+import type { CheckpointReason } from "./documents.ts";
+import { crcText, decodeRow, type IndexRow } from "./frame.ts";
+import type { IndexWriter } from "./index-writer.ts";
+import { EMPTY_END, type Tail } from "./places.ts";
+import type { SegmentWriter } from "./segment-writer.ts";
+import type { Segment } from "./segments.ts";
+import type { Snapshots } from "./snapshots.ts";
+import type { StateMachine } from "./states.ts";
+
+/** The commits of one process with entries that are not durable yet, by the identity of their containers. */
+export type Writers = Map<string, ContainerCommits>;
+
+/** The parts of a log that a commit uses. */
+export interface CommitParts {
+  readonly frames: SegmentWriter;
+  readonly index: IndexWriter;
+  readonly checkpoints: Checkpoints;
+  readonly snapshots: Snapshots;
+  readonly states: StateMachine;
+  readonly writers: Writers;
+}
+
+export class ContainerCommits {
+  private readonly container: Container;
+  private readonly parts: CommitParts;
+
+  constructor(container: Container, parts: CommitParts) {
+    this.container = container;
+    this.parts = parts;
+  }
+
+  private get isDurable(): boolean {
+    const { state, entries } = this.container;
+    return state.durableCount >= entries.nodes.count;
+  }
+
+  /** Records that frames were written that are not durable. While a commit runs, the commit moves the state on. */
+  noteWritten(): void {
+    const { states, writers } = this.parts;
+    writers.set(this.container.identity, this);
+    if (!this.container.state.isCommitting && states.state !== "DIRTY") states.to("DIRTY", "entries were appended");
+  }
+
+  /** Makes a checkpoint if one is due. Where an append is durable at once, this is all that a commit has to do. */
+  async checkpointInPassing(): Promise<void> {
+    if (!this.isCheckpointDue) return;
+    const { nodes } = this.container.entries;
+    const { count } = nodes;
+    return this.container.state.commits?.run(
+      count,
+      () => this.checkpointIfDue(),
+      () => {
+        if (!this.container.reader.isClosed && nodes.count > count)
+          this.parts.states.through(["DIRTY", "SEGMENT_SEALED", "INDEXED"], "entries were appended meanwhile");
+      },
+    );
+  }
+
+  async makeDurable(demandWanted: () => void): Promise<void> {
+    const { frames, index, states } = this.parts;
+    const { state, end, entries } = this.container;
+    const { count } = entries.nodes;
+    const { tail } = end;
+    const rows = end.rows.length;
+    await frames.sync();
+    // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
+    await state.unsynced.sync();
+    demandWanted();
+    this.demandFrames(tail);
+    states.to("SEGMENT_SEALED", "the frames are on the medium");
+    // Another log of this process may have made all of it durable meanwhile.
+    if (state.durableCount < count) {
+      const pending = end.rows.slice(0, rows);
+      const bytes = index.write(pending);
+      if (bytes.length > 0) await index.sync();
+      await state.unsynced.sync();
+      demandWanted();
+      if (state.durableCount < count) {
+        index.accept(bytes, pending);
+        this.markDurable(count, tail);
+      }
+    }
+    states.to("INDEXED", "the index rows are on the medium");
+    await this.checkpointIfDue();
+  }
+
+  /** Moves the state on after a commit: entries that were appended while it ran are for the next. */
+  committed(): void {
+    const { states } = this.parts;
+    const { state, reader } = this.container;
+    if (state.readOnly?.name === "corrupt") return states.fail("entries are damaged or lost");
+    if (!reader.isClosed && !this.isDurable && states.state !== "DIRTY" && states.state !== "FAILED")
+      states.to("DIRTY", "entries were appended meanwhile");
+  }
+
+  /**
+   * Throws storage_failed unless the frames are there and the container has its name. No row may name a missing frame
+   * (INV-003), and what is durable in a container that lost its name is lost too.
+   */
+  private demandFrames({ segmentSeq, segmentSize }: Tail): void {
+    const { container } = this;
+    const { disk, folder, end, state } = container;
+    const isCut = segmentSeq > 0 && disk.info(segmentFile(folder, segmentSeq)).size < segmentSize;
+    if (!isCut && container.hasItsHeader()) return;
+    // The next refresh finds another session, or what is left of this one.
+    end.seen = undefined;
+    state.isConfirmed = false;
+    throw new Failure(
+      "storage_failed",
+      isCut
+        ? "Another program cut the session's files. Ask again."
+        : "Another program put another session in this one's place. Ask again.",
+    );
+  }
+
+  private markDurable(count: number, tail: Tail): void {
+    const { container } = this;
+    container.markDurable(count, tail);
+    container.state.created = null;
+    if (count === container.entries.nodes.count) this.parts.writers.delete(container.identity);
+  }
+
+  /**
+   * Makes everything durable synchronously: where durability means no more than surviving the death of the process, or
+   * where another log waits.
+   */
+  settle(): void {
+    if (this.isDurable) return;
+    const { frames, index, states } = this.parts;
+    const { state, end, entries } = this.container;
+    const { isSynced, isCommitting, unsynced } = state;
+    const { tail } = end;
+    try {
+      frames.settleNow(isSynced, isCommitting);
+      if (isSynced) unsynced.syncNow();
+      this.demandFrames(tail);
+      if (!isCommitting) states.to("SEGMENT_SEALED", "the frames are written");
+      const rows = [...end.rows];
+      const bytes = index.write(rows);
+      if (isSynced) {
+        if (bytes.length > 0) index.syncNow();
+        unsynced.syncNow();
+      } else unsynced.clear();
+      index.accept(bytes, rows);
+      this.markDurable(entries.nodes.count, tail);
+      if (!isCommitting) states.to("INDEXED", "the index rows are written");
+    } catch (error) {
+      if (!this.isDurable) {
+        state.commits?.giveUp();
+        this.rollBack();
+      }
+      throw error;
+    }
+  }
+
+  rollBack(): void {
+    const { frames, index, states, writers } = this.parts;
+    const { entries, end, state, identity } = this.container;
+    const { durableCount, created } = state;
+    const waiting = Math.max(0, durableCount - (entries.nodes.count - end.rows.length));
+    const given = end.rows.slice(waiting).map((row) => rowOf(row));
+    entries.forgetFrom(durableCount);
+    writers.delete(identity);
+    if (states.state === "SEGMENT_SEALED") states.to("FAILED", "the index could not be written");
+    if (created) this.unmake(created);
+    else {
+      end.rows.length = waiting;
+      end.tail = end.durable.tail;
+      index.cut();
+      frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start));
+    }
+    if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
+  }
+
+  /** Whether a segment holds, from `start` on, the frames of these rows and nothing else. */
+  private holdsFrames(rows: readonly IndexRow[], { seq, size }: Segment, start: number): boolean {
+    let end = start;
+    for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
+      if (segmentSeq !== seq) continue;
+      if (byteOffset !== end || end + byteLength > size) return false;
+      if (crcText(this.container.segments.crc(seq, byteOffset, byteLength)) !== crc) return false;
+      end += byteLength;
+    }
+    return end === size;
+  }
+
+  /**
+   * Removes the container of a session whose first entries did not become durable. Its earlier lines wait in memory
+   * again.
+   */
+  private unmake(held: readonly Uint8Array[]): void {
+    const { container } = this;
+    const { disk, entries, end, state, file } = container;
+    this.closeFiles();
+    // Another program may have put its own container there.
+    if (this.isOursStill) {
+      removeQuietly(disk, pointerFile(file));
+      removeTree(disk, file);
+    }
+    state.lock.release();
+    container.key = undefined;
+    state.isConfirmed = false;
+    for (const [position, line] of held.entries()) entries.overrides.set(position, line);
+    state.created = null;
+    end.seen = undefined;
+    end.rows = [];
+    end.goTo(EMPTY_END);
+    container.markDurable(state.durableCount);
+    state.unsynced.clear();
+    this.parts.checkpoints.manifestDue = false;
+  }
+
+  private get isOursStill(): boolean {
+    try {
+      return this.container.hasItsHeader(this.container.file);
+    } catch {
+      return false;
+    }
+  }
+
+  /** Makes a checkpoint of entries that are all durable. */
+  async checkpointNow(reason: "manual" | "pre_migration"): Promise<void> {
+    const { states } = this.parts;
+    if (states.state !== "INDEXED") {
+      if (states.state !== "DIRTY") states.to("DIRTY", "a checkpoint was asked for");
+      states.through(["SEGMENT_SEALED", "INDEXED"], "no frame was added");
+    }
+    await this.checkpoint(reason);
+  }
+
+  /** Makes a checkpoint, and extends the index snapshot. */
+  private async checkpoint(reason: CheckpointReason): Promise<void> {
+    await this.parts.checkpoints.make(reason);
+    this.parts.states.to("CHECKPOINTED", "the checkpoint is on the medium");
+    this.parts.snapshots.grow();
+  }
+
+  /** Whether a commit has to make a checkpoint, although the append is durable already. */
+  get isCheckpointDue(): boolean {
+    const { isSynced, isCommitting } = this.container.state;
+    if (isSynced || isCommitting || this.parts.states.state !== "INDEXED" || this.container.reader.isClosed)
+      return false;
+    return this.parts.checkpoints.isDue;
+  }
+
+  private async checkpointIfDue(): Promise<void> {
+    try {
+      if (this.parts.checkpoints.isFarFrom(this.parts.checkpoints.last().tail)) await this.checkpoint("periodic");
+    } catch (error) {
+      // The entries are durable without it; the next commit tries again.
+      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+    }
+  }
+
+  closeFiles(): void {
+    this.parts.frames.close();
+    this.parts.index.close();
+    this.container.segments.forgetAll();
+  }
+}
+
+/** Parses the text of a row. */
+function rowOf(text: string): IndexRow {
+  const bytes = bytesOf(text);
+  return decodeRow(bytes, 0, bytes.length - 1);
+}
