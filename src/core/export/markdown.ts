@@ -24,7 +24,7 @@ function contentsLine({ number, active, preview, entryCount }: PageBranch): stri
 }
 
 function headingOf({ number, active, from }: PageBranch): string {
-  return `## Branch ${number}${active ? " (current)" : ""}${from === undefined ? "" : `, goes off behind entry ${from + 1}`}\n`;
+  return `## Branch ${number}${active ? " (current)" : ""}${from === undefined ? "" : `, branches from entry ${from + 1}`}\n`;
 }
 
 function textOf(entry: PageEntry): string {
