@@ -279,7 +279,7 @@ function* rows() {
     };
     if (statSync(file).size > 8e6)
       yield {
-        what: `- again, with its side index`,
+        what: `- again, with its index cache`,
         unit: "ms",
         goal: SIZE_GOALS[entries]?.again,
         prepare: () => switchTo(file),

@@ -65,7 +65,7 @@ export const OPTIONS: readonly Option[] = [
   { names: ["--stdio"], meaning: "accepted; the server always uses stdin and stdout" },
   { names: ["--verbose"], meaning: "report on stderr what happens" },
   { names: ["--version", "-v"], meaning: "print the version" },
-  { names: ["--help", "-h"], meaning: "print this" },
+  { names: ["--help", "-h"], meaning: "print this help" },
 ];
 
 /** Pi's options that mean nothing here, and whether a value follows each. */
@@ -215,13 +215,13 @@ export function helpText(verbs: readonly string[] = []): string {
       ? ""
       : `\nVerbs run once and do not serve. Exit status: 0, 1 (failure), 2 (usage), 3 (damage).\n\n${verbs.join("\n")}\n`;
   return `pi-session-server [options]
-pi-session-server <verb> [options]    (<verb> --help tells more)
+pi-session-server <verb> [options]    (see <verb> --help)
 
 Serves the history of coding agents on stdin and stdout: JSON-RPC 2.0 or Pi's line
 dialect, over session files in Pi's JSONL format. protocol.md lists the commands.
 
 ${lines.join("\n")}
 
-Pi's options that mean nothing here are accepted and ignored.
+Other options of Pi are accepted and ignored.
 ${once}`;
 }

@@ -207,7 +207,7 @@ ${sentence(verb.meaning)}${verb.more === undefined ? "" : `\n${wrapped(verb.more
 
 ${flags.map(([left, meaning]) => hanging(`  ${left.padEnd(width)}  `, meaning)).join("\n")}
 
-Options of the server that say where sessions are (--session-dir) go with it;
+The server's options for folders and paths (--session-dir) work here too;
 pi-session-server --help lists them.
 `;
 }

@@ -1,5 +1,5 @@
 /**
- * What a side index saves is time and nothing else: whatever happens to it or to the session file, a session that is
+ * What an index cache saves is time and nothing else: whatever happens to it or to the session file, a session that is
  * opened with one is the session that a scan of its file gives.
  */
 
@@ -37,7 +37,7 @@ function indexedOn(disk: FaultDisk, locks: Locks = noLocks, readOnly = false): S
   });
 }
 
-keepsTheContract("jsonl with side indexes", () => {
+keepsTheContract("jsonl with an index cache", () => {
   const disk = new FaultDisk();
   disk.makeFolder(FOLDER);
   const table: LockTable = new Map();
@@ -122,7 +122,7 @@ function meddle(random: Random, disk: FaultDisk, path: string): string {
 
 const spines = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.startsWith(`${STATE}/spines/`));
 
-describe("a side index", () => {
+describe("an index cache", () => {
   test("answers as a scan does, whatever happens to it or to the file", () => {
     let used = 0;
     forSeeds(130, (random) => {
