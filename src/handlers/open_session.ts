@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { BadParams } from "../core/failure.ts";
+import { demandOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -27,10 +27,8 @@ export default command({
       readOnly: true,
     },
   },
-  run({ workspace }, { sessionPath, sessionId, readOnly }) {
-    if ((sessionPath === undefined) === (sessionId === undefined))
-      throw new BadParams([{ path: "sessionPath", message: "give sessionPath or sessionId, one of them" }]);
-    const session = workspace.open({ sessionPath, sessionId }, readOnly);
+  run({ workspace }, { readOnly, ...where }) {
+    const session = workspace.open(demandOne(where), readOnly);
     if (session !== workspace.current) workspace.keep(session);
     return {
       sessionId: session.id,
