@@ -11,7 +11,6 @@ export default {
   name: "status",
   meaning: "say which store holds a session, and how far its migration is",
   operands: ["<session>"],
-  flags: {},
   more: "Ends with 3 when something was begun and not brought to its end; migrate or rollback does that.",
   async run(asking, { operands }) {
     const where = await point(asking, operands[0]);
