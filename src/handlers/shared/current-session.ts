@@ -1,4 +1,4 @@
-/** Results of commands that make another session the current one. */
+/** Results that tell which session is open, or the current one. */
 
 import * as z from "zod";
 import type { Session } from "../../core/session/session.ts";
@@ -22,4 +22,15 @@ export function replacedBy({ id, file }: Session): ReplacementResult {
 /** Returns the result of a vetoed replacement, which names the session that stays current. */
 export function vetoed({ workspace: { current } }: CommandContext, reason: string | undefined): ReplacementResult {
   return { cancelled: true, reason, sessionId: current?.id ?? "", sessionFile: current?.file ?? null };
+}
+
+export const opened = {
+  sessionId: z.string(),
+  sessionFile: z.string().nullable(),
+  leafId: z.string().nullable(),
+  readOnly: z.boolean(),
+};
+
+export function openedAs({ id, file, leafId, log }: Session): z.input<z.ZodObject<typeof opened>> {
+  return { sessionId: id, sessionFile: file, leafId, readOnly: log.readOnly !== null };
 }
