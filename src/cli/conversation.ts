@@ -37,22 +37,15 @@ export function* messageLines(
 
 /** Returns the name of the speaker, and a detail that is worth showing next to it. */
 function headOf({ role, provider, model, toolName, isError, customType }: Result): [string, string] {
-  switch (role) {
-    case "assistant":
-      return ["assistant", [provider, model].filter(Boolean).join("/")];
-    case "toolResult":
-      return [isError === true ? "error" : "result", toolName ?? ""];
-    case "bashExecution":
-      return ["command", ""];
-    case "compactionSummary":
-      return ["summary", "of what came before"];
-    case "branchSummary":
-      return ["summary", "of another branch"];
-    case "custom":
-      return ["custom", customType ?? ""];
-    default:
-      return [String(role ?? "message"), ""];
-  }
+  const heads: Readonly<Record<string, [string, string]>> = {
+    assistant: ["assistant", [provider, model].filter(Boolean).join("/")],
+    toolResult: [isError === true ? "error" : "result", toolName ?? ""],
+    bashExecution: ["command", ""],
+    compactionSummary: ["summary", "of what came before"],
+    branchSummary: ["summary", "of another branch"],
+    custom: ["custom", customType ?? ""],
+  };
+  return Object.hasOwn(heads, role) ? heads[role] : [String(role ?? "message"), ""];
 }
 
 function* assistantLines({ content, errorMessage }: Result, page: OutputStyle): Generator<string> {

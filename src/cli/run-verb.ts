@@ -194,7 +194,7 @@ function usageOf({ name, operands }: Verb): string {
 
 function helpOf(verb: Verb): string {
   const flags = [
-    ...Object.entries(verb.flags).map(([name, { value, meaning }]) => [
+    ...Object.entries(verb.flags ?? {}).map(([name, { value, meaning }]) => [
       value === undefined ? name : `${name} <${value}>`,
       meaning,
     ]),

@@ -1,7 +1,6 @@
 /** Every verb, in the order of the help. A new verb is a new file and a line here. */
 
 import type { Verb } from "./verb.ts";
-import archive from "./verbs/archive.ts";
 import browse from "./verbs/browse.ts";
 import { completionOf } from "./verbs/completion.ts";
 import remove from "./verbs/delete.ts";
@@ -11,17 +10,16 @@ import bringIn from "./verbs/import.ts";
 import index from "./verbs/index.ts";
 import list from "./verbs/list.ts";
 import migrate from "./verbs/migrate.ts";
+import { archive, restore, unarchive } from "./verbs/moves.ts";
 import relocate from "./verbs/relocate.ts";
 import rename from "./verbs/rename.ts";
 import repair from "./verbs/repair.ts";
-import restore from "./verbs/restore.ts";
 import rollback from "./verbs/rollback.ts";
 import search from "./verbs/search.ts";
 import show from "./verbs/show.ts";
 import stats from "./verbs/stats.ts";
 import status from "./verbs/status.ts";
 import tree from "./verbs/tree.ts";
-import unarchive from "./verbs/unarchive.ts";
 import verify from "./verbs/verify.ts";
 
 export const verbs: readonly Verb[] = [

@@ -36,7 +36,7 @@ export interface Verb {
   /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
   readonly operands: readonly string[];
   /** Its own flags besides `--json`. */
-  readonly flags: Readonly<Record<string, Flag>>;
+  readonly flags?: Readonly<Record<string, Flag>>;
   /** Further sentences for its own help. */
   readonly more?: string;
   /** Asks the server for the result to print. Throws Refusal, UsageError or Failure. */
@@ -65,6 +65,14 @@ export class CommandFailed extends Error {
 /** Treats operands with a separator or a session suffix as paths, others as ids or the beginnings of ids. */
 export function named(operand: string): { sessionPath: string } | { sessionId: string } {
   return /[/\\]|\.(jsonl|v2|sqlite)$/.test(operand) ? { sessionPath: operand } : { sessionId: operand };
+}
+
+/** Returns the `run` of a verb that opens the session of its first operand, and asks one command about it. */
+export function asking(method: string, paramsOf: (given: Given) => Readonly<Record<string, unknown>> = () => ({})) {
+  return async (asked: Asking, given: Given): Promise<Result> => {
+    await open(asked, given.operands[0]);
+    return asked.ask(method, paramsOf(given));
+  };
 }
 
 /** Opens the session that an operand names, and makes it the current one. */

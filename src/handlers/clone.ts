@@ -1,7 +1,6 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
-import { whereItStays } from "./shared/current-session.ts";
-import { vetoReason } from "./shared/hooks.ts";
+import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 
 export default command({
   name: "clone",
@@ -9,12 +8,7 @@ export default command({
     "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
   effect: "replace",
   params: {},
-  result: z.object({
-    cancelled: z.boolean(),
-    reason: vetoReason,
-    sessionId: z.string(),
-    sessionFile: z.string().nullable(),
-  }),
+  result: z.object(replacement),
   failures: ["already_exists", "storage_full", "storage_failed"],
   example: {
     params: {},
@@ -29,11 +23,11 @@ export default command({
     const entryId = session.leafId;
     if (context.asks("session_before_fork")) {
       const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position: "at" });
-      if (cancelled) return { cancelled, reason, ...whereItStays(context) };
+      if (cancelled) return vetoed(context, reason);
     }
     const next = await workspace.fork(session, session.tree.leaf, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });
-    return { cancelled: false, sessionId: next.id, sessionFile: next.file };
+    return replacedBy(next);
   },
-  recall: (_context, made) => ({ cancelled: false, sessionId: made.id, sessionFile: made.file }),
+  recall: (_context, made) => replacedBy(made),
 });

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
 import { appendEntries } from "./shared/append.ts";
-import { type CommandContext, command } from "./shared/command.ts";
+import { command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
 import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
 
@@ -42,7 +42,11 @@ export default command({
     const answer = checkedAnswer("session_before_compact", asked.answer);
     if (asked.cancelled || !answer) return { cancelled: true, reason: asked.reason ?? "hook_failed" };
     if (!answer.compaction) throw withoutSummary();
-    return appendCompaction(context, answer.compaction);
+    const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
+    const draft = session.compactionDraft({ summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
+    const { ids, lines } = appendEntries(context, [draft]);
+    context.tell("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
+    return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };
   },
 });
 
@@ -53,23 +57,4 @@ function withoutSummary(): Failure {
       "session_before_compact with it.",
     { command: "compact" },
   );
-}
-
-interface Compaction {
-  readonly summary: string;
-  readonly firstKeptEntryId: string;
-  readonly tokensBefore: number;
-  readonly details?: unknown;
-}
-
-function appendCompaction(
-  context: CommandContext,
-  compaction: Compaction,
-): Compaction & { cancelled: false; entryId: string } {
-  const { session } = context;
-  const { summary, firstKeptEntryId, tokensBefore, details } = compaction;
-  const draft = session.compactionDraft({ summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
-  const { ids, lines } = appendEntries(context, [draft]);
-  context.tell("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
-  return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };
 }

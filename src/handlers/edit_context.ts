@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
-import { appendEntries, demandTypes } from "./shared/append.ts";
+import { appendEntries, entryOf } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -25,8 +25,5 @@ export default command({
     const draft = draftOf("context_edit", { targetId, replacement: context.text("replacement") ?? replacement });
     return { entryId: appendEntries(context, [draft]).ids[0] };
   },
-  repeat(context, entryIds) {
-    demandTypes(context, entryIds, ["context_edit"]);
-    return { entryId: entryIds[0] };
-  },
+  repeat: entryOf("context_edit"),
 });

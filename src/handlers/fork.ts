@@ -3,8 +3,7 @@ import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
-import { whereItStays } from "./shared/current-session.ts";
-import { vetoReason } from "./shared/hooks.ts";
+import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 
 export default command({
   name: "fork",
@@ -21,10 +20,7 @@ export default command({
   },
   result: z.object({
     text: z.string().describe("the text of the user message, for the editor; empty with at"),
-    cancelled: z.boolean(),
-    reason: vetoReason,
-    sessionId: z.string(),
-    sessionFile: z.string().nullable(),
+    ...replacement,
   }),
   failures: ["entry_not_found", "not_a_user_message", "already_exists", "storage_full", "storage_failed"],
   example: {
@@ -49,16 +45,16 @@ export default command({
     }
     if (context.asks("session_before_fork")) {
       const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position });
-      if (cancelled) return { text: "", cancelled, reason, ...whereItStays(context) };
+      if (cancelled) return { text: "", ...vetoed(context, reason) };
     }
     const next = await workspace.fork(session, end, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });
-    return { text, cancelled: false, sessionId: next.id, sessionFile: next.file };
+    return { text, ...replacedBy(next) };
   },
   recall({ workspace }, made, { entryId, position = "before" }) {
     // The message is in the session that was forked, because the fork ends before it.
     const entry = position === "before" ? workspace.entryIn(made.parentSession, entryId) : undefined;
     const text = contentText((entry?.message as { content?: unknown } | undefined)?.content);
-    return { text, cancelled: false, sessionId: made.id, sessionFile: made.file };
+    return { text, ...replacedBy(made) };
   },
 });

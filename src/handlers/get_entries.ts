@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
 import { atMost, indexOf, take } from "./shared/page.ts";
-import { cursor, entry, limit, nextCursor, stored } from "./shared/shapes.ts";
+import { cursor, entry, entryExample, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_entries",
@@ -19,15 +19,7 @@ export default command({
   example: {
     params: { since: "a1b2c3d4", limit: 1 },
     result: {
-      entries: [
-        {
-          type: "message",
-          id: "b2c3d4e5",
-          parentId: "a1b2c3d4",
-          timestamp: "2026-01-24T16:22:31.120Z",
-          message: { role: "user", content: "Hello" },
-        },
-      ],
+      entries: [entryExample("b2c3d4e5", "a1b2c3d4", "Hello")],
       leafId: "b2c3d4e5",
     },
   },

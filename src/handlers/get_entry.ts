@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
-import { entry, stored } from "./shared/shapes.ts";
+import { entry, entryExample, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_entry",
@@ -17,13 +17,7 @@ export default command({
   example: {
     params: { entryId: "b2c3d4e5" },
     result: {
-      entry: {
-        type: "message",
-        id: "b2c3d4e5",
-        parentId: "a1b2c3d4",
-        timestamp: "2026-01-24T16:22:31.120Z",
-        message: { role: "user", content: "Hello" },
-      },
+      entry: entryExample("b2c3d4e5", "a1b2c3d4", "Hello"),
       childIds: ["c3d4e5f6"],
       label: null,
     },

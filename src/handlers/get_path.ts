@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
 import { pageOf, take } from "./shared/page.ts";
-import { cursor, entry, limit, nextCursor, stored } from "./shared/shapes.ts";
+import { cursor, entry, entryExample, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_path",
@@ -14,15 +14,7 @@ export default command({
   example: {
     params: {},
     result: {
-      entries: [
-        {
-          type: "message",
-          id: "a1b2c3d4",
-          parentId: null,
-          timestamp: "2026-01-24T16:22:31.120Z",
-          message: { role: "user", content: "Hello" },
-        },
-      ],
+      entries: [entryExample("a1b2c3d4", null, "Hello")],
     },
   },
   run(context, params) {

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
+import { opened, openedAs } from "./shared/current-session.ts";
 
 export default command({
   name: "list_open_sessions",
@@ -7,15 +8,7 @@ export default command({
   effect: "control",
   params: {},
   result: z.object({
-    sessions: z.array(
-      z.object({
-        sessionId: z.string(),
-        sessionFile: z.string().nullable(),
-        leafId: z.string().nullable(),
-        current: z.boolean(),
-        readOnly: z.boolean(),
-      }),
-    ),
+    sessions: z.array(z.object({ ...opened, current: z.boolean() })),
   }),
   failures: [],
   example: {
@@ -26,19 +19,16 @@ export default command({
           sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
           sessionFile: "/home/me/sessions/old.jsonl",
           leafId: "c3d4e5f6",
-          current: true,
           readOnly: false,
+          current: true,
         },
       ],
     },
   },
   run: ({ workspace }) => ({
     sessions: workspace.sessions.map((session) => ({
-      sessionId: session.id,
-      sessionFile: session.file,
-      leafId: session.leafId,
+      ...openedAs(session),
       current: session === workspace.current,
-      readOnly: session.log.readOnly !== null,
     })),
   }),
 });

@@ -1,7 +1,6 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
-import { whereItStays } from "./shared/current-session.ts";
-import { vetoReason } from "./shared/hooks.ts";
+import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 import { withoutNulls } from "./shared/pi-shapes.ts";
 
 export default command({
@@ -16,12 +15,7 @@ export default command({
     newSessionId: z.string().optional(),
     name: z.string().optional().describe("display name"),
   },
-  result: z.object({
-    cancelled: z.boolean(),
-    reason: vetoReason,
-    sessionId: z.string(),
-    sessionFile: z.string().nullable(),
-  }),
+  result: z.object(replacement),
   failures: ["invalid_id", "already_exists"],
   example: {
     params: { name: "Refactor auth" },
@@ -39,12 +33,12 @@ export default command({
     const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
     if (context.asks("session_before_switch")) {
       const { cancelled, reason } = await context.ask("session_before_switch", { reason: "new" });
-      if (cancelled) return { cancelled, reason, ...whereItStays(context) };
+      if (cancelled) return vetoed(context, reason);
     }
     await context.replace(next, { reason: "new" });
-    return { cancelled: false, sessionId: next.id, sessionFile: next.file };
+    return replacedBy(next);
   },
-  recall: (_context, made) => ({ cancelled: false, sessionId: made.id, sessionFile: made.file }),
+  recall: (_context, made) => replacedBy(made),
   pi(context, result) {
     context.workspace.prepareFolder(context.session);
     return withoutNulls(result);

@@ -1,6 +1,7 @@
 import * as z from "zod";
-import { BadParams } from "../core/failure.ts";
+import { demandOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
+import { opened, openedAs } from "./shared/current-session.ts";
 
 export default command({
   name: "open_session",
@@ -11,12 +12,7 @@ export default command({
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
     readOnly: z.boolean().optional().describe("only read what other programs write to it"),
   },
-  result: z.object({
-    sessionId: z.string(),
-    sessionFile: z.string().nullable(),
-    leafId: z.string().nullable(),
-    readOnly: z.boolean(),
-  }),
+  result: z.object(opened),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true },
@@ -27,16 +23,9 @@ export default command({
       readOnly: true,
     },
   },
-  run({ workspace }, { sessionPath, sessionId, readOnly }) {
-    if ((sessionPath === undefined) === (sessionId === undefined))
-      throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
-    const session = workspace.open({ sessionPath, sessionId }, readOnly);
+  run({ workspace }, { readOnly, ...where }) {
+    const session = workspace.open(demandOne(where), readOnly);
     if (session !== workspace.current) workspace.keep(session);
-    return {
-      sessionId: session.id,
-      sessionFile: session.file,
-      leafId: session.leafId,
-      readOnly: session.log.readOnly !== null,
-    };
+    return openedAs(session);
   },
 });

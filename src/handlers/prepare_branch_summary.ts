@@ -4,7 +4,7 @@ import { Raw } from "../core/json/raw.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
-import { entry, stored } from "./shared/shapes.ts";
+import { entry, entryExample, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "prepare_branch_summary",
@@ -25,15 +25,7 @@ export default command({
     result: {
       oldLeafId: "d4e5f6a7",
       commonAncestorId: "b2c3d4e5",
-      entriesToSummarize: [
-        {
-          type: "message",
-          id: "c3d4e5f6",
-          parentId: "b2c3d4e5",
-          timestamp: "2026-01-24T16:22:31.120Z",
-          message: { role: "user", content: "Refactor auth." },
-        },
-      ],
+      entriesToSummarize: [entryExample("c3d4e5f6", "b2c3d4e5", "Refactor auth.")],
       details: { readFiles: [], modifiedFiles: [] },
       conversationText: "User: Refactor auth.",
     },

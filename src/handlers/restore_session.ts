@@ -22,7 +22,6 @@ export default command({
     },
   },
   async run({ workspace }, where) {
-    const { sessionPath, sessionId } = demandOne(where);
-    return { ...(await workspace.stores.lifeCycle.restore({ sessionPath, sessionId })) };
+    return { ...(await workspace.stores.lifeCycle.restore(demandOne(where))) };
   },
 });

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
-import { appendEntries, demandTypes } from "./shared/append.ts";
+import { appendEntries, entryOf } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -21,8 +21,5 @@ export default command({
     const [entryId] = appendEntries(context, [draft]).ids;
     return { entryId };
   },
-  repeat(context, entryIds) {
-    demandTypes(context, entryIds, ["label"]);
-    return { entryId: entryIds[0] };
-  },
+  repeat: entryOf("label"),
 });

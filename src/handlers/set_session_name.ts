@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { type Draft, draftOf } from "../core/format/entry.ts";
 import { sessionName } from "../core/session/workspace.ts";
-import { appendEntries, demandTypes } from "./shared/append.ts";
+import { appendEntries, entryOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 
 export default command({
@@ -33,10 +33,7 @@ export default command({
   },
   // Pi returns nothing here, and clients with closed schemas rely on that.
   pi: () => null,
-  repeat(context, entryIds) {
-    demandTypes(context, entryIds, ["session_info"]);
-    return { entryId: entryIds[0] };
-  },
+  repeat: entryOf("session_info"),
 });
 
 /** Names a session that is not open here. The process that opens it next finds the leaf where it was. */

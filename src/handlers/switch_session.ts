@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { BadParams } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
+import { demandOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
-import { whereItStays } from "./shared/current-session.ts";
-import { type HookAnswer, vetoReason } from "./shared/hooks.ts";
+import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import type { HookAnswer } from "./shared/hooks.ts";
 
 export default command({
   name: "switch_session",
@@ -14,10 +14,7 @@ export default command({
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
   },
   result: z.object({
-    cancelled: z.boolean(),
-    reason: vetoReason,
-    sessionId: z.string(),
-    sessionFile: z.string().nullable(),
+    ...replacement,
     leafId: z.string().nullable(),
   }),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
@@ -30,18 +27,16 @@ export default command({
       leafId: "c3d4e5f6",
     },
   },
-  async run(context, { sessionPath, sessionId }) {
-    if ((sessionPath === undefined) === (sessionId === undefined))
-      throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
+  async run(context, params) {
     const { workspace } = context;
-    const next = workspace.open({ sessionPath, sessionId });
+    const next = workspace.open(demandOne(params));
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };
       const { cancelled, reason } = await ask(context, next, payload);
-      if (cancelled) return { cancelled, reason, ...whereItStays(context), leafId: workspace.current?.leafId ?? null };
+      if (cancelled) return { ...vetoed(context, reason), leafId: workspace.current?.leafId ?? null };
     }
     await context.replace(next, { reason: "resume" });
-    return { cancelled: false, sessionId: next.id, sessionFile: next.file, leafId: next.leafId };
+    return { ...replacedBy(next), leafId: next.leafId };
   },
 });
 

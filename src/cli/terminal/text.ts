@@ -53,25 +53,13 @@ export function ageText(milliseconds: number): string {
   return `${Math.min(999, Math.floor(days / 365.25))}y`;
 }
 
-/** Ranges of code points that take two columns (Unicode's East Asian Width W and F), without emoji. */
-const WIDE: readonly (readonly [number, number])[] = [
-  [0x1100, 0x115f],
-  [0x2329, 0x232a],
-  [0x2e80, 0x303e],
-  [0x3041, 0x4dbf],
-  [0x4e00, 0xa4cf],
-  [0xa960, 0xa97f],
-  [0xac00, 0xd7a3],
-  [0xf900, 0xfaff],
-  [0xfe10, 0xfe19],
-  [0xfe30, 0xfe6f],
-  [0xff00, 0xff60],
-  [0xffe0, 0xffe6],
-  [0x16fe0, 0x18d08],
-  [0x1aff0, 0x1b2fb],
-  [0x1f200, 0x1f265],
-  [0x20000, 0x3fffd],
-];
+/** Characters that take two columns (Unicode's East Asian Width W and F), without emoji. */
+const WIDE = new RegExp(
+  "[\\u1100-\\u115f\\u2329\\u232a\\u2e80-\\u303e\\u3041-\\u4dbf\\u4e00-\\ua4cf\\ua960-\\ua97f\\uac00-\\ud7a3" +
+    "\\uf900-\\ufaff\\ufe10-\\ufe19\\ufe30-\\ufe6f\\uff00-\\uff60\\uffe0-\\uffe6\\u{16fe0}-\\u{18d08}" +
+    "\\u{1aff0}-\\u{1b2fb}\\u{1f200}-\\u{1f265}\\u{20000}-\\u{3fffd}]",
+  "u",
+);
 
 const PLAIN = /^[\u0020-\u007e]*$/;
 const EMOJI = /\p{Emoji_Presentation}|\p{Extended_Pictographic}\ufe0f|^[#*0-9]\ufe0f?\u20e3|\p{Regional_Indicator}{2}/u;
@@ -94,10 +82,9 @@ function characterWidth(character: string): number {
   if (EMOJI.test(character)) return 2;
   let width = 0;
   for (const symbol of character) {
-    const code = symbol.codePointAt(0) as number;
     // Terminals show a soft hyphen.
-    if (code !== 0xad && NO_WIDTH.test(symbol)) continue;
-    width += code >= 0x1100 && WIDE.some(([from, to]) => code >= from && code <= to) ? 2 : 1;
+    if (symbol !== "\u00ad" && NO_WIDTH.test(symbol)) continue;
+    width += WIDE.test(symbol) ? 2 : 1;
   }
   return width;
 }

@@ -8,7 +8,6 @@ export default {
   name: "browse",
   meaning: "pick a session on the whole screen",
   operands: [],
-  flags: {},
   more: `  pi --session "$(pi-session-server browse)"
 
 Arrows, j and k, PgUp, PgDn, Home and End move. Enter prints the path of the session and ends.
@@ -33,7 +32,7 @@ q and Ctrl+C end with status 1 and print nothing.`,
 
 /** Resolves to the path of the session that is picked, or to null. */
 function pick(asking: Asking, screen: Screen): Promise<string | null> {
-  const actions = new Actions(asking);
+  const act = actions(asking);
   return new Promise((resolve, reject) => {
     let { state, effects }: Step = begin(screen.rows, screen.columns);
     // Keys that were sent before the screen was closed are ignored.
@@ -51,7 +50,7 @@ function pick(asking: Asking, screen: Screen): Promise<string | null> {
       screen.draw(view(state, asking.page(screen.columns)));
       for (const effect of effects) {
         if (effect.do === "end") end(effect.sessionPath);
-        else actions.do(effect).then((happening) => happening && go(happening), reject);
+        else act(effect).then((happening) => happening && go(happening), reject);
       }
     };
     screen.listen({
@@ -63,27 +62,13 @@ function pick(asking: Asking, screen: Screen): Promise<string | null> {
   });
 }
 
-/** The effects of the picker, carried out by commands. */
-class Actions {
-  private readonly asking: Asking;
+type Action = Exclude<PickerEffect, { do: "end" }>;
+
+/** Returns a function that carries out the picker's effects by commands. */
+function actions({ ask }: Asking): (effect: Action) => Promise<Happening | undefined> {
   /** The session whose tree is on the screen. */
-  private sessionId: string | undefined;
-
-  constructor(asking: Asking) {
-    this.asking = asking;
-  }
-
-  async do(effect: Exclude<PickerEffect, { do: "end" }>): Promise<Happening | undefined> {
-    try {
-      return await this.act(effect);
-    } catch (error) {
-      if (!(error instanceof CommandFailed)) throw error;
-      return { what: "failed", isList: effect.do === "list", message: error.message };
-    }
-  }
-
-  private async act(effect: Exclude<PickerEffect, { do: "end" }>): Promise<Happening | undefined> {
-    const { ask } = this.asking;
+  let shown: string | undefined;
+  const act = async (effect: Action): Promise<Happening | undefined> => {
     switch (effect.do) {
       case "list": {
         const { query, cursor, limit } = effect;
@@ -97,17 +82,17 @@ class Actions {
       case "open": {
         const { session } = effect;
         const { sessionId } = await ask("open_session", { sessionPath: session.sessionPath });
-        this.sessionId = sessionId;
+        shown = sessionId;
         const { nodes, leafId } = await ask("get_tree", { sessionId, format: "flat" });
         return { what: "opened", session, nodes, leafId };
       }
       case "move": {
-        const { leafId, durable }: Result = await ask("branch", { sessionId: this.sessionId, entryId: effect.entryId });
+        const { leafId, durable }: Result = await ask("branch", { sessionId: shown, entryId: effect.entryId });
         return { what: "moved", leafId, isKept: durable };
       }
       case "close": {
-        const { sessionId } = this;
-        this.sessionId = undefined;
+        const sessionId = shown;
+        shown = undefined;
         await ask("close_session", { sessionId });
         return undefined;
       }
@@ -117,5 +102,13 @@ class Actions {
         return { what: "deleted", session, notice: deletedNotice(deleted) };
       }
     }
-  }
+  };
+  return async (effect) => {
+    try {
+      return await act(effect);
+    } catch (error) {
+      if (!(error instanceof CommandFailed)) throw error;
+      return { what: "failed", isList: effect.do === "list", message: error.message };
+    }
+  };
 }

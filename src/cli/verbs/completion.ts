@@ -27,7 +27,6 @@ export function completionOf(verbs: () => readonly Verb[]): Verb {
     name: "completion",
     meaning: "print the script for a shell's completion",
     operands: ["<bash|zsh|fish>"],
-    flags: {},
     more: `bash:  source <(pi-session-server completion bash)
 zsh:   source <(pi-session-server completion zsh)
 fish:  pi-session-server completion fish | source`,
@@ -40,7 +39,7 @@ fish:  pi-session-server completion fish | source`,
   };
 }
 
-function wordsOf({ name, meaning, flags, operands }: Verb): CompletionWords {
+function wordsOf({ name, meaning, flags = {}, operands }: Verb): CompletionWords {
   const own = Object.entries(flags).map(
     ([flag, { value, meaning, oneOf = [] }]): Word => ({
       names: [flag],

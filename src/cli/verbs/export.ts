@@ -1,5 +1,5 @@
 import { exact, inertLines } from "../terminal/text.ts";
-import { open, type Verb } from "../verb.ts";
+import { asking, type Verb } from "../verb.ts";
 
 /** Formats by the ending of the file's name. */
 const BY_NAME: readonly (readonly [RegExp, string])[] = [
@@ -25,15 +25,12 @@ export default {
     "--overwrite": { meaning: "replace the file if it exists" },
   },
   more: "Without a file, the export is printed. jsonl keeps every byte; training has one record per line.",
-  async run(asking, { operands: [session, file], flags }) {
-    await open(asking, session);
-    return asking.ask("export_session", {
-      format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
-      branches: flags.get("--branches"),
-      outputPath: file,
-      overwrite: flags.has("--overwrite") ? true : undefined,
-    });
-  },
+  run: asking("export_session", ({ operands: [, file], flags }) => ({
+    format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
+    branches: flags.get("--branches"),
+    outputPath: file,
+    overwrite: flags.has("--overwrite") ? true : undefined,
+  })),
   print({ path, content }, _given, { isTerminal }) {
     if (path !== undefined) return [exact(path, isTerminal)];
     if (!isTerminal) return content;

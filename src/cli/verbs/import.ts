@@ -6,7 +6,6 @@ export default {
   name: "import",
   meaning: "copy a session file into the session folders",
   operands: ["<file>"],
-  flags: {},
   more: "What exists already is recognised and not written again. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("import_session", { path: operands[0] }),
   print({ sessionPath, outcome, conflictsWith, entryCount, damage }) {

@@ -1,18 +1,13 @@
 import { count, inert } from "../terminal/text.ts";
-import { DAMAGE, OK, open, type Result, type Verb } from "../verb.ts";
+import { asking, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 import { damageLine } from "./verify.ts";
 
 export default {
   name: "repair",
   meaning: "remove damage; the original is kept",
   operands: ["<session>"],
-  flags: {
-    "--dry-run": { meaning: "only print what would be done; exit status 3 if there is something to repair" },
-  },
-  async run(asking, { operands, flags }) {
-    await open(asking, operands[0]);
-    return asking.ask("repair_session", { dryRun: flags.has("--dry-run") });
-  },
+  flags: { "--dry-run": { meaning: "only print what would be done; exit status 3 if there is something to repair" } },
+  run: asking("repair_session", ({ flags }) => ({ dryRun: flags.has("--dry-run") })),
   print({ repaired, answered, backupPath, entryCount }, { flags }) {
     const done = flags.has("--dry-run") ? "would be" : "was";
     const nothing = repaired.length === 0 && answered.length === 0;

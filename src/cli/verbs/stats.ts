@@ -1,16 +1,12 @@
 import { grouped, inert } from "../terminal/text.ts";
-import { open, type Result, type Verb } from "../verb.ts";
+import { asking, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "stats",
   meaning: "count the messages, tokens and costs of a session",
   operands: ["<session>"],
-  flags: {},
   more: "All branches count; the last column is the path to the leaf.",
-  async run(asking, { operands }) {
-    await open(asking, operands[0]);
-    return asking.ask("get_session_stats");
-  },
+  run: asking("get_session_stats"),
   print(stats, _given, { paint }) {
     const { path, own, inherited, bytesByType } = stats;
     const rows: [string, ...string[]][] = [

@@ -11,7 +11,6 @@ export default {
   name: "status",
   meaning: "print which store holds a session, and the state of its migration",
   operands: ["<session>"],
-  flags: {},
   more: "The exit status is 3 if a migration or rollback was interrupted; migrate or rollback completes it.",
   async run(asking, { operands }) {
     const where = await point(asking, operands[0]);

@@ -1,16 +1,12 @@
 import { Branches } from "../branches.ts";
-import { open, type Verb } from "../verb.ts";
+import { asking, type Verb } from "../verb.ts";
 
 export default {
   name: "tree",
   meaning: "draw the branches of a session",
   operands: ["<session>"],
-  flags: {},
   more: "A star marks the leaf, after which the conversation continues. fork takes these ids.",
-  async run(asking, { operands }) {
-    await open(asking, operands[0]);
-    return asking.ask("get_tree", { format: "flat" });
-  },
+  run: asking("get_tree", () => ({ format: "flat" })),
   *print({ nodes, leafId }, _given, page) {
     const branches = new Branches(nodes, leafId);
     if (branches.rows === 0) yield "There are no entries yet.";

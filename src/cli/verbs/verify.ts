@@ -1,15 +1,11 @@
 import { count, inert } from "../terminal/text.ts";
-import { DAMAGE, OK, open, type Result, type Verb } from "../verb.ts";
+import { asking, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "verify",
   meaning: "read every byte and report what is damaged",
   operands: ["<session>"],
-  flags: {},
-  async run(asking, { operands }) {
-    await open(asking, operands[0]);
-    return asking.ask("verify_session");
-  },
+  run: asking("verify_session"),
   print: ({ ok, damage, unreadableForRust }) => [
     ok ? "The session is sound." : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(damageLine),

@@ -19,7 +19,7 @@ import {
 } from "./context.ts";
 import { type Heads, separates } from "./pairing.ts";
 import type { CompactionSettings } from "./settings.ts";
-import { type FileLists, Files, paragraphs, type SummaryMessage } from "./summary.ts";
+import { Files, paragraphs, type SummaryMessage } from "./summary.ts";
 import { estimateTokens, reportedTokens } from "./tokens.ts";
 
 /** An entry that will be appended below the leaf of a path, and is in no tree yet. */
@@ -91,22 +91,7 @@ function shownDepth(tree: Tree, bodies: Bodies, leaf: number): number {
 
 // --- preparing one -------------------------------------------------------------------------------------------------
 
-export interface CompactionPlan {
-  /** Tokens of the context now. */
-  readonly contextTokens: number;
-  /** Whether they exceed the window's share for them, and the user wants compaction to happen by itself. */
-  readonly shouldCompact: boolean;
-  /** The first entry to keep, or {@link ROOT} when there is none. */
-  readonly firstKept: number;
-  readonly history: readonly ContextItem[];
-  /** The summarised part of the turn that is kept from its middle on. */
-  readonly turnPrefix: readonly ContextItem[];
-  readonly isSplitTurn: boolean;
-  readonly previousSummary?: string;
-  readonly files: FileLists;
-  /** History and turn prefix for a summariser. */
-  readonly conversationText: string;
-}
+export type CompactionPlan = ReturnType<typeof prepareCompaction>;
 
 /**
  * Returns what a compaction at `leaf` would summarise and keep. The newest messages are kept up to `keepRecentTokens`;
@@ -118,7 +103,7 @@ export function prepareCompaction(
   bodies: Bodies,
   leaf: number,
   settings: CompactionSettings & { readonly contextWindow: number },
-): CompactionPlan {
+) {
   const { items } = contextAt(tree, bodies, leaf);
   const { compaction, kept, after } = spanAt(tree, bodies, leaf);
   const stretch = new Stretch(tree, bodies, compaction === ROOT ? after : [...kept, compaction, ...after], items);
@@ -139,11 +124,13 @@ export function prepareCompaction(
   return {
     contextTokens: tokens,
     shouldCompact: settings.enabled && isOver,
+    // ROOT when there is nothing to keep.
     firstKept: stretch.position(cut),
     history,
+    // The summarised part of the turn that is kept from its middle on.
     turnPrefix,
     isSplitTurn,
-    ...(typeof previous?.summary === "string" ? { previousSummary: previous.summary } : {}),
+    previousSummary: typeof previous?.summary === "string" ? previous.summary : undefined,
     files: files.lists(),
     conversationText: [...said, ...saidInTurn].join("\n\n"),
   };
@@ -281,17 +268,8 @@ export function contextTokens(tree: Tree, bodies: Bodies, leaf: number, items: r
 
 // --- leaving a branch ----------------------------------------------------------------------------------------------
 
-export interface BranchPlan {
-  /** The deepest entry that both paths have, or {@link ROOT}. */
-  readonly commonAncestor: number;
-  /** The entries that are left behind, oldest first. */
-  readonly left: readonly number[];
-  readonly files: FileLists;
-  readonly conversationText: string;
-}
-
-/** Returns what is left behind when the leaf moves from `leaf` to `target`. */
-export function prepareBranchSummary(tree: Tree, bodies: Bodies, leaf: number, target: number): BranchPlan {
+/** Returns what is left behind, oldest first, when the leaf moves from `leaf` to `target`. */
+export function prepareBranchSummary(tree: Tree, bodies: Bodies, leaf: number, target: number) {
   const commonAncestor = tree.commonAncestor(leaf, target);
   const left = walkUp(tree, leaf, commonAncestor);
   const files = new Files();

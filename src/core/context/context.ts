@@ -247,30 +247,19 @@ export function messageText(
     const member = memberOf(found, name);
     return member && line.subarray(member.start, member.end);
   };
+  /** Returns a message with these members of the entry. */
+  const told = (role: string, names: readonly string[], content?: Uint8Array): Uint8Array => {
+    const parts = names.map((name) => [name, name === "content" ? content : raw(name)] as const);
+    const timestamp = milliseconds(line, memberOf(found, "timestamp"));
+    return objectText([["role", bytesOf(`"${role}"`)], ...parts, ["timestamp", timestamp]]);
+  };
   if (item.kind === "system") return raw("systemMessage");
-  if (item.kind === "summary")
-    return objectText({
-      role: bytesOf('"compactionSummary"'),
-      summary: raw("summary"),
-      tokensBefore: raw("tokensBefore"),
-      timestamp: milliseconds(line, memberOf(found, "timestamp")),
-    });
-  if (tree.nodes.isType(item.position, "branch_summary"))
-    return objectText({
-      role: bytesOf('"branchSummary"'),
-      summary: raw("summary"),
-      fromId: raw("fromId"),
-      timestamp: milliseconds(line, memberOf(found, "timestamp")),
-    });
-  if (tree.nodes.isType(item.position, "custom_message"))
-    return objectText({
-      role: bytesOf('"custom"'),
-      customType: raw("customType"),
-      content: editedContent(bodies, item, "custom") ?? raw("content") ?? bytesOf("[]"),
-      display: raw("display"),
-      details: raw("details"),
-      timestamp: milliseconds(line, memberOf(found, "timestamp")),
-    });
+  if (item.kind === "summary") return told("compactionSummary", ["summary", "tokensBefore"]);
+  if (tree.nodes.isType(item.position, "branch_summary")) return told("branchSummary", ["summary", "fromId"]);
+  if (tree.nodes.isType(item.position, "custom_message")) {
+    const content = editedContent(bodies, item, "custom") ?? raw("content") ?? bytesOf("[]");
+    return told("custom", ["customType", "content", "display", "details"], content);
+  }
   const message = memberOf(found, "message");
   if (!message) return undefined;
   return shownMessage(tree, bodies, item, line.subarray(message.start, message.end));
@@ -349,10 +338,9 @@ function milliseconds(line: Uint8Array, timestamp: Member | undefined): Uint8Arr
   return bytesOf(String(Number.isNaN(time) ? 0 : time));
 }
 
-function objectText(parts: Readonly<Record<string, Uint8Array | undefined>>): Uint8Array {
+function objectText(parts: readonly (readonly [string, Uint8Array | undefined])[]): Uint8Array {
   const text: Uint8Array[] = [];
-  for (const [name, value] of Object.entries(parts))
-    if (value) text.push(bytesOf(`${text.length === 0 ? "{" : ","}"${name}":`), value);
+  for (const [name, value] of parts) if (value) text.push(bytesOf(`${text.length === 0 ? "{" : ","}"${name}":`), value);
   text.push(bytesOf("}"));
   return concat(text);
 }

@@ -32,30 +32,6 @@ export interface Heads {
   readonly nodes: Pick<Nodes, "role" | "lacksMessage">;
 }
 
-/** An assistant message of a path, and the results that follow it before the next. */
-export interface Exchange {
-  readonly calls: readonly ToolCall[];
-  /** Indexes into the path. */
-  readonly results: readonly number[];
-  /** For each result the index of its call, or -1. */
-  readonly answers: readonly number[];
-}
-
-export function exchangeAt(
-  tree: Heads,
-  bodies: Pick<Bodies, "entry">,
-  path: ArrayLike<number>,
-  assistant: number,
-): Exchange {
-  const { content } = messageOf(bodies, path[assistant]);
-  const results: number[] = [];
-  for (let i = assistant + 1; i < path.length && !speaks(tree, path[i]); i++)
-    if (tree.nodes.role(path[i]) === "toolResult" && !tree.nodes.lacksMessage(path[i])) results.push(i);
-  const calls = toolCalls(content);
-  const ids = calls.length === 0 ? [] : results.map((i) => idOf(messageOf(bodies, path[i]).toolCallId));
-  return { calls, results, answers: calls.length === 0 ? results.map(() => -1) : pairUp(calls, ids) };
-}
-
 /** Returns whether a path has a result from index `at` on whose call is before `at`, from index `from` on. */
 export function separates(
   tree: Heads,
@@ -66,7 +42,15 @@ export function separates(
 ): boolean {
   for (let i = at - 1; i >= from; i--) {
     if (!speaks(tree, path[i])) continue;
-    const { results, answers } = exchangeAt(tree, bodies, path, i);
+    const calls = toolCalls(messageOf(bodies, path[i]).content);
+    if (calls.length === 0) return false;
+    const results: number[] = [];
+    for (let k = i + 1; k < path.length && !speaks(tree, path[k]); k++)
+      if (tree.nodes.role(path[k]) === "toolResult" && !tree.nodes.lacksMessage(path[k])) results.push(k);
+    const answers = pairUp(
+      calls,
+      results.map((k) => idOf(messageOf(bodies, path[k]).toolCallId)),
+    );
     return results.some((result, index) => result >= at && answers[index] >= 0);
   }
   return false;

@@ -4,69 +4,25 @@
  */
 
 import { pairUp } from "../context/pairing.ts";
-import { contentText, shownText, toolCalls } from "../format/message.ts";
+import { contentText, shownText, type ToolCall, toolCalls } from "../format/message.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
 
-export interface TrainingCall {
-  readonly id: string;
-  readonly name: string;
-  readonly arguments: unknown;
-}
-
-export interface TrainingResult {
-  readonly tool_call_id: string;
-  readonly tool_name: string;
-  readonly content: string;
-  readonly is_error: boolean;
-}
-
-export interface Turn {
+interface Turn {
   /** `tool`: results that no assistant message asked for. */
   readonly role: "user" | "assistant" | "tool";
   /** Text blocks joined. */
   readonly content: string;
-  readonly tool_calls: TrainingCall[];
+  readonly tool_calls: ToolCall[];
   /** Results of these calls, in the order of the calls. */
   readonly tool_results: TrainingResult[];
 }
 
-export interface TokenCounts {
-  readonly input: number;
-  readonly output: number;
-  readonly cache_read: number;
-  readonly cache_write: number;
-  readonly total: number;
-  readonly cost: number;
-}
+type TrainingResult = ReturnType<typeof resultOf>;
 
-export interface TrainingRecord {
-  readonly session_id: string;
-  readonly turns: readonly Turn[];
-  readonly metadata: {
-    readonly cwd: string;
-    /** The role that worked there, by the working directory, else by the first message; null when neither names one. */
-    readonly role: string | null;
-    /** The part of the working directory that the role belongs to, where there is one. */
-    readonly rig: string | null;
-    readonly provider: string | null;
-    readonly model: string | null;
-    readonly thinking_level: string;
-    readonly timestamp: string | null;
-    readonly name: string | null;
-    readonly parent_session: string | null;
-    /** Sums over the turns, without the cost. */
-    readonly usage: Omit<TokenCounts, "cost">;
-    readonly cost: number;
-    /** One for each turn; null where the entry has none. */
-    readonly turn_usage: readonly (TokenCounts | null)[];
-    /** The entry that the branch ends with, and whether that is the session's leaf. */
-    readonly leaf_id: string | null;
-    readonly active: boolean;
-    /** Number of items that the mapping has no place for, by kind. */
-    readonly left_out: Readonly<Record<string, number>>;
-  };
-}
+type TokenCounts = NonNullable<ReturnType<typeof countsOf>>;
+
+export type TrainingRecord = ReturnType<typeof recordOf>;
 
 /** Rules that find the role. */
 export interface RoleRules {
@@ -77,7 +33,7 @@ export interface RoleRules {
 }
 
 /** The patterns of seed 002, in its order. Python's `\w` matches letters of all scripts. */
-export const SEED_PATTERNS: Readonly<Record<string, string>> = {
+const SEED_PATTERNS: Readonly<Record<string, string>> = {
   "/deacon$": "deacon",
   "/deacon/dogs/boot$": "boot",
   "/witness$": "witness",
@@ -124,7 +80,7 @@ export function* trainingRecords(session: Session, rules: RoleRules, all: boolea
   else for (const { end, active } of branchesOf(session)) yield recordOf(session, rules, end, active);
 }
 
-function recordOf(session: Session, rules: RoleRules, end: number, active: boolean): TrainingRecord {
+function recordOf(session: Session, rules: RoleRules, end: number, active: boolean) {
   const { log, tree, cwd } = session;
   const leftOut = new Map<string, number>();
   const leaveOut = (kind: string): void => {
@@ -171,6 +127,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     turns,
     metadata: {
       cwd,
+      // The role that worked there, and the part of the working directory that it belongs to; null where neither is named.
       ...roleOf(cwd, firstSaid ?? "", rules),
       provider: header.provider ?? model?.provider ?? null,
       model: header.modelId ?? model?.id ?? null,
@@ -178,11 +135,14 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       timestamp: header.timestamp ?? null,
       name: session.name,
       parent_session: session.parentSession,
+      // Sums over the turns, and what each turn used; null where the entry tells nothing.
       usage,
       cost,
       turn_usage: usages,
+      // The entry that the branch ends with, and whether that is the session's leaf.
       leaf_id: session.idOrNull(end),
       active,
+      // Number of items that the mapping has no place for, by kind.
       left_out: Object.fromEntries(leftOut),
     },
   };
@@ -209,11 +169,11 @@ function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: rea
   usages.push(null);
 }
 
-function callOf({ id, name, arguments: args }: TrainingCall): TrainingCall {
+function callOf({ id, name, arguments: args }: ToolCall): ToolCall {
   return { id, name, arguments: args ?? {} };
 }
 
-function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<string, unknown>>): TrainingResult {
+function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<string, unknown>>) {
   return {
     tool_call_id: typeof toolCallId === "string" ? toolCallId : "",
     tool_name: typeof toolName === "string" ? toolName : "",
@@ -231,7 +191,7 @@ function kindOf(block: unknown): string {
   return typeof type === "string" ? type : "unknown";
 }
 
-function countsOf(usage: unknown): TokenCounts | null {
+function countsOf(usage: unknown) {
   if (typeof usage !== "object" || usage === null) return null;
   const { input, output, cacheRead, cacheWrite, totalTokens, cost } = usage as Readonly<Record<string, unknown>>;
   const counts = {

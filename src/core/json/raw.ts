@@ -26,17 +26,12 @@ export class Raw {
     return concat([...this.pieces()]);
   }
 
-  /** Returns the value, for callers inside this process. */
-  value(): unknown {
-    return parse(this.bytes());
-  }
-
   /**
    * Returns the value, so that JSON.stringify of a small result with a Raw (an event, a log line) is right, if not
    * verbatim.
    */
   toJSON(): unknown {
-    return this.value();
+    return parse(this.bytes());
   }
 }
 
@@ -87,12 +82,6 @@ const OPEN = bytesOf("[");
 const COMMA = bytesOf(",");
 const CLOSE = bytesOf("]");
 const EMPTY = bytesOf("[]");
-
-/** Returns the result with every {@link Raw} parsed, for callers inside this process. */
-export function plain<T>(result: T): T {
-  const pieces = [...textPieces(result)].map((piece) => (typeof piece === "string" ? bytesOf(piece) : piece));
-  return parse(concat(pieces)) as T;
-}
 
 /**
  * Yields the JSON text of a result whose direct members may be {@link Raw}, in pieces: a string, or strings and bytes.

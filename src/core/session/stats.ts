@@ -38,17 +38,11 @@ export interface Stats extends Counts {
   bytesByType: Record<string, number>;
 }
 
-/** Usage of the context window, as Pi returns it. */
-export interface ContextUsage {
-  /** Null after a compaction, until an assistant message reports them. */
-  readonly tokens: number | null;
-  readonly contextWindow: number;
-  /** Percent of the window. */
-  readonly percent: number | null;
-}
-
-/** Returns the usage of the context at the leaf; undefined when no model is named, so that the window is not known. */
-export function contextUsageOf(session: Session): ContextUsage | undefined {
+/**
+ * Returns the usage of the context at the leaf, as Pi does: null after a compaction, until an assistant message reports
+ * it; undefined when no model is named, so that the window is not known.
+ */
+export function contextUsageOf(session: Session) {
   const model = session.model();
   if (!model) return undefined;
   const contextWindow = windowOf(model);

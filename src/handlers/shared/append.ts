@@ -46,3 +46,11 @@ export function appendEntries(context: CommandContext, drafts: readonly Draft[])
   context.tell("session_append", { entryIds: appended.ids, origin: "self" });
   return appended;
 }
+
+/** Returns the `repeat` of a command that writes one entry of this type and answers with its id. */
+export function entryOf(type: string): (context: CommandContext, entryIds: string[]) => { entryId: string } {
+  return (context, entryIds) => {
+    demandTypes(context, entryIds, [type]);
+    return { entryId: entryIds[0] };
+  };
+}

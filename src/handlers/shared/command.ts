@@ -79,7 +79,7 @@ export interface ClientSettings {
   autoRetryEnabled: boolean;
 }
 
-export interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
+interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   /** The name on the wire, and of the command's file. */
   readonly name: string;
   readonly alias?: string;
@@ -116,19 +116,14 @@ export type Effect = "read" | "write" | "replace" | "close" | "control" | "serve
 
 type Promised<T> = T | Promise<T>;
 
-export interface Command {
-  readonly name: string;
-  readonly alias?: string;
-  readonly summary: string;
-  readonly effect: Effect;
-  readonly ofAny?: boolean;
+/** Members of a declaration that do not depend on the types of its params and result. */
+type Described = Omit<Declaration<z.ZodRawShape, z.ZodType>, "params" | "run" | "pi" | "repeat" | "recall">;
+
+export interface Command extends Described {
   /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;
   /** The schema for Pi's dialect, in which unknown members are ignored. */
   readonly looseParams: z.ZodObject;
-  readonly result: z.ZodType;
-  readonly failures: readonly FailureName[];
-  readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: CommandContext, params: never): unknown;
   pi?(context: CommandContext, result: never): unknown;
   repeat?(context: CommandContext, entryIds: string[], params: never): unknown;

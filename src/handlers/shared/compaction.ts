@@ -44,16 +44,9 @@ export const compactionPreparation = z.object({
     .describe("the settings that were used"),
 });
 
-export interface CompactionWishes {
-  readonly keepRecentTokens?: number;
-  readonly reserveTokens?: number;
-  readonly contextWindow?: number;
-  readonly customInstructions?: string;
-}
-
 export function compactionPreparationOf(
   { session, server }: Pick<CommandContext, "session" | "server">,
-  wanted: CompactionWishes,
+  wanted: z.output<z.ZodObject<typeof wishes>>,
 ): z.input<typeof compactionPreparation> {
   const { enabled, ...defaults } = compactionSettings(server.piSettings(session.cwd));
   const settings = {

@@ -33,6 +33,12 @@ export const assistantExample = {
   timestamp: 1769271746831,
 };
 
+/** Returns the stored message of a user, for examples. */
+export function entryExample(id: string, parentId: string | null, content: string) {
+  const message = { role: "user", content };
+  return { type: "message", id, parentId, timestamp: "2026-01-24T16:22:31.120Z", message };
+}
+
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");

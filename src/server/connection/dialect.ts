@@ -86,35 +86,19 @@ let references = 0;
  */
 export function tellError(error: unknown): ErrorShape {
   if (isErrno(error)) return tellError(ofTheDisk(error));
-  if (error instanceof Failure)
-    return {
-      code: error.code,
-      sentence: error.message,
-      name: error.name,
-      data: { name: error.name, retryable: error.retryable, ...error.details },
-    };
-  if (error instanceof BadParams)
-    return {
-      code: -32602,
-      sentence: error.message,
-      name: "invalid_params",
-      data: { name: "invalid_params", retryable: false, issues: error.issues },
-    };
-  if (error instanceof InvalidRequest)
-    return {
-      code: -32600,
-      sentence: error.message,
-      name: "invalid_request",
-      data: { name: "invalid_request", retryable: false },
-    };
+  const told = (code: number, sentence: string, name: string, details?: object, retryable = false): ErrorShape => ({
+    code,
+    sentence,
+    name,
+    data: { name, retryable, ...details },
+  });
+  if (error instanceof Failure) return told(error.code, error.message, error.name, error.details, error.retryable);
+  if (error instanceof BadParams) return told(-32602, error.message, "invalid_params", { issues: error.issues });
+  if (error instanceof InvalidRequest) return told(-32600, error.message, "invalid_request");
   const reference = `${process.pid}-${++references}`;
   process.stderr.write(`pi-session-server: internal error ${reference}: ${(error as Error)?.stack ?? error}\n`);
-  return {
-    code: -32603,
-    sentence: `Internal error ${reference}. Please report it with what is on stderr about it.`,
-    name: "internal_error",
-    data: { name: "internal_error", retryable: false, reference },
-  };
+  const sentence = `Internal error ${reference}. Please report it with what is on stderr about it.`;
+  return told(-32603, sentence, "internal_error", { reference });
 }
 
 /** Returns the pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */

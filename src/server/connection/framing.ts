@@ -104,7 +104,7 @@ class ByteQueue {
 /**
  * Decoder of payloads that end with a line feed. A carriage return before it is dropped, and blank lines are skipped.
  */
-export class LineDecoder implements Decoder {
+class LineDecoder implements Decoder {
   readonly name = "lines";
   private readonly queue = new ByteQueue();
   private readonly limit: number;
@@ -172,7 +172,7 @@ const PLAUSIBLE_LENGTH = 2 ** 32;
 const NEXT_HEADER = /content-length:[ \t]*\d+[ \t]*\r?\n/i;
 
 /** Decoder of payloads that follow a `Content-Length` header block. */
-export class HeaderDecoder implements Decoder {
+class HeaderDecoder implements Decoder {
   readonly name = "headers";
   private readonly queue = new ByteQueue();
   private readonly limit: number;
@@ -312,14 +312,13 @@ export class AutoDecoder {
   }
 }
 
+const BOM = Buffer.from("\ufeff");
+
 /** Returns the input without a byte order mark, or undefined when one may still be arriving. */
-export function withoutBom(bytes: Buffer): Buffer | undefined {
-  const bom = [0xef, 0xbb, 0xbf];
-  for (let i = 0; i < 3; i++) {
-    if (i >= bytes.length) return i === 0 ? bytes : undefined;
-    if (bytes[i] !== bom[i]) return bytes;
-  }
-  return bytes.subarray(3);
+function withoutBom(bytes: Buffer): Buffer | undefined {
+  const begun = bytes.subarray(0, BOM.length);
+  if (bytes.length === 0 || !begun.equals(BOM.subarray(0, begun.length))) return bytes;
+  return begun.length < BOM.length ? undefined : bytes.subarray(BOM.length);
 }
 
 /** The text around a payload, and the form of its pieces. `before` gets the payload's length in bytes. */
@@ -346,14 +345,6 @@ export function byteLength(pieces: Iterable<string | Uint8Array>): number {
   for (const piece of pieces) length += typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
   return length;
 }
-
-/** A function that puts a payload, given in pieces, into a frame. */
-export type Encoder = (pieces: (string | Uint8Array)[]) => (string | Uint8Array)[];
-
-export const encoders: Record<FramingName, Encoder> = {
-  lines: (pieces) => [...pieces.map(escaped), "\n"],
-  headers: (pieces) => [frames.headers.before(byteLength(pieces)), ...pieces],
-};
 
 /** Escapes U+2028 and U+2029, because they end a line for some readers of lines (reliability case F3). */
 function escaped(piece: string | Uint8Array): string | Uint8Array {

@@ -97,27 +97,19 @@ export class Hooks {
         limit,
       );
     });
-    const asked = connection.sendRequest(name, params, cancellation.token).then(
-      (result) => ({ answered: true, answer: answerOf(result) }),
-      (): { answered: boolean; answer: HookAnswer } => ({
-        answered: true,
-        // A host whose hook fails has not agreed.
-        answer: { cancelled: true, reason: "hook_failed" },
-      }),
-    );
+    let isAnswered = false;
+    const asked = connection
+      .sendRequest(name, params, cancellation.token)
+      // A host whose hook fails has not agreed.
+      .then(answerOf, (): HookAnswer => ({ cancelled: true, reason: "hook_failed" }))
+      .finally(() => {
+        isAnswered = true;
+      });
     try {
-      const first = await Promise.race([
-        asked,
-        late.then((answer) => ({ answered: false, answer })),
-        stopped.then((answer) => ({ answered: false, answer })),
-      ]);
-      if (!first.answered) cancellation.cancel();
-      return first.answer;
-    } catch (error) {
-      cancellation.cancel();
-      throw error;
+      return await Promise.race([asked, late, stopped]);
     } finally {
       clearTimeout(timer);
+      if (!isAnswered) cancellation.cancel();
     }
   }
 

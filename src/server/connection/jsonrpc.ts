@@ -1,6 +1,5 @@
 /** The JSON-RPC 2.0 dialect (protocol, section 2; JSON-RPC 2.0 specification, sections 4 to 6). */
 
-import { BadParams } from "../../core/failure.ts";
 import { elements, knownValueEnd, type Range } from "../../core/json/json.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf } from "./call.ts";
@@ -14,7 +13,7 @@ import {
   tellError,
   withMember,
 } from "./dialect.ts";
-import { checkParams } from "./params.ts";
+import { checkedParams } from "./params.ts";
 
 const NO_ID = "null";
 
@@ -101,14 +100,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
       ],
     };
   }
-  let checked: unknown;
-  let fault: unknown;
-  try {
-    if (Array.isArray(params)) throw positional();
-    checked = checkParams(command, params, false);
-  } catch (error) {
-    fault = error;
-  }
+  const { params: checked, fault } = checkedParams(command, params, false);
   const call: Call = {
     command,
     name: method,
@@ -126,8 +118,4 @@ function decodeCancel(params: unknown): Decoded {
   const cancelled = id ?? requestId;
   if (typeof cancelled !== "string" && typeof cancelled !== "number") return { kind: "nothing" };
   return { kind: "cancel", idText: JSON.stringify(cancelled) };
-}
-
-function positional(): BadParams {
-  return new BadParams([{ path: "", message: "params are given by name, in an object" }]);
 }

@@ -3,8 +3,16 @@
 import { textPieces } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf } from "./call.ts";
-import { type Dialect, type HookMessage, type Pieces, REFUSAL_NAMES, tellError, withMember } from "./dialect.ts";
-import { checkParams } from "./params.ts";
+import {
+  type Decoded,
+  type Dialect,
+  type HookMessage,
+  type Pieces,
+  REFUSAL_NAMES,
+  tellError,
+  withMember,
+} from "./dialect.ts";
+import { checkedParams } from "./params.ts";
 
 export const pi: Dialect = {
   name: "pi",
@@ -12,37 +20,23 @@ export const pi: Dialect = {
   decode(value, bytes) {
     const range = { start: 0, end: bytes.length };
     if (typeof value !== "object" || value === null || Array.isArray(value))
-      return {
-        kind: "refusal",
-        reply: failed("parse", undefined, "A command is an object with a type.", "invalid_request"),
-      };
-    const { id, type, ...params } = value as Record<string, unknown>;
+      return refusal("parse", undefined, "A command is an object with a type.", "invalid_request");
+    const { id, type, hook, ...params } = value as Record<string, unknown>;
     const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
     if (typeof type !== "string")
-      return {
-        kind: "refusal",
-        reply: failed("unknown", idText, "A command is an object whose type is a string.", "invalid_request"),
-      };
+      return refusal("unknown", idText, "A command is an object whose type is a string.", "invalid_request");
     if (type === "hook_response") return { kind: "response", message: hookResponse(value as Record<string, unknown>) };
     // An answer to a question of an extension. The server never asks one, and Pi sends no reply.
     if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
     const command = findCommand(type);
-    if (!command)
-      return {
-        kind: "refusal",
-        reply: failed(type, idText, `Unknown command: ${type.slice(0, 200)}`, "unknown_command"),
-      };
-    let checked: unknown;
-    let fault: unknown;
-    try {
-      const { hook, ...own } = params;
-      checked = checkParams(command, hook === undefined ? own : { ...own, _meta: { hook } }, true);
-    } catch (error) {
-      fault = error;
-    }
+    if (!command) return refusal(type, idText, `Unknown command: ${type.slice(0, 200)}`, "unknown_command");
+    const { params: checked, fault } = checkedParams(
+      command,
+      hook === undefined ? params : { ...params, _meta: { hook } },
+      true,
+    );
     const messageText: Call["messageText"] = () => ({ bytes, range, toParams: [] });
-    const call: Call = { command, name: type, params: checked, idText, messageText, fault };
-    return { kind: "call", call };
+    return { kind: "call", call: { command, name: type, params: checked, idText, messageText, fault } };
   },
 
   refuse: ({ kind, sentence, details }, idText) => failed("parse", idText, sentence, REFUSAL_NAMES[kind], details),
@@ -75,6 +69,10 @@ function hookResponse({ type: _type, id, error, ...result }: Record<string, unkn
   return error === undefined
     ? { ...answered, result }
     : { ...answered, error: { code: -32603, message: typeof error === "string" ? error : "the hook failed" } };
+}
+
+function refusal(...reply: Parameters<typeof failed>): Decoded {
+  return { kind: "refusal", reply: failed(...reply) };
 }
 
 function failed(

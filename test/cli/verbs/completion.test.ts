@@ -30,7 +30,8 @@ test.each(["bash", "zsh", "fish"])("%s is told of every verb and option", async 
   const text = await script(shell);
   for (const { name, flags } of verbs) {
     expect(text).toContain(name);
-    for (const flag of Object.keys(flags)) expect(text).toContain(shell === "fish" ? `-l ${flag.slice(2)}` : flag);
+    for (const flag of Object.keys(flags ?? {}))
+      expect(text).toContain(shell === "fish" ? `-l ${flag.slice(2)}` : flag);
   }
   for (const { names } of OPTIONS)
     for (const name of names) expect(text).toContain(shell === "fish" ? name.replace(/^--?/, "") : name);

@@ -1,13 +1,8 @@
 /** Cutting bytes into payloads and putting payloads into frames, at every place a stream can be split. */
 
 import { describe, expect, test } from "vitest";
-import {
-  AutoDecoder,
-  type Cut,
-  type Decoder,
-  encoders,
-  type FramingName,
-} from "../../../src/server/connection/framing.ts";
+import { AutoDecoder, type Cut, type Decoder, type FramingName } from "../../../src/server/connection/framing.ts";
+import { inFrame } from "../../support/frames.ts";
 import { collectGarbage } from "../../support/garbage.ts";
 
 const MIB = 1 << 20;
@@ -304,7 +299,7 @@ describe("frames", () => {
 
   test.each(["text", "bytes"])("of lines escape what some readers take for a line end, in %s", (kind) => {
     const piece = (text: string): string | Uint8Array => (kind === "text" ? text : Buffer.from(text));
-    const write = (...texts: string[]): string => bytes(encoders.lines(texts.map(piece)));
+    const write = (...texts: string[]): string => bytes(inFrame("lines", texts.map(piece)));
     expect(write('{"a":"x\u2028y\u2029z\u2028\u2029"}')).toBe('{"a":"x\\u2028y\\u2029z\\u2028\\u2029"}\n');
     expect(write('{"a":"\u2027\u202a\u2020é😀"}')).toBe('{"a":"\u2027\u202a\u2020é😀"}\n');
     expect(write('{"a":"\\\\\u2028"}')).toBe('{"a":"\\\\\\u2028"}\n');
@@ -313,17 +308,19 @@ describe("frames", () => {
 
   test("of lines mean what they meant", () => {
     const value = { a: "\u2028\u2029\u0085\v\f\r\n\\u2028", "\u2028": 1 };
-    expect(JSON.parse(bytes(encoders.lines([JSON.stringify(value)])))).toEqual(value);
-    expect(JSON.parse(bytes(encoders.lines([Buffer.from(JSON.stringify(value))])))).toEqual(value);
+    expect(JSON.parse(bytes(inFrame("lines", [JSON.stringify(value)])))).toEqual(value);
+    expect(JSON.parse(bytes(inFrame("lines", [Buffer.from(JSON.stringify(value))])))).toEqual(value);
   });
 
   test("of headers tell the bytes of all pieces", () => {
-    expect(bytes(encoders.headers(['{"a":"é', Buffer.from('😀"'), "}"]))).toBe('Content-Length: 14\r\n\r\n{"a":"é😀"}');
+    expect(bytes(inFrame("headers", ['{"a":"é', Buffer.from('😀"'), "}"]))).toBe(
+      'Content-Length: 14\r\n\r\n{"a":"é😀"}',
+    );
   });
 
   test.each<FramingName>(["lines", "headers"])("of %s are read back", (framing) => {
     const payloads = ['{"a":"é"}', '{"b":[1,2,3]}', '"😀"'];
-    const stream = payloads.map((payload) => bytes(encoders[framing]([payload]))).join("");
+    const stream = payloads.map((payload) => bytes(inFrame(framing, [payload]))).join("");
     expectAtEverySplit(stream, payloads, { framing });
   });
 });

@@ -4,10 +4,11 @@ import { readdirSync } from "node:fs";
 import { Writable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { encoders, type FramingName, frames } from "../../../src/server/connection/framing.ts";
+import { type FramingName, frames } from "../../../src/server/connection/framing.ts";
 import { type OutgoingMessage, Output } from "../../../src/server/connection/output.ts";
 import { FileSpool } from "../../../src/storage/fs/spool.ts";
 import { type FailingDisk, failingDisk, type Stroke } from "../../support/failing.ts";
+import { inFrame } from "../../support/frames.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
 
@@ -59,7 +60,7 @@ function randomPieces(random: Random): Pieces {
 }
 
 const textOf = (framing: FramingName, pieces: Pieces): string =>
-  Buffer.concat(encoders[framing](pieces).map((piece) => Buffer.from(piece as string))).toString();
+  Buffer.concat(inFrame(framing, pieces).map((piece) => Buffer.from(piece as string))).toString();
 
 describe.each(["lines", "headers"] as const)("%s", (framing) => {
   test("hold what was sent, large or small", async () => {
