@@ -107,7 +107,6 @@ const LONG: Readonly<Record<string, string>> = {
   "storage/jsonl/log.ts": "to be split",
   "storage/jsonl/reader.ts": "to be split",
   "storage/v2/log.ts": "to be split",
-  "storage/v2/migration.ts": "to be split",
   "storage/v2/reader.ts": "to be split",
 };
 

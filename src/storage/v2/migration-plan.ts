@@ -70,25 +70,30 @@ export async function planOf(
     tell("already_exists", `${basename(file)}.migrated exists; move it away`);
   if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
     tell("already_exists", `${basename(site.container)} exists and is no container of ours; move it away`);
-  for (let first = 0; first < nodes.count; ) {
-    const past = stretch(log, first);
-    for (let p = first; p < past; p++) {
+  for await (const positions of stretchesOf(log)) {
+    for (const p of positions)
       if (log.length(p) + FRAME_ROOM > segmentBytes)
         tell("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
       else if (reading) log.read(p);
-    }
-    first = past;
-    progress?.(past, nodes.count);
-    await pause();
+    progress?.(positions[positions.length - 1] + 1, nodes.count);
   }
   for (const { kind, reason, entryId } of log.mendable) tell(kind, reason, entryId);
   return { site, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
 }
 
-/** Returns the end of the positions from `first` on whose lines are handled without a pause. */
-export function stretch(log: Log, first: number): number {
-  let past = first;
-  for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
-    bytes += log.length(past);
-  return past;
+/** Yields the positions of a log's entries, as many at a time as are handled without a pause. */
+export async function* stretchesOf(log: Log): AsyncGenerator<Int32Array> {
+  for (let first = 0; first < log.nodes.count; ) {
+    let past = first;
+    for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
+      bytes += log.length(past);
+    yield range(first, past);
+    first = past;
+    await pause();
+  }
+}
+
+/** Returns the positions from `first` to before `past`. */
+export function range(first: number, past: number): Int32Array {
+  return Int32Array.from({ length: past - first }, (_, i) => first + i);
 }
