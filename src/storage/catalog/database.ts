@@ -5,9 +5,9 @@
 
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
-import { infoOf } from "./folders.ts";
 import { hash } from "./summary.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
@@ -85,6 +85,10 @@ export interface CatalogRow {
   /** JSON text. */
   readonly record: string;
 }
+
+const COLUMNS = ["path", "session", "cwd", "timestamp", "messages", "modified", "size", "name", "record"] as const;
+const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(() => "?").join()}, ?)
+  ON CONFLICT(path) DO UPDATE SET ${[...COLUMNS, "sum"].map((column) => `${column} = excluded.${column}`).join()}`;
 
 /** The index state of a file's texts, and the number of the file. */
 export interface Indexed {
@@ -209,7 +213,7 @@ export class CatalogFile {
 
   /** Whether the file still has its name. */
   get isThere(): boolean {
-    return infoOf(this.disk, this.path)?.inode === this.inode;
+    return infoOrNull(this.disk, this.path)?.inode === this.inode;
   }
 
   /** Whether another process wrote since the last call. */
@@ -272,23 +276,7 @@ export class CatalogFile {
   }
 
   keep(kept: CatalogRow): void {
-    const { path, session, cwd, timestamp, messages, modified, size, name, record } = kept;
-    this.sql(`INSERT INTO files(path, session, cwd, timestamp, messages, modified, size, name, record, sum)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-      ON CONFLICT(path) DO UPDATE SET session = excluded.session, cwd = excluded.cwd, timestamp = excluded.timestamp,
-        messages = excluded.messages, modified = excluded.modified, size = excluded.size, name = excluded.name,
-        record = excluded.record, sum = excluded.sum`).run(
-      path,
-      session,
-      cwd,
-      timestamp,
-      messages,
-      modified,
-      size,
-      name,
-      record,
-      sumOf(kept),
-    );
+    this.sql(KEEP).run(...COLUMNS.map((column) => kept[column]), sumOf(kept));
   }
 
   /** Changes the path of a file that is otherwise the same. Drops the row that had the new path. */
@@ -478,8 +466,8 @@ function sumOfPlace({ start, length, role, time, entry }: TextPlace): string {
 }
 
 /** Returns the checksum of a row, which detects bytes that changed without SQLite. */
-export function sumOf({ path, session, cwd, timestamp, messages, modified, size, name, record }: CatalogRow): string {
-  return hash(JSON.stringify([path, session, cwd, timestamp, messages, modified, size, name, record]));
+export function sumOf(row: CatalogRow): string {
+  return hash(JSON.stringify(COLUMNS.map((column) => row[column])));
 }
 
 const SHORT_READ = 522;
