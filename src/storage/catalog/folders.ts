@@ -232,13 +232,8 @@ export class Folders {
         const path = join(folder.path, name);
         const known = folder.files.has(name);
         if (!isSessionName(name) && !isContainerName(name)) continue;
-        // A new name may be a link.
-        if (
-          !known &&
-          isSessionName(name) &&
-          this.disk.list?.(folder.path).find((entry) => entry.name === name)?.kind === "link"
-        )
-          folder.elsewhere.add(name);
+        // It may have become a link.
+        if (infoOrNull(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
         this.ask(folder, name, there);
         if (there.has(path) || !known) continue;
         folder.files.delete(name);

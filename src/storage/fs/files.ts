@@ -62,10 +62,10 @@ export function beginningOf(disk: Disk, path: string, most: number): Uint8Array 
   });
 }
 
-/** Returns what is known of a path; null when nothing has it, or when the disk does not say. */
-export function infoOrNull(disk: Disk, path: string): FileInfo | null {
+/** Returns what is known of a path; null when nothing has it, or when the disk does not say. `plain`: of a link itself. */
+export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo | null {
   try {
-    return disk.info(path);
+    return disk.info(path, plain);
   } catch {
     return null;
   }
