@@ -101,7 +101,6 @@ const LONG: Readonly<Record<string, string>> = {
   "core/json/json.ts": "one scanner and its edits, which share its state",
   "core/tree/nodes.ts": "one data structure",
   "storage/v2/audit.ts": "shares nothing with what it checks, on purpose",
-  "storage/catalog/database.ts": "one SQLite file",
   "core/session/session.ts": "to be split",
   "library/manager.ts": "to be split",
   "storage/jsonl/log.ts": "to be split",

@@ -5,7 +5,7 @@
 
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
+import { closing, infoOrNull, isTaken } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
 import { hash } from "./summary.ts";
@@ -177,7 +177,7 @@ export class CatalogFile {
       disk.close(disk.create(path));
     } catch (error) {
       // Another process was faster.
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if (!isTaken(error)) throw error;
     }
     const made = new CatalogFile(open, disk, path);
     for (const number of damaged) removeDatabase(disk, pathOf(folder, name, number));
@@ -195,20 +195,16 @@ export class CatalogFile {
       this.db.exec(`PRAGMA busy_timeout = ${BUSY_MILLISECONDS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
         PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16384;
         PRAGMA wal_autocheckpoint = 4000`);
-      if (this.schemaVersion() === 0)
+      if (versionOf(this.db) === 0)
         this.write(() => {
           // Another process may have created the tables first.
-          if (this.schemaVersion() === 0) this.db.exec(SCHEMA);
+          if (versionOf(this.db) === 0) this.db.exec(SCHEMA);
         });
-      if (this.schemaVersion() !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
+      if (versionOf(this.db) !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
     } catch (error) {
       this.db.close();
       throw error;
     }
-  }
-
-  private schemaVersion(): number {
-    return (this.db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
   }
 
   /** Whether the file still has its name. */
@@ -484,18 +480,17 @@ export function isPassing(error: unknown): boolean {
   return /^(EACCES|EROFS|EPERM|ENOSPC|EDQUOT|EMFILE|ENFILE|ENOTDIR|ENOENT|EIO)\b/.test(message ?? "");
 }
 
+function versionOf(db: Database): number {
+  return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
+}
+
 /**
  * Whether a file was replaced by a newer one of ours, or is damaged. False for a file that a newer server made or that
  * is in use.
  */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
-    const db = open(path);
-    try {
-      return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version <= SCHEMA_VERSION;
-    } finally {
-      db.close();
-    }
+    return closing(open(path), (db) => versionOf(db) <= SCHEMA_VERSION);
   } catch (error) {
     return !isPassing(error);
   }

@@ -10,7 +10,7 @@ import type { LeafMemory } from "../../core/ports/stores.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { headerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
+import { closing, guarded } from "../fs/files.ts";
 import type { Locks } from "../locks/contract.ts";
 import { isUuid } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
@@ -43,8 +43,9 @@ const MOST_OBSTACLES = 100;
 
 /** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
 export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
-  const log = options.openFile(file, true);
-  return guarded("reading the session", () => planOf(options, log, file, true, progress)).finally(() => log.close());
+  return closing(options.openFile(file, true), (log) =>
+    guarded("reading the session", () => planOf(options, log, file, true, progress)),
+  );
 }
 
 /** Does the same for an open log. With `reading`, every body is read, which finds what only reading finds. */

@@ -19,7 +19,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { hashOf } from "../fs/chunked-io.ts";
 import { BLOBS, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import { exists, type FileInfo } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
+import { closing, guarded } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
@@ -57,15 +57,12 @@ async function forward(run: MigrationRun): Promise<Migrated> {
     throw new Failure("session_not_found", `There is no session file for ${site.container}.`, {
       sessionPath: site.container,
     });
-  const log = options.openFile(source);
-  try {
+  return closing(options.openFile(source), async (log) => {
     demandNone((await planOf(options, log, source, false)).obstacles);
     // The log of a database is a copy of what was read, and the database is locked already.
     if (run.format === "jsonl_v3") log.takeLock();
-    return await new Migration(run, log, source).copy();
-  } finally {
-    log.close();
-  }
+    return new Migration(run, log, source).copy();
+  });
 }
 
 /** Returns the result for a session that is in a container already. */

@@ -29,7 +29,7 @@ import {
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
-import { freeName, guarded, isTaken, nth, writeBeside } from "../fs/files.ts";
+import { closing, freeName, guarded, isTaken, nth, writeBeside } from "../fs/files.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { LF } from "../jsonl/reader.ts";
 import { type Audit, audit } from "./audit.ts";
@@ -122,9 +122,7 @@ async function fail(run: MigrationRun, pointer: Pointer, reason: string): Promis
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
   const sessionPath = run.beside(source as string);
-  const log = run.options.openFile(sessionPath, true);
-  const entryCount = log.nodes.count;
-  log.close();
+  const entryCount = closing(run.options.openFile(sessionPath, true), ({ nodes }) => nodes.count);
   const active = run.format;
   return run.done({ state: "ROLLED_BACK", active, sessionPath, entryCount, snapshotId, correlationId, keptAt });
 }
@@ -154,16 +152,16 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
   const { options, site } = run;
   const named = pointer.source === null ? null : run.beside(pointer.source);
   const hasSnapshot = pointer.snapshotId !== null && named !== null && (await findSnapshot(run, pointer, named));
-  const log = options.openContainer(site.container);
-  const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
-  try {
-    log.takeLock();
-    const file = named ?? options.fileFor(log.header, dirname(site.container));
-    return await new Rollback(run, pointer, reason, log, before, file).restore();
-  } finally {
-    log.close();
-    before?.close();
-  }
+  return closing(options.openContainer(site.container), async (log) => {
+    const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
+    try {
+      log.takeLock();
+      const file = named ?? options.fileFor(log.header, dirname(site.container));
+      return await new Rollback(run, pointer, reason, log, before, file).restore();
+    } finally {
+      before?.close();
+    }
+  });
 }
 
 /** The rollback of a verified container, which is locked. */
@@ -293,17 +291,14 @@ class Rollback {
   }
 
   /** Whether the session file has the entries of the container and no others. */
-  private async holdsAll(): Promise<boolean> {
+  private holdsAll(): Promise<boolean> {
     const { run, log, file } = this;
-    const there = run.options.openFile(file, true);
-    try {
+    return closing(run.options.openFile(file, true), async (there) => {
       if (there.nodes.count !== log.nodes.count) return false;
       for await (const positions of stretchesOf(log))
         if (!positions.every((p) => sameBytes(there.read(p), log.read(p)))) return false;
       return true;
-    } finally {
-      there.close();
-    }
+    });
   }
 
   /** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
@@ -330,9 +325,8 @@ class Rollback {
   }
 
   /** Reads the session file that is to become active as any other program would. */
-  private async verify(chainHash: string, whole: boolean): Promise<Verification> {
-    const there = this.run.options.openFile(this.file, true);
-    try {
+  private verify(chainHash: string, whole: boolean): Promise<Verification> {
+    return closing(this.run.options.openFile(this.file, true), async (there) => {
       const indexConsistent = there.mendable.length === 0;
       if (this.later.length === 0 && !whole) return { ...ALL_HOLD, indexConsistent };
       const [ours, theirs] = [this.log.nodes, there.nodes];
@@ -347,9 +341,7 @@ class Rollback {
           position++;
         }
       return { entryCountMatch: isOrdered, hashChainMatch: chain === chainHash, indexConsistent };
-    } finally {
-      there.close();
-    }
+    });
   }
 }
 
