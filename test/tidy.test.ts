@@ -101,9 +101,7 @@ const LONG: Readonly<Record<string, string>> = {
   "core/json/json.ts": "one scanner and its edits, which share its state",
   "core/tree/nodes.ts": "one data structure",
   "storage/v2/audit.ts": "shares nothing with what it checks, on purpose",
-  "storage/catalog/database.ts": "one SQLite file",
   "core/session/session.ts": "to be split",
-  "storage/v2/migration.ts": "to be split",
 };
 
 test("no file is longer than 500 lines, but for a few", () => {
@@ -122,7 +120,7 @@ function classesIn(text: string): Map<string, string> {
 const FIELD = /^ {2}(?:(?:private|protected|readonly|static|override|declare|abstract) )*#?\w+[?!]?(?::|;| =)/gm;
 
 /** Classes of more than 25 fields. */
-const BROAD = ["Auditor"];
+const BROAD: readonly string[] = [];
 
 test("no class has more than 25 fields", () => {
   const broad = [...TEXTS.values()].flatMap((text) =>

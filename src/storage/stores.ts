@@ -68,26 +68,18 @@ export interface StoresOptions {
 
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, places, cwd } = options;
+  const { locks, durability, readOnly } = options;
+  const common = { disk, env, locks, durability, readOnly, quarantine: join(places.state, "quarantine") };
   const files: JsonlOptions = {
-    disk,
-    env,
-    locks: options.locks,
+    ...common,
     cwd,
-    quarantine: join(places.state, "quarantine"),
-    durability: options.durability,
     fileFor: (header) => fileFor(places, header),
-    readOnly: options.readOnly,
     sideIndexes: sideIndexes({ disk, env, stateFolder: places.state }),
   };
   const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
-    disk,
-    env,
-    locks: options.locks,
-    quarantine: join(places.state, "quarantine"),
-    durability: options.durability,
-    containerFor: (header) => join(folderFor(places, header.cwd ?? ""), `${header.id}.v2`),
-    readOnly: options.readOnly,
+    ...common,
+    containerFor: (header) => join(folderFor(places, header.cwd ?? ""), `${header.id}${CONTAINER}`),
     spines: keptSpines(disk, places.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
@@ -106,28 +98,26 @@ export function makeStores(options: StoresOptions): Stores {
     return path;
   };
   /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
-  const openSource = (file: string, readOnly?: boolean): Log =>
-    isDatabase(disk, file)
-      ? jsonlStore({ ...files, disk: withBytes(disk, file, linesOf(disk, file)), sideIndexes: undefined }).open(
-          file,
-          true,
-        )
-      : jsonl.open(file, readOnly);
-  const openLog = (file: string, readOnly?: boolean): Log => {
+  const openSource = (file: string, asReader?: boolean): Log => {
+    if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
+    const shown = withBytes(disk, file, linesOf(disk, file));
+    return jsonlStore({ ...files, disk: shown, sideIndexes: undefined }).open(file, true);
+  };
+  const openLog = (file: string, asReader?: boolean): Log => {
     try {
-      return openActive(disk, at, file, readOnly);
+      return openActive(disk, at, file, asReader);
     } catch (error) {
       throw toldOfDatabase(disk, file, error);
     }
   };
   const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
-  const isDurable = options.durability === "sync";
+  const isDurable = durability === "sync";
   const leaves: LeafMemory = leafMemory(disk, places.state, isDurable);
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
     leaves,
-    open: (file, readOnly) => openLog(allowed(file), readOnly),
+    open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
     exists: (file) => exists(disk, file),
     holds(path) {
@@ -159,7 +149,7 @@ export function makeStores(options: StoresOptions): Stores {
       places,
       leaves,
       desktopTrash: options.desktopTrash,
-      readOnly: options.readOnly === true,
+      readOnly: readOnly === true,
       cwd,
       open: (file) => openLog(allowed(file)),
       absolute: (path) => absolute(path, cwd),
@@ -174,14 +164,14 @@ export function makeStores(options: StoresOptions): Stores {
       {
         disk,
         env,
-        locks: options.locks,
+        locks,
         openFile: openSource,
-        openContainer: (container, readOnly) => v2.open(container, readOnly),
+        openContainer: v2.open,
         fileFor: (header, folder) => join(folder, fileName(header)),
         leaves,
       },
       allowed,
-      options.readOnly === true,
+      readOnly === true,
     ),
     catalog: makeCatalog({
       disk,
@@ -373,14 +363,12 @@ function latestOf(disk: Disk, places: StoragePaths, cwd: string): string | undef
  */
 export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader) => boolean): string | undefined {
   if (!exists(disk, folder)) return undefined;
-  const candidates: { file: string; changed: number }[] = [];
-  for (const name of disk.names(folder)) {
-    if (!isSessionName(name) && !isContainerName(name)) continue;
-    const file = join(folder, name);
-    const changed = changeTime(disk, file);
-    if (changed !== undefined) candidates.push({ file, changed });
-  }
-  candidates.sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
+  const candidates = disk
+    .names(folder)
+    .filter((name) => isSessionName(name) || isContainerName(name))
+    .map((name) => join(folder, name))
+    .map((file) => ({ file, changed: changeTime(disk, file) ?? Number.NEGATIVE_INFINITY }))
+    .sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
   let latest: { file: string; changed: number; begun: number } | undefined;
   for (const { file, changed } of candidates) {
     // Only the headers of the newest are read: a folder may contain thousands.

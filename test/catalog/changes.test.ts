@@ -181,6 +181,23 @@ test("random changes between calls: with folders that are watched", async () => 
   await forSeedsAsync(2, (random) => checkChanges(random, 25, { watchFrom: 1 }));
 });
 
+test("a known file that becomes a link is followed from then on, where folders are watched", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = temporaryLibrary();
+    create(random, library);
+    const [file] = sessionFiles(library.root);
+    const outside = join(library.root, "..", "outside-link.jsonl");
+    const catalog = catalogOn(library, { watchFrom: 1 });
+    await listed(catalog);
+    renameSync(file, outside);
+    symlinkSync(outside, file);
+    expect(await listed(catalog)).toEqual(readList(library.root));
+    appendFileSync(outside, randomLine(random, random.hex(8), null, 1.75e12));
+    expect(await listed(catalog)).toEqual(readList(library.root));
+    catalog.close();
+  });
+});
+
 test("the order is that of the conversations, whatever the times of the files are", async () => {
   await forSeedsAsync(2, async (random) => {
     const library = temporaryLibrary();

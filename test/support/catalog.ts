@@ -7,7 +7,8 @@ import { onTestFinished } from "vitest";
 import type { Catalog, Hit, Listed, SearchWish } from "../../src/core/ports/catalog.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import type { Store } from "../../src/core/ports/store.ts";
-import { type FinderOptions, makeCatalog } from "../../src/storage/catalog/catalog.ts";
+import { makeCatalog } from "../../src/storage/catalog/catalog.ts";
+import type { CatalogOptions } from "../../src/storage/catalog/options.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -34,7 +35,7 @@ export function temporaryLibrary(): Library {
 }
 
 /** A catalog of its own, as another process would have it. */
-export function catalogOn({ root, state }: Library, more: Partial<FinderOptions> = {}): Catalog {
+export function catalogOn({ root, state }: Library, more: Partial<CatalogOptions> = {}): Catalog {
   const jsonl = jsonlStore({
     disk: realDisk,
     env: realEnv,

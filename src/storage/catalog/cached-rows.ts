@@ -1,22 +1,12 @@
 /** Rows in the catalog's file: opens it when it is first needed, loads and saves rows, and discards it when damaged. */
 
 import { join } from "node:path";
-import type { Env } from "../../core/ports/env.ts";
 import { pause } from "../fs/chunked-io.ts";
-import type { Disk } from "../fs/disk.ts";
-import type { StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
+import { isSameStamp } from "../fs/stamps.ts";
 import { CatalogDamaged, CatalogFile, type Indexed, isPassing } from "./database.ts";
-import { sameStamp } from "./folders.ts";
+import type { CatalogOptions } from "./options.ts";
 import { keptOf, readRow, type SessionRow } from "./rows.ts";
-
-export interface KeptRowsOptions {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly places: StoragePaths;
-  /** Returns the available SQLite. It is called when SQLite is first needed. */
-  readonly sqlite?: () => OpenDatabase | undefined;
-}
 
 /** The current rows, which the owner keeps in memory. */
 export interface Known {
@@ -38,7 +28,7 @@ export class KeptRows {
   /** Index states in the catalog's file, as last read. */
   readonly indexed = new Map<string, Indexed>();
 
-  private readonly options: KeptRowsOptions;
+  private readonly options: CatalogOptions;
   private readonly known: Known;
   private readonly onReadAnew: () => void;
   private sqlite: OpenDatabase | undefined | null;
@@ -50,7 +40,7 @@ export class KeptRows {
   private readonly moves = new Map<string, string>();
 
   /** `onReadAnew` is called when the known index states are no longer valid. */
-  constructor(options: KeptRowsOptions, known: Known, onReadAnew: () => void) {
+  constructor(options: CatalogOptions, known: Known, onReadAnew: () => void) {
     this.options = options;
     this.known = known;
     this.onReadAnew = onReadAnew;
@@ -171,7 +161,7 @@ export class KeptRows {
     if (there !== undefined) {
       // Another process scanned the same file: both rows are correct, and its row is kept.
       const theirs = readRow(path, there.record, there.sum);
-      if (theirs && row.sure && theirs.size === row.size && sameStamp(theirs.stamp, row.stamp)) {
+      if (theirs && row.sure && theirs.size === row.size && isSameStamp(theirs.stamp, row.stamp)) {
         this.known.adopt(path, theirs);
         return;
       }

@@ -17,40 +17,23 @@ import type {
   Relative,
   SearchWish,
 } from "../../core/ports/catalog.ts";
-import type { Env } from "../../core/ports/env.ts";
-import type { Log } from "../../core/ports/store.ts";
-import type { LeafMemory } from "../../core/ports/stores.ts";
 import { behindCursor, comparing, familyOf, filterOf, parentsOf, placeIn } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
-import type { OpenDatabase } from "../fs/sqlite.ts";
+import { closing } from "../fs/files.ts";
+import { archiveFolder } from "../fs/paths.ts";
+import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { KeptRows } from "./cached-rows.ts";
-import { changeTime, isContainerName, scanContainer } from "./containers.ts";
-import { Folders, type Stamp, sameStamp } from "./folders.ts";
+import { changeTime, scanContainer } from "./containers.ts";
+import { Folders, type FoundStamp } from "./folders.ts";
+import type { CatalogOptions } from "./options.ts";
 import { keptOf, rowOf, type SessionRow } from "./rows.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
 import { scanFile } from "./summary.ts";
 import { TextIndex } from "./text-index.ts";
-
-export interface FinderOptions {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly places: StoragePaths;
-  readonly leaves: LeafMemory;
-  /** Opens a session file or container for reading. */
-  readonly openLog: (file: string) => Log;
-  /** Returns the available SQLite. It is called when SQLite is first needed. */
-  readonly sqlite?: () => OpenDatabase | undefined;
-  /** Number of files from which on folders are watched instead of read on every call. */
-  readonly watchFrom?: number;
-  /** Whether texts are indexed after a list, before the first search. */
-  readonly indexAhead?: boolean;
-  /** Whether an index that is written for scripts is durable when `exportIndex` resolves. */
-  readonly isDurable?: boolean;
-}
 
 /** Milliseconds within which a file can change twice under one time stamp. */
 const TICK = 50;
@@ -71,17 +54,17 @@ const TRIES = 20;
 /** Milliseconds after the last list or search before texts are indexed ahead. */
 const QUIET = 100;
 
-export function makeCatalog(options: FinderOptions): Catalog {
+export function makeCatalog(options: CatalogOptions): Catalog {
   return new Finder(options);
 }
 
 class Finder implements Catalog {
-  private readonly options: FinderOptions;
+  private readonly options: CatalogOptions;
   private readonly disk: Disk;
   private readonly folders: Folders;
   private readonly rows = new Map<string, SessionRow>();
   /** Files that are not sessions, with their stamps when that was found. */
-  private readonly others = new Map<string, Stamp>();
+  private readonly others = new Map<string, FoundStamp>();
   private readonly ordered = new Map<Order, Listed[]>();
   /** Lists for the most recent requests, until something changes. */
   private readonly pages = new Map<string, readonly Listed[]>();
@@ -100,7 +83,7 @@ class Finder implements Catalog {
   /** Time of the last list or search. */
   private askedAt = 0;
 
-  constructor(options: FinderOptions) {
+  constructor(options: CatalogOptions) {
     this.options = options;
     this.disk = options.disk;
     this.archive = `${archiveFolder(options.places)}${sep}`;
@@ -126,7 +109,7 @@ class Finder implements Catalog {
     return this.inTurn(async () => {
       const query = parseQuery(wish.query);
       if (!query) return { hits: [], more: false };
-      const search = new Search({ ...this.options, rows: this.rows }, wish, query);
+      const search = new Search(this.options, this.rows, wish, query);
       await this.refresh(progress);
       const kinds = search.kinds;
       const found = await this.kept.with(async (file) => {
@@ -270,18 +253,18 @@ class Finder implements Catalog {
 
   /** Returns the id of the last entry that a fork shares with its parent. */
   private forkedAt(parent: string, child: string): string | undefined {
-    const logs: Log[] = [];
+    const { openLog } = this.options;
     try {
-      for (const path of [parent, child]) logs.push(this.options.openLog(path));
-      const [above, below] = logs.map(({ nodes }) => nodes);
-      let shared = 0;
-      while (shared < below.count && above.position(below.id(shared)) >= 0) shared++;
-      return shared === 0 ? undefined : below.id(shared - 1);
+      return closing(openLog(parent), ({ nodes: above }) =>
+        closing(openLog(child), ({ nodes: below }) => {
+          let shared = 0;
+          while (shared < below.count && above.position(below.id(shared)) >= 0) shared++;
+          return shared === 0 ? undefined : below.id(shared - 1);
+        }),
+      );
     } catch {
       // One of them was removed or cannot be read: the family is returned without that entry.
       return undefined;
-    } finally {
-      for (const log of logs) log.close();
     }
   }
 
@@ -309,11 +292,11 @@ class Finder implements Catalog {
     for (const path of gone) forget(path);
     if (!this.looked) for (const path of [...this.rows.keys()]) if (!there.has(path)) forget(path);
     this.looked = true;
-    const changed: [string, Stamp][] = [];
+    const changed: [string, FoundStamp][] = [];
     for (const [path, stamp] of there) {
       const row = this.rows.get(path);
       const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
-      if (known === undefined || !sameStamp(known, stamp)) changed.push([path, stamp]);
+      if (known === undefined || !isSameStamp(known, stamp)) changed.push([path, stamp]);
     }
     if (changed.length > SORT_FROM) this.ordered.clear();
     await this.scan(changed, vanished, progress);
@@ -321,7 +304,7 @@ class Finder implements Catalog {
   }
 
   private async scan(
-    changed: readonly [string, Stamp][],
+    changed: readonly [string, FoundStamp][],
     vanished: ReadonlyMap<string, SessionRow>,
     progress: ListProgress | undefined,
   ): Promise<void> {
@@ -347,15 +330,15 @@ class Finder implements Catalog {
     }
   }
 
-  private scanOne(path: string, stamp: Stamp): void {
+  private scanOne(path: string, stamp: FoundStamp): void {
     const before = this.rows.get(path);
     const { now } = this.options.env;
     const age = now() - stamp.changed;
     // A file's clock that is far ahead of ours cannot be compared with it.
     const sure = age >= TICK || age < -CLOCKS_APART;
-    const same = before !== undefined && before.stamp.inode === stamp.inode && before.stamp.device === stamp.device;
+    const same = before !== undefined && isSameFile(before.stamp, stamp);
     const grown =
-      same && (stamp.size > before.size || (sameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));
+      same && (stamp.size > before.size || (isSameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));
     let scan: ReturnType<typeof scanFile>;
     try {
       scan = isContainerName(path)
@@ -395,6 +378,6 @@ class Finder implements Catalog {
   }
 }
 
-function keyOf({ device, inode, size, modified, changed }: Stamp): string {
+function keyOf({ device, inode, size, modified, changed }: FoundStamp): string {
   return `${device} ${inode} ${size} ${modified} ${changed}`;
 }

@@ -1,22 +1,21 @@
 /** Finds containers of Session Store V2 that are sessions, and reads their stamps and summaries for the catalog. */
 
 import { join } from "node:path";
-import type { FileStamp, Log } from "../../core/ports/store.ts";
+import type { Log } from "../../core/ports/store.ts";
 import {
   CONTAINER,
   headerFile,
   indexFile,
   isContainerName,
+  POINTER,
   pointerFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo } from "../fs/disk.ts";
+import { closing, infoOrNull } from "../fs/files.ts";
+import type { Stamp } from "../fs/stamps.ts";
 import { isActive } from "../v2/pointer.ts";
 import { figuresOfLog, type Scan, type SessionSummary } from "./summary.ts";
-
-export { isContainerName };
-
-const POINTER = ".store.json";
 
 /** Returns the name of the container that a pointer file belongs to; undefined for any other name. */
 export function containerOfPointer(name: string): string | undefined {
@@ -28,7 +27,7 @@ export function containerOfPointer(name: string): string | undefined {
  * file. Returns undefined when there is no session: a container that pi_agent_rust derives from a session file has
  * neither header nor pointer, and one that is being built has no pointer yet.
  */
-export function stampOfContainer(disk: Disk, path: string): (FileStamp & { changed: number }) | undefined {
+export function stampOfContainer(disk: Disk, path: string): Required<Stamp> | undefined {
   try {
     if (!isActive(disk, path)) return undefined;
     const header = disk.info(headerFile(path));
@@ -75,17 +74,14 @@ export function scanContainer(
   openLog: (path: string) => Log,
   known?: SessionSummary,
 ): Scan & { grown: boolean } {
-  const log = openLog(path);
-  try {
+  return closing(openLog(path), (log) => {
     const { count } = log.nodes;
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
     const figures = figuresOfLog(log, grown ? known : undefined);
     const base = { ...figures, reach: count, mark: markOf(log, count) };
     const size = [disk.info(headerFile(path)), ...segmentsOf(disk, path)].reduce((sum, info) => sum + info.size, 0);
     return { base, now: base, size, grown };
-  } finally {
-    log.close();
-  }
+  });
 }
 
 function markOf(log: Log, count: number): string {
@@ -100,12 +96,4 @@ function segmentsOf(disk: Disk, path: string): FileInfo[] {
     .names(folder)
     .filter((name) => name.endsWith(".seg"))
     .map((name) => disk.info(join(folder, name)));
-}
-
-function infoOrNull(disk: Disk, path: string): FileInfo | null {
-  try {
-    return disk.info(path);
-  } catch {
-    return null;
-  }
 }

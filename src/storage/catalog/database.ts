@@ -5,9 +5,9 @@
 
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
+import { closing, infoOrNull, isTaken } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
-import { infoOf } from "./folders.ts";
 import { hash } from "./summary.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
@@ -85,6 +85,10 @@ export interface CatalogRow {
   /** JSON text. */
   readonly record: string;
 }
+
+const COLUMNS = ["path", "session", "cwd", "timestamp", "messages", "modified", "size", "name", "record"] as const;
+const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(() => "?").join()}, ?)
+  ON CONFLICT(path) DO UPDATE SET ${[...COLUMNS, "sum"].map((column) => `${column} = excluded.${column}`).join()}`;
 
 /** The index state of a file's texts, and the number of the file. */
 export interface Indexed {
@@ -173,7 +177,7 @@ export class CatalogFile {
       disk.close(disk.create(path));
     } catch (error) {
       // Another process was faster.
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if (!isTaken(error)) throw error;
     }
     const made = new CatalogFile(open, disk, path);
     for (const number of damaged) removeDatabase(disk, pathOf(folder, name, number));
@@ -191,25 +195,21 @@ export class CatalogFile {
       this.db.exec(`PRAGMA busy_timeout = ${BUSY_MILLISECONDS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
         PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16384;
         PRAGMA wal_autocheckpoint = 4000`);
-      if (this.schemaVersion() === 0)
+      if (versionOf(this.db) === 0)
         this.write(() => {
           // Another process may have created the tables first.
-          if (this.schemaVersion() === 0) this.db.exec(SCHEMA);
+          if (versionOf(this.db) === 0) this.db.exec(SCHEMA);
         });
-      if (this.schemaVersion() !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
+      if (versionOf(this.db) !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
     } catch (error) {
       this.db.close();
       throw error;
     }
   }
 
-  private schemaVersion(): number {
-    return (this.db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
-  }
-
   /** Whether the file still has its name. */
   get isThere(): boolean {
-    return infoOf(this.disk, this.path)?.inode === this.inode;
+    return infoOrNull(this.disk, this.path)?.inode === this.inode;
   }
 
   /** Whether another process wrote since the last call. */
@@ -272,23 +272,7 @@ export class CatalogFile {
   }
 
   keep(kept: CatalogRow): void {
-    const { path, session, cwd, timestamp, messages, modified, size, name, record } = kept;
-    this.sql(`INSERT INTO files(path, session, cwd, timestamp, messages, modified, size, name, record, sum)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-      ON CONFLICT(path) DO UPDATE SET session = excluded.session, cwd = excluded.cwd, timestamp = excluded.timestamp,
-        messages = excluded.messages, modified = excluded.modified, size = excluded.size, name = excluded.name,
-        record = excluded.record, sum = excluded.sum`).run(
-      path,
-      session,
-      cwd,
-      timestamp,
-      messages,
-      modified,
-      size,
-      name,
-      record,
-      sumOf(kept),
-    );
+    this.sql(KEEP).run(...COLUMNS.map((column) => kept[column]), sumOf(kept));
   }
 
   /** Changes the path of a file that is otherwise the same. Drops the row that had the new path. */
@@ -478,8 +462,8 @@ function sumOfPlace({ start, length, role, time, entry }: TextPlace): string {
 }
 
 /** Returns the checksum of a row, which detects bytes that changed without SQLite. */
-export function sumOf({ path, session, cwd, timestamp, messages, modified, size, name, record }: CatalogRow): string {
-  return hash(JSON.stringify([path, session, cwd, timestamp, messages, modified, size, name, record]));
+export function sumOf(row: CatalogRow): string {
+  return hash(JSON.stringify(COLUMNS.map((column) => row[column])));
 }
 
 const SHORT_READ = 522;
@@ -496,18 +480,17 @@ export function isPassing(error: unknown): boolean {
   return /^(EACCES|EROFS|EPERM|ENOSPC|EDQUOT|EMFILE|ENFILE|ENOTDIR|ENOENT|EIO)\b/.test(message ?? "");
 }
 
+function versionOf(db: Database): number {
+  return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
+}
+
 /**
  * Whether a file was replaced by a newer one of ours, or is damaged. False for a file that a newer server made or that
  * is in use.
  */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
-    const db = open(path);
-    try {
-      return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version <= SCHEMA_VERSION;
-    } finally {
-      db.close();
-    }
+    return closing(open(path), (db) => versionOf(db) <= SCHEMA_VERSION);
   } catch (error) {
     return !isPassing(error);
   }

@@ -6,7 +6,8 @@ import { contentText } from "../../core/format/message.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { fold } from "../../core/search/query.ts";
 import { Nodes, ROLES } from "../../core/tree/nodes.ts";
-import { type Disk, readAll } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
+import { readAt } from "../fs/files.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 import type { NewText, TextKind, TextPlace } from "./database.ts";
 import { activityOf, messageOf, parsed } from "./summary.ts";
@@ -70,9 +71,7 @@ export function scanTexts(
       throw new Enough();
   };
   const readLong = (start: number, length: number): void => {
-    const line = Buffer.allocUnsafe(length);
-    readAll(disk, fd, line, start);
-    take(start, line, 0, length);
+    take(start, readAt(disk, fd, start, length), 0, length);
   };
   try {
     const { tail, size } = scanLines(
@@ -123,8 +122,7 @@ export function readSaid(
   fd: number,
   { start, length }: TextPlace,
 ): { id: string; text: string } | undefined {
-  const line = Buffer.allocUnsafe(length);
-  readAll(disk, fd, line, start);
+  const line = readAt(disk, fd, start, length);
   if (!isUtf8(line)) return undefined;
   const entry = parsed(line) as { id?: unknown } | undefined;
   return typeof entry?.id === "string" ? { id: entry.id, text: saidBy(entry).text } : undefined;

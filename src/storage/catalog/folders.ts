@@ -1,36 +1,25 @@
 /** Finds the session files, and those that have changed since the last call. */
 
 import { join } from "node:path";
-import type { FileStamp } from "../../core/ports/store.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
 import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
-import { containerOfPointer, isContainerName, stampOfContainer } from "./containers.ts";
+import { isSameFile, type Stamp } from "../fs/stamps.ts";
+import { containerOfPointer, stampOfContainer } from "./containers.ts";
 
 /** Equal stamps mean an unchanged file. */
-export interface Stamp extends FileStamp {
-  readonly changed: number;
-}
+export type FoundStamp = Required<Stamp>;
 
-export function stampOf(info: FileInfo): Stamp {
-  const { device, inode, size, modified, changed = 0 } = info;
+function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): FoundStamp {
   return { device, inode, size, modified, changed };
-}
-
-export function sameStamp(a: Stamp, b: Stamp): boolean {
-  return (
-    a.size === b.size &&
-    a.modified === b.modified &&
-    a.changed === b.changed &&
-    a.inode === b.inode &&
-    a.device === b.device
-  );
 }
 
 /** The result of `look`, by path. Files that are in neither list have not changed. */
 export interface Look {
   /** Files whose stamps must be compared. */
-  readonly there: ReadonlyMap<string, Stamp>;
+  readonly there: ReadonlyMap<string, FoundStamp>;
   readonly gone: readonly string[];
 }
 
@@ -98,7 +87,7 @@ export class Folders {
     // A watch stays with its folder, even if that is moved.
     if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
     const before = this.folders;
-    const there = new Map<string, Stamp>();
+    const there = new Map<string, FoundStamp>();
     this.told = 0;
     this.rootDirty = false;
     this.lookedAtAll = this.now();
@@ -164,10 +153,10 @@ export class Folders {
 
   /** Returns a folder as it is now; undefined when it is not one. */
   private enter(path: string, before: Folder | undefined): Folder | undefined {
-    const info = infoOf(this.disk, path);
+    const info = infoOrNull(this.disk, path);
     if (info?.kind !== "folder") return undefined;
     const { device, inode } = info;
-    const same = before !== undefined && before.device === device && before.inode === inode;
+    const same = before !== undefined && isSameFile(before, info);
     if (before && !same) before.stop?.();
     return {
       path,
@@ -194,7 +183,7 @@ export class Folders {
     return names;
   }
 
-  private ask(folder: Folder, name: string, there: Map<string, Stamp>): void {
+  private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {
     const path = join(folder.path, name);
     if (isContainerName(name)) {
       const stamp = stampOfContainer(this.disk, path);
@@ -204,7 +193,7 @@ export class Folders {
       there.set(path, stamp);
       return;
     }
-    const info = infoOf(this.disk, path);
+    const info = infoOrNull(this.disk, path);
     if (info?.kind !== "file") return;
     folder.files.add(name);
     if ((info.links ?? 1) > 1) folder.elsewhere.add(name);
@@ -214,7 +203,7 @@ export class Folders {
   private noteGone(
     folder: Folder,
     before: Folder | undefined,
-    there: ReadonlyMap<string, Stamp>,
+    there: ReadonlyMap<string, FoundStamp>,
     gone: string[],
   ): void {
     for (const name of before?.files ?? []) {
@@ -230,11 +219,11 @@ export class Folders {
     if (this.rootDirty || this.told > MOST_TOLD || this.now() - this.lookedAtAll > LOOK_AT_ALL_AFTER) return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
     for (const folder of this.folders.values()) {
-      const info = infoOf(this.disk, folder.path);
-      if (info?.kind !== "folder" || info.inode !== folder.inode || info.device !== folder.device) return undefined;
+      const info = infoOrNull(this.disk, folder.path);
+      if (info?.kind !== "folder" || !isSameFile(info, folder)) return undefined;
       if (folder.dirty === null) return undefined;
     }
-    const there = new Map<string, Stamp>();
+    const there = new Map<string, FoundStamp>();
     const gone: string[] = [];
     for (const folder of this.folders.values()) {
       const names = new Set([...(folder.dirty ?? []), ...folder.elsewhere]);
@@ -243,13 +232,8 @@ export class Folders {
         const path = join(folder.path, name);
         const known = folder.files.has(name);
         if (!isSessionName(name) && !isContainerName(name)) continue;
-        // A new name may be a link.
-        if (
-          !known &&
-          isSessionName(name) &&
-          this.disk.list?.(folder.path).find((entry) => entry.name === name)?.kind === "link"
-        )
-          folder.elsewhere.add(name);
+        // It may have become a link.
+        if (infoOrNull(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
         this.ask(folder, name, there);
         if (there.has(path) || !known) continue;
         folder.files.delete(name);
@@ -263,7 +247,7 @@ export class Folders {
   private rootIdentity(): string {
     const { flat, root } = this.places;
     return [flat ?? (root as string), archiveFolder(this.places)]
-      .map((path) => infoOf(this.disk, path))
+      .map((path) => infoOrNull(this.disk, path))
       .map((info) => (info ? `${info.device} ${info.inode}` : ""))
       .join(" ");
   }
@@ -277,7 +261,7 @@ export class Folders {
     if (places.root !== undefined) {
       const archive = archiveFolder(places);
       const stopRoot = disk.watch?.(places.root, dirty);
-      const stopArchive = infoOf(disk, archive) ? disk.watch?.(archive, dirty) : () => {};
+      const stopArchive = infoOrNull(disk, archive) ? disk.watch?.(archive, dirty) : () => {};
       if (stopRoot && stopArchive)
         this.stopRoot = () => {
           stopRoot();
@@ -323,13 +307,5 @@ export class Folders {
       folder.stop = undefined;
     }
     this.watching = false;
-  }
-}
-
-export function infoOf(disk: Disk, path: string): FileInfo | undefined {
-  try {
-    return disk.info(path);
-  } catch {
-    return undefined;
   }
 }

@@ -2,11 +2,11 @@
 
 import type { Listed } from "../../core/ports/catalog.ts";
 import { type CatalogRow, sumOf } from "./database.ts";
-import type { Stamp } from "./folders.ts";
+import type { FoundStamp } from "./folders.ts";
 import { moment, type SessionSummary } from "./summary.ts";
 
 export interface SessionRow {
-  readonly stamp: Stamp;
+  readonly stamp: FoundStamp;
   /** Time of the last change of the session, in milliseconds. */
   readonly time: number;
   readonly base: SessionSummary;

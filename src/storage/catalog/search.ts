@@ -2,30 +2,16 @@
 
 import { join } from "node:path";
 import type { Hit, Listed, SearchWish } from "../../core/ports/catalog.ts";
-import type { Env } from "../../core/ports/env.ts";
-import type { Log } from "../../core/ports/store.ts";
-import type { LeafMemory } from "../../core/ports/stores.ts";
 import { comparing, expired, packed, unpacked } from "../../core/search/listing.ts";
 import { expressionOf, fold, holds, type Query, score, snippet } from "../../core/search/query.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk } from "../fs/disk.ts";
-import type { StoragePaths } from "../fs/paths.ts";
+import { closing, withFile } from "../fs/files.ts";
 import type { CatalogFile, Numbered, TextKind } from "./database.ts";
 import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts } from "./documents.ts";
-import type { Stamp } from "./folders.ts";
+import type { FoundStamp } from "./folders.ts";
+import type { CatalogOptions } from "./options.ts";
 import type { SessionRow } from "./rows.ts";
-
-/** Dependencies of a search. */
-export interface Searched {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly places: StoragePaths;
-  readonly leaves: LeafMemory;
-  /** Opens a session file for reading. */
-  readonly openLog: (file: string) => Log;
-  readonly rows: ReadonlyMap<string, SessionRow>;
-}
 
 /** Milliseconds of work without a pause. */
 const SLICE = 8;
@@ -52,14 +38,16 @@ interface Paged {
 }
 
 export class Search {
-  private readonly world: Searched;
+  private readonly options: CatalogOptions;
+  private readonly rows: ReadonlyMap<string, SessionRow>;
   private readonly wish: SearchWish;
   private readonly query: Query;
   private readonly sessions = new Map<string, Session | null>();
   private leafRecords: Set<string> | undefined;
 
-  constructor(world: Searched, wish: SearchWish, query: Query) {
-    this.world = world;
+  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, wish: SearchWish, query: Query) {
+    this.options = options;
+    this.rows = rows;
     this.wish = wish;
     this.query = query;
   }
@@ -169,7 +157,7 @@ export class Search {
   }
 
   private take(place: Numbered, found: FoundTexts[]): void {
-    const row = this.world.rows.get(place.path);
+    const row = this.rows.get(place.path);
     const said = row && this.read(place);
     if (!row || !said) return;
     const folded = fold(said.text);
@@ -199,20 +187,12 @@ export class Search {
       const said = session && position >= 0 ? saidAt(session.log, position) : undefined;
       return said && { id: place.entry, text: said.text };
     }
-    const { disk } = this.world;
-    let fd: number;
+    const { disk } = this.options;
     try {
-      fd = disk.openRead(place.path);
+      return withFile(disk, disk.openRead(place.path), (fd) => readSaid(disk, fd, place));
     } catch {
+      // The file was removed or truncated meanwhile; the next call reads it again.
       return undefined;
-    }
-    try {
-      return readSaid(disk, fd, place);
-    } catch {
-      // The file was truncated meanwhile; the next call reads it again.
-      return undefined;
-    } finally {
-      closeQuietly(disk, fd);
     }
   }
 
@@ -227,9 +207,9 @@ export class Search {
     return session.tree.isAncestor(position, session.tree.leaf);
   }
 
-  private hasLeafRecord({ device, inode }: Stamp): boolean {
+  private hasLeafRecord({ device, inode }: FoundStamp): boolean {
     if (!this.leafRecords) {
-      const { disk, places } = this.world;
+      const { disk, places } = this.options;
       try {
         this.leafRecords = new Set(disk.names(join(places.state, "leaves")));
       } catch {
@@ -242,7 +222,7 @@ export class Search {
   private session(path: string): Session | null {
     let session = this.sessions.get(path);
     if (session === undefined) {
-      const { openLog, env, leaves } = this.world;
+      const { openLog, env, leaves } = this.options;
       try {
         session = new Session(openLog(path), env, leaves);
       } catch {
@@ -281,7 +261,7 @@ export class Search {
   }
 
   private scanOne(listed: Listed): FoundTexts[] {
-    const row = this.world.rows.get(listed.path);
+    const row = this.rows.get(listed.path);
     const found: FoundTexts[] = [];
     if (!row) return found;
     const look = ({ role, time, text }: Said, entryId: string | null): void => {
@@ -295,7 +275,7 @@ export class Search {
     const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
     try {
       if (row.now.plain) {
-        const { disk } = this.world;
+        const { disk } = this.options;
         const possible = rough(this.query);
         const held: Said[] = [];
         scanTexts(
@@ -310,29 +290,17 @@ export class Search {
           },
         );
         if (held.length === 0) return found;
-        const fd = disk.openRead(listed.path);
-        try {
+        withFile(disk, disk.openRead(listed.path), (fd) => {
           for (const said of held) look(said, readSaid(disk, fd, said)?.id ?? null);
-        } finally {
-          closeQuietly(disk, fd);
-        }
+        });
       } else
-        this.readLog(listed.path, (log) => {
+        closing(this.options.openLog(listed.path), (log) => {
           for (const said of logTexts(log, wants)) look(said, said.entry);
         });
     } catch {
       // It was removed while it was read.
     }
     return found;
-  }
-
-  private readLog(path: string, read: (log: Log) => void): void {
-    const log = this.world.openLog(path);
-    try {
-      read(log);
-    } finally {
-      log.close();
-    }
   }
 }
 

@@ -7,7 +7,8 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { copyFile } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, isAbsent, removeQuietly, takeName, temporaryName } from "../fs/disk.ts";
+import { type Disk, isAbsent, removeQuietly, takeName, temporaryName } from "../fs/disk.ts";
+import { closing, isTaken, withFile } from "../fs/files.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
 import type { CatalogRow } from "./database.ts";
 
@@ -49,13 +50,10 @@ export async function writeIndex(
   try {
     disk.close(disk.create(temporary));
     fill(open, temporary, rows);
-    const fd = disk.openAppend(temporary);
-    try {
+    await withFile(disk, disk.openAppend(temporary), async (fd) => {
       if (replaces) disk.copyMode(file, fd);
       if (isDurable) await disk.sync(fd);
-    } finally {
-      closeQuietly(disk, fd);
-    }
+    });
     if (replaces) {
       demandUnused(disk, file);
       disk.rename(temporary, file);
@@ -63,7 +61,7 @@ export async function writeIndex(
     if (isDurable) await disk.syncFolder(dirname(file));
   } catch (error) {
     removeDatabase(disk, temporary);
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (!isTaken(error)) throw error;
     throw new Failure("already_exists", `There is something at ${file} now. Try again, or choose another path.`, {
       path: file,
     });
@@ -71,16 +69,13 @@ export async function writeIndex(
 }
 
 function fill(open: OpenDatabase, file: string, rows: Iterable<CatalogRow>): void {
-  const db = open(file);
-  try {
+  closing(open(file), (db) => {
     db.exec(`${SCHEMA} BEGIN`);
     const insert = db.prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
     for (const { path, session, cwd, timestamp, messages, modified, size, name } of rows)
       insert.run(path, session, cwd ?? "", timestamp ?? "", messages, modified, size, name);
     db.exec("COMMIT");
-  } finally {
-    db.close();
-  }
+  });
 }
 
 /**
@@ -105,15 +100,12 @@ async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<bo
   const copy = temporaryName(file);
   try {
     await copyFile(disk, file, copy, false);
-    const db = open(copy);
-    try {
-      const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").all();
-      const columns = db.prepare("SELECT name FROM pragma_table_info('sessions')").all();
-      const names = (found: unknown[]): string[] => (found as { name: string }[]).map(({ name }) => name);
-      return names(tables).join() === "meta,sessions" && COLUMNS.every((column) => names(columns).includes(column));
-    } finally {
-      db.close();
-    }
+    return closing(open(copy), (db) => {
+      const names = (sql: string): string[] => (db.prepare(sql).all() as { name: string }[]).map(({ name }) => name);
+      const tables = names("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name");
+      const columns = names("SELECT name FROM pragma_table_info('sessions')");
+      return tables.join() === "meta,sessions" && COLUMNS.every((column) => columns.includes(column));
+    });
   } catch (error) {
     // SQLite throws these for a file that is not a database.
     if ((error as { errcode?: number }).errcode !== undefined || /database|malformed/.test((error as Error).message))

@@ -12,6 +12,7 @@ import { isJson, parse } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { KNOWN_TYPES, Nodes, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
+import { readAt, withFile } from "../fs/files.ts";
 import { hasEntriesNearby, idInName, markLength } from "../fs/header.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 
@@ -42,6 +43,24 @@ export interface SessionSummary {
   /** Whether the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
 }
+
+/** The summary before the first byte. */
+const EMPTY: SessionSummary = {
+  reach: 0,
+  mark: "",
+  id: "",
+  cwd: null,
+  parentSession: null,
+  timestamp: null,
+  name: null,
+  first: null,
+  messages: 0,
+  entries: 0,
+  activity: null,
+  plain: true,
+  last: -1,
+  batch: false,
+};
 
 export interface Scan {
   /** The summary up to the last line feed. */
@@ -76,18 +95,16 @@ class NotASession extends Error {}
  * Throws errno errors.
  */
 export function scanFile(disk: Disk, file: string, known?: SessionSummary): (Scan & { grown: boolean }) | null {
-  const fd = disk.openRead(file);
   try {
-    const { kind, size } = disk.infoOf(fd);
-    if (kind !== "file") return null;
-    const grown = known !== undefined && size >= known.reach && markOf(disk, fd, known.reach) === known.mark;
-    const scan = new Scanner(disk, fd, file, grown ? known : undefined).run();
-    return { ...scan, grown };
+    return withFile(disk, disk.openRead(file), (fd) => {
+      const { kind, size } = disk.infoOf(fd);
+      if (kind !== "file") return null;
+      const grown = known !== undefined && size >= known.reach && markOf(disk, fd, known.reach) === known.mark;
+      return { ...new Scanner(disk, fd, file, grown ? known : undefined).run(), grown };
+    });
   } catch (error) {
     if (error instanceof NotASession) return null;
     throw error;
-  } finally {
-    disk.close(fd);
   }
 }
 
@@ -106,24 +123,7 @@ class Scanner {
     this.fd = fd;
     this.file = file;
     this.hasHeader = known !== undefined;
-    this.f = known
-      ? { ...known }
-      : {
-          reach: 0,
-          mark: "",
-          id: "",
-          cwd: null,
-          parentSession: null,
-          timestamp: null,
-          name: null,
-          first: null,
-          messages: 0,
-          entries: 0,
-          activity: null,
-          plain: true,
-          last: -1,
-          batch: false,
-        };
+    this.f = { ...(known ?? EMPTY) };
   }
 
   run(): Scan {
@@ -186,21 +186,13 @@ class Scanner {
     f.plain &&= usual && packedParent === f.last && packedId !== f.last;
     f.last = packedId;
     f.batch = (flags & FLAG_BATCH) !== 0;
-    if (type === TYPE.name) this.takeName(line());
+    if (type === TYPE.name) f.name = nameIn(parsed(line()), f.name);
     if (type !== TYPE.message) return;
     f.messages++;
     if (role !== ROLE.user && role !== ROLE.assistant) return;
     if (length > LONGEST_READ) return;
     this.said.push(start, length);
-    if (f.first === null && role === ROLE.user) this.takeFirst(line());
-  }
-
-  private takeName(line: Uint8Array): void {
-    this.f.name = nameIn(parsed(line), this.f.name);
-  }
-
-  private takeFirst(line: Uint8Array): void {
-    this.f.first = firstIn(parsed(line));
+    if (f.first === null && role === ROLE.user) f.first = firstIn(parsed(line()));
   }
 
   private takeHeader(start: number, b: Uint8Array, at: number, past: number): void {
@@ -214,11 +206,8 @@ class Scanner {
       this.take(start, b, at, past);
       return;
     }
-    const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
+    Object.assign(f, headerFacts(header));
     f.id = header.id;
-    f.cwd = text(header.cwd);
-    f.timestamp = text(header.timestamp);
-    f.parentSession = text(header.parentSession) ?? text(header.branchedFrom);
     f.plain = header.version === CURRENT_VERSION && header.leafId === undefined;
   }
 
@@ -242,17 +231,21 @@ class Scanner {
   }
 
   private read(start: number, length: number): Buffer {
-    const bytes = Buffer.allocUnsafe(length);
-    readAll(this.disk, this.fd, bytes, start);
-    return bytes;
+    return readAt(this.disk, this.fd, start, length);
   }
+}
+
+/** Returns the members of a header that a summary has, as far as they are texts. */
+function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" | "parentSession"> {
+  const { cwd, timestamp, parentSession, branchedFrom } = header as Readonly<Record<string, unknown>>;
+  const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
+  return { cwd: text(cwd), timestamp: text(timestamp), parentSession: text(parentSession) ?? text(branchedFrom) };
 }
 
 /** Returns the summary of a log, continuing `known`: for sessions that are not plain files of lines. */
 export function figuresOfLog(log: Log, known?: SessionSummary): SessionSummary {
   const { header, nodes } = log;
-  const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
-  let { name = null, first = null, messages = 0, activity = null } = known ?? {};
+  let { name, first, messages, activity } = known ?? EMPTY;
   const from = known?.entries ?? 0;
   for (let position = from; position < nodes.count; position++) {
     if (nodes.isType(position, "session_info")) name = nameIn(parsed(log.read(position)), name);
@@ -269,22 +262,9 @@ export function figuresOfLog(log: Log, known?: SessionSummary): SessionSummary {
     activity = said;
     break;
   }
-  return {
-    reach: 0,
-    mark: "",
-    id: header.id,
-    cwd: text(header.cwd),
-    parentSession: text(header.parentSession) ?? text(header.branchedFrom),
-    timestamp: text(header.timestamp),
-    name,
-    first,
-    messages,
-    entries: nodes.count,
-    activity,
-    plain: false,
-    last: -1,
-    batch: false,
-  };
+  const entries = nodes.count;
+  const facts = { id: header.id, name, first, messages, entries, activity, plain: false };
+  return { ...EMPTY, ...headerFacts(header), ...facts };
 }
 
 /** Returns the name in a session_info entry; `before` when the entry is damaged. */

@@ -1,20 +1,14 @@
 /** Updates the catalog's index of texts from the session files, a little at a time. */
 
 import type { Progress } from "../../core/ports/catalog.ts";
-import type { Log } from "../../core/ports/store.ts";
 import { pause } from "../fs/chunked-io.ts";
-import type { Disk } from "../fs/disk.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import { closing } from "../fs/files.ts";
 import type { KeptRows } from "./cached-rows.ts";
-import { isContainerName } from "./containers.ts";
 import type { CatalogFile, Indexed, NewText, TextKind } from "./database.ts";
 import { KIND_OF_ROLE, logTexts, type Said, scanTexts, textFrom } from "./documents.ts";
+import type { CatalogOptions } from "./options.ts";
 import { type SessionRow, stateOf } from "./rows.ts";
-
-export interface TextIndexOptions {
-  readonly disk: Disk;
-  /** Opens a session for reading. */
-  readonly openLog: (path: string) => Log;
-}
 
 /** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
 const SLICE = { waiting: 8, ahead: 4 };
@@ -39,13 +33,13 @@ interface Addition {
 }
 
 export class TextIndex {
-  private readonly options: TextIndexOptions;
+  private readonly options: CatalogOptions;
   private readonly rows: ReadonlyMap<string, SessionRow>;
   private readonly kept: KeptRows;
   /** Paths whose texts may not be indexed in their current state; for a missing kind all must be compared. */
   private readonly stale = new Map<TextKind, Set<string>>();
 
-  constructor(options: TextIndexOptions, rows: ReadonlyMap<string, SessionRow>, kept: KeptRows) {
+  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, kept: KeptRows) {
     this.options = options;
     this.rows = rows;
     this.kept = kept;
@@ -211,19 +205,15 @@ export class TextIndex {
             return false;
           },
         );
-      else {
-        const log = this.options.openLog(path);
-        try {
+      else
+        closing(this.options.openLog(path), (log) => {
           for (const said of logTexts(log, (role) => KIND_OF_ROLE[role] === kind, Math.max(0, from))) {
             take(said);
             if (size < most) continue;
             state = `${row.life} l ${said.start + 1} ${row.size} part`;
-            break;
+            return;
           }
-        } finally {
-          log.close();
-        }
-      }
+        });
     } catch {
       // It was removed or may not be read, which is detected when the folders are read next.
       return undefined;

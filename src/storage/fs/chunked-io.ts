@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { sameBytes } from "../../core/json/json.ts";
-import { type Disk, takeName, writeAll } from "./disk.ts";
+import { type Disk, readAll, takeName, writeAll } from "./disk.ts";
 import { isTaken, withFile, writeBeside } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
@@ -67,6 +67,17 @@ export async function copyBytes(
     done(at);
     await pause();
   }
+}
+
+/** Appends the bytes of a file to an open one, and a line feed when its last line has none. */
+export async function copyLines(disk: Disk, from: string, to: number): Promise<void> {
+  await withFile(disk, disk.openRead(from), async (fd) => {
+    const { size } = disk.infoOf(fd);
+    const last = Uint8Array.of(0x0a);
+    await copyBytes(disk, fd, to, 0, size);
+    if (size > 0) readAll(disk, fd, last, size - 1);
+    if (last[0] !== 0x0a) writeAll(disk, to, Uint8Array.of(0x0a));
+  });
 }
 
 /** Yields the bytes of an open file. Each piece is valid until the next. Throws EIO when the file ends before `end`. */

@@ -63,7 +63,7 @@ function walkWay(disk: Disk, folders: OpenFolders): Way {
   return {
     plain: true,
     use(path, end, run) {
-      const { above, parts } = partsOfContainer(path) ?? { above: dirname(path), parts: [basename(path)] };
+      const { above, parts } = partsOf(path);
       // The folder above may itself be a link.
       let fd = folders.open(`${above}/.`);
       try {
@@ -86,12 +86,17 @@ function lookWay(disk: Disk): Way {
   return {
     plain: true,
     use(path, end, run) {
-      const { above, parts } = partsOfContainer(path) ?? { above: dirname(path), parts: [basename(path)] };
+      const { above, parts } = partsOf(path);
       demandFolders(disk, above, end === "folder" ? parts : parts.slice(0, -1));
       return run(path);
     },
     realPath: (path) => disk.realPath(path),
   };
+}
+
+/** Returns the parts of a path; outside of containers, only the last is ours to follow. */
+function partsOf(path: string): { above: string; parts: string[] } {
+  return partsOfContainer(path) ?? { above: dirname(path), parts: [basename(path)] };
 }
 
 /** Throws ELOOP when one of the folders `parts` below `above` is a link. */

@@ -7,6 +7,7 @@ import {
   exists,
   type FileInfo,
   publishNew,
+  readAll,
   removeQuietly,
   temporaryName,
   writeAll,
@@ -25,21 +26,30 @@ export function guarded<T>(doing: string, run: () => T): T {
   }
 }
 
-/**
- * Runs `use` with an open file and closes it then, also where `use` returns a promise. The file was only read, or
- * `use` syncs what it writes: closing it can lose nothing.
- */
-export function withFile<T>(disk: Disk, fd: number, use: (fd: number) => T): T {
+/** Runs `use` and closes `thing` then, also where `use` returns a promise. */
+export function closing<C extends { close(): void }, T>(thing: C, use: (thing: C) => T): T {
   let result: T;
   try {
-    result = use(fd);
+    result = use(thing);
   } catch (error) {
-    closeQuietly(disk, fd);
+    thing.close();
     throw error;
   }
-  if (result instanceof Promise) return result.finally(() => closeQuietly(disk, fd)) as T;
-  closeQuietly(disk, fd);
+  if (result instanceof Promise) return result.finally(() => thing.close()) as T;
+  thing.close();
   return result;
+}
+
+/** Does so with an open file. That was only read, or `use` syncs what it writes: closing it can lose nothing. */
+export function withFile<T>(disk: Disk, fd: number, use: (fd: number) => T): T {
+  return closing({ close: () => closeQuietly(disk, fd) }, () => use(fd));
+}
+
+/** Returns `length` bytes of an open file. Throws EIO when the file ends too early. */
+export function readAt(disk: Disk, fd: number, start: number, length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(length);
+  readAll(disk, fd, bytes, start);
+  return bytes;
 }
 
 /** Returns up to `most` bytes from the beginning of a file; null when something else has its path. */
@@ -52,10 +62,10 @@ export function beginningOf(disk: Disk, path: string, most: number): Uint8Array 
   });
 }
 
-/** Returns what is known of a path; null when nothing has it, or when the disk does not say. */
-export function infoOrNull(disk: Disk, path: string): FileInfo | null {
+/** Returns what is known of a path; null when nothing has it, or when the disk does not say. `plain`: of a link itself. */
+export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo | null {
   try {
-    return disk.info(path);
+    return disk.info(path, plain);
   } catch {
     return null;
   }

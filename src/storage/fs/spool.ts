@@ -8,69 +8,21 @@ import { dirname } from "node:path";
 import { isErrno, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Spool, Spooled } from "../../core/ports/spool.ts";
-import { closeQuietly, type Disk, readAll, removeQuietly, temporaryName, writeAll } from "./disk.ts";
+import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "./disk.ts";
+import { readAt } from "./files.ts";
 import { sweepStrays } from "./temporary-files.ts";
 
 /** Bytes read from the file at a time, and bytes gathered before a write. */
 const BLOCK = 1 << 18;
 
-/** Bytes of one reply in the file. */
-class SpooledInFile implements Spooled {
-  readonly bytes: number;
-  private readonly file: SpoolFile;
-  private readonly start: number;
-  private isReleased = false;
-
-  constructor(file: SpoolFile, start: number, bytes: number) {
-    this.file = file;
-    this.start = start;
-    this.bytes = bytes;
-  }
-
-  *blocks(): Generator<Uint8Array> {
-    try {
-      for (let at = 0; at < this.bytes; at += BLOCK) {
-        const block = Buffer.allocUnsafe(Math.min(BLOCK, this.bytes - at));
-        readAll(this.file.disk, this.file.fd, block, this.start + at);
-        yield block;
-      }
-    } finally {
-      this.release();
-    }
-  }
-
-  release(): void {
-    if (this.isReleased) return;
-    this.isReleased = true;
-    this.file.letGo();
-  }
-}
-
-/** A spool file. It is closed, which removes it, when no reply in it is waiting. */
-class SpoolFile {
-  readonly disk: Disk;
+/** A file with replies. It is closed, which removes it, when no reply in it is waiting. */
+interface SpoolFile {
   readonly fd: number;
-  size = 0;
+  size: number;
+  /** Number of replies that wait in it. */
+  waiting: number;
   /** Whether a write failed and its remains could not be cut off. */
-  isBroken = false;
-  private waiting = 0;
-  private readonly closed: () => void;
-
-  constructor(disk: Disk, fd: number, closed: () => void) {
-    this.disk = disk;
-    this.fd = fd;
-    this.closed = closed;
-  }
-
-  hold(): void {
-    this.waiting++;
-  }
-
-  letGo(): void {
-    if (--this.waiting > 0) return;
-    closeQuietly(this.disk, this.fd);
-    this.closed();
-  }
+  isBroken: boolean;
 }
 
 export class FileSpool implements Spool {
@@ -88,40 +40,72 @@ export class FileSpool implements Spool {
 
   take(pieces: Iterable<string | Uint8Array>): Spooled {
     const file = this.open();
-    file.hold();
+    file.waiting++;
     const start = file.size;
-    const { disk, fd } = file;
+    try {
+      this.fill(file, pieces);
+      return this.replyIn(file, start);
+    } catch (error) {
+      this.cut(file, start);
+      this.letGo(file);
+      throw error;
+    }
+  }
+
+  private fill(file: SpoolFile, pieces: Iterable<string | Uint8Array>): void {
     const write = (bytes: Uint8Array): void => {
       try {
-        writeAll(disk, fd, bytes);
+        writeAll(this.disk, file.fd, bytes);
       } catch (error) {
         throw refusal(error);
       }
       file.size += bytes.length;
     };
-    try {
-      let gathered: Buffer | undefined;
-      let filled = 0;
-      for (const piece of pieces) {
-        const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
-        if (filled + bytes.length > BLOCK && gathered) {
-          write(gathered.subarray(0, filled));
-          filled = 0;
-        }
-        if (bytes.length >= BLOCK) write(bytes);
-        else {
-          gathered ??= Buffer.allocUnsafe(BLOCK);
-          gathered.set(bytes, filled);
-          filled += bytes.length;
-        }
+    let gathered: Buffer | undefined;
+    let filled = 0;
+    for (const piece of pieces) {
+      const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
+      if (filled + bytes.length > BLOCK && gathered) {
+        write(gathered.subarray(0, filled));
+        filled = 0;
       }
-      if (gathered && filled > 0) write(gathered.subarray(0, filled));
-      return new SpooledInFile(file, start, file.size - start);
-    } catch (error) {
-      this.cut(file, start);
-      file.letGo();
-      throw error;
+      if (bytes.length >= BLOCK) write(bytes);
+      else {
+        gathered ??= Buffer.allocUnsafe(BLOCK);
+        gathered.set(bytes, filled);
+        filled += bytes.length;
+      }
     }
+    if (gathered && filled > 0) write(gathered.subarray(0, filled));
+  }
+
+  /** Returns the reply that takes the bytes of a file from `start` on. */
+  private replyIn(file: SpoolFile, start: number): Spooled {
+    const { disk } = this;
+    const bytes = file.size - start;
+    let isReleased = false;
+    const release = (): void => {
+      if (!isReleased) this.letGo(file);
+      isReleased = true;
+    };
+    return {
+      bytes,
+      release,
+      *blocks() {
+        try {
+          for (let at = 0; at < bytes; at += BLOCK)
+            yield readAt(disk, file.fd, start + at, Math.min(BLOCK, bytes - at));
+        } finally {
+          release();
+        }
+      },
+    };
+  }
+
+  private letGo(file: SpoolFile): void {
+    if (--file.waiting > 0) return;
+    closeQuietly(this.disk, file.fd);
+    if (this.file === file) this.file = undefined;
   }
 
   /** Cuts off the remains of a failed reply. If that fails, the next reply goes to another file. */
@@ -154,11 +138,8 @@ export class FileSpool implements Spool {
     const temporary = temporaryName(path);
     const fd = disk.create(temporary);
     removeQuietly(disk, temporary);
-    const file: SpoolFile = new SpoolFile(disk, fd, () => {
-      if (this.file === file) this.file = undefined;
-    });
-    this.file = file;
-    return file;
+    this.file = { fd, size: 0, waiting: 0, isBroken: false };
+    return this.file;
   }
 }
 

@@ -11,8 +11,11 @@ import type { Disk, FileInfo } from "./disk.ts";
  */
 const TICK = 20;
 
+/** The part of what is known of a file that changes with its content. */
+export type Stamp = Pick<FileInfo, "device" | "inode" | "size" | "modified" | "changed">;
+
 /** Whether two checks saw the same file with the same stamp. */
-export function isSameStamp(a: FileInfo, b: FileInfo): boolean {
+export function isSameStamp(a: Stamp, b: Stamp): boolean {
   return isSameFile(a, b) && a.size === b.size && a.modified === b.modified && a.changed === b.changed;
 }
 

@@ -8,7 +8,7 @@ import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { guarded, infoOrNull } from "../fs/files.ts";
+import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { kindOf } from "../fs/folders.ts";
 import { archiveFolder, folderFor, type StoragePaths } from "../fs/paths.ts";
 import { frozenFrom } from "../v2/pointer.ts";
@@ -75,13 +75,12 @@ export async function holding<T>(
 ): Promise<T> {
   demandWritable(keeping);
   const { disk, leaves } = keeping;
-  return guarded(doing, async () => {
-    const log = keeping.open(withoutLink(disk, path));
-    try {
+  return guarded(doing, () =>
+    closing(keeping.open(withoutLink(disk, path)), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
       if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
       log.takeLock();
-      return await run({
+      return run({
         // Hosts may still use the path of a file that was migrated.
         file: log.file ?? path,
         sessionId: log.header.id,
@@ -95,10 +94,8 @@ export async function holding<T>(
           }
         },
       });
-    } finally {
-      log.close();
-    }
-  });
+    }),
+  );
 }
 
 /** Returns the file of a session, by its path or by its whole id. */

@@ -11,7 +11,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, writeAll } from "../fs/disk.ts";
-import { freeName, guarded, isTaken, nth, withFile } from "../fs/files.ts";
+import { closing, freeName, guarded, isTaken, nth, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
@@ -41,15 +41,14 @@ type Relation = "has all" | "has its beginning" | "has some" | "other";
 
 export async function importSession(keeping: Keeping, path: string, progress?: Progress): Promise<Imported> {
   demandWritable(keeping);
-  const log = keeping.open(path);
-  try {
-    if (log.store !== "jsonl")
-      throw new Failure(
-        "not_a_session",
-        "Only JSONL files can be imported. export_session makes one from a session in another store.",
-        { sessionPath: path },
-      );
-    return await guarded("importing the session", async () => {
+  return closing(keeping.open(path), (log) =>
+    guarded("importing the session", async () => {
+      if (log.store !== "jsonl")
+        throw new Failure(
+          "not_a_session",
+          "Only JSONL files can be imported. export_session makes one from a session in another store.",
+          { sessionPath: path },
+        );
       await readAllOf(log, progress);
       for (let tries = 1; ; tries++)
         try {
@@ -58,10 +57,8 @@ export async function importSession(keeping: Keeping, path: string, progress?: P
           // Another process was faster: its session is compared in the next attempt.
           if (!isTaken(error) || tries >= TRIES) throw error;
         }
-    });
-  } finally {
-    log.close();
-  }
+    }),
+  );
 }
 
 async function readAllOf(log: Log, progress: Progress | undefined): Promise<void> {
@@ -177,13 +174,10 @@ function backupsOf(disk: Disk, file: string, id: string): string[] {
 
 /** Compares entry by entry: a torn end or a rewritten file does not make it another session. */
 function compareEntries(keeping: Keeping, log: Log, file: string): Relation {
-  const there = keeping.open(file);
-  try {
+  return closing(keeping.open(file), (there) => {
     if (holdsAll(there, log)) return "has all";
     return holdsAll(log, there) ? "has some" : "other";
-  } finally {
-    there.close();
-  }
+  });
 }
 
 function holdsAll(log: Log, part: Log): boolean {

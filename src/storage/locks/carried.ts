@@ -16,9 +16,10 @@
 import { isErrno, storageFailure } from "../../core/errno.ts";
 import type { LockKind } from "../../core/ports/store.ts";
 import { closeQuietly, type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
-import type { Means } from "./contract.ts";
-import { type FileKey, isYoung, type LockOptions, type LockPlace, TRIES } from "./contract.ts";
+import { isSameFile } from "../fs/stamps.ts";
+import { type FileKey, isYoung, type LockOptions, type LockPlace, type Means, TRIES } from "./contract.ts";
 import { Flock } from "./flock.ts";
 import { isListed } from "./kernel-list.ts";
 import { SqliteLock } from "./sqlite-lock.ts";
@@ -178,21 +179,14 @@ function lend(disk: Disk, like: string, fd: number): void {
 }
 
 function isJustMade(disk: Disk, path: string): boolean {
-  try {
-    return isYoung(disk.info(path));
-  } catch {
-    return false;
-  }
+  const info = infoOrNull(disk, path);
+  return info !== null && isYoung(info);
 }
 
 /** Whether a file still has a name. */
-function hasName(disk: Disk, path: string, { device, inode }: FileInfo): boolean {
-  try {
-    const now = disk.info(path);
-    return now.device === device && now.inode === inode;
-  } catch {
-    return false;
-  }
+function hasName(disk: Disk, path: string, info: FileInfo): boolean {
+  const now = infoOrNull(disk, path);
+  return now !== null && isSameFile(now, info);
 }
 
 /**

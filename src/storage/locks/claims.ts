@@ -6,6 +6,7 @@ import { isMissing } from "../../core/errno.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, exists, readWhole } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
 import { type Answers, isSameProcess, processStart } from "../fs/processes.ts";
 import { type LockOptions, UNKNOWN } from "./contract.ts";
 
@@ -63,12 +64,8 @@ export class Claims {
 }
 
 function pidNamespace(disk: Disk): number {
-  try {
-    return disk.info("/proc/self/ns/pid").inode;
-  } catch {
-    // Only Linux has pid namespaces.
-    return 0;
-  }
+  // Only Linux has pid namespaces.
+  return infoOrNull(disk, "/proc/self/ns/pid")?.inode ?? 0;
 }
 
 export function holderIn({ client, pid, since }: Partial<Claim>): Holder {

@@ -4,8 +4,7 @@
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import type { Means } from "./contract.ts";
-import { isYoung } from "./contract.ts";
+import { isYoung, type Means } from "./contract.ts";
 import { isListed } from "./kernel-list.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */

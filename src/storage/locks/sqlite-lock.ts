@@ -52,11 +52,9 @@ export class SqliteLock implements Means {
   /** Whether another process holds the lock of a file. The file must exist, and this process must not hold its lock. */
   isHeld(path: string): boolean {
     const database = this.open(path, true);
-    try {
-      return attempt(database, "BEGIN; SELECT 1 FROM sqlite_master") === "held";
-    } finally {
-      closeDatabase(database);
-    }
+    const outcome = attempt(database, "BEGIN; SELECT 1 FROM sqlite_master");
+    closeDatabase(database);
+    return outcome === "held";
   }
 }
 

@@ -1,7 +1,8 @@
 /**
  * Audits a whole container: compares every byte of every segment, every row and every document with the documented
  * rules and with each other (seed 003, INV-001 to INV-007). It shares nothing with the way a session is opened but the
- * decoding of single frames, rows and documents, trusts nothing that it can compute, and writes nothing.
+ * decoding of single frames, rows and documents, and the rule that says whether a container without a pointer is a
+ * session (`isUnpointed`). It trusts nothing that it can compute, and writes nothing.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -27,7 +28,8 @@ import {
   segmentFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, exists, openFile, readAll, readWhole } from "../fs/disk.ts";
+import { type Disk, exists, openFile, readWhole } from "../fs/disk.ts";
+import { readAt, withFile } from "../fs/files.ts";
 import { scanLines } from "../log/lines.ts";
 import {
   type Checkpoint,
@@ -40,7 +42,18 @@ import {
   parseManifest,
   readPointer,
 } from "./documents.ts";
-import { chained, crc32c, crcText, decodeFrame, decodeRow, type Frame, GENESIS, Malformed, NO_CRC } from "./frame.ts";
+import {
+  chained,
+  crc32c,
+  crcText,
+  decodeFrame,
+  decodeRow,
+  type Frame,
+  GENESIS,
+  type IndexRow,
+  Malformed,
+  NO_CRC,
+} from "./frame.ts";
 import { readLedger } from "./ledger.ts";
 import { isUnpointed } from "./pointer.ts";
 
@@ -125,14 +138,30 @@ function sizeOf(disk: Disk, file: string): number {
   }
 }
 
-interface RowFacts {
+/** The place of a finding in its file. */
+type Spot = Partial<Pick<Finding, "byteOffset" | "length" | "entryId" | "recoverable">>;
+
+/** Reports a finding of one frame. */
+type FrameReport = (invariant: InvariantId, reason: string, more?: Spot) => void;
+
+/** The store up to one of its frames, as a manifest or checkpoint describes it. */
+interface StoreEnd {
+  readonly chain: string;
   readonly entryId: string;
+  readonly counters: Counters;
   readonly segmentSeq: number;
-  readonly frameSeq: number;
-  readonly byteOffset: number;
-  readonly byteLength: number;
-  readonly crc32c: string;
+  readonly crc: string;
+  readonly segments: number;
 }
+
+const BEGINNING: StoreEnd = {
+  chain: GENESIS,
+  entryId: "",
+  counters: { entriesTotal: 0, messagesTotal: 0, branchesTotal: 0, compactionsTotal: 0, bytesTotal: 0 },
+  segmentSeq: 0,
+  crc: NO_CRC,
+  segments: 0,
+};
 
 class Auditor {
   private readonly disk: Disk;
@@ -148,7 +177,7 @@ class Auditor {
   private sessionId: unknown;
 
   private readonly heads = new HeadReader(new Nodes());
-  private readonly rows: RowFacts[] = [];
+  private readonly rows: IndexRow[] = [];
   private readonly ids = new Map<string, number>();
   private readonly entryIds: string[] = [];
   /** Id of the parent, by position. */
@@ -158,20 +187,14 @@ class Auditor {
   private readonly branchHeads = new Set<string>();
   private readonly odd: { entryId: string; reason: string }[] = [];
 
-  private chain = GENESIS;
-  private lastCrc = NO_CRC;
+  /** The store up to the last whole frame. */
+  private end = BEGINNING;
+  /** Number of frames, damaged ones included. */
   private frameCount = 0;
   private lastSegment = 0;
   private segmentCount = 0;
-  private bytesTotal = 0;
-  private messages = 0;
-  private branches = 0;
-  private compactions = 0;
-  /** State of the store after each entry that a manifest or checkpoint names as its head. */
-  private readonly marks = new Map<
-    number,
-    { chain: string; entryId: string; counters: Counters; segmentSeq: number; crc: string; segments: number }
-  >();
+  /** The store after each entry that a manifest or checkpoint names as its head. */
+  private readonly marks = new Map<number, StoreEnd>();
 
   constructor(disk: Disk, container: string, staging: boolean) {
     this.disk = disk;
@@ -179,24 +202,12 @@ class Auditor {
     this.staging = staging;
   }
 
-  private find(
-    invariant: InvariantId | null,
-    file: string,
-    reason: string,
-    more: { byteOffset?: number; length?: number; entryId?: string; recoverable?: boolean } = {},
-  ): void {
+  private find(invariant: InvariantId | null, file: string, reason: string, spot: Spot = {}): void {
     if (invariant) this.broken.add(invariant);
     if (++this.findings > MOST_FINDINGS) return;
-    const { byteOffset = 0, length = 0, entryId, recoverable = false } = more;
-    this.found.push({
-      invariant,
-      file,
-      byteOffset,
-      length,
-      ...(entryId === undefined ? {} : { entryId }),
-      reason,
-      recoverable,
-    });
+    const { byteOffset = 0, length = 0, entryId, recoverable = false } = spot;
+    const named = entryId === undefined ? {} : { entryId };
+    this.found.push({ invariant, file, byteOffset, length, ...named, reason, recoverable });
   }
 
   /** Returns the segments by number. Reports other files whose names end with `.seg`. */
@@ -264,92 +275,73 @@ class Auditor {
   }
 
   private mark(entrySeq: number): void {
-    const nothing = { entriesTotal: 0, messagesTotal: 0, branchesTotal: 0, compactionsTotal: 0, bytesTotal: 0 };
-    this.marks.set(entrySeq, { chain: "", entryId: "", counters: nothing, segmentSeq: 0, crc: NO_CRC, segments: 0 });
-    if (entrySeq === 0)
-      this.marks.set(0, { chain: GENESIS, entryId: "", counters: nothing, segmentSeq: 0, crc: NO_CRC, segments: 0 });
+    // Until that entry was read, nothing fits it.
+    this.marks.set(entrySeq, entrySeq === 0 ? BEGINNING : { ...BEGINNING, chain: "" });
+  }
+
+  /**
+   * Passes each line of a file to `take`, and one that is longer than a chunk to `long`. Reports a file that cannot be
+   * read, and a last line without line feed for the reason `cutOff`. Returns whether the file was read.
+   */
+  private readLines(
+    file: string,
+    path: string,
+    cutOff: string,
+    take: (start: number, b: Uint8Array, at: number, end: number) => void,
+    long: (fd: number, start: number, length: number) => void,
+  ): boolean {
+    let fd: number;
+    try {
+      fd = openFile(this.disk, path);
+    } catch (error) {
+      this.find("INV-003", file, reasonOf(error));
+      return false;
+    }
+    withFile(this.disk, fd, () => {
+      const { tail, size } = scanLines(this.disk, fd, 0, 0, {
+        line: (_number, start, b, at, end) => take(start, b, at, end),
+        long: (_number, start, length) => long(fd, start, length),
+      });
+      if (tail < size) this.find("INV-003", file, cutOff, { byteOffset: tail, length: size - tail, recoverable: true });
+    });
+    return true;
   }
 
   readRows(): void {
     const file = "index/offsets.jsonl";
-    let fd: number;
-    try {
-      fd = openFile(this.disk, indexFile(this.container));
-    } catch (error) {
-      this.find("INV-003", file, reasonOf(error));
-      return;
-    }
-    try {
-      const take = (start: number, b: Uint8Array, at: number, end: number): void => {
-        if (end === at) return;
-        try {
-          const row = decodeRow(b, at, end);
-          if (row.entrySeq !== this.rows.length + 1)
-            this.find(
-              "INV-002",
-              file,
-              `entry sequence is not contiguous: ${row.entrySeq} at row ${this.rows.length + 1}`,
-              {
-                byteOffset: start,
-                length: end - at,
-                entryId: row.entryId,
-              },
-            );
-          this.rows.push(row);
-        } catch (error) {
-          this.find("INV-003", file, reasonOf(error), { byteOffset: start, length: end - at });
-        }
-      };
-      const scanned = scanLines(this.disk, fd, 0, 0, {
-        line: (_number, start, b, at, end) => take(start, b, at, end),
-        long: (_number, start, length) =>
-          this.find("INV-003", file, "a row is too long", { byteOffset: start, length }),
-      });
-      if (scanned.tail < scanned.size)
-        this.find("INV-003", file, "unterminated JSONL line: the last row was cut off", {
-          byteOffset: scanned.tail,
-          length: scanned.size - scanned.tail,
-          recoverable: true,
-        });
-    } finally {
-      closeQuietly(this.disk, fd);
-    }
+    const take = (start: number, b: Uint8Array, at: number, end: number): void => {
+      if (end === at) return;
+      const spot = { byteOffset: start, length: end - at };
+      try {
+        const row = decodeRow(b, at, end);
+        const { entrySeq, entryId } = row;
+        const number = this.rows.push(row);
+        if (entrySeq === number) return;
+        const reason = `entry sequence is not contiguous: ${entrySeq} at row ${number}`;
+        this.find("INV-002", file, reason, { ...spot, entryId });
+      } catch (error) {
+        this.find("INV-003", file, reasonOf(error), spot);
+      }
+    };
+    const cutOff = "unterminated JSONL line: the last row was cut off";
+    this.readLines(file, indexFile(this.container), cutOff, take, (_fd, byteOffset, length) =>
+      this.find("INV-003", file, "a row is too long", { byteOffset, length }),
+    );
   }
 
   readSegment(seq: number): void {
-    const file = `segments/${basename(segmentFile(this.container, seq))}`;
+    const path = segmentFile(this.container, seq);
+    const file = `segments/${basename(path)}`;
     let frameSeq = 0;
     if (seq !== this.lastSegment + 1) this.find("INV-003", file, `missing segment ${this.lastSegment + 1}`);
     this.lastSegment = seq;
-    let fd: number;
-    try {
-      fd = openFile(this.disk, segmentFile(this.container, seq));
-    } catch (error) {
-      this.find("INV-003", file, reasonOf(error));
-      return;
-    }
-    try {
-      const take = (start: number, b: Uint8Array, at: number, end: number): void => {
-        this.takeFrame(file, seq, ++frameSeq, start, b, at, end);
-      };
-      const scanned = scanLines(this.disk, fd, 0, 0, {
-        line: (_number, start, b, at, end) => take(start, b, at, end),
-        long: (_number, start, length) => {
-          const line = Buffer.allocUnsafe(length + 1);
-          readAll(this.disk, fd, line, start);
-          take(start, line, 0, length);
-        },
-      });
-      if (scanned.tail < scanned.size)
-        this.find("INV-003", file, "the last frame is not LF-terminated: it was cut off", {
-          byteOffset: scanned.tail,
-          length: scanned.size - scanned.tail,
-          recoverable: true,
-        });
-      if (frameSeq > 0) this.segmentCount++;
-    } finally {
-      closeQuietly(this.disk, fd);
-    }
+    const take = (start: number, b: Uint8Array, at: number, end: number): void =>
+      this.takeFrame(file, seq, ++frameSeq, start, b, at, end);
+    const cutOff = "the last frame is not LF-terminated: it was cut off";
+    const isRead = this.readLines(file, path, cutOff, take, (fd, start, length) =>
+      take(start, readAt(this.disk, fd, start, length + 1), 0, length),
+    );
+    if (isRead && frameSeq > 0) this.segmentCount++;
   }
 
   /** Checks the frame `b[at, end)`, which its line feed follows. */
@@ -363,149 +355,114 @@ class Auditor {
     end: number,
   ): void {
     const length = end + 1 - at;
-    const row: RowFacts | undefined = this.rows[this.frameCount];
-    const where = { byteOffset: start, length, entryId: row?.entryId };
+    const row: IndexRow | undefined = this.rows[this.frameCount];
+    let { entryId } = row ?? {};
+    const report: FrameReport = (invariant, reason, more) =>
+      this.find(invariant, file, reason, { byteOffset: start, length, entryId, ...more });
+    const entrySeq = ++this.frameCount;
     let frame: Frame;
     try {
       frame = decodeFrame(b, at, end, true, !this.staging);
     } catch (error) {
       // The frame keeps its place in the count, so that the next ones are compared with their own rows.
-      this.find("INV-005", file, reasonOf(error), where);
-      this.frameCount++;
+      report("INV-005", reasonOf(error));
       return;
     }
-    where.entryId = frame.entryId;
+    entryId = frame.entryId;
     const crc = crcText(crc32c(b, at, end + 1));
-    const entrySeq = this.frameCount + 1;
-    if (frame.segmentSeq !== seq) this.find("INV-002", file, `the frame says segment ${frame.segmentSeq}`, where);
+    if (frame.segmentSeq !== seq) report("INV-002", `the frame says segment ${frame.segmentSeq}`);
     if (frame.frameSeq !== frameSeq)
-      this.find("INV-002", file, `frame sequence is not contiguous: ${frame.frameSeq} instead of ${frameSeq}`, where);
+      report("INV-002", `frame sequence is not contiguous: ${frame.frameSeq} instead of ${frameSeq}`);
     if (frame.entrySeq !== entrySeq)
-      this.find("INV-002", file, `entry sequence is not contiguous: ${frame.entrySeq} instead of ${entrySeq}`, where);
-    if (!row) this.find("INV-006", file, "the frame has no index row", { ...where, recoverable: true });
-    else this.holdAgainstRow(file, row, frame, start, length, crc, where);
-    if (this.ids.has(frame.entryId)) this.find("INV-002", file, `duplicate entry_id detected: ${frame.entryId}`, where);
-    this.bind(file, b, frame, where);
-    this.count(frame, length, crc);
-  }
-
-  private holdAgainstRow(
-    file: string,
-    row: RowFacts,
-    frame: Frame,
-    start: number,
-    length: number,
-    crc: string,
-    where: { byteOffset: number; length: number; entryId?: string },
-  ): void {
-    const differs =
+      report("INV-002", `entry sequence is not contiguous: ${frame.entrySeq} instead of ${entrySeq}`);
+    if (!row) report("INV-006", "the frame has no index row", { recoverable: true });
+    else if (
       row.segmentSeq !== frame.segmentSeq ||
       row.frameSeq !== frame.frameSeq ||
       row.byteOffset !== start ||
       row.byteLength !== length ||
-      row.entryId !== frame.entryId;
-    if (differs) this.find("INV-003", file, "index/frame mismatch: the row names another place or entry", where);
+      row.entryId !== entryId
+    )
+      report("INV-003", "index/frame mismatch: the row names another place or entry");
     else if (row.crc32c !== crc)
-      this.find("INV-003", file, `checksum mismatch: the row says ${row.crc32c}, the frame has ${crc}`, where);
+      report("INV-003", `checksum mismatch: the row says ${row.crc32c}, the frame has ${crc}`);
+    if (this.ids.has(entryId)) report("INV-002", `duplicate entry_id detected: ${entryId}`);
+    this.bind(b, frame, report);
+    this.count(frame, length, crc);
   }
 
   /** Compares the frame's own members with those of its entry. */
-  private bind(
-    file: string,
+  private bind(b: Uint8Array, frame: Frame, report: FrameReport): void {
+    const { entryId, entryType } = frame;
+    const entry = this.entryIn(b, frame, report);
+    if (entry && entry.id !== entryId) report("INV-003", "the payload has another id");
+    if (entry && entry.parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
+    if (entry && entry.type !== entryType) report("INV-003", "the payload has another type");
+    if (!isWireId(entryId)) this.odd.push({ entryId, reason: "its id has other characters" });
+    if (!RUST_TYPES.has(entryType)) this.odd.push({ entryId, reason: `its type is ${entryType}` });
+  }
+
+  /** Returns the members of a frame's entry; undefined when it is none. */
+  private entryIn(
     b: Uint8Array,
-    frame: Frame,
-    where: { byteOffset: number; length: number; entryId?: string },
-  ): void {
-    const { payloadStart, payloadEnd } = frame;
+    { payloadStart, payloadEnd }: Frame,
+    report: FrameReport,
+  ): { id: unknown; parent: unknown; type: unknown } | undefined {
     const { heads } = this;
-    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) this.find("INV-005", file, "the payload is not UTF-8", where);
-    else if (heads.read(b, payloadStart, payloadEnd)) {
-      // The usual head; the payload was found to be JSON when the frame was decoded.
+    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) {
+      report("INV-005", "the payload is not UTF-8");
+      return undefined;
+    }
+    // The usual head; the payload was found to be JSON when the frame was decoded.
+    if (heads.read(b, payloadStart, payloadEnd)) {
       const parent = heads.packedParent < 0 ? null : unpackId(heads.packedParent);
-      this.holdAgainstEntry(file, frame, unpackId(heads.packedId), parent, KNOWN_TYPES[heads.type], where);
-    } else this.bindSlowly(file, b, frame, where);
-    if (!isWireId(frame.entryId)) this.odd.push({ entryId: frame.entryId, reason: "its id has other characters" });
-    if (!RUST_TYPES.has(frame.entryType))
-      this.odd.push({ entryId: frame.entryId, reason: `its type is ${frame.entryType}` });
-  }
-
-  private holdAgainstEntry(
-    file: string,
-    frame: Frame,
-    id: unknown,
-    parent: unknown,
-    type: unknown,
-    where: { byteOffset: number; length: number; entryId?: string },
-  ): void {
-    if (id !== frame.entryId) this.find("INV-003", file, "the payload has another id", where);
-    if (parent !== frame.parentEntryId) this.find("INV-001", file, "the payload has another parent", where);
-    if (type !== frame.entryType) this.find("INV-003", file, "the payload has another type", where);
-  }
-
-  private bindSlowly(
-    file: string,
-    b: Uint8Array,
-    frame: Frame,
-    where: { byteOffset: number; length: number; entryId?: string },
-  ): void {
-    const found = members(b, frame.payloadStart, frame.payloadEnd);
+      return { id: unpackId(heads.packedId), parent, type: KNOWN_TYPES[heads.type] };
+    }
+    const found = members(b, payloadStart, payloadEnd);
     if (!found) {
-      this.find("INV-005", file, "the payload is not a JSON object", where);
-      return;
+      report("INV-005", "the payload is not a JSON object");
+      return undefined;
     }
     const value = (name: string): unknown => {
       const member = memberOf(found, name);
-      const given = member ? parse(b, member.start, member.end) : undefined;
-      return typeof given === "number" && name !== "type" ? String(given) : given;
+      return member && parse(b, member.start, member.end);
     };
-    const parent = value("parentId");
-    this.holdAgainstEntry(
-      file,
-      frame,
-      value("id"),
-      parent === undefined || parent === "" ? null : parent,
-      value("type"),
-      where,
-    );
+    const idOf = (name: string): unknown => {
+      const given = value(name);
+      return typeof given === "number" ? String(given) : given;
+    };
+    const parent = idOf("parentId");
+    return { id: idOf("id"), parent: parent === undefined || parent === "" ? null : parent, type: value("type") };
   }
 
   private count(frame: Frame, length: number, crc: string): void {
-    const { entryId, parentEntryId, entryType } = frame;
-    this.frameCount++;
+    const { entryId, parentEntryId, entryType, segmentSeq } = frame;
     this.ids.set(entryId, this.entryIds.length);
     this.entryIds.push(entryId);
     this.parents.push(parentEntryId);
     this.branchHeads.add(entryId);
+    let siblings = 0;
     if (parentEntryId !== null) {
       this.branchHeads.delete(parentEntryId);
-      const siblings = (this.children.get(parentEntryId) ?? 0) + 1;
+      siblings = (this.children.get(parentEntryId) ?? 0) + 1;
       this.children.set(parentEntryId, siblings);
-      if (siblings === 2) this.branches++;
     }
-    if (entryType === "message") this.messages++;
-    if (entryType === "compaction") this.compactions++;
-    this.bytesTotal += length;
-    this.chain = chained(this.chain, frame.payloadSha256);
-    this.lastCrc = crc;
-    if (!this.marks.has(this.frameCount)) return;
-    this.marks.set(this.frameCount, {
-      chain: this.chain,
+    const { counters } = this.end;
+    this.end = {
+      chain: chained(this.end.chain, frame.payloadSha256),
       entryId,
-      counters: this.counters(),
-      segmentSeq: frame.segmentSeq,
+      counters: {
+        entriesTotal: this.entryIds.length,
+        messagesTotal: counters.messagesTotal + (entryType === "message" ? 1 : 0),
+        branchesTotal: counters.branchesTotal + (siblings === 2 ? 1 : 0),
+        compactionsTotal: counters.compactionsTotal + (entryType === "compaction" ? 1 : 0),
+        bytesTotal: counters.bytesTotal + length,
+      },
+      segmentSeq,
       crc,
       segments: this.segmentCount + 1,
-    });
-  }
-
-  private counters(): Counters {
-    return {
-      entriesTotal: this.entryIds.length,
-      messagesTotal: this.messages,
-      branchesTotal: this.branches,
-      compactionsTotal: this.compactions,
-      bytesTotal: this.bytesTotal,
     };
+    if (this.marks.has(this.frameCount)) this.marks.set(this.frameCount, this.end);
   }
 
   /** Checks what can be checked only after everything was read. */
@@ -621,11 +578,11 @@ class Auditor {
       ok: this.findings === 0,
       invariants: holds,
       findings: this.found,
-      counters: this.counters(),
+      counters: this.end.counters,
       segmentCount: this.segmentCount,
-      headEntryId: this.entryIds.at(-1) ?? "",
-      chainHash: this.chain,
-      lastCrc32c: this.lastCrc,
+      headEntryId: this.end.entryId,
+      chainHash: this.end.chain,
+      lastCrc32c: this.end.crc,
       manifest: this.manifest,
       checkpoints: this.checkpoints,
       pointer: this.pointer,

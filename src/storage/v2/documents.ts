@@ -7,7 +7,7 @@
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { parse } from "../../core/json/json.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
-import { GENESIS, Malformed, NO_CRC, sha256 } from "./frame.ts";
+import { CRC, GENESIS, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
 import {
   constant,
   count,
@@ -57,9 +57,6 @@ export type ErrorClass = (typeof ERROR_CLASSES)[number];
 // --- formats of values -------------------------------------------------------------------------------------------
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const HASH = /^[0-9a-f]{64}$/;
-const CRC = /^[0-9A-F]{8}$/;
-const TIME = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
 const CORRELATION = /^[A-Za-z0-9._:-]{8,128}$/;
 const WIRE_ID = /^[A-Za-z0-9_-]{1,128}$/;
 
@@ -79,7 +76,7 @@ export function isCorrelationId(text: string): boolean {
 // --- manifest ----------------------------------------------------------------------------------------------------
 
 const time = text(TIME);
-const hash = text(HASH);
+const hash = text(SHA256);
 const name = text(/./su);
 
 const MANIFEST = object({

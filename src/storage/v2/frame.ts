@@ -196,10 +196,10 @@ function fieldsOf(schema: string, checks: Readonly<Record<string, Check>>): Fiel
   }));
 }
 
-const SHA256 = /^[0-9a-f]{64}$/;
-const CRC = /^[0-9A-F]{8}$/;
+export const SHA256 = /^[0-9a-f]{64}$/;
+export const CRC = /^[0-9A-F]{8}$/;
 /** RFC 3339, with an offset. */
-const TIME = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
+export const TIME = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
 
 /** The one member that may be missing, or null. */
 const OPTIONAL = "parentEntryId";

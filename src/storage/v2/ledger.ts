@@ -8,7 +8,8 @@ import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, readWhole, writeAll } from "../fs/disk.ts";
+import { type Disk, readWhole, writeAll } from "../fs/disk.ts";
+import { withFile } from "../fs/files.ts";
 import { encodeEvent, type MigrationEvent, parseEvent } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 
@@ -75,12 +76,10 @@ export function appendEventNow(disk: Disk, file: string, event: MigrationEvent):
     fd = disk.create(file);
     isNew = true;
   }
-  try {
+  withFile(disk, fd, () => {
     if (torn > 0) disk.truncate(fd, size);
     writeAll(disk, fd, line);
     disk.syncNow(fd);
-  } finally {
-    closeQuietly(disk, fd);
-  }
+  });
   return isNew;
 }

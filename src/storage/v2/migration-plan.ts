@@ -10,7 +10,7 @@ import type { LeafMemory } from "../../core/ports/stores.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { headerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
+import { closing, guarded } from "../fs/files.ts";
 import type { Locks } from "../locks/contract.ts";
 import { isUuid } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
@@ -43,8 +43,9 @@ const MOST_OBSTACLES = 100;
 
 /** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
 export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
-  const log = options.openFile(file, true);
-  return guarded("reading the session", () => planOf(options, log, file, true, progress)).finally(() => log.close());
+  return closing(options.openFile(file, true), (log) =>
+    guarded("reading the session", () => planOf(options, log, file, true, progress)),
+  );
 }
 
 /** Does the same for an open log. With `reading`, every body is read, which finds what only reading finds. */
@@ -70,25 +71,30 @@ export async function planOf(
     tell("already_exists", `${basename(file)}.migrated exists; move it away`);
   if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
     tell("already_exists", `${basename(site.container)} exists and is not a container of a session; move it away`);
-  for (let first = 0; first < nodes.count; ) {
-    const past = stretch(log, first);
-    for (let p = first; p < past; p++) {
+  for await (const positions of stretchesOf(log)) {
+    for (const p of positions)
       if (log.length(p) + FRAME_ROOM > segmentBytes)
         tell("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
       else if (reading) log.read(p);
-    }
-    first = past;
-    progress?.(past, nodes.count);
-    await pause();
+    progress?.(positions[positions.length - 1] + 1, nodes.count);
   }
   for (const { kind, reason, entryId } of log.mendable) tell(kind, reason, entryId);
   return { site, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
 }
 
-/** Returns the end of the positions from `first` on whose lines are handled without a pause. */
-export function stretch(log: Log, first: number): number {
-  let past = first;
-  for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
-    bytes += log.length(past);
-  return past;
+/** Yields the positions of a log's entries, as many at a time as are handled without a pause. */
+export async function* stretchesOf(log: Log): AsyncGenerator<Int32Array> {
+  for (let first = 0; first < log.nodes.count; ) {
+    let past = first;
+    for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
+      bytes += log.length(past);
+    yield range(first, past);
+    first = past;
+    await pause();
+  }
+}
+
+/** Returns the positions from `first` to before `past`. */
+export function range(first: number, past: number): Int32Array {
+  return Int32Array.from({ length: past - first }, (_, i) => first + i);
 }

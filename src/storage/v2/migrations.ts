@@ -4,9 +4,10 @@ import { Failure } from "../../core/failure.ts";
 import type { Migrations } from "../../core/ports/migrations.ts";
 import { guarded } from "../fs/files.ts";
 import { audit } from "./audit.ts";
-import { migrate, rollBack } from "./migration.ts";
+import { migrate } from "./migration.ts";
 import { type MigrationOptions, plan } from "./migration-plan.ts";
 import { standsAt, status } from "./migration-site.ts";
+import { rollBack } from "./rollback.ts";
 
 /** Makes the port. `allowed` returns the absolute path, or throws path_outside_root. */
 export function makeMigrations(

@@ -80,17 +80,7 @@ export class StateMachine {
 
   /** Moves to a state. Throws storage_failed, not retryable, when there is no such transition. */
   to(state: StoreState, reason: string): void {
-    const from = this.at;
-    if (!isLegal(from, state))
-      throw new Failure(
-        "storage_failed",
-        `The store is ${from}, and cannot become ${state} from there. Nothing was changed; open the session again.`,
-        { fromState: from, toState: state },
-        { retryable: false },
-      );
-    this.at = state;
-    this.moves.push({ fromState: from, toState: state, reason, at: this.now() });
-    if (this.moves.length > REMEMBERED) this.moves.shift();
+    this.through([state], reason);
   }
 
   /** Moves through several states. Throws before the first transition when one of them is not legal. */
@@ -99,10 +89,14 @@ export class StateMachine {
     if (states.some((state, i) => !isLegal(way[i], state)))
       throw new Failure(
         "storage_failed",
-        `The store is ${this.at}, and cannot pass through ${states.join(", ")} from there. Nothing was changed.`,
+        `The store is ${this.at}, and cannot become ${states.join(", ")} from there. Nothing was changed; open the session again.`,
         { fromState: this.at, toState: states[states.length - 1] },
         { retryable: false },
       );
-    for (const state of states) this.to(state, reason);
+    for (const state of states) {
+      this.moves.push({ fromState: this.at, toState: state, reason, at: this.now() });
+      this.at = state;
+    }
+    this.moves.splice(0, this.moves.length - REMEMBERED);
   }
 }

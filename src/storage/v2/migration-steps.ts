@@ -1,0 +1,219 @@
+/** The steps that migrations and rollbacks share: the ledger, locks, the leaf, names, and what a failure leaves. */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { timestamp } from "../../core/ports/env.ts";
+import type { Migrated, Site, Verification, Wishes } from "../../core/ports/migrations.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { headerFile, ledgerFile } from "../fs/container-paths.ts";
+import { type Disk, exists } from "../fs/disk.ts";
+import { freeName } from "../fs/files.ts";
+import { removeTree } from "../fs/staging.ts";
+import { isLock, keyOf, type Lock } from "../locks/contract.ts";
+import { lockBeside, lockInContainer } from "../locks/lock-paths.ts";
+import {
+  type ErrorClass,
+  type EventOutcome,
+  isCorrelationId,
+  type Phase,
+  type Pointer,
+  type SourceFormat,
+} from "./documents.ts";
+import { appendEvent } from "./ledger.ts";
+import type { MigrationOptions } from "./migration-plan.ts";
+import { asideName, pointerAt } from "./migration-site.ts";
+import { missingPointer } from "./pointer.ts";
+import { StateMachine, type StoreState } from "./states.ts";
+
+export const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
+export const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
+/** The reason where nobody gave one. */
+export const UNFINISHED = "the cutover was not brought to its end";
+
+export function holds({ entryCountMatch, hashChainMatch, indexConsistent }: Verification): boolean {
+  return entryCountMatch && hashChainMatch && indexConsistent;
+}
+
+/** Returns the failure of a migration or rollback. */
+export function migrationFailed(
+  sentence: string,
+  details: Failure["details"] = {},
+  options: { cause?: unknown; retryable?: boolean } = {},
+): Failure {
+  return new Failure("migration_failed", sentence, details, options);
+}
+
+/** Returns the failure for a store that is FAILED. */
+export function operatorNeeded({ reason, source }: Pointer): Failure {
+  return migrationFailed(
+    `The store is FAILED: ${reason ?? "the migration did not end"}. Put ${source}.migrated back, then use rollback_migration (pi-session-server rollback); if the file is lost, the same command writes it from the container. Until then the session can only be read.`,
+    { state: "FAILED", operatorAction: "restore the rollback target, or roll back without it" },
+  );
+}
+
+/** One migration or rollback of one session. */
+export class MigrationRun {
+  readonly options: MigrationOptions;
+  readonly disk: Disk;
+  readonly site: Site;
+  readonly wishes: Wishes;
+  readonly migrationId: string;
+  readonly correlationId: string;
+  /** Format of the session outside of the container. */
+  format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
+  private readonly locks: Lock[] = [];
+
+  constructor(options: MigrationOptions, site: Site, wishes: Wishes) {
+    this.options = options;
+    this.disk = options.disk;
+    this.site = site;
+    this.wishes = wishes;
+    this.migrationId = options.env.sessionId();
+    this.correlationId = wishes.correlationId ?? `migration-${this.migrationId}`;
+    if (!isCorrelationId(this.correlationId))
+      throw migrationFailed("A correlation id has 8 to 128 letters, digits, dots, colons, underscores and hyphens.");
+  }
+
+  machine(from: StoreState): StateMachine {
+    return new StateMachine(() => timestamp(this.options.env), from);
+  }
+
+  /** Returns a path in the folder of the session. */
+  beside(name: string): string {
+    return join(dirname(this.site.container), name);
+  }
+
+  /** Returns the pointer as it is now; one that is missing is derived from the container's documents. */
+  pointer(): Pointer | null {
+    const { disk, site } = this;
+    const pointer = pointerAt(disk, site.pointer) ?? missingPointer(disk, site.container);
+    this.format = pointer?.sourceFormat ?? this.format;
+    return pointer;
+  }
+
+  /** Returns the result of an operation that did nothing but what `more` says. */
+  done(more: Partial<Migrated> & Pick<Migrated, "active" | "sessionPath" | "entryCount">): Migrated {
+    const { site, migrationId, correlationId } = this;
+    return {
+      site,
+      migrationId,
+      correlationId,
+      state: "CLEAN",
+      transitions: [],
+      snapshotId: null,
+      verification: ALL_HOLD,
+      laterEntries: 0,
+      rebuilt: false,
+      keptAt: null,
+      ...more,
+    };
+  }
+
+  /** Appends an event to the ledger of a container. */
+  async note(
+    container: string,
+    phase: Phase,
+    outcome: EventOutcome,
+    verification: Verification,
+    more: { errorClass?: ErrorClass; correlationId?: string } = {},
+  ): Promise<void> {
+    const { site, migrationId, correlationId } = this;
+    const file = site.source === null ? `${site.sessionId}.jsonl` : basename(site.source);
+    const ends: [path: string, format: SourceFormat][] = [
+      [file, this.format],
+      [basename(site.container), "native_v2"],
+    ];
+    const [source, target] = phase === "rollback" ? ends.reverse() : ends;
+    await appendEvent(this.disk, ledgerFile(container), {
+      migrationId,
+      phase,
+      at: timestamp(this.options.env),
+      sourcePath: source[0],
+      targetPath: target[0],
+      sourceFormat: source[1],
+      targetFormat: target[1],
+      verification,
+      outcome,
+      correlationId,
+      ...more,
+    });
+  }
+
+  /** Takes the writer's locks of the files at these paths, as far as they exist. Throws session_locked. */
+  hold(...paths: string[]): void {
+    const { disk, site } = this;
+    const held = new Set<string>();
+    for (const path of paths) {
+      if (!exists(disk, path)) continue;
+      const info = disk.info(path);
+      if (held.has(keyOf(info))) continue;
+      held.add(keyOf(info));
+      const isContainer = path === headerFile(site.container);
+      const place = isContainer ? lockInContainer(site.container) : lockBeside(disk, path, info.inode);
+      const taken = this.options.locks.take(info, place);
+      if (!isLock(taken))
+        throw new Failure(
+          "session_locked",
+          `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, then try again.`,
+          { holder: taken },
+        );
+      this.locks.push(taken);
+    }
+  }
+
+  release(): void {
+    for (const lock of this.locks.splice(0)) lock.release();
+  }
+
+  /** Records, for the session in its new place, a leaf that its bytes do not determine. */
+  async keepLeaf(leafId: string | null | undefined, open: () => Log): Promise<void> {
+    if (leafId === undefined) return;
+    try {
+      const log = open();
+      await this.options.leaves?.record(log, leafId).finally(() => log.close());
+    } catch {
+      // The session is in its place; without a record, its bytes determine the leaf.
+    }
+  }
+
+  /**
+   * Removes what was built, because nothing was published. Its ledger says why, and the session file stays as it is.
+   */
+  async giveUp(error: unknown, verification: Verification): Promise<void> {
+    const { disk, site } = this;
+    try {
+      if (exists(disk, site.container) && !exists(disk, site.staging)) disk.rename(site.container, site.staging);
+      if (!exists(disk, ledgerFile(site.staging))) {
+        removeTree(disk, site.staging);
+        return;
+      }
+      await this.note(site.staging, "failed", "recoverable_error", verification, { errorClass: classOf(error) });
+      this.clearStaging();
+    } catch {
+      // The disk refuses this too; the next migration finds the staging folder and starts again.
+    }
+  }
+
+  /** Removes everything in the staging folder but the ledger. */
+  clearStaging(): void {
+    const { disk, site } = this;
+    if (!exists(disk, site.staging)) return;
+    for (const name of disk.names(site.staging)) {
+      if (name === "migrations") continue;
+      const path = join(site.staging, name);
+      if (disk.info(path).kind === "folder") removeTree(disk, path);
+      else disk.remove(path);
+    }
+  }
+
+  /** Returns a free name for a container that is not the session any more. */
+  freeAside(): string {
+    return freeName(this.disk, (n) => asideName(this.site, n));
+  }
+}
+
+function classOf(error: unknown): ErrorClass {
+  if (!(error instanceof Failure)) return "io_failure";
+  if (error.name === "storage_failed" || error.name === "storage_full") return "io_failure";
+  return error.retryable ? "atomicity_violation" : "integrity_mismatch";
+}

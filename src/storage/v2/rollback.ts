@@ -1,0 +1,426 @@
+/**
+ * Rolls a session back from a container to a session file or database (seed 003, "Migration and rollback contract").
+ *
+ * The pointer file alone says which store is the session, and the one rename that publishes it changes that. These are
+ * the steps; each is durable before the next.
+ *
+ * Pointer published with the phase `rollback` and its reason, the container still active; the session file put in its
+ * place, durable and verified; pointer published with `jsonl_v3` or `sqlite_v1` active (the commit marker); ledger
+ * `rollback`; the snapshot's second name removed, the container renamed to `<id>.v2.rolled-back`. After a crash before
+ * the marker the same steps finish the rollback, because nothing is written to the container meanwhile. After a later
+ * crash only names remain to be removed or changed.
+ */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { concat, sameBytes } from "../../core/json/json.ts";
+import type { Migrated, Verification, Wishes } from "../../core/ports/migrations.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { beginsWith, copyFile, copyLines, giveName, hashOf } from "../fs/chunked-io.ts";
+import { BLOBS, headerFile, ledgerFile } from "../fs/container-paths.ts";
+import {
+  closeQuietly,
+  type Disk,
+  exists,
+  isAbsent,
+  readWhole,
+  removeQuietly,
+  takeName,
+  temporaryName,
+  writeAll,
+} from "../fs/disk.ts";
+import { closing, freeName, guarded, isTaken, nth, writeBeside } from "../fs/files.ts";
+import { isOneFile } from "../fs/stamps.ts";
+import { LF } from "../log/lines.ts";
+import { type Audit, audit } from "./audit.ts";
+import type { Pointer } from "./documents.ts";
+import { chained, GENESIS, payloadOf, sha256 } from "./frame.ts";
+import { readLedger } from "./ledger.ts";
+import { type MigrationOptions, range, stretchesOf } from "./migration-plan.ts";
+import { headerAt, pointerAt, putPointer, siteOf, versionIn } from "./migration-site.ts";
+import {
+  ALL_HOLD,
+  holds,
+  MigrationRun,
+  migrationFailed,
+  NONE_HOLD,
+  operatorNeeded,
+  UNFINISHED,
+} from "./migration-steps.ts";
+import { snapshotOf } from "./pointer.ts";
+import { writeDatabase } from "./sqlite-v1.ts";
+import type { StoreState } from "./states.ts";
+
+/**
+ * Makes the session file active again: the snapshot byte for byte when nothing was appended since, else the snapshot
+ * followed by the line of each later entry. A snapshot of version 1 or 2, or with a leaf in its header, cannot be
+ * continued: then the header and every line are written as version 3. Without a snapshot they are written too. A
+ * snapshot that differs from the file is kept as `<file>.v<version>.bak`. Throws migration_failed when the session was
+ * not migrated, or when a cutover that was cut off has no file to go back to; then the store is FAILED.
+ */
+export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
+  const run = new MigrationRun(options, siteOf(options.disk, path), wishes);
+  return guarded("rolling the migration back", () => back(run)).finally(() => run.release());
+}
+
+async function back(run: MigrationRun): Promise<Migrated> {
+  const { disk, site, wishes } = run;
+  const pointer = run.pointer();
+  if (pointer === null || (pointer.active !== "native_v2" && !exists(disk, site.container)))
+    throw migrationFailed("The session was not migrated, so there is nothing to roll back.");
+  if (pointer.active !== "native_v2") return isBack(run, pointer, await tidy(run, pointer));
+  if (pointer.phase !== "cutover_commit")
+    return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
+  await forceBack(run, pointer, wishes.reason ?? UNFINISHED);
+  return isBack(run, pointerAt(disk, site.pointer) as Pointer, null);
+}
+
+/** Finishes an interrupted migration or rollback as its pointer says. */
+export async function settle(run: MigrationRun): Promise<void> {
+  const pointer = run.pointer();
+  if (pointer === null || pointer.phase === "completed") return;
+  if (pointer.active !== "native_v2") await tidy(run, pointer);
+  else if (pointer.phase === "cutover_commit") await forceBack(run, pointer, UNFINISHED);
+  else if (pointer.phase === "rollback") await restore(run, pointer, pointer.reason ?? "rollback was asked for");
+  else throw operatorNeeded(pointer);
+  run.release();
+}
+
+/**
+ * Rolls back a cutover that was not verified. Nothing was written to the container since. `isHeld`: its locks are held
+ * already.
+ */
+export async function forceBack(
+  run: MigrationRun,
+  pointer: Pointer | null,
+  reason: string,
+  isHeld = false,
+): Promise<void> {
+  const { disk, site } = run;
+  // The marker itself was not published.
+  if (pointer === null || pointer.active !== "native_v2") return run.giveUp(migrationFailed(reason), NONE_HOLD);
+  const source = run.beside(pointer.source as string);
+  if (!isHeld) run.hold(headerFile(site.container), source, snapshotOf(source));
+  const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === site.sessionId);
+  if (target === undefined)
+    throw operatorNeeded(await fail(run, pointer, `the rollback target ${basename(source)} is missing`));
+  if (target !== source) await nameAgain(disk, target, source);
+  const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
+  await putPointer(disk, site.pointer, after);
+  await tidy(run, after);
+}
+
+/**
+ * Marks the store as FAILED: there is nothing to roll back to until an operator restores it. Returns the new pointer.
+ */
+async function fail(run: MigrationRun, pointer: Pointer, reason: string): Promise<Pointer> {
+  const failed: Pointer = { ...pointer, phase: "failed", reason };
+  await run.note(run.site.container, "failed", "fatal_error", NONE_HOLD, { errorClass: "atomicity_violation" });
+  await putPointer(run.disk, run.site.pointer, failed);
+  return failed;
+}
+
+function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
+  const sessionPath = run.beside(source as string);
+  const entryCount = closing(run.options.openFile(sessionPath, true), ({ nodes }) => nodes.count);
+  const active = run.format;
+  return run.done({ state: "ROLLED_BACK", active, sessionPath, entryCount, snapshotId, correlationId, keptAt });
+}
+
+/**
+ * Whether the snapshot is there, by its hash. One that was put back under the file's own name counts, and is renamed.
+ * Throws migration_failed, having changed nothing, when another file has its name.
+ */
+async function findSnapshot(run: MigrationRun, { snapshotId }: Pointer, source: string): Promise<boolean> {
+  const { disk } = run;
+  const snapshot = snapshotOf(source);
+  run.hold(snapshot, source);
+  if (exists(disk, snapshot)) {
+    if ((await hashOf(disk, snapshot)) === snapshotId) return true;
+    throw migrationFailed(
+      `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
+      { snapshotPath: snapshot, snapshotId },
+    );
+  }
+  if (!exists(disk, source) || (await hashOf(disk, source)) !== snapshotId) return false;
+  disk.rename(source, snapshot);
+  await disk.syncFolder(dirname(source));
+  return true;
+}
+
+async function restore(run: MigrationRun, pointer: Pointer, reason: string): Promise<Migrated> {
+  const { options, site } = run;
+  const named = pointer.source === null ? null : run.beside(pointer.source);
+  const hasSnapshot = pointer.snapshotId !== null && named !== null && (await findSnapshot(run, pointer, named));
+  return closing(options.openContainer(site.container), async (log) => {
+    const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
+    try {
+      log.takeLock();
+      const file = named ?? options.fileFor(log.header, dirname(site.container));
+      return await new Rollback(run, pointer, reason, log, before, file).restore();
+    } finally {
+      before?.close();
+    }
+  });
+}
+
+/** The rollback of a verified container, which is locked. */
+class Rollback {
+  private readonly run: MigrationRun;
+  private readonly pointer: Pointer;
+  private readonly reason: string;
+  private readonly log: Log;
+  /** The snapshot; null when there is none. */
+  private readonly before: Log | null;
+  /** Positions of the entries that the snapshot does not have. */
+  private readonly later: Int32Array;
+  /** Path of the session file that is to become active. */
+  private readonly file: string;
+
+  constructor(run: MigrationRun, pointer: Pointer, reason: string, log: Log, before: Log | null, file: string) {
+    this.run = run;
+    this.pointer = pointer;
+    this.reason = reason;
+    this.log = log;
+    this.before = before;
+    this.later = laterThan(log, before);
+    this.file = file;
+  }
+
+  async restore(): Promise<Migrated> {
+    const { run, pointer, reason, log, before, later, file } = this;
+    const { disk, site, wishes } = run;
+    const found = await audit(disk, site.container, { progress: wishes.progress });
+    const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
+    const isSound = whole && log.mendable.length === 0;
+    if ((before === null || later.length > 0) && !isSound) {
+      // Nothing was written to the container: it is the session as before, and can be repaired.
+      if (pointer.phase === "rollback")
+        await putPointer(disk, site.pointer, { ...pointer, phase: "completed", reason: null });
+      throw migrationFailed(
+        "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
+      );
+    }
+    const machine = run.machine(stateBefore(pointer, found, isSound));
+    if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
+      await log.checkpointNow?.("pre_migration");
+      machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
+    }
+    const ours = pointer.phase === "rollback" ? pointer.correlationId : run.correlationId;
+    const correlationId = wishes.correlationId ?? ours;
+    const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
+    const isThere = exists(disk, file);
+    let verification: Verification;
+    try {
+      await putPointer(disk, site.pointer, intent);
+      await this.putBack();
+      verification = await this.verify(found.chainHash, whole);
+      if (!holds(verification))
+        throw migrationFailed(
+          "The session file does not have what the store has. The store stays active; check the disk and roll back again.",
+          { verification },
+        );
+    } catch (error) {
+      await this.withdraw(isThere ? null : file);
+      throw error;
+    }
+    const after: Pointer = { ...intent, active: run.format };
+    await putPointer(disk, site.pointer, after);
+    await run.keepLeaf(run.options.leaves?.recall(log), () => run.options.openFile(file, true));
+    log.close();
+    const keptAt = await tidy(run, after, verification, before?.version);
+    machine.to("ROLLED_BACK", reason);
+    return run.done({
+      state: machine.state,
+      transitions: machine.history,
+      snapshotId: pointer.snapshotId,
+      verification,
+      entryCount: before === null ? found.counters.entriesTotal : before.nodes.count + later.length,
+      correlationId,
+      active: run.format,
+      sessionPath: file,
+      laterEntries: later.length,
+      rebuilt: before === null,
+      keptAt,
+    });
+  }
+
+  /** Undoes a rollback that failed before its marker, as far as the disk allows. `made`: the file that it made. */
+  private async withdraw(made: string | null): Promise<void> {
+    const { disk, site } = this.run;
+    try {
+      if (made !== null && exists(disk, made)) disk.remove(made);
+      await putPointer(disk, site.pointer, this.pointer);
+    } catch {
+      // Rolling back again goes on from here.
+    }
+  }
+
+  /** Puts the session file in its place, durably. Throws already_exists when another file is there. */
+  private async putBack(): Promise<void> {
+    const { run, pointer, log, before, later, file } = this;
+    const { disk } = run;
+    const isThere = exists(disk, file);
+    // A file in that place may be from an attempt that was cut off.
+    if (isThere && before !== null && pointer.phase !== "rollback") throw inTheWay(file);
+    if (before && later.length === 0) {
+      if (!isThere) return nameAgain(disk, snapshotOf(file), file);
+      if ((await hashOf(disk, file)) === (await hashOf(disk, snapshotOf(file)))) return;
+      throw inTheWay(file);
+    }
+    if (run.format === "sqlite_v1") {
+      if (!isThere) return this.putDatabaseBack();
+      if (await this.holdsAll()) return;
+      throw inTheWay(file);
+    }
+    const fill = async (fd: number): Promise<void> => {
+      // A leaf in the snapshot's header is not that of a session that was continued.
+      const isContinued = before !== null && before.version >= 3 && before.header.leafId === undefined;
+      if (isContinued) {
+        disk.copyMode(snapshotOf(file), fd);
+        await copyLines(disk, snapshotOf(file), fd);
+      } else writeAll(disk, fd, concat([log.headerLine, LF]));
+      for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
+    };
+    await writeBeside(disk, file, fill, { sync: true }, async (temporary) => {
+      if (!isThere) return takeName(disk, temporary, file);
+      if (!(await beginsWith(disk, temporary, file))) throw inTheWay(file);
+      disk.rename(temporary, file);
+    });
+    await disk.syncFolder(dirname(file));
+  }
+
+  /** Whether the session file has the entries of the container and no others. */
+  private holdsAll(): Promise<boolean> {
+    const { run, log, file } = this;
+    return closing(run.options.openFile(file, true), async (there) => {
+      if (there.nodes.count !== log.nodes.count) return false;
+      for await (const positions of stretchesOf(log))
+        if (!positions.every((p) => sameBytes(there.read(p), log.read(p)))) return false;
+      return true;
+    });
+  }
+
+  /** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
+  private async putDatabaseBack(): Promise<void> {
+    const { run, log, before, file } = this;
+    const { disk, site } = run;
+    const temporary = temporaryName(file);
+    try {
+      if (before) await copyFile(disk, snapshotOf(file), temporary, true);
+      else closeQuietly(disk, disk.create(temporary));
+      writeDatabase(disk, temporary, {
+        id: log.header.id,
+        headerLine: log.headerLine,
+        lines: log.readMany(range(0, log.nodes.count)),
+        has: before?.nodes.count ?? 0,
+        blobs: blobsIn(disk, join(site.container, BLOBS)),
+      });
+      takeName(disk, temporary, file);
+    } catch (error) {
+      removeQuietly(disk, temporary);
+      throw error;
+    }
+    await disk.syncFolder(dirname(file));
+  }
+
+  /** Reads the session file that is to become active as any other program would. */
+  private verify(chainHash: string, whole: boolean): Promise<Verification> {
+    return closing(this.run.options.openFile(this.file, true), async (there) => {
+      const indexConsistent = there.mendable.length === 0;
+      if (this.later.length === 0 && !whole) return { ...ALL_HOLD, indexConsistent };
+      const [ours, theirs] = [this.log.nodes, there.nodes];
+      let chain = GENESIS;
+      let isOrdered = theirs.count === ours.count;
+      let position = 0;
+      for await (const positions of stretchesOf(there))
+        for (const line of there.readMany(positions)) {
+          // The snapshot's lines may have white space around an entry; payloads have none.
+          chain = chained(chain, sha256(payloadOf(line)));
+          isOrdered &&= theirs.id(position) === ours.id(position);
+          position++;
+        }
+      return { entryCountMatch: isOrdered, hashChainMatch: chain === chainHash, indexConsistent };
+    });
+  }
+}
+
+/**
+ * Finishes a rollback after its marker: appends the event and removes names that are no longer needed. Returns where
+ * the container is kept; null when it was moved before.
+ */
+async function tidy(
+  run: MigrationRun,
+  { source: name, correlationId }: Pointer,
+  verification = ALL_HOLD,
+  version?: number,
+): Promise<string | null> {
+  const { disk, site } = run;
+  const source = run.beside(name as string);
+  const snapshot = snapshotOf(source);
+  const isContainerThere = exists(disk, site.container);
+  if (isContainerThere) {
+    const { events } = readLedger(disk, ledgerFile(site.container));
+    const isTold = events.some(
+      (event) => event.phase === "rollback" && event.outcome === "ok" && event.correlationId === correlationId,
+    );
+    if (!isTold) await run.note(site.container, "rollback", "ok", verification, { correlationId });
+  }
+  if (exists(disk, snapshot)) {
+    const isOne = isOneFile(disk, source, snapshot) || (await hashOf(disk, source)) === (await hashOf(disk, snapshot));
+    if (isOne) disk.remove(snapshot);
+    else {
+      const backup = `${source}.v${version ?? versionIn(disk, snapshot)}.bak`;
+      disk.rename(
+        snapshot,
+        freeName(disk, (n) => nth(backup, n)),
+      );
+    }
+    await disk.syncFolder(dirname(source));
+  }
+  if (!isContainerThere) return null;
+  const keptAt = run.freeAside();
+  disk.rename(site.container, keptAt);
+  await disk.syncFolder(dirname(site.container));
+  return keptAt;
+}
+
+/** Returns the state of a store that is to be rolled back, derived from its pointer and files. */
+function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): StoreState {
+  if (pointer.phase !== "completed" || !isSound) return "FAILED";
+  const { entriesTotal } = found.counters;
+  // A store without entries has nothing that a checkpoint could name.
+  if (entriesTotal === 0) return "CHECKPOINTED";
+  if (pointer.source !== null && found.manifest?.integrity.manifestHash === pointer.manifestHash) return "MIGRATED";
+  return found.checkpoints.at(-1)?.headEntrySeq === entriesTotal ? "CHECKPOINTED" : "CLEAN";
+}
+
+function inTheWay(file: string): Failure {
+  return new Failure(
+    "already_exists",
+    `There is another file at ${file} already. Move it away, then roll back again.`,
+    { sessionPath: file },
+  );
+}
+
+/** Returns the positions of the entries that the earlier log does not have. */
+function laterThan({ nodes }: Log, before: Log | null): Int32Array {
+  return range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
+}
+
+/** Gives a file a second name durably. Throws already_exists. */
+async function nameAgain(disk: Disk, file: string, name: string): Promise<void> {
+  try {
+    await giveName(disk, file, name);
+  } catch (error) {
+    throw isTaken(error) ? inTheWay(name) : error;
+  }
+  await disk.syncFolder(dirname(name));
+}
+
+/** Yields the attachments of a container, each with its SHA-256. */
+function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
+  if (isAbsent(disk, folder)) return;
+  for (const name of disk.names(folder))
+    if (/^[0-9a-f]{64}$/.test(name)) yield [name, readWhole(disk, join(folder, name))];
+}
