@@ -11,10 +11,11 @@ import type { Disk } from "../../src/storage/fs/disk.ts";
 import type { StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
-import { FaultDisk, faultPoints, isEvery, POWER_CUTS } from "./disk.ts";
+import { FaultDisk, faultPoints, POWER_CUTS } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
+import { isEvery } from "./random.ts";
 import { beginning } from "./sessions.ts";
 
 const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
