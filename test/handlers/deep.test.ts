@@ -1,6 +1,6 @@
 /**
  * A linear session of 13,000 entries: nothing here may depend on the stack, which holds 11,400 calls of the smallest
- * function. The cases T1 and R17 take 100,000.
+ * function. The case T1 takes 100,000.
  */
 
 import { statSync, writeFileSync } from "node:fs";
