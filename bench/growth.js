@@ -113,7 +113,7 @@ export function exponent(sizes, times) {
 }
 
 export async function growth(options) {
-  const sizes = options.quick ? [100, 1000] : [1000, 10_000, 100_000, ...(options.million ? [1_000_000] : [])];
+  const sizes = options.quick ? [100, 400] : [1000, 10_000, 100_000, ...(options.million ? [1_000_000] : [])];
   const bySize = [];
   for (const size of sizes) bySize.push(await timesAt(size, options));
   const commands = ASKED.map(nameOf).filter((name) => bySize.some(({ times }) => times.has(name)));

@@ -170,15 +170,15 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
 }
 
 test("random changes between calls: with SQLite", async () => {
-  await forSeedsAsync(2, (random) => checkChanges(random, 25, {}));
+  await forSeedsAsync(1, (random) => checkChanges(random, 25, {}));
 });
 
 test("random changes between calls: without SQLite", async () => {
-  await forSeedsAsync(2, (random) => checkChanges(random, 25, withoutSqlite));
+  await forSeedsAsync(1, (random) => checkChanges(random, 25, withoutSqlite));
 });
 
 test("random changes between calls: with folders that are watched", async () => {
-  await forSeedsAsync(2, (random) => checkChanges(random, 25, { watchFrom: 1 }));
+  await forSeedsAsync(1, (random) => checkChanges(random, 25, { watchFrom: 1 }));
 });
 
 test("a known file that becomes a link is followed from then on, where folders are watched", async () => {
@@ -199,7 +199,7 @@ test("a known file that becomes a link is followed from then on, where folders a
 });
 
 test("the order is that of the conversations, whatever the times of the files are", async () => {
-  await forSeedsAsync(2, async (random) => {
+  await forSeedsAsync(1, async (random) => {
     const library = temporaryLibrary();
     for (let n = 0; n < 20; n++) create(random, library);
     const catalog = catalogOn(library);
@@ -211,7 +211,7 @@ test("the order is that of the conversations, whatever the times of the files ar
 });
 
 test("a refresh after one append reads that file and no other", async () => {
-  await forSeedsAsync(2, async (random) => {
+  await forSeedsAsync(1, async (random) => {
     const library = temporaryLibrary();
     for (let n = 0; n < 30; n++) create(random, library);
     const { realDisk } = await import("../../src/storage/fs/disk.ts");
@@ -239,7 +239,7 @@ test("a refresh after one append reads that file and no other", async () => {
 });
 
 test("what is said of random texts is found in any case and composition", async () => {
-  await forSeedsAsync(2, async (random) => {
+  await forSeedsAsync(1, async (random) => {
     const library = temporaryLibrary();
     for (let n = 0; n < 20; n++) create(random, library);
     const catalog = catalogOn(library);

@@ -206,7 +206,7 @@ describe("the verb index", () => {
 });
 
 test("bytes of it are changed at random, while it is closed and while it is open", async () => {
-  await forSeedsAsync(4, async (random) => {
+  await forSeedsAsync(2, async (random) => {
     const library = fill(random, 40);
     await isRight(library);
     const open = catalogOn(library);
@@ -227,7 +227,7 @@ test("bytes of it are changed at random, while it is closed and while it is open
 });
 
 test("bytes of it are changed at random while nobody has it open: searches find everything as well", async () => {
-  await forSeedsAsync(2, async (random) => {
+  await forSeedsAsync(1, async (random) => {
     const library = fill(random);
     await isRight(library);
     for (let round = 0; round < 3; round++) {

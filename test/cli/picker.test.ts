@@ -276,7 +276,7 @@ test("whatever is pressed and answered, the screen is full, no line is wider, an
     "<enter>",
     ..."jkgGyn/a日😀",
   ];
-  forSeeds(15, (random) => {
+  forSeeds(6, (random) => {
     const picking = new Picking(1 + random.int(30), 10 + random.int(120));
     for (let i = 0; i < 60; i++) {
       const waiting = picking.take().filter((effect) => effect.do !== "end");

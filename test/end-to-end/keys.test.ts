@@ -4,10 +4,11 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { Disk } from "../../src/storage/fs/disk.ts";
-import { FaultDisk, isEvery } from "../support/disk.ts";
+import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, sessionFiles } from "../support/proof.ts";
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
+import { isEvery } from "../support/random.ts";
 import type { Json, Wire } from "../support/server.ts";
 
 /** A session with a user message, an answer and another user message, on the real disk. */
@@ -51,10 +52,10 @@ describe("a torn batch", () => {
     const whole = await wire.result("append", params);
     await firstLives.end();
     const bytes = first.content(file) as Uint8Array;
-    // Every seventh byte and those around the ends of lines; every byte of a torn tail is cut in store/jsonl/lines.
+    // Every 15th byte and those around the ends of lines; every byte of a torn tail is cut in store/jsonl/lines.
     const isNearEnd = (cut: number) => bytes.subarray(Math.max(start, cut - 2), cut + 2).includes(0x0a);
     for (let cut = start; cut < bytes.length; cut++) {
-      if (!isEvery() && (cut - start) % 7 > 0 && !isNearEnd(cut)) continue;
+      if (!isEvery() && (cut - start) % 15 > 0 && !isNearEnd(cut)) continue;
       // What is kept aside of one cut is not in the way of the next.
       const disk = new FaultDisk();
       const lives = new HereLives({ disk, place: firstLives.place });

@@ -8,7 +8,7 @@ test.each(["jsonl", "v2"])(
   "what was answered is there after kill -9, --store %s, and what is sent again once",
   async (store) => {
     await forSeedsAsync(1, async (random) => {
-      const runs = await killRuns(random, 4, ["--store", store]);
+      const runs = await killRuns(random, 3, ["--store", store]);
       // A run in which all was answered before the kill shows nothing.
       expect(runs.filter(({ sent, answered }) => answered < sent).length).toBeGreaterThan(0);
     });

@@ -1,6 +1,6 @@
 /**
- * Whatever moves sessions, interrupted wherever a death leaves another disk, and failing once at each place of the
- * sources that asks the disk, whichever request came there first: 1,100 of 3,950 operations. The soak test does each
+ * Whatever moves sessions, interrupted at a dozen of the operations after which a death leaves another disk, and failing
+ * once at each place of the sources that asks the disk, whichever request came there first. The soak test does each
  * scenario at every operation with every power cut.
  */
 

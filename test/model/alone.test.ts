@@ -72,7 +72,7 @@ test("every change of content, name or mode moves the change time, or shares one
 for (const store of ["jsonl", "v2"] as const)
   for (const durability of ["sync", "os"] as const)
     test(`traces of one process at a time leave all in order: ${store}, ${durability}`, async () => {
-      await forSeedsAsync(4, async (random) => {
+      await forSeedsAsync(2, async (random) => {
         const trace = walk({ store, processes: 1, appends: 4, pairs: 2, failures: true }, random, 40);
         const runner = new Runner({ store, durability, asSession: true, isAlone: true }, trace, random);
         expect(await runner.run(), `${trace.join(", ")}\n${runner.told.join("\n")}`).toEqual([]);

@@ -260,8 +260,8 @@ describe.runIf(process.platform === "linux").each(["jsonl", "v2"])("the lock fil
 describe.skipIf(apart("network and pids") === null)("of many processes in different namespaces", () => {
   test("one at a time has the lock, also when they are killed (long form in soak)", async () => {
     await forSeedsAsync(1, async (random) => {
-      const { taken, kills } = await takings(random, 60, [process.execPath]);
-      expect(taken).toBeGreaterThanOrEqual(60);
+      const { taken, kills } = await takings(random, 25, [process.execPath]);
+      expect(taken).toBeGreaterThanOrEqual(25);
       expect(kills).toBeGreaterThan(0);
     });
   });
@@ -285,7 +285,7 @@ describe.skipIf(apart("network and pids") === null)("of many processes in differ
     for (const { stdout } of lookers) await once(stdout as NodeJS.ReadableStream, "data");
     const locks = makeLocks({ disk: realDisk, stateFolder: folder, client: "taker", now: () => "" });
     const outcomes: boolean[] = [];
-    for (let n = 0; n < 300; n++) {
+    for (let n = 0; n < 100; n++) {
       // What a dead holder left is looked at more closely.
       if (n % 2 === 0) writeFileSync(place.path, "");
       const lock = locks.take(file, place);

@@ -16,17 +16,17 @@ import { twoServers, withForeignWriter } from "../support/writers.ts";
 
 test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is lost, --store %s", async (store) => {
   await forSeedsAsync(1, async (random) => {
-    const { kills, locked } = await twoServers(random, 40, store);
+    const { kills, locked } = await twoServers(random, 24, store);
     expect(kills).toBeGreaterThan(0);
-    expect(locked).toBeGreaterThan(3);
+    expect(locked).toBeGreaterThan(0);
   });
 });
 
 test("a program that knows no lock loses nothing and hides nothing", async () => {
   await forSeedsAsync(1, async (random) => {
-    const { kills, foreign } = await withForeignWriter(random, 60);
+    const { kills, foreign } = await withForeignWriter(random, 30);
     expect(kills).toBeGreaterThan(0);
-    expect(foreign).toBeGreaterThan(20);
+    expect(foreign).toBeGreaterThan(10);
   });
 });
 

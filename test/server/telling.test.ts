@@ -181,7 +181,7 @@ describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (stor
 });
 
 describe.each(STORES)("a reply on %s that is not held in memory", (store) => {
-  const TEXT = "x".repeat(1 << 20);
+  const TEXT = "x".repeat(1 << 18);
   const COUNT = 6;
 
   /** A host that reads nothing of the reply to `get_entries` yet, which is on its way. */

@@ -5,8 +5,6 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "../support/drafts.ts";
-import { killRuns } from "../support/proof-kill.ts";
-import { forSeedsAsync } from "../support/random.ts";
 import { type Json, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
 import { faultsOf, storedText } from "../support/v2.ts";
 
@@ -105,13 +103,6 @@ test("a container that a cut-off repair left under the name of its backup is ope
   renameSync(state.sessionFile, `${state.sessionFile}.damaged.bak`);
   const server = serveHere(["--session", state.sessionFile], { place });
   expect(await server.result("get_state")).toMatchObject({ entryCount: state.entryCount, leafId: state.leafId });
-});
-
-test("every answered entry and position is there after kill -9, and what is sent again is there once", async () => {
-  await forSeedsAsync(1, async (random) => {
-    const runs = await killRuns(random, 6, ["--store", "v2"]);
-    expect(runs.filter(({ sent, answered }) => answered < sent).length).toBeGreaterThan(0);
-  });
 });
 
 test.each(["sync", "os"])(

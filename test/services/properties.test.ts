@@ -135,7 +135,7 @@ class Conversation {
 }
 
 test("nothing is lost between context and summaries, and calls stay with their results", async () => {
-  await forSeedsAsync(12, async (random) => {
+  await forSeedsAsync(5, async (random) => {
     const conversation = new Conversation(serveHere(["--no-session"]), random);
     for (let step = 0; step < 40; step++) {
       await conversation.step();

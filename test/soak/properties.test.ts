@@ -1,6 +1,6 @@
-/** The properties of the ordinary suite that have no long form of their own, with `SOAK_TIMES` times as many seeds (20). */
+/** The properties of the ordinary suite that have no long form of their own, with `SOAK_TIMES` times as many seeds (50). */
 
-process.env.PI_TEST_TIMES = process.env.SOAK_TIMES ?? "20";
+process.env.PI_TEST_TIMES = process.env.SOAK_TIMES ?? "50";
 
 await import("../catalog/changes.test.ts");
 await import("../catalog/containers.test.ts");

@@ -173,7 +173,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
 
   describe(`${name}: reading`, () => {
     test("many, one by one and as bytes is the same, in any order and as often as asked", async () => {
-      await forSeedsAsync(8, async (random) => {
+      await forSeedsAsync(3, async (random) => {
         const lines = randomLines(random);
         const log = await published(
           lines,
@@ -185,7 +185,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
           expect([...positions].map((position) => textOf(log.read(position)))).toEqual(wanted);
           expect([...log.readMany(positions)].map((line) => textOf(line))).toEqual(wanted);
           expect(textOf(Buffer.concat([...log.copy(positions)]))).toBe(fileText(...wanted));
-          for (const position of positions) expect(log.length(position)).toBe(bytesOf(lines[position]).length);
+          expect(positions.map((position) => log.length(position))).toEqual(wanted.map((line) => bytesOf(line).length));
         }
         log.close();
       });
@@ -218,7 +218,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
     });
 
     test("a large line comes whole", async () => {
-      const large = userText(id(1), id(0), "x".repeat(9 << 20));
+      const large = userText(id(1), id(0), "x".repeat(5 << 20));
       const log = await published([LINES[0], large, userText(id(2), id(1))]);
       expect(textOf(log.read(1))).toBe(large);
       expect(textOf(Buffer.concat([...log.copy([0, 1, 2])]))).toBe(fileText(LINES[0], large, userText(id(2), id(1))));

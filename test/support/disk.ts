@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto";
 import { basename, dirname } from "node:path";
 import type { Disk, FileInfo } from "../../src/storage/fs/disk.ts";
+import { isEvery } from "./random.ts";
 
 export type Fault =
   /** The operation does nothing and reports an error. */
@@ -44,11 +45,6 @@ export const CHANGES: ReadonlySet<string> = new Set([
 /** Operations after which a death or a power cut may leave something else than before them. */
 const LEFT_BEHIND: ReadonlySet<string> = new Set([...CHANGES, "copyMode", "sync", "syncFolder"]);
 
-/** Whether to leave out nothing, not even what leaves the same disk as something before it (test/soak/operations.test.ts). */
-export function isEvery(): boolean {
-  return process.env.PI_TEST_EVERY === "1";
-}
-
 /**
  * Returns the operations, counted from 1, at which a fault of a kind shows something of its own; the disk has recorded
  * the same work without a fault. An error shows it at each place of the sources that asks the disk, with those that call
@@ -84,6 +80,8 @@ export interface Remains {
 interface Inode {
   readonly number: number;
   bytes: Uint8Array;
+  /** What {@link bytes} begin, with room for more: a file that grows by lines is not copied for each of them. */
+  room?: Uint8Array;
   /** Content that survives a power cut. */
   synced: Uint8Array;
   modified: number;
@@ -230,7 +228,7 @@ export class FaultDisk implements Disk {
       let copy = copies.get(inode);
       if (!copy) {
         const bytes = remainder(inode, cut.content);
-        copy = { ...inode, bytes, synced: bytes };
+        copy = { ...inode, bytes, room: undefined, synced: bytes };
         copies.set(inode, copy);
       }
       return copy;
@@ -341,10 +339,13 @@ export class FaultDisk implements Disk {
     const opened = this.descriptors.get(fd);
     if (!opened?.append) throw errno("EBADF");
     const inode = this.inodeAt(fd);
-    const all = new Uint8Array(inode.bytes.length + bytes.length);
-    all.set(inode.bytes);
-    all.set(bytes, inode.bytes.length);
-    inode.bytes = all;
+    const size = inode.bytes.length + bytes.length;
+    if (inode.room === undefined || inode.room.length < size) {
+      inode.room = new Uint8Array(Math.max(size, 2 * inode.bytes.length));
+      inode.room.set(inode.bytes);
+    }
+    inode.room.set(bytes, inode.bytes.length);
+    inode.bytes = inode.room.subarray(0, size);
     inode.modified = this.tick();
     inode.changed = this.nextChange();
   }
@@ -367,6 +368,7 @@ export class FaultDisk implements Disk {
     const inode = this.inodeAt(fd);
     if (!this.descriptors.get(fd)?.append) throw errno("EINVAL");
     inode.bytes = inode.bytes.slice(0, size);
+    inode.room = undefined;
     inode.modified = this.tick();
     inode.changed = this.nextChange();
   }
@@ -509,16 +511,20 @@ export class FaultDisk implements Disk {
   }
 }
 
-/** Lines of the sources that the present call comes from, innermost first. */
+/** Returns the places of the sources that the present call comes from, innermost first. */
 function placeInSources(): string {
-  const { stackTraceLimit } = Error;
+  const { stackTraceLimit, prepareStackTrace } = Error;
   Error.stackTraceLimit = 100;
+  // Nobody reads them: looking each up in its source map took a tenth of the time of the tests of faults.
+  Error.prepareStackTrace = (_error, sites) =>
+    sites
+      .filter((site) => site.getFileName()?.includes("/src/"))
+      .map((site) => `${site.getFileName()}:${site.getLineNumber()}:${site.getColumnNumber()}`)
+      .join("\n");
   const { stack = "" } = new Error();
+  Error.prepareStackTrace = prepareStackTrace;
   Error.stackTraceLimit = stackTraceLimit;
-  return stack
-    .split("\n")
-    .filter((line) => line.includes("/src/"))
-    .join("\n");
+  return stack;
 }
 
 /** Names in paths that were asked for; splitting them took a seventh of the time of the tests of faults. */

@@ -11,10 +11,11 @@ import type { Disk } from "../../src/storage/fs/disk.ts";
 import type { StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
-import { FaultDisk, faultPoints, isEvery, POWER_CUTS } from "./disk.ts";
+import { FaultDisk, faultPoints, POWER_CUTS } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
+import { isEvery, share } from "./random.ts";
 import { beginning } from "./sessions.ts";
 
 const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
@@ -314,7 +315,7 @@ async function recorded(scenario: Scenario, beginning: FaultDisk): Promise<Fault
   return whole;
 }
 
-/** Interrupts a scenario by death and power cuts at its disk operations. */
+/** Interrupts a scenario by death and power cuts at a dozen of its disk operations, or at all ({@link share}). */
 export async function checkInterrupted(scenario: Scenario): Promise<void> {
   const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
   const beginning = await prepared(scenario);
@@ -323,7 +324,7 @@ export async function checkInterrupted(scenario: Scenario): Promise<void> {
   const wanted = shape(whole);
   for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
   const seen = new Set<string>();
-  for (const at of faultPoints("die", whole)) {
+  for (const at of share(faultPoints("die", whole), 12)) {
     const disk = beginning.after();
     disk.set({ kind: "die", at });
     await outcome(() => run(lifeOn(disk, places, isApart)));

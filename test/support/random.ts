@@ -46,6 +46,27 @@ function endOfSeeds(count: number): number {
   return FIRST_SEED + count * Number(process.env.PI_TEST_TIMES ?? 1);
 }
 
+/** Whether to leave out nothing, not even what the ordinary suite takes one for many of (test/soak/operations.test.ts). */
+export function isEvery(): boolean {
+  return process.env.PI_TEST_EVERY === "1";
+}
+
+/**
+ * Returns the share of a sweep that the ordinary suite goes through: so many of its steps, spread evenly from one that the
+ * first seed chooses. The long runs go through all ({@link isEvery}).
+ */
+export function share<T>(steps: readonly T[], count: number): readonly T[] {
+  if (isEvery() || steps.length <= count) return steps;
+  const stride = steps.length / count;
+  const first = new Random(FIRST_SEED).next();
+  return Array.from({ length: count }, (_, n) => steps[Math.floor((n + first) * stride)]);
+}
+
+/** Returns the whole numbers from one to another that is left out, as the steps of a sweep. */
+export function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from }, (_, n) => from + n);
+}
+
 /** Checks a property with several seeds. What fails says with which. */
 export function forSeeds(count: number, property: (random: Random) => void): void {
   for (let seed = FIRST_SEED; seed < endOfSeeds(count); seed++) {

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough, type Readable, type Writable } from "node:stream";
-import { onTestFinished } from "vitest";
+import { onTestFinished, vi } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import { serve } from "../../src/server/main.ts";
@@ -293,6 +293,12 @@ export class HereServer extends Wire {
     const messages = await this.rest();
     return { messages, status: await this.done };
   }
+}
+
+/** Lets no timer of this process run out until the test is over: what comes nevertheless has not waited for one. */
+export function stopTimers(): void {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval"] });
+  onTestFinished(() => void vi.useRealTimers());
 }
 
 /** Serves in this process, with ids that count and a clock that ticks once per look. */

@@ -45,7 +45,7 @@ test("a sequence may come in pieces; the escape key is one that nothing follows"
   expect(told(keysAtRest("\u001b["))).toEqual(["<escape>", "["]);
   expect(told(keysIn("\u001b\u001b[A").keys)).toEqual(["<escape>", "<up>"]);
   expect(told(keysIn("\u001bq").keys)).toEqual(["<escape>", "q"]);
-  forSeeds(200, (random) => {
+  forSeeds(80, (random) => {
     const keys = Array.from({ length: 1 + random.int(8) }, () => random.pick(SENT));
     const all = keys.map(([sent]) => sent).join("");
     let rest = "";

@@ -51,7 +51,7 @@ const PIECES = ["a", "bc ", "日本", "é", "e\u0301", "😀", "👩‍👩‍�
 
 describe("cutting", () => {
   test("keeps to the width, keeps characters whole, and says that there is more", () => {
-    forSeeds(300, (random) => {
+    forSeeds(120, (random) => {
       const text = Array.from({ length: random.int(20) }, () => random.pick(PIECES)).join("");
       const width = random.int(24);
       for (const cut of [cutTo(text, width), cutFront(text, width)]) {
@@ -81,7 +81,7 @@ describe("cutting", () => {
     expect(wrap("one two three", 8)).toEqual(["one two", "three"]);
     expect(wrap("日本語 テスト", 6)).toEqual(["日本語", "テスト"]);
     expect(wrap("abcdefghij kl", 4)).toEqual(["abcd", "efgh", "ij", "kl"]);
-    forSeeds(200, (random) => {
+    forSeeds(80, (random) => {
       const text = Array.from({ length: 1 + random.int(20) }, () => random.pick(PIECES))
         .join("")
         .trim();

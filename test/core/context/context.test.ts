@@ -383,14 +383,14 @@ describe("random sessions", () => {
     ["of one long branch", { branching: 0.02 }],
     ["of many branches", { branching: 0.5 }],
   ])("%s are read as the format says, at every entry", async (_, mixture) => {
-    await forSeedsAsync(8, async (random) => {
+    await forSeedsAsync(3, async (random) => {
       const model = randomModel(random, { entries: 20 + random.int(60), ...mixture });
       await check(await sessionOf(model.lines()), model);
     });
   });
 
   test("are the same whether they were read or appended", async () => {
-    await forSeedsAsync(7, async (random) => {
+    await forSeedsAsync(3, async (random) => {
       const model = randomModel(random, { entries: 60, branching: 0.3 });
       const session = await sessionOf([]);
 

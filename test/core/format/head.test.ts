@@ -59,7 +59,7 @@ test("however long the members before it are, the role and the marker are read r
 
 test("odd lines are left to the thorough reading, or read as it does", () => {
   let left = 0;
-  forSeeds(3000, (random) => {
+  forSeeds(1200, (random) => {
     const base = random.pick([
       entryText("message", id(3), random.chance(0.5) ? id(2) : null, { message: { role: "user", content: "a" } }),
       entryText("custom", id(3), id(2), { customType: "pi-session-server.leaf", data: { leafId: null } }),

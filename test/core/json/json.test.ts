@@ -100,7 +100,7 @@ function accepts(text: string): boolean {
 
 describe("what is JSON", () => {
   test("valid texts, as JSON.parse has it", () => {
-    forSeeds(2000, (random) => {
+    forSeeds(800, (random) => {
       const text = `${random.pick(SPACE)}${randomText(random)}${random.pick(SPACE)}`;
       JSON.parse(text);
       expect(isJson(bytesOf(text)), JSON.stringify(text)).toBe(true);
@@ -109,7 +109,7 @@ describe("what is JSON", () => {
 
   test("mutated texts, as JSON.parse has it", () => {
     let refused = 0;
-    forSeeds(3000, (random) => {
+    forSeeds(1200, (random) => {
       let text = randomText(random);
       for (let n = 1 + random.int(3); n > 0; n--) text = mutated(random, text);
       if (!accepts(text)) refused++;
@@ -158,7 +158,7 @@ describe("what is JSON", () => {
   test("in what is known to be JSON values end where a look at all of it says", () => {
     const long = (random: Random) =>
       `"${Array.from({ length: random.int(300) }, () => random.pick(["a", "b", "é", "[", "}", '\\"', "\\\\", "\\u0022"])).join("")}"`;
-    forSeeds(1500, (random) => {
+    forSeeds(600, (random) => {
       const text = `${random.pick(SPACE)}{${long(random)}:${randomText(random)},"b":[${long(random)},${randomText(random)}]}`;
       const bytes = bytesOf(text);
       const ranges = members(bytes);
@@ -186,7 +186,7 @@ describe("what is JSON", () => {
 
 describe("members and elements", () => {
   test("give what the text says, the last of equal names", () => {
-    forSeeds(1500, (random) => {
+    forSeeds(600, (random) => {
       const { text, value } = randomSample(random);
       const bytes = bytesOf(text);
       const found = members(bytes);
@@ -273,7 +273,7 @@ describe("members and elements", () => {
 
 describe("parse", () => {
   test("gives the values that the text says, names with escapes included, whatever was parsed before", () => {
-    forSeeds(1500, (random) => {
+    forSeeds(600, (random) => {
       const { text, value } = randomSample(random);
       expect(parse(bytesOf(text)), JSON.stringify(text)).toEqual(value);
     });
@@ -348,7 +348,7 @@ describe("depth", () => {
 
 describe("texts", () => {
   test("oneLine changes line breaks between tokens only, and nothing of the value", () => {
-    forSeeds(300, (random) => {
+    forSeeds(120, (random) => {
       const text = randomText(random);
       const line = textOf(oneLine(bytesOf(text)));
       expect(line).not.toMatch(/[\r\n]/);
@@ -402,7 +402,7 @@ describe("a look at what is large", () => {
   }
 
   test("gives the value with the beginnings of its long strings", () => {
-    forSeeds(300, (random) => {
+    forSeeds(120, (random) => {
       const longest = 64 + random.int(64);
       const long = (): string =>
         Array.from({ length: random.int(300) }, () =>

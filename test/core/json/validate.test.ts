@@ -75,7 +75,7 @@ const first = firstLook() as FirstLook;
 
 describe("lines of every kind", () => {
   const cases = (property: (text: string, random: Random) => void): void =>
-    forSeeds(4000, (random) => {
+    forSeeds(1600, (random) => {
       const whole = line(random);
       property(whole, random);
       property(mutated(random, whole), random);
@@ -106,7 +106,7 @@ describe("lines of every kind", () => {
   });
 
   test("pass the first look as JSON.stringify writes them, unless something stands twice", () => {
-    forSeeds(1000, (random) => {
+    forSeeds(400, (random) => {
       let isUsual = true;
       const entry = JSON.parse(line(random), (name, inside) => {
         isUsual &&= JSON.stringify(name) === `"${name}"`;

@@ -80,7 +80,7 @@ async function checkFork(workspace: Workspace, source: Session, model: Model, en
 
 describe("random sessions", () => {
   test("forked at every entry, and before it", async () => {
-    await forSeedsAsync(4, async (random) => {
+    await forSeedsAsync(2, async (random) => {
       const model = randomModel(random, { entries: 10 + random.int(40) });
       const source = await sessionOf(model.lines());
       const workspace = memoryWorkspace();
@@ -93,7 +93,7 @@ describe("random sessions", () => {
   });
 
   test("from a file into a file, whose source stays as it is", async () => {
-    await forSeedsAsync(3, async (random) => {
+    await forSeedsAsync(1, async (random) => {
       const model = randomModel(random, { entries: 10 + random.int(40) });
       const disk = diskWith(fileText(headerText(), ...model.lines()));
       const before = disk.info(FILE);
@@ -107,7 +107,7 @@ describe("random sessions", () => {
   });
 
   test("from a file into memory", async () => {
-    await forSeedsAsync(3, async (random) => {
+    await forSeedsAsync(1, async (random) => {
       const model = randomModel(random, { entries: 10 + random.int(40) });
       const workspace = memoryWorkspace();
       const source = openOn(diskWith(fileText(headerText(), ...model.lines())));
@@ -116,7 +116,7 @@ describe("random sessions", () => {
   });
 
   test("a fork of a fork is the fork", async () => {
-    await forSeedsAsync(6, async (random) => {
+    await forSeedsAsync(2, async (random) => {
       const model = randomModel(random, { entries: 40 });
       const workspace = memoryWorkspace();
       const source = await sessionOf(model.lines());

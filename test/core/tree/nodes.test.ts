@@ -33,7 +33,7 @@ describe("ids", () => {
   });
 
   test("are found again, whatever their shape", () => {
-    forSeeds(10, (random) => {
+    forSeeds(4, (random) => {
       const { nodes, add } = grown();
       const first = new Map<string, number>();
       const names: string[] = [];
@@ -76,7 +76,7 @@ describe("ids", () => {
 
 describe("parents", () => {
   test("in any file order lead where the ids say", () => {
-    forSeeds(30, (random) => {
+    forSeeds(12, (random) => {
       const count = 1 + random.int(120);
       const ids = Array.from({ length: count }, (_, n) => (random.chance(0.5) ? unpackId(n * 7919) : `odd-${n}`));
       const parents = ids.map((_, n) => (n === 0 || random.chance(0.1) ? null : ids[random.int(n)]));
@@ -116,7 +116,7 @@ describe("parents", () => {
 
 describe("a copy of a line", () => {
   test("has the node that the line has", () => {
-    forSeeds(10, (random) => {
+    forSeeds(4, (random) => {
       const { nodes, add } = grown();
       const copies = new Nodes();
       const ids = [...new Set(Array.from({ length: 200 }, () => randomId(random, 200)))];
@@ -153,7 +153,7 @@ describe("cycles", () => {
   );
 
   test("cost nothing but the one link that leads on to a later node", () => {
-    forSeeds(40, (random) => {
+    forSeeds(16, (random) => {
       const { nodes, add } = grown();
       const count = 2 + random.int(50);
       const bad = random.int(count);
@@ -169,7 +169,7 @@ describe("cycles", () => {
   });
 
   test("anywhere end, and cost one link each", () => {
-    forSeeds(50, (random) => {
+    forSeeds(20, (random) => {
       const count = 1 + random.int(60);
       const { nodes, add } = grown();
       const parents = Array.from({ length: count }, () => (random.chance(0.1) ? -1 : random.int(count)));
@@ -198,7 +198,7 @@ describe("cycles", () => {
 
 describe("going back", () => {
   test("forgets what came after and nothing before", () => {
-    forSeeds(20, (random) => {
+    forSeeds(8, (random) => {
       const entries = Array.from({ length: 80 }, () => ({
         id: randomId(random, 60),
         parentId: random.chance(0.2) ? null : randomId(random, 60),

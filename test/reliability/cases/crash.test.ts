@@ -26,7 +26,7 @@ cases("S", [
     id: "S1",
     fault: "SIGKILL at any time (10,000 runs in soak)",
     async run() {
-      const runs = await killRuns(new Random(101), 4);
+      const runs = await killRuns(new Random(101), 2);
       expect(runs.filter(({ answered, recovered }) => answered > recovered)).toEqual([]);
     },
   },

@@ -47,7 +47,7 @@ cases("K", [
     id: "K2",
     fault: "forks at and before every kind of entry of random trees",
     async run() {
-      await forSeedsAsync(2, async (random) => {
+      await forSeedsAsync(1, async (random) => {
         const model = randomModel(random, { entries: 25 });
         const { server, file } = serveLines(model.lines(), { args: QUIET });
         for (const entry of model.entries) {

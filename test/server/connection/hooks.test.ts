@@ -173,12 +173,12 @@ test("in Pi's dialect the question is a line of its own kind", async () => {
   expect((await server.finish()).status).toBe(0);
 });
 
-test("a thousand questions, answered in every way, leave one state that agrees", async () => {
+test("four hundred questions, answered in every way, leave one state that agrees", async () => {
   const seed = Number(process.env.PI_TEST_SEED ?? 1);
   const random = new Random(seed);
   const { server, ids } = await hostWith(["session_before_tree"], ["--hook-timeout", "1"]);
   let leaf = ids[2];
-  for (let n = 0; n < 1000; n++) {
+  for (let n = 0; n < 400; n++) {
     const target = ids[random.int(3)];
     ask(server, `${n}`, "branch", { entryId: target });
     if (target !== leaf) {

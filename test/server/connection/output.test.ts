@@ -65,7 +65,7 @@ const textOf = (framing: FramingName, pieces: Pieces): string =>
 describe.each(["lines", "headers"] as const)("%s", (framing) => {
   test("hold what was sent, large or small", async () => {
     const { spool, disk, folder } = spoolHere();
-    await forSeedsAsync(10, async (random) => {
+    await forSeedsAsync(4, async (random) => {
       const reader = new SlowReader();
       const output = new Output(reader, () => {});
       output.frameWith(frames[framing]);

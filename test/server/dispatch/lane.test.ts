@@ -8,7 +8,7 @@ const NOTHING = { outcome: { result: null }, events: [] };
 
 describe("a lane", () => {
   test("keeps slot.after <= durable <= applied for whatever leaves, in the order in which it came", () => {
-    forSeeds(200, (random) => {
+    forSeeds(80, (random) => {
       const lane = new Lane(null);
       /** Numbers of writes that must be durable, of what was pushed; what has left is taken out at the front. */
       const waiting: number[] = [];

@@ -102,7 +102,7 @@ const contentOf = (disk: FaultDisk, { file }: Session) => disk.content(file as s
 
 describe("a session that was just forked", () => {
   test("is the one that a scan of its file gives", async () => {
-    await forSeedsAsync(30, async (random) => {
+    await forSeedsAsync(12, async (random) => {
       const disk = diskWith(randomSession(random));
       let source = openOn(disk);
       const workspace = workspaceOn(disk, "jsonl");
@@ -128,7 +128,7 @@ describe("a session that was just forked", () => {
   });
 
   test("goes on as one that was opened", async () => {
-    await forSeedsAsync(10, async (random) => {
+    await forSeedsAsync(4, async (random) => {
       const disk = diskWith(randomSession(random));
       const source = openOn(disk);
       const fork = await workspaceOn(disk, "jsonl").fork(source, source.tree.leaf);
@@ -178,7 +178,7 @@ describe("a session that was just published", () => {
   }
 
   test("of any lines of others and of its own is what a scan of its file gives", async () => {
-    await forSeedsAsync(25, async (random) => {
+    await forSeedsAsync(10, async (random) => {
       const disk = diskWith(randomSession(random));
       const source = jsonlOn(disk).open(FILE);
       if (source.nodes.count === 0) return;

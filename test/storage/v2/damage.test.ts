@@ -209,7 +209,7 @@ describe("a segment", () => {
   });
 
   test("with a flipped bit costs no more than the entry it lies in, wherever that is", async () => {
-    await forSeedsAsync(25, async (random) => {
+    await forSeedsAsync(10, async (random) => {
       const disk = made.after();
       if (random.chance(0.5)) disk.remove(spineFile(CONTAINER));
       const path = segmentFile(CONTAINER, 1);

@@ -271,7 +271,7 @@ describe("the audit", () => {
       indexFile(container),
       ...[...filesIn("segments", ".seg"), ...filesIn("checkpoints", ".json")].map((name) => join(container, name)),
     ];
-    await forSeedsAsync(30, async (random) => {
+    await forSeedsAsync(12, async (random) => {
       const file = random.pick(files);
       const bytes = readFileSync(file);
       const at = random.int(bytes.length);

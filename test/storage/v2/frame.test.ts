@@ -40,7 +40,7 @@ describe("the vectors", () => {
   test("of CRC-32C hold, at any length and offset", async () => {
     expect(crcText(crc32c(bytesOf("123456789")))).toBe("E3069283");
     expect(crcText(crc32c(new Uint8Array(0)))).toBe("00000000");
-    await forSeedsAsync(20, async (random) => {
+    await forSeedsAsync(8, async (random) => {
       const text = random.hex(random.int(60));
       const from = random.int(9);
       expect(crcText(crc32c(bytesOf("x".repeat(from) + text), from))).toBe(slowCrc(text));

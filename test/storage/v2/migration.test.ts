@@ -662,12 +662,15 @@ describe("every disk operation", () => {
     }
   });
 
+  /** Places of the sources at which one of the ways met an error. */
+  const places = new Set<string>();
+
   test.each(ways)("$name: one operation fails", { timeout: 60_000 }, async (way) => {
     const whole = await recorded(way);
     const beginning = await way.begin();
     const count = whole.operations.length;
     for (const kind of ["fail", "short"] as const)
-      for (const at of faultPoints(kind, whole)) {
+      for (const at of faultPoints(kind, whole, places)) {
         const disk = beginning.after();
         const fault: Fault = { kind, at, errno: "ENOSPC" };
         disk.set(fault);
@@ -688,7 +691,7 @@ describe("every disk operation", () => {
 
 describe("round trips", () => {
   test("random sessions with unknown types and odd numbers: every line as it was", async () => {
-    await forSeedsAsync(6, async (random) => {
+    await forSeedsAsync(2, async (random) => {
       const lines = oddLines(random, 1 + random.int(40));
       const content = fileText(headerText({ extra: { n: 1 } }), ...lines);
       const disk = diskWith(content);
