@@ -102,7 +102,6 @@ const LONG: Readonly<Record<string, string>> = {
   "core/tree/nodes.ts": "one data structure",
   "storage/v2/audit.ts": "shares nothing with what it checks, on purpose",
   "storage/catalog/database.ts": "one SQLite file",
-  "core/session/session.ts": "to be split",
   "library/manager.ts": "to be split",
   "storage/jsonl/log.ts": "to be split",
   "storage/jsonl/reader.ts": "to be split",

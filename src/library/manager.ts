@@ -12,6 +12,7 @@ import {
 import { bytesOf, concat, parse } from "../core/json/json.ts";
 import type { Beginning, Log } from "../core/ports/store.ts";
 import type { LeafMemory, Stores } from "../core/ports/stores.ts";
+import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { planCopy, planFork } from "../core/session/fork.ts";
 import { Session } from "../core/session/session.ts";
 import { forkContent, newBeginning, sessionName } from "../core/session/workspace.ts";
@@ -265,7 +266,7 @@ export class SessionManager {
   ): string {
     this.look();
     const more = { details: textOf(details), usage: textOf(usage), fromHook };
-    return this.append(this.session.compactionDraft({ summary, firstKeptEntryId, tokensBefore, ...more }));
+    return this.append(compactionDraft(this.session, { summary, firstKeptEntryId, tokensBefore, ...more }));
   }
 
   /** Appends state of an extension, which the model does not see. */

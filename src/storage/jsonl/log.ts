@@ -429,7 +429,7 @@ class JsonlLog extends JsonlReader implements Log {
         "storage_failed",
         "Another program wrote into the session's file at the same moment, so that an entry was spoiled. get_entries shows what is there.",
         {},
-        { retryable: true },
+        { byOthers: true },
       );
     }
   }
@@ -627,7 +627,7 @@ class JsonlLog extends JsonlReader implements Log {
       "storage_failed",
       "Another program wrote to the session while it was published anew. Nothing was changed; ask again.",
       {},
-      { retryable: true },
+      { byOthers: true },
     );
   }
 
@@ -749,7 +749,12 @@ class JsonlLog extends JsonlReader implements Log {
   /** Throws storage_failed if another file has the name now: what is durable in a file without its name is lost. */
   private checkStillThere(): void {
     if (!isSameFile(this.disk.info(this.file), this.disk.infoOf(this.fd)))
-      throw new Failure("storage_failed", "Another program put another file in the session's place. Ask again.");
+      throw new Failure(
+        "storage_failed",
+        "Another program put another file in the session's place. Ask again.",
+        {},
+        { byOthers: true },
+      );
   }
 
   private markDurable(count: number, size: number): void {
@@ -851,7 +856,7 @@ function changedByOthers(): Failure {
     "storage_failed",
     "Another program changed the session's file meanwhile. Nothing was written; ask again.",
     {},
-    { retryable: true },
+    { byOthers: true },
   );
 }
 

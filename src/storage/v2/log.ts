@@ -212,7 +212,7 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       "storage_failed",
       "Another program changed the session's files meanwhile. Nothing was written; ask again.",
       {},
-      { retryable: true },
+      { byOthers: true },
     );
   }
 
@@ -553,6 +553,8 @@ export class SegmentedLog extends CheckpointWriter implements Log {
       isCut
         ? "Another program cut the session's files. Ask again."
         : "Another program put another session in this one's place. Ask again.",
+      {},
+      { byOthers: true },
     );
   }
 
