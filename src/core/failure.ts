@@ -120,18 +120,21 @@ export class Failure extends Error {
   /** Members of `error.data` besides name and retryable. */
   readonly details: Readonly<Record<string, unknown>>;
   readonly retryable: boolean;
+  /** Whether other programs changed the session's files meanwhile, so that it is no fault of the disk. */
+  readonly byOthers: boolean;
 
   /** Takes a sentence that says what to do next; by default it is the meaning from the table. */
   constructor(
     name: FailureName,
     sentence?: string,
     details: Readonly<Record<string, unknown>> = {},
-    options: { cause?: unknown; retryable?: boolean } = {},
+    options: { cause?: unknown; retryable?: boolean; byOthers?: boolean } = {},
   ) {
     super(sentence ?? FAILURES[name].meaning, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = name;
     this.details = details;
     this.retryable = options.retryable ?? FAILURES[name].retryable;
+    this.byOthers = options.byOthers ?? false;
   }
 
   get code(): number {

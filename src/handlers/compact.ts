@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
+import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
@@ -43,7 +44,7 @@ export default command({
     if (asked.cancelled || !answer) return { cancelled: true, reason: asked.reason ?? "hook_failed" };
     if (!answer.compaction) throw withoutSummary();
     const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
-    const draft = session.compactionDraft({ summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
+    const draft = compactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
     const { ids, lines } = appendEntries(context, [draft]);
     context.tell("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
     return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };

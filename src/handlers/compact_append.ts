@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
+import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, demandTypes } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 
@@ -24,7 +25,7 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const draft = session.compactionDraft({
+    const draft = compactionDraft(session, {
       summary: params.summary,
       firstKeptEntryId: params.firstKeptEntryId,
       tokensBefore: params.tokensBefore,

@@ -30,7 +30,7 @@ export default command({
       await session.commit();
       return await checkpoint(session);
     } finally {
-      if (!workspace.sessions.includes(session)) session.close();
+      workspace.release(session);
     }
   },
 });

@@ -71,8 +71,7 @@ export default command({
     const { sessionPath, format, outputPath, overwrite = false } = params;
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
     const rules = rulesOf(params.rolePatterns, params.roleMarker);
-    const open = sessionPath === undefined ? context.session : workspace.openAt(sessionPath);
-    const session = open ?? workspace.look({ sessionPath: sessionPath as string });
+    const session = context.target ?? workspace.look({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
       const pieces = piecesOf(workspace.stores, session, format, all, rules, () => {
@@ -85,7 +84,7 @@ export default command({
       const path = await workspace.stores.writeOutput(outputPath, pieces, taken, attachmentsOf);
       return { sessionId, path, records };
     } finally {
-      if (!open) session.close();
+      workspace.release(session);
     }
   },
 });

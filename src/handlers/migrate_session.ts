@@ -87,6 +87,6 @@ function countOf({ workspace }: CommandContext, file: string): number {
   try {
     return session.log.nodes.count;
   } finally {
-    if (!workspace.sessions.includes(session)) session.close();
+    workspace.release(session);
   }
 }

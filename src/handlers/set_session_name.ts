@@ -25,8 +25,8 @@ export default command({
   example: { params: { name: "Refactor auth" }, result: { entryId: "a1b2c3d4" } },
   run(context, { name, sessionPath, ...params }) {
     const draft = draftOf("session_info", { name: sessionName(name) });
-    if (sessionPath !== undefined && !context.workspace.openAt(sessionPath))
-      return rename(context, sessionPath, draft, (params as { expectedLeafId?: string | null }).expectedLeafId);
+    const { expectedLeafId } = params as { expectedLeafId?: string | null };
+    if (!context.target) return rename(context, sessionPath as string, draft, expectedLeafId);
     const [entryId] = appendEntries(context, [draft]).ids;
     context.tell("session_info_changed", { name: context.session.name });
     return { entryId };
@@ -57,6 +57,6 @@ async function rename(
     await session.leave();
     return { entryId };
   } finally {
-    session.close();
+    workspace.release(session);
   }
 }

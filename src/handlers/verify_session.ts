@@ -29,7 +29,7 @@ export default command({
   },
   async run(context, { sessionPath }) {
     const { workspace } = context;
-    const session = sessionPath === undefined ? context.session : workspace.look({ sessionPath });
+    const session = context.target ?? workspace.look({ sessionPath: sessionPath as string });
     const isOpen = workspace.sessions.includes(session);
     try {
       let verdict = verify(session);
@@ -45,7 +45,7 @@ export default command({
         ok: verdict.ok && (store?.ok ?? true),
       };
     } finally {
-      if (!isOpen) session.close();
+      workspace.release(session);
     }
   },
 });

@@ -5,6 +5,7 @@ import { Failure } from "../core/failure.ts";
 import { type Draft, draftOfValues } from "../core/format/entry.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { Stores } from "../core/ports/stores.ts";
+import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { planFork } from "../core/session/fork.ts";
 import type { Session } from "../core/session/session.ts";
 import { forkContent, sessionName } from "../core/session/workspace.ts";
@@ -221,7 +222,7 @@ export class SessionManager {
   ): string {
     this.look();
     const more = { details: textOf(details), usage: textOf(usage), fromHook };
-    return this.append(this.session.compactionDraft({ summary, firstKeptEntryId, tokensBefore, ...more }));
+    return this.append(compactionDraft(this.session, { summary, firstKeptEntryId, tokensBefore, ...more }));
   }
 
   /** Appends state of an extension, which the model does not see. */

@@ -17,6 +17,30 @@ async function make(server: Pick<HereServer, "result">, count: number): Promise<
   return made;
 }
 
+test("a key belongs to the session that a path names", async () => {
+  const server = serveHere();
+  const [first, second] = await make(server, 2);
+  await server.result("open_session", { sessionPath: first.path });
+  for (const { path } of [first, second, first])
+    await server.result("set_session_name", { sessionPath: path, name: path.slice(-20), idempotencyKey: "k" });
+  for (const { id, path } of [first, second])
+    expect(await server.result("get_state", { sessionId: id })).toMatchObject({
+      sessionName: path.slice(-20),
+      entryCount: 2,
+    });
+});
+
+test("an open session that is named by the path it had stays open", async () => {
+  const server = serveHere();
+  const [{ path }] = await make(server, 1);
+  await server.result("migrate_session");
+  await server.result("export_session", { sessionPath: path, format: "markdown" });
+  await server.result("append", { entries: [user("more")] });
+  await server.result("set_session_name", { sessionPath: path, name: "named" });
+  await server.result("append", { entries: [user("and more")] });
+  expect(await server.result("get_state")).toMatchObject({ sessionName: "named", entryCount: 4 });
+});
+
 describe("open_session", () => {
   test("opens beside the current one, which stays current", async () => {
     const server = serveHere();

@@ -3,7 +3,7 @@
  * and where they are empty or repeated, the order does (seed 002).
  */
 
-import type { Damage } from "../format/damage.ts";
+import { type Damage, damageOfEntry } from "../format/damage.ts";
 import { type ToolCall, toolCalls } from "../format/message.ts";
 import { bytesOf, concat, elements, memberOf, members, parse, type Range } from "../json/json.ts";
 import type { Nodes } from "../tree/nodes.ts";
@@ -96,17 +96,8 @@ export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker:
 
 /** Returns the damage that `diagnostics` reports for such a call. */
 export function danglingDamage({ id, name }: DanglingCall, entryId: string): Damage & Record<string, unknown> {
-  return {
-    kind: "dangling_tool_call",
-    line: 0,
-    byteOffset: 0,
-    length: 0,
-    entryId,
-    toolCallId: id,
-    toolName: name,
-    reason: `the call of the tool ${name || "without a name"} has no result; repair_session appends an error result`,
-    salvaged: true,
-  };
+  const reason = `the call of the tool ${name || "without a name"} has no result; repair_session appends an error result`;
+  return { ...damageOfEntry(entryId, "dangling_tool_call", reason), toolCallId: id, toolName: name };
 }
 
 /** Returns an error result for a call that will not get a result of its own any more. */

@@ -32,3 +32,8 @@ export interface Damage {
   /** Whether what the bytes held is still reachable. */
   readonly salvaged: boolean;
 }
+
+/** Returns damage that is about an entry and not about a place in a file. */
+export function damageOfEntry(entryId: string, kind: Damage["kind"], reason: string): Damage {
+  return { kind, line: 0, byteOffset: 0, length: 0, entryId, reason, salvaged: true };
+}

@@ -2,7 +2,8 @@
  * Verifies a whole session: its damage and its invariants (protocol, `verify_session`; reliability cases, guarantee 6).
  */
 
-import type { Damage } from "../format/damage.ts";
+import { keptFrom } from "../context/context.ts";
+import { type Damage, damageOfEntry } from "../format/damage.ts";
 import type { Entry } from "../format/entry.ts";
 import { RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
@@ -18,15 +19,18 @@ export interface Verdict {
   readonly ok: boolean;
 }
 
-export type Invariant =
-  | "headerValid"
-  | "linesReadable"
-  | "idsUnique"
-  | "parentsKnown"
-  | "noCycles"
-  | "batchesComplete"
-  | "boundariesOnPath"
-  | "messagesComplete";
+const INVARIANTS = [
+  "headerValid",
+  "linesReadable",
+  "idsUnique",
+  "parentsKnown",
+  "noCycles",
+  "batchesComplete",
+  "boundariesOnPath",
+  "messagesComplete",
+] as const;
+
+export type Invariant = (typeof INVARIANTS)[number];
 
 const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
   bad_line: "linesReadable",
@@ -62,33 +66,20 @@ export function verify(session: Session): Verdict {
     const fault = messageFault(entry, log.nodes.id(position));
     if (fault) found.push(fault);
     if (!log.nodes.isType(position, "compaction") || tree.lastCompaction(position) !== position) continue;
-    if (!session.isBoundaryMisplaced(position)) continue;
+    if (!keptFrom(tree, session, position).misplaced) continue;
     const kept = shownText(entry.firstKeptEntryId);
     const misplaced = `the first kept entry ${kept} is not on the path before the compaction; more is kept`;
-    found.push(damageAt(log.nodes.id(position), "invalid_boundary", misplaced));
+    found.push(damageOfEntry(log.nodes.id(position), "invalid_boundary", misplaced));
   }
   const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
   const broken = new Set(damage.map(({ kind }) => BREAKS[kind]));
-  const holds = (invariant: Invariant): boolean => !broken.has(invariant);
+  const holds = INVARIANTS.map((invariant) => [invariant, !broken.has(invariant)]);
   return {
     damage,
-    invariants: {
-      headerValid: holds("headerValid"),
-      linesReadable: holds("linesReadable"),
-      idsUnique: holds("idsUnique"),
-      parentsKnown: holds("parentsKnown"),
-      noCycles: holds("noCycles"),
-      batchesComplete: holds("batchesComplete"),
-      boundariesOnPath: holds("boundariesOnPath"),
-      messagesComplete: holds("messagesComplete"),
-    },
+    invariants: Object.fromEntries(holds),
     unreadableForRust,
     ok: damage.length === 0,
   };
-}
-
-function damageAt(entryId: string, kind: Damage["kind"], reason: string): Damage {
-  return { kind, line: 0, byteOffset: 0, length: 0, entryId, reason, salvaged: true };
 }
 
 /** Returns what is wrong with the message of an entry, if anything is. */
@@ -97,11 +88,11 @@ function messageFault(entry: Entry, entryId: string): Damage | null {
   if (entry.type !== "message" || entry.damaged === true) return null;
   const { message } = entry;
   if (typeof message !== "object" || message === null || Array.isArray(message))
-    return damageAt(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
+    return damageOfEntry(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
   const gap = gapOf(message as Readonly<Record<string, unknown>>);
   if (gap === null) return null;
   const reason = `the message has no ${gap} as Pi reads it, and Pi fails without it; repair_session adds it`;
-  return damageAt(entryId, "incomplete_message", reason);
+  return damageOfEntry(entryId, "incomplete_message", reason);
 }
 
 /** Returns the messages of a session that Pi cannot read. Reads every entry. */

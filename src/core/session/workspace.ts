@@ -158,9 +158,14 @@ export class Workspace {
     return there;
   }
 
-  /** Opens a session for reading; unless it is open already, the caller closes it. */
+  /** Opens a session that need not stay open: the caller releases it. */
   look(where: { sessionPath: string }): Session {
     return this.open(where);
+  }
+
+  /** Closes a session that was looked at, unless it is open. */
+  release(session: Session): void {
+    if (!this.sessions.includes(session)) session.close();
   }
 
   /** Makes the folder of a session: clients of Pi look into it as soon as they know its path. */
@@ -189,7 +194,7 @@ export class Workspace {
       const position = session.log.nodes.position(entryId);
       return position < 0 ? undefined : session.entry(position);
     } finally {
-      if (!this.sessions.includes(session)) session.close();
+      this.release(session);
     }
   }
 

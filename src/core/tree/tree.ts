@@ -30,6 +30,8 @@ export interface Boundary {
 export interface TreeFacts {
   /** Returns whether a compaction or a branch summary does not count, because it has no summary to show. */
   isVoid(position: number): boolean;
+  /** Returns the position of the current leaf; by default there is none. */
+  leaf?(): number;
 }
 
 /** Effects of an entry, by its type, on what is counted and inherited along a path. */
@@ -58,8 +60,6 @@ const ROOM = 1024;
 
 export class Tree {
   readonly nodes: Nodes;
-  /** Position of the current leaf, or {@link ROOT} before the first entry. */
-  leaf = ROOT;
   readonly labels = new Map<number, Label>();
   /** Entries with more than one child. */
   branchCount = 0;
@@ -89,6 +89,11 @@ export class Tree {
     else for (const name of FIGURES) this[name] = new Column(new Int32Array(nodes.count + ROOM));
     this.extendRange(this.extended, nodes.count, order);
     nodes.tellFigures = () => this.figures();
+  }
+
+  /** Position of the current leaf, or {@link ROOT} before the first entry. */
+  get leaf(): number {
+    return this.facts.leaf?.() ?? ROOT;
   }
 
   /** Returns what was computed from all nodes, for keeping it with them; null while some are not added. */

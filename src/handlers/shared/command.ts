@@ -19,6 +19,8 @@ export interface CommandContext {
   readonly workspace: Workspace;
   /** The session that the request names, or the current one. Throws no_session or session_not_found. */
   readonly session: Session;
+  /** The same; null when the request names, as `ofAny` allows, a session that is not open. */
+  readonly target: Session | null;
   readonly env: Env;
   readonly server: ServerFacts;
   readonly dialect: "jsonrpc" | "pi";

@@ -67,9 +67,8 @@ export const MOVEMENT_FAILURES = [
  * Returns the open session that is meant, also by the path it had in the other store; undefined when it is not open.
  */
 export function openSession(context: CommandContext, path: string | undefined): Session | undefined {
-  if (path === undefined) return context.session;
-  const { workspace } = context;
-  return workspace.openAt(path) ?? workspace.openAt(workspace.stores.migrations.standsAt(path));
+  const { target, workspace } = context;
+  return target ?? workspace.openAt(workspace.stores.migrations.standsAt(path as string));
 }
 
 /** Returns the file of a session. Throws migration_failed when the session is not stored yet. */

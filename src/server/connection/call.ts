@@ -1,6 +1,7 @@
 /** One request on its way through the server. */
 
 import { knownValueEnd, type Member, memberOf, members, type Range, valueAt } from "../../core/json/json.ts";
+import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
@@ -25,6 +26,11 @@ export interface Call {
    * The error with which the call ends without being run, such as that of invalid params; it is reported in its turn.
    */
   readonly fault?: unknown;
+  /**
+   * The open session that the call names, where its command takes any session: null when that is not open, undefined
+   * when it names none. The dispatcher finds it when the call comes, and again in its turn.
+   */
+  readonly target?: Session | null;
 }
 
 /** Returns the raw text of a value inside the params. */

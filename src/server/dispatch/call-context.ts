@@ -28,8 +28,6 @@ export interface CallHost {
   readonly dialect: () => DialectName;
   readonly maxReplyBytes: () => number | undefined;
   readonly sizeOf: (text: Uint8Array) => number;
-  /** Returns the open session that a call names, as Lanes.sessionAt does. */
-  sessionAt(call: Call): Session | null | undefined;
   /** Makes another session the current one, and adds the events about that to `events`. */
   replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
@@ -58,11 +56,15 @@ export class CallContext implements CommandContext {
   }
 
   get session(): Session {
+    const { command, params, target } = this.call;
+    if (target) return target;
     // In switch_session, the param names the session to switch to.
-    const { sessionId } = this.call.params as { sessionId?: string };
-    const named = this.host.sessionAt(this.call);
-    if (named) return named;
-    return this.workspace.session(this.call.command.name === "switch_session" ? undefined : sessionId);
+    const { sessionId } = command.name === "switch_session" ? {} : (params as { sessionId?: string });
+    return this.workspace.session(sessionId);
+  }
+
+  get target(): Session | null {
+    return this.call.target === null ? null : this.session;
   }
 
   get env(): Env {

@@ -91,7 +91,6 @@ export class Dispatcher {
     this.host = {
       ...options,
       settings,
-      sessionAt: (call) => this.lanes.sessionAt(call),
       replace: (next, replacement, events) => this.replace(next, replacement, events),
       start: () => this.start(),
       introduce: (wishes) => {
@@ -133,8 +132,15 @@ export class Dispatcher {
     return this.ids.has(idText);
   }
 
-  submit(call: Call): void {
-    this.enqueue(call);
+  submit(named: Call, batch?: BatchReply): void {
+    this.noteStart();
+    if (named.idText !== undefined) this.ids.add(named.idText);
+    const call = this.lanes.resolved(named);
+    const lane = this.lanes.ofCall(call);
+    lane.touched = this.workspace.env.now();
+    const isMeanwhile = lane.questionId !== undefined && this.asksWhile(call, lane.questionId);
+    if (!isMeanwhile && (lane.busy || lane.calls.length > 0)) lane.calls.push({ call, batch });
+    else this.run(lane, call, batch);
   }
 
   refuse(refusal: Pieces): void {
@@ -166,7 +172,7 @@ export class Dispatcher {
       if ("refusal" in item) batch.refusals.push(item.refusal);
       else {
         batch.waiting++;
-        this.enqueue(item.call, batch);
+        this.submit(item.call, batch);
       }
     }
     batch.waiting--;
@@ -222,24 +228,9 @@ export class Dispatcher {
 
   // --- running -------------------------------------------------------------------------------------------------
 
-  private enqueue(call: Call, batch?: BatchReply): void {
-    this.noteStart();
-    if (call.idText !== undefined) this.ids.add(call.idText);
-    const lane = this.lanes.ofCall(call);
-    lane.touched = this.workspace.env.now();
-    if (lane.questionId !== undefined && this.asksWhile(call, lane.questionId)) this.runNow(lane, call, batch);
-    else if (lane.busy || lane.calls.length > 0) lane.calls.push({ call, batch });
-    else this.run(lane, call, batch);
-  }
-
   private run(lane: Lane, call: Call, batch?: BatchReply): void {
-    if (lane === this.lanes.aside && this.lanes.sessionAt(call)) {
-      // The session was opened since then, so the call must keep that session's order.
-      this.enqueue(call, batch);
-      return;
-    }
     const events: ToldEvent[] = [];
-    const readFrom = this.sourceFor(lane, call);
+    const readFrom = call.command.effect === "read" ? sourceOf(this.lanes.sessionOf(lane)) : undefined;
     let result: unknown;
     try {
       result = this.execute(lane, call, events);
@@ -251,14 +242,17 @@ export class Dispatcher {
       this.finish(lane, call, batch, { result }, events, readFrom);
       return;
     }
-    lane.running = call;
+    const isRead = lane.running !== undefined;
+    if (isRead) lane.reads++;
+    else lane.running = call;
     result
       .then(
         (value): Outcome => ({ result: value }),
         (error): Outcome => ({ error }),
       )
       .then((outcome) => {
-        lane.running = undefined;
+        if (isRead) lane.reads--;
+        else lane.running = undefined;
         this.finish(lane, call, batch, outcome, events);
         this.pump(lane);
         this.settle();
@@ -272,28 +266,15 @@ export class Dispatcher {
     return call.command.effect === "read" && _meta?.hook !== undefined && JSON.stringify(_meta.hook) === questionId;
   }
 
-  /** Runs a read while its lane is busy with another call. */
-  private runNow(lane: Lane, call: Call, batch?: BatchReply): void {
-    const events: ToldEvent[] = [];
-    const readFrom = this.sourceFor(lane, call);
-    let outcome: Outcome;
-    try {
-      outcome = { result: this.execute(lane, call, events) };
-    } catch (error) {
-      outcome = { error };
-    }
-    this.finish(lane, call, batch, outcome, events, readFrom);
-  }
-
-  private sourceFor(lane: Lane, call: Call): ReadSource | undefined {
-    return call.command.effect === "read" ? sourceOf(this.lanes.sessionOf(lane)) : undefined;
-  }
-
   private pump(lane: Lane): void {
     while (!lane.busy) {
       const next = lane.calls.shift();
       if (!next) return;
-      this.run(lane, next.call, next.batch);
+      // What came before it may have opened, closed or replaced the session that it names.
+      const call = this.lanes.resolved(next.call);
+      // A session that was opened meanwhile has an order of its own.
+      if (lane === this.lanes.aside && call.target) this.submit(call, next.batch);
+      else this.run(lane, call, next.batch);
     }
   }
 
@@ -305,8 +286,12 @@ export class Dispatcher {
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
     const context = this.contextFor(lane, call, events);
     const run = (): unknown => command.run(context, call.params as never);
-    const elsewhere = this.lanes.sessionAt(call) === null;
-    if (elsewhere || command.effect === "read" || command.effect === "server" || command.effect === "control")
+    if (
+      call.target === null ||
+      command.effect === "read" ||
+      command.effect === "server" ||
+      command.effect === "control"
+    )
       return run();
     if (command.effect === "close") return this.commits.whenDurable(lane, run);
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;

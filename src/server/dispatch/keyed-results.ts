@@ -65,9 +65,9 @@ export class KeyedResults {
   }
 
   /** Returns the name of a result. It belongs to the session, or to the process if the command leaves the session. */
-  private nameOf({ command, params }: Call, key: string): string {
-    const { sessionId } = params as { sessionId?: string };
-    const session = command.effect === "write" ? (sessionId ?? this.workspace.current?.id ?? "") : "";
+  private nameOf({ command, params, target }: Call, key: string): string {
+    const { sessionId = this.workspace.current?.id } = params as { sessionId?: string };
+    const session = command.effect === "write" ? (target?.id ?? sessionId ?? "") : "";
     return `${session}\n${command.name}\n${key}`;
   }
 

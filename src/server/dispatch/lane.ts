@@ -67,6 +67,8 @@ export class Lane {
   readonly sessionId: string | null;
   /** The call that is being run while others wait for it. */
   running: Call | undefined;
+  /** Number of reads that the host makes while it is asked, and that take their time. */
+  reads = 0;
   /** The question to the host that the call waits for, and the request's id as JSON text. */
   question: Question | undefined;
   questionId: string | undefined;
@@ -104,7 +106,7 @@ export class Lane {
   }
 
   get busy(): boolean {
-    return this.running !== undefined;
+    return this.running !== undefined || this.reads > 0;
   }
 
   get pending(): number {

@@ -45,11 +45,9 @@ export class Lanes {
     return session === this.workspace.current ? this.main : this.besideFor(session.id);
   }
 
-  ofCall(call: Call): Lane {
-    const { command, params } = call;
-    const named = this.sessionAt(call);
-    if (named === null || (named === undefined && command.effect === "server")) return this.aside;
-    const { sessionId } = named ? { sessionId: named.id } : ((params ?? {}) as { sessionId?: string });
+  ofCall({ command, params, target }: Call): Lane {
+    if (target === null || (!target && command.effect === "server")) return this.aside;
+    const { sessionId } = target ? { sessionId: target.id } : ((params ?? {}) as { sessionId?: string });
     if (sessionId === undefined || command.effect === "replace" || sessionId === this.workspace.current?.id)
       return this.main;
     return this.beside.get(sessionId) ?? (this.workspace.knows(sessionId) ? this.besideFor(sessionId) : this.main);
@@ -61,12 +59,12 @@ export class Lanes {
     return lane;
   }
 
-  /**
-   * Returns the open session that is named by a call whose command takes any session; null when that session is not
-   * open here, undefined when the call names none.
-   */
-  sessionAt({ command, params }: Call): Session | null | undefined {
-    if (!command.ofAny) return undefined;
+  /** Returns the call with its target as it is now. */
+  resolved(call: Call): Call {
+    return call.command.ofAny ? { ...call, target: this.targetOf(call) } : call;
+  }
+
+  private targetOf({ command, params }: Call): Session | null | undefined {
     const { sessionPath, sessionId } = (params ?? {}) as { sessionPath?: unknown; sessionId?: unknown };
     if (typeof sessionPath !== "string") {
       if (command.effect !== "server" || typeof sessionId !== "string") return undefined;

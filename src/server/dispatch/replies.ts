@@ -134,7 +134,8 @@ export class Replies {
 
   /** Runs the read of a slot again. */
   again(lane: Lane, slot: ReplySlot): Outcome {
-    const { call } = slot;
+    // Its session may have been closed or replaced since it was run.
+    const call = this.lanes.resolved(slot.call);
     try {
       const result = call.command.run(this.options.contextFor(lane, call), call.params as never);
       if (!(result instanceof Promise)) return this.shaped(call, { result });

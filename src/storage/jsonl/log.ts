@@ -18,7 +18,7 @@ import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockBeside } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
-import { changedByOthers, notASession } from "../log/failures.ts";
+import { changedByOthers, notASession, takenAway } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries } from "../log/known-entries.ts";
 import { FileEnd } from "./file-end.ts";
@@ -382,8 +382,7 @@ export class JsonlBackend implements Backend {
     await disk.sync(file.fd);
     await this.state.unsynced.sync();
     // What is durable in a file without its name is lost.
-    if (!isSameFile(disk.info(this.path), file.info()))
-      throw new Failure("storage_failed", "Another program put another file in the session's place. Ask again.");
+    if (!isSameFile(disk.info(this.path), file.info())) throw takenAway("put another file in the session's place");
     requireWanted();
     this.markDurable(count, size);
   }

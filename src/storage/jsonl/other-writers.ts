@@ -182,7 +182,7 @@ export class OtherWriters {
         "storage_failed",
         "Another program wrote into the session's file at the same moment, so that an entry was spoiled. get_entries shows what is there.",
         {},
-        { retryable: true },
+        { byOthers: true },
       );
     }
   }

@@ -96,9 +96,9 @@ export function swapFile(
     if (seen && isSame(disk.info(path), seen)) return;
     throw new Failure(
       "storage_failed",
-      "Another program wrote to the session while it was published anew. Nothing was changed; ask again.",
+      "Another program wrote to the session while it was published anew. Nothing was changed; try again.",
       {},
-      { retryable: true },
+      { byOthers: true },
     );
   };
   let lock: Lock | undefined;

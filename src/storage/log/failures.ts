@@ -12,18 +12,23 @@ export function notASession(file: string, reason: string): Failure {
 export function changedByOthers(what: "file" | "files"): Failure {
   return new Failure(
     "storage_failed",
-    `Another program changed the session's ${what} meanwhile. Nothing was written; ask again.`,
+    `Another program changed the session's ${what} meanwhile. Nothing was written; try again.`,
     {},
-    { retryable: true },
+    { byOthers: true },
   );
+}
+
+/** Returns the failure of a commit after which the entries would be gone with the files that another program took away. */
+export function takenAway(deed: string): Failure {
+  return new Failure("storage_failed", `Another program ${deed}. Try again.`, {}, { byOthers: true });
 }
 
 /** Returns the failure of a copy that met bytes which another program is changing. */
 export function beingChanged(what: "file" | "files"): Failure {
   return new Failure(
     "storage_failed",
-    `Another program is changing the session's ${what}. Nothing was done; ask again.`,
+    `Another program is changing the session's ${what}. Nothing was done; try again.`,
     {},
-    { retryable: true },
+    { byOthers: true },
   );
 }

@@ -145,7 +145,7 @@ type Spot = Partial<Pick<Finding, "byteOffset" | "length" | "entryId" | "recover
 type FrameReport = (invariant: InvariantId, reason: string, more?: Spot) => void;
 
 /** The store up to one of its frames, as a manifest or checkpoint describes it. */
-interface StoreEnd {
+interface AuditedEnd {
   readonly chain: string;
   readonly entryId: string;
   readonly counters: Counters;
@@ -154,7 +154,7 @@ interface StoreEnd {
   readonly segments: number;
 }
 
-const BEGINNING: StoreEnd = {
+const BEGINNING: AuditedEnd = {
   chain: GENESIS,
   entryId: "",
   counters: { entriesTotal: 0, messagesTotal: 0, branchesTotal: 0, compactionsTotal: 0, bytesTotal: 0 },
@@ -194,7 +194,7 @@ class Auditor {
   private lastSegment = 0;
   private segmentCount = 0;
   /** The store after each entry that a manifest or checkpoint names as its head. */
-  private readonly marks = new Map<number, StoreEnd>();
+  private readonly marks = new Map<number, AuditedEnd>();
 
   constructor(disk: Disk, container: string, staging: boolean) {
     this.disk = disk;

@@ -3,11 +3,11 @@
  * (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Removes what did not become durable.
  */
 
-import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { pointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
+import { takenAway } from "../log/failures.ts";
 import type { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
@@ -117,12 +117,7 @@ export class ContainerCommits {
     // The next refresh finds another session, or what is left of this one.
     end.seen = undefined;
     state.isConfirmed = false;
-    throw new Failure(
-      "storage_failed",
-      isCut
-        ? "Another program cut the session's files. Ask again."
-        : "Another program put another session in this one's place. Ask again.",
-    );
+    throw takenAway(isCut ? "cut the session's files" : "put another session in this one's place");
   }
 
   private markDurable(count: number, tail: Tail): void {

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { compactionDraft } from "../../../src/core/session/compaction-draft.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { assistantText, chain, entryText, id, userText } from "../../support/lines.ts";
 import { messagesAt, sessionOf } from "../../support/sessions.ts";
@@ -29,7 +30,7 @@ const TURN = [
 ];
 
 function draftFor(session: Session, firstKeptEntryId: string | null) {
-  return session.compactionDraft({ summary: "s", firstKeptEntryId, tokensBefore: 5 });
+  return compactionDraft(session, { summary: "s", firstKeptEntryId, tokensBefore: 5 });
 }
 
 function refusal(session: Session, firstKeptEntryId: string): { name: string; details: { nearest: string[] } } {
@@ -75,7 +76,7 @@ describe("the boundary", () => {
   test("holds what is sent with it, byte for byte", async () => {
     const session = await sessionOf(chain(2));
     session.append([
-      session.compactionDraft({
+      compactionDraft(session, {
         summary: "s",
         firstKeptEntryId: id(1),
         tokensBefore: 1.5,

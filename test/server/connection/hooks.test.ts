@@ -74,6 +74,23 @@ test("later commands wait, reads that name the question see the state before", a
   expect(await server.next()).toMatchObject({ id: "later", result: { leafId: ids[0] } });
 });
 
+test("a read that takes its time is answered when it is done, also when the question is answered before", async () => {
+  const { server, ids } = await hostWith(["session_before_tree"]);
+  ask(server, "branch", "branch", { entryId: ids[0] });
+  const { id } = await question(server);
+  ask(server, "during", "verify_session", { _meta: { hook: id } });
+  answer(server, id, {});
+  ask(server, "later", "get_state");
+  const replies = [await server.next(), await server.next(), await server.next()];
+  expect(new Map(replies.map((reply) => [reply.id, reply.result]))).toEqual(
+    new Map([
+      ["branch", expect.objectContaining({ leafId: ids[0] })],
+      ["during", expect.objectContaining({ ok: true })],
+      ["later", expect.objectContaining({ leafId: ids[0] })],
+    ]),
+  );
+});
+
 test("the tree hook may bring a summary and a label", async () => {
   const { server, ids } = await hostWith(["session_before_tree"]);
   ask(server, "b", "branch", { entryId: ids[0] });

@@ -1,0 +1,56 @@
+/** The compaction that is appended to a session. */
+
+import { boundaryFault } from "../context/compaction.ts";
+import { foldSystemMessages } from "../context/system.ts";
+import { Failure } from "../failure.ts";
+import { type Draft, draftOf } from "../format/entry.ts";
+import { timestamp } from "../ports/env.ts";
+import type { Session } from "./session.ts";
+
+/**
+ * Returns a compaction at the leaf that keeps from an entry of the path on, or nothing. It contains the system prompt
+ * in force, because the system messages before it are not shown any more. Throws invalid_boundary.
+ */
+export function compactionDraft(
+  session: Session,
+  compaction: {
+    summary: string;
+    firstKeptEntryId: string | null;
+    tokensBefore: number;
+    details?: unknown;
+    usage?: unknown;
+    fromHook?: boolean;
+  },
+): Draft {
+  const { log, tree } = session;
+  const { firstKeptEntryId } = compaction;
+  const id = session.newEntryId();
+  if (firstKeptEntryId !== null) {
+    const first = log.nodes.position(firstKeptEntryId);
+    const fault =
+      first < 0
+        ? { reason: `Entry not found: ${firstKeptEntryId}. get_path lists the entries to choose from.`, nearest: [] }
+        : boundaryFault(tree, session, tree.leaf, first);
+    if (fault)
+      throw new Failure("invalid_boundary", fault.reason, { entryId: firstKeptEntryId, nearest: fault.nearest });
+  }
+  const since = timestamp(session.env);
+  const systemMessage = foldSystemMessages(systemMessages(session), Date.parse(since));
+  return {
+    ...draftOf("compaction", { ...compaction, firstKeptEntryId: firstKeptEntryId ?? id, systemMessage }),
+    id,
+    timestamp: since,
+  };
+}
+
+/** Returns the system messages at the leaf. */
+function systemMessages(session: Session): object[] {
+  const messages: object[] = [];
+  for (const { position, kind } of session.context().items) {
+    if (kind === "summary" || (kind === "message" && session.log.nodes.role(position) !== "system")) continue;
+    const entry = session.entry(position);
+    const message = kind === "system" ? entry.systemMessage : entry.message;
+    if (typeof message === "object" && message !== null) messages.push(message);
+  }
+  return messages;
+}

@@ -1,0 +1,182 @@
+/** The entries of a session as they are known now: the log, the tree over it, and the facts that some entries give. */
+
+import { isVoid } from "../context/context.ts";
+import type { Entry } from "../format/entry.ts";
+import { parse } from "../json/json.ts";
+import type { Log } from "../ports/store.ts";
+import { KNOWN_TYPES, type Nodes } from "../tree/nodes.ts";
+import { Tree } from "../tree/tree.ts";
+
+export class SessionEntries {
+  private logNow: Log;
+  private treeNow!: Tree;
+  private readonly leaf: () => number;
+  /** Whether the tree is invalid and must be rebuilt before its next use. */
+  private treeIsDue = false;
+  /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
+  name: string | null = null;
+  private voids = new Set<number>();
+  private results = new Map<string, { readonly key: number; readonly value: unknown }>();
+  private heededLosses = 0;
+  /** Number of entries in the tree and in the facts; the log may be ahead after a failed read. */
+  private taken = 0;
+  /** Number of entries at opening; later ones may belong to a turn that is still going on. */
+  openedWith: number;
+
+  /** Reads the log. `leaf` returns the position that the tree gives as its leaf. */
+  constructor(log: Log, leaf: () => number) {
+    this.logNow = log;
+    this.leaf = leaf;
+    this.openedWith = log.nodes.count;
+    this.read();
+  }
+
+  get log(): Log {
+    return this.logNow;
+  }
+
+  /** Throws storage_failed while the tree must be rebuilt and cannot be. */
+  get tree(): Tree {
+    if (this.treeIsDue) this.read();
+    return this.treeNow;
+  }
+
+  entry(position: number): Entry {
+    return parse(this.logNow.read(position)) as Entry;
+  }
+
+  idOrNull(position: number): string | null {
+    return position < 0 ? null : this.logNow.nodes.id(position);
+  }
+
+  /** Whether the log has nothing left to commit. */
+  get areDurable(): boolean {
+    const { durableCount, nodes, isCheckpointDue } = this.logNow;
+    return durableCount >= nodes.count && !isCheckpointDue;
+  }
+
+  /**
+   * Returns the result of that name for a key: the latest one if it was for this key too, else a new one. Results are
+   * kept for as long as the tree is the same, because a path never changes. `make` gets the latest one.
+   */
+  once<T>(name: string, key: number, make: (tree: Tree, latest: T | undefined) => T): T {
+    const { tree } = this;
+    const known = this.results.get(name) as { readonly key: number; readonly value: T } | undefined;
+    if (known?.key === key) return known.value;
+    const value = make(tree, known?.value);
+    this.results.set(name, { key, value });
+    return value;
+  }
+
+  /** Continues with another log. Changes nothing when that cannot be read, but closes it. */
+  replace(next: Log): void {
+    const before = this.logNow;
+    this.logNow = next;
+    try {
+      this.read();
+    } catch (error) {
+      this.logNow = before;
+      next.close();
+      throw error;
+    }
+    this.openedWith = Math.min(this.openedWith, next.nodes.count);
+  }
+
+  /** Rebuilds the tree. If that fails, the next use of the tree tries again. */
+  renew(): void {
+    this.treeIsDue = true;
+    this.read();
+  }
+
+  /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
+  heedLosses(): boolean {
+    if (this.logNow.nodes.losses === this.heededLosses) return false;
+    this.renew();
+    return true;
+  }
+
+  /** Adds the entry after those that were added. */
+  take(position: number, line?: Uint8Array): void {
+    const { nodes } = this.logNow;
+    if (TELLING.includes(nodes.code(position))) {
+      const entry = line ? (parse(line) as Entry) : this.entry(position);
+      noteVoid(nodes, this.voids, position, entry);
+      this.treeNow.extend(position);
+      this.applyFacts(position, entry);
+    } else this.treeNow.extend(position);
+    this.taken = position + 1;
+  }
+
+  /** Adds the entries that others appended from `first` on, and those that were left out before. Returns all of them. */
+  takeFrom(first: number): number[] {
+    const { nodes } = this.logNow;
+    const start = Math.min(this.taken, first);
+    if (start === nodes.count) return [];
+    if (nodes.forward.size > 0) this.renew();
+    else for (let position = this.taken; position < nodes.count; position++) this.take(position);
+    return Array.from({ length: nodes.count - start }, (_, n) => start + n);
+  }
+
+  /**
+   * Builds the tree of all entries, and the facts that they give about the session. Changes nothing when one cannot be
+   * read.
+   */
+  private read(): void {
+    const { nodes } = this.logNow;
+    const { losses } = nodes;
+    // Summaries that were checked before need not be read again.
+    const telling = positionsTelling(nodes).filter((position) => !nodes.summarises(position));
+    const voids = new Set<number>();
+    const bodies: [number, Entry][] = [];
+    let i = 0;
+    for (const line of this.logNow.readMany(telling)) {
+      const entry = parse(line) as Entry;
+      const position = telling[i++];
+      noteVoid(nodes, voids, position, entry);
+      bodies.push([position, entry]);
+    }
+    this.treeNow = new Tree(nodes, { isVoid: (position) => voids.has(position), leaf: this.leaf });
+    this.voids = voids;
+    this.taken = nodes.count;
+    this.heededLosses = losses;
+    this.treeIsDue = false;
+    this.results = new Map();
+    this.name = null;
+    for (const [position, entry] of bodies) this.applyFacts(position, entry);
+  }
+
+  private applyFacts(position: number, entry: Entry): void {
+    if (entry.type === "session_info") {
+      const name = typeof entry.name === "string" ? entry.name.trim() : "";
+      this.name = name === "" ? null : name;
+    } else if (entry.type === "label" && typeof entry.targetId === "string") {
+      const target = this.logNow.nodes.position(entry.targetId);
+      if (target < 0) return;
+      if (typeof entry.label === "string" && entry.label !== "")
+        this.treeNow.labels.set(target, { label: entry.label, setBy: position });
+      else this.treeNow.labels.delete(target);
+    }
+  }
+}
+
+/** Notes whether a summary has anything to show. */
+function noteVoid(nodes: Nodes, voids: Set<number>, position: number, entry: Entry): void {
+  if (isVoid(entry)) voids.add(position);
+  else if (entry.type === "compaction" || entry.type === "branch_summary") nodes.noteSummary(position);
+}
+
+/** Codes of the entry types whose bodies the tree needs from the start; all of them are small and few. */
+const TELLING = (["session_info", "label", "branch_summary", "compaction"] as const).map((type) =>
+  KNOWN_TYPES.indexOf(type),
+);
+
+/**
+ * Returns the entries of these types, in file order. Searching for each type is ten times faster than checking each
+ * entry.
+ */
+function positionsTelling(nodes: Nodes): number[] {
+  const { types } = nodes.columns();
+  const found: number[] = [];
+  for (const code of TELLING) for (let p = types.indexOf(code); p >= 0; p = types.indexOf(code, p + 1)) found.push(p);
+  return found.sort((a, b) => a - b);
+}

@@ -1,0 +1,234 @@
+/**
+ * The leaf of a session: where it is, where a failed commit puts it back, and what the next opening would find.
+ *
+ * An opening finds the recorded leaf, else the one that the header names, else the one that the entries give
+ * (session-format reference, section 5). Between any two calls:
+ *
+ * - The leaf is ROOT or the position of an entry, and only the methods of this class move it.
+ * - It waits to be recorded exactly while an opening would find another one. That is computed and never set, so that no
+ *   write can forget it. A record counts for one number of entries; after a failure it is not known what it says.
+ * - A failed commit puts it back to where it was when nothing was waiting last.
+ */
+
+import { type Damage, damageOfEntry } from "../format/damage.ts";
+import type { LeafMemory } from "../ports/stores.ts";
+import { ROOT } from "../tree/nodes.ts";
+import type { Tree } from "../tree/tree.ts";
+import type { SessionEntries } from "./entries.ts";
+
+/** A place at which no leaf is. */
+const UNSURE = -9;
+
+const AMBIGUOUS =
+  "The file ends with a label or name on another branch; the conversation's own last entry is the leaf.";
+
+/** The leaf that the store has for the first `count` entries; UNSURE while that is not durable. */
+interface LeafRecord {
+  readonly count: number;
+  leaf: number;
+}
+
+/** The leaf that the first `count` entries of a tree give by themselves. */
+interface LeafOfEntries {
+  readonly tree: Tree;
+  count: number;
+  leaf: number;
+  /** The last entry that is neither a label nor a name, or ROOT. */
+  decisive: number;
+  /** Whether the last entry is a label or a name on another branch. */
+  ambiguous: boolean;
+}
+
+export class LeafTracker {
+  private readonly entries: SessionEntries;
+  private readonly store: LeafMemory | undefined;
+  /** Whether a leaf that the entries do not give outlives the session: it is recorded, and written as a marker. */
+  private readonly keeps: boolean;
+  private at = ROOT;
+  private durable = ROOT;
+  private recorded: LeafRecord | undefined;
+  private given: LeafOfEntries | undefined;
+  /** Ambiguities found at opening. */
+  damage: readonly Damage[] = [];
+
+  constructor(entries: SessionEntries, store: LeafMemory | undefined, keeps: boolean) {
+    this.entries = entries;
+    this.store = store;
+    this.keeps = keeps;
+    this.open();
+  }
+
+  get current(): number {
+    // Its entry may have been undone.
+    if (this.at >= this.entries.log.nodes.count) this.at = this.ofEntries().leaf;
+    return this.at;
+  }
+
+  /** Whether there is nothing that `commit` would have to wait for. */
+  get settled(): boolean {
+    return this.entries.areDurable && !this.isDue;
+  }
+
+  /** Whether the session's file gives the leaf by itself. */
+  get isInFile(): boolean {
+    return this.current === this.inFile;
+  }
+
+  /** Whether an opening would find another leaf, and this one can be recorded. */
+  private get isDue(): boolean {
+    const { recorded } = this;
+    const { log } = this.entries;
+    const found = recorded?.count === log.nodes.count ? recorded.leaf : this.inFile;
+    if (this.current === found || !this.keeps || this.store === undefined) return false;
+    return log.persisted && log.readOnly === null && log.lockedBy === null;
+  }
+
+  // --- moves ---------------------------------------------------------------------------------------------------
+
+  /** Finds the leaf of a log that was opened. It stays at `keptId` if that is among the entries. */
+  open(keptId?: string | null): void {
+    const { log } = this.entries;
+    const recorded = this.placeOfId(this.store?.recall(log));
+    this.recorded = recorded === undefined ? undefined : { count: log.nodes.count, leaf: recorded };
+    const known = this.placeOfId(keptId) ?? recorded ?? this.inHeader;
+    const given = known === undefined ? this.ofEntries() : undefined;
+    this.damage = given?.ambiguous
+      ? [damageOfEntry(log.nodes.id(log.nodes.count - 1), "ambiguous_leaf", AMBIGUOUS)]
+      : [];
+    this.at = known ?? (given as LeafOfEntries).leaf;
+    this.durable = this.at;
+  }
+
+  /** Moves to an entry that was appended, or to any other. */
+  moveTo(position: number): void {
+    this.at = position;
+    if (this.settled) this.durable = position;
+  }
+
+  /** Moves to entries of other programs where they continue the leaf. */
+  follow(positions: readonly number[]): void {
+    const { nodes } = this.entries.log;
+    const isDurable = this.current === this.durable;
+    for (const position of positions)
+      if (nodes.parent(position) === this.at && !nodes.isMarker(position)) this.at = position;
+    if (isDurable || this.settled) this.durable = this.at;
+  }
+
+  /** Makes the leaf durable with all entries; `undone` must be called when that fails. */
+  async commit(): Promise<void> {
+    const leaf = this.current;
+    // The record comes first: it is of use only with the entries that there are now, so a failure of either undoes both.
+    const record = this.isDue ? await this.record(leaf) : undefined;
+    await this.entries.log.commit();
+    this.durable = leaf;
+    if (record) record.leaf = leaf;
+  }
+
+  /** Records the leaf if it waits for that, as far as the disk allows. */
+  async keep(): Promise<void> {
+    if (!this.isDue) return;
+    const leaf = this.current;
+    try {
+      (await this.record(leaf)).leaf = leaf;
+    } catch {
+      // The next commit tries again; until then a crash leads back to the old position.
+    }
+  }
+
+  private async record(leaf: number): Promise<LeafRecord> {
+    const record = { count: this.entries.log.nodes.count, leaf: UNSURE };
+    this.recorded = record;
+    await this.store?.record(this.entries.log, this.entries.idOrNull(leaf));
+    return record;
+  }
+
+  /** Goes back to the durable leaf, after the log has gone back to its durable entries. */
+  undone(): void {
+    this.unsettle();
+    this.at = this.durable;
+  }
+
+  /** Notes that a write failed: what it left may be another file, for which nothing is recorded. */
+  unsettle(): void {
+    if (this.recorded) this.recorded = { count: this.recorded.count, leaf: UNSURE };
+  }
+
+  /** Removes the record, which the file makes needless. */
+  forget(): void {
+    this.store?.forget(this.entries.log);
+    this.recorded = undefined;
+  }
+
+  // --- what the file says --------------------------------------------------------------------------------------
+
+  /**
+   * Returns whether an entry needs a leaf marker before it: a label or a name at a place that the file alone would not
+   * give as the leaf.
+   */
+  needsMarkerBefore(type: string, parentId: string | null | undefined): boolean {
+    if (!this.keeps || !isAside(type) || !this.entries.log.persisted) return false;
+    const place =
+      parentId === undefined ? this.current : parentId === null ? ROOT : this.entries.log.nodes.position(parentId);
+    return place !== this.ofEntries().leaf;
+  }
+
+  /** The leaf that an opening would find without a record of ours. */
+  private get inFile(): number {
+    return this.inHeader ?? this.ofEntries().leaf;
+  }
+
+  /** The leaf that the header names, until our first write removes it from there. */
+  private get inHeader(): number | undefined {
+    const { leafId } = this.entries.log.header;
+    return this.placeOfId(leafId === "" ? null : leafId);
+  }
+
+  private placeOfId(id: string | null | undefined): number | undefined {
+    if (id === undefined) return undefined;
+    const position = id === null ? ROOT : this.entries.log.nodes.position(id);
+    return id !== null && position < 0 ? undefined : this.placeOf(position);
+  }
+
+  /** Returns the position, or the parent's if it is a leaf marker that no entry continues. */
+  private placeOf(position: number): number {
+    if (position < 0 || this.entries.tree.isVisible(position)) return position;
+    return Math.max(this.entries.log.nodes.parent(position), ROOT);
+  }
+
+  /** Applies rule 3 to the entries that came since it was applied last, or to the last decisive one and those after it. */
+  private ofEntries(): LeafOfEntries {
+    const { tree } = this.entries;
+    const { nodes } = tree;
+    if (this.given?.tree !== tree) {
+      let first = nodes.count - 1;
+      while (first > 0 && isAside(nodes.type(first))) first--;
+      this.given = { tree, count: Math.max(first, 0), leaf: ROOT, decisive: ROOT, ambiguous: false };
+    }
+    const { given } = this;
+    for (; given.count < nodes.count; given.count++) this.apply(given, given.count);
+    return given;
+  }
+
+  /** Applies rule 3: labels and names move the leaf only where they continue the conversation. */
+  private apply(given: LeafOfEntries, position: number): void {
+    const { tree } = given;
+    const { nodes } = tree;
+    given.ambiguous = false;
+    if (!isAside(nodes.type(position))) {
+      given.decisive = position;
+      given.leaf = this.placeOf(position);
+    } else if (given.decisive === ROOT || nodes.parent(position) === given.leaf) given.leaf = position;
+    else {
+      const target = this.placeOf(given.decisive);
+      let at = position;
+      while (at >= 0 && at !== target && isAside(nodes.type(at))) at = nodes.parent(at);
+      given.ambiguous = at !== target && !tree.isAncestor(target, at);
+      given.leaf = given.ambiguous ? target : position;
+    }
+  }
+}
+
+/** Returns whether entries of a type are about the conversation and not part of it. */
+function isAside(type: string): boolean {
+  return type === "label" || type === "session_info";
+}

@@ -1,0 +1,173 @@
+/** Changes that other programs make to a stored session: looked for, taken in, and kept until they are reported. */
+
+import { Failure } from "../failure.ts";
+import type { Damage } from "../format/damage.ts";
+import type { Log } from "../ports/store.ts";
+import type { SessionEntries } from "./entries.ts";
+import type { LeafTracker } from "./leaf.ts";
+
+/** Changes by other programs that were found since they were last requested. */
+export interface Foreign {
+  /** Positions of their entries, in the order in which they were found. */
+  readonly positions: readonly number[];
+  /** Entries of this session that its file no longer holds. */
+  readonly lost: number;
+}
+
+export class ForeignChanges {
+  private readonly entries: SessionEntries;
+  private readonly leaf: LeafTracker;
+  /** Ids of entries that were not requested yet; positions change with the log. */
+  private untoldIds = new Set<string>();
+  private untoldLost = 0;
+  /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
+  private toldDamage: number;
+  private untoldDamage: Damage[] = [];
+  /** Whether the session released its lock; it takes it again with the next change. */
+  resting = false;
+
+  constructor(entries: SessionEntries, leaf: LeafTracker) {
+    this.entries = entries;
+    this.leaf = leaf;
+    this.toldDamage = entries.log.damage.length;
+  }
+
+  /** Notes an entry of another program that a write of ours found. */
+  note(position: number): void {
+    const { nodes } = this.entries.log;
+    if (!nodes.isMarker(position)) this.untoldIds.add(nodes.id(position));
+  }
+
+  /** Returns the damage that was found since the last call, or since the session was opened. */
+  freshDamage(): readonly Damage[] {
+    const { damage } = this.entries.log;
+    if (damage.length === this.toldDamage && this.untoldDamage.length === 0) return [];
+    const fresh = [...this.untoldDamage, ...damage.slice(this.toldDamage)];
+    this.toldDamage = damage.length;
+    this.untoldDamage = [];
+    return fresh;
+  }
+
+  /** Returns what was found since the last call; null for nothing. Throws storage_failed. */
+  fresh(): Foreign | null {
+    if (this.untoldIds.size === 0 && this.untoldLost === 0) return null;
+    const { log, tree } = this.entries;
+    const known = Array.from(this.untoldIds, (id) => log.nodes.position(id));
+    const positions = known.filter((position) => position >= 0 && tree.isVisible(position));
+    const lost = this.untoldLost;
+    this.untoldIds = new Set();
+    this.untoldLost = 0;
+    return { positions, lost };
+  }
+
+  /** Looks for changes as the only writer. Throws what `look` throws. */
+  lookToWrite(): void {
+    this.becomeWriter();
+    // The path may hold another file after the first look, with a lock of its own.
+    if (this.look() && this.becomeWriter()) this.look();
+  }
+
+  /**
+   * Takes in what other programs did since the last look, and what damaged lines were found to hide. Returns whether
+   * there was anything. Throws storage_failed when the session is missing or cannot be read, and what `rebase` throws.
+   */
+  look(): boolean {
+    const { log } = this.entries;
+    const change = log.refresh();
+    if (change.kind === "gone")
+      throw new Failure(
+        "storage_failed",
+        "The session's file is missing. clone writes what is still known of it to a new session.",
+        { errno: "ENOENT" },
+        { retryable: false },
+      );
+    if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.settled)) {
+      this.rebase();
+      return true;
+    }
+    const positions = this.entries.takeFrom(change.kind === "none" ? log.nodes.count : change.first);
+    for (const position of positions) this.untoldIds.add(log.nodes.id(position));
+    this.leaf.follow(positions);
+    return positions.length > 0;
+  }
+
+  /** Takes the lock if it can be had. Returns whether this call acquired it. */
+  becomeWriter(): boolean {
+    const { log } = this.entries;
+    if (log.readOnly) return false;
+    try {
+      if (!log.takeLock()) return false;
+    } catch (error) {
+      if (error instanceof Failure) return false;
+      throw error;
+    }
+    this.resting = false;
+    return true;
+  }
+
+  /**
+   * Continues with the log that is now in the place of ours: its entries count, and the leaf stays if it is among them.
+   * Changes nothing when that cannot be read. Throws content_modified while changes of ours are not durable.
+   */
+  rebase(successor?: Log): void {
+    const leafId = this.entries.idOrNull(this.leaf.current);
+    if (!this.leaf.settled)
+      throw new Failure(
+        "content_modified",
+        "Another program rewrote the session. Try again to see what is there now.",
+        { leafId },
+      );
+    const before = this.entries.log;
+    const next = successor ?? before.reopen();
+    this.entries.replace(next);
+    const come = positionsMissingIn(before, next);
+    for (const position of come) this.untoldIds.add(next.nodes.id(position));
+    this.leaf.open(leafId);
+    this.leaf.follow(come);
+    const damaged = stillDamaged(before, next);
+    for (const position of positionsMissingIn(next, before))
+      if (!damaged.has(before.nodes.id(position))) this.untoldLost++;
+    this.noteDamageSince(before);
+    before.close();
+  }
+
+  /** Continues with the log that a repair left, whose result reports what was removed. */
+  rebaseRepaired(): void {
+    const lost = this.untoldLost;
+    this.rebase();
+    this.untoldLost = lost;
+  }
+
+  /** Makes sure that damage is reported that the log before this one did not know. */
+  private noteDamageSince(before: Log): void {
+    const known = new Set(before.damage.slice(0, this.toldDamage).map(textOfDamage));
+    for (const old of this.untoldDamage) known.delete(textOfDamage(old));
+    const { damage } = this.entries.log;
+    this.untoldDamage = damage.filter((found) => !known.has(textOfDamage(found)));
+    this.toldDamage = damage.length;
+  }
+}
+
+/** Returns the positions of a log's entries that another log does not have. */
+function positionsMissingIn(other: Log, { nodes }: Log): number[] {
+  const missing: number[] = [];
+  for (let p = 0; p < nodes.count; p++) if (other.nodes.position(nodes.id(p)) < 0) missing.push(p);
+  return missing;
+}
+
+/**
+ * Returns the ids of entries that were reported as damage of a log and that the next one finds damaged in the same
+ * place.
+ */
+function stillDamaged(before: Log, next: Log): Set<string> {
+  const places = new Set(next.damage.map(({ byteOffset }) => byteOffset));
+  const ids = new Set<string>();
+  for (const { entryId, byteOffset } of before.damage)
+    if (entryId !== undefined && places.has(byteOffset)) ids.add(entryId);
+  return ids;
+}
+
+/** Returns a text that is equal for the same damage: two lists of one file's damage are compared by it. */
+function textOfDamage({ kind, entryId, line, byteOffset, length, reason }: Damage): string {
+  return JSON.stringify([kind, entryId, line, byteOffset, length, reason]);
+}

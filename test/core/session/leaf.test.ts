@@ -1,0 +1,245 @@
+/** The leaf as a whole: what an opening finds after whatever has happened. */
+
+import { describe, expect, test } from "vitest";
+import type { Failure } from "../../../src/core/failure.ts";
+import { type Draft, draftOfValues } from "../../../src/core/format/entry.ts";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { ROOT } from "../../../src/core/tree/nodes.ts";
+import type { FaultDisk } from "../../support/disk.ts";
+import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
+import { forSeedsAsync, type Random } from "../../support/random.ts";
+import { diskWith, FILE, openOn } from "../../support/sessions.ts";
+
+const said = draftOfValues("message", { message: { role: "user", content: "more" } });
+const file = (...lines: string[]) => fileText(headerText(), ...lines);
+
+function writeMore(disk: FaultDisk, ...lines: string[]): void {
+  const fd = disk.openAppend(FILE);
+  disk.write(fd, bytesOf(fileText(...lines)));
+  disk.close(fd);
+}
+
+describe("an opening finds the leaf", () => {
+  test.each([1, 2, 3, 4, 5])(
+    "that was moved back to the file's, although an append failed at operation %i",
+    async (at) => {
+      const disk = diskWith(file(...chain(3)));
+      const session = openOn(disk);
+      session.moveLeaf(0);
+      await session.commit();
+      session.moveLeaf(2);
+      disk.set({ kind: "fail", at, errno: "EIO" });
+      try {
+        session.append([said]);
+        return;
+      } catch {
+        disk.set(undefined);
+      }
+      expect(session.leafId).toBe(id(2));
+      await session.commit();
+      expect(openOn(disk).leafId).toBe(id(2));
+    },
+  );
+
+  test("that was recorded before the first write replaced the file, however that ends", async () => {
+    for (let at = 1; at < 40; at++) {
+      const disk = diskWith(fileText(headerText({ leafId: id(1) }), ...chain(3)));
+      const session = openOn(disk);
+      session.moveLeaf(0);
+      await session.commit();
+      disk.set({ kind: "fail", at, errno: "EIO" });
+      try {
+        session.append([said]);
+        await session.commit();
+      } catch {
+        disk.set(undefined);
+        expect(session.leafId).toBe(id(0));
+        await session.keepPosition();
+      }
+      disk.set(undefined);
+      expect(openOn(disk).leafId, `operation ${at}`).toBe(session.leafId);
+    }
+  });
+
+  test("that followed another program, although that wrote on elsewhere", async () => {
+    const disk = diskWith(file(...chain(3)));
+    const session = openOn(disk);
+    writeMore(disk, userText(id(3), id(2)), userText(id(4), id(0)));
+    session.refresh();
+    expect(session.leafId).toBe(id(3));
+    session.moveLeaf(3);
+    await session.commit();
+    expect(openOn(disk).leafId).toBe(id(3));
+  });
+});
+
+test("entries of others that are found where the session is left are told", async () => {
+  const disk = diskWith(file(...chain(3)));
+  const session = openOn(disk);
+  session.moveLeaf(0);
+  await session.commit();
+  writeMore(disk, userText(id(9), id(2)));
+  await session.rest();
+  expect(session.refresh()?.positions.map((position) => session.log.nodes.id(position))).toEqual([id(9)]);
+});
+
+/** Rule 3 of the reference (section 5), as it is written there. */
+function leafIn(text: string): string | null {
+  const entries = text
+    .trimEnd()
+    .split("\n")
+    .slice(1)
+    .map((line) => JSON.parse(line));
+  const parents = new Map<string, string | null>(entries.map((entry) => [entry.id, entry.parentId]));
+  const isContinued = (leafId: string): boolean => entries.some((entry) => entry.parentId === leafId && isShown(entry));
+  const isShown = (entry: (typeof entries)[0]): boolean => entry.customType === undefined || isContinued(entry.id);
+  const isAside = ({ type }: { type: string }): boolean => type === "label" || type === "session_info";
+  const decisive = entries.findLast((entry) => !isAside(entry));
+  const target = isShown(decisive) ? decisive.id : decisive.parentId;
+  const last = entries.at(-1);
+  if (last === decisive) return target;
+  for (let at = last.id; at !== undefined && at !== null; at = parents.get(at)) if (at === target) return last.id;
+  if (target !== null) return target;
+  // Before the first entry there are only labels and names of its own.
+  for (let at = last; at !== undefined; at = entries.find(({ id }) => id === at.parentId))
+    if (!isAside(at)) return null;
+  return last.id;
+}
+
+/**
+ * Random histories. The model knows three rules: an append takes the leaf along, another program only where it
+ * continues it, and a failed commit puts it back. What was committed, an opening finds; what was left, the file alone
+ * tells.
+ */
+class History {
+  readonly random: Random;
+  readonly disk = diskWith(file(...chain(3)));
+  readonly session = openOn(this.disk);
+  leaf: string | null = id(2);
+  durable: string | null = id(2);
+  private foreign = 100;
+  /** Ids and parents of entries of other programs that the session has not seen. */
+  private unseen: { id: string; parent: string | null }[] = [];
+
+  constructor(random: Random) {
+    this.random = random;
+  }
+
+  get ids(): string[] {
+    return [...this.session.visible()].map((position) => this.session.log.nodes.id(position));
+  }
+
+  draft(): Draft {
+    const { random } = this;
+    const parentId = random.chance(0.6) ? undefined : random.chance(0.1) ? null : random.pick(this.ids);
+    const draft = random.chance(0.5)
+      ? draftOfValues("message", { message: { role: "user", content: "x" } })
+      : random.chance(0.5)
+        ? draftOfValues("label", { targetId: random.pick(this.ids), label: "l" })
+        : draftOfValues("session_info", { name: "n" });
+    return { ...draft, parentId };
+  }
+
+  async append(): Promise<void> {
+    const drafts = Array.from({ length: this.random.chance(0.7) ? 1 : 3 }, () => this.draft());
+    try {
+      if (this.session.log.takeLock()) await this.refresh();
+      // What others wrote since then comes first, and does not take the leaf along.
+      this.leaf = this.session.append(drafts).ids.at(-1) as string;
+      this.unseen = [];
+    } catch (error) {
+      if (!this.disk.struck) throw error;
+    }
+  }
+
+  move(): void {
+    this.leaf = this.random.chance(0.1) ? null : this.random.pick(this.ids);
+    this.session.moveLeaf(this.leaf === null ? ROOT : this.session.position(this.leaf));
+  }
+
+  writeAsOther(): void {
+    const { random, session } = this;
+    const parents = [session.leafId, ...this.ids, ...this.unseen.map((entry) => entry.id)];
+    const entry = { id: id(this.foreign++), parent: random.chance(0.4) ? session.leafId : random.pick(parents) };
+    this.unseen.push(entry);
+    const lines = random.chance(0.7)
+      ? userText(entry.id, entry.parent)
+      : entryText("label", entry.id, entry.parent, { targetId: id(0), label: "l" });
+    writeMore(this.disk, lines);
+  }
+
+  async refresh(): Promise<void> {
+    try {
+      this.session.refresh();
+    } catch (error) {
+      if (this.disk.struck) throw error;
+      // The log takes the file for another while ours is not durable.
+      expect([(error as Failure).name, this.session.settled]).toEqual(["content_modified", false]);
+      await this.commit();
+      this.session.refresh();
+    }
+    const isDurable = this.leaf === this.durable;
+    for (const entry of this.unseen) if (entry.parent === this.leaf) this.leaf = entry.id;
+    if (isDurable || this.session.settled) this.durable = this.leaf;
+    this.unseen = [];
+  }
+
+  /** Has an operation of the disk fail in what is done meanwhile. */
+  async failing(work: () => unknown): Promise<void> {
+    // What others wrote after ours keeps ours in the file, whatever becomes of it.
+    await this.refresh();
+    this.disk.set({ kind: "fail", at: 1 + this.random.int(8), errno: "EIO" });
+    await work();
+    this.disk.set(undefined);
+  }
+
+  async commit(meanwhile?: () => void): Promise<void> {
+    const { leaf } = this;
+    const { settled } = this.session;
+    try {
+      const done = this.session.commit();
+      expect(this.session.settled).toBe(settled);
+      meanwhile?.();
+      await done;
+      this.durable = leaf;
+    } catch (error) {
+      if (!this.disk.struck) throw error;
+      this.disk.set(undefined);
+      this.leaf = this.durable;
+      expect(this.session.leafId).toBe(this.leaf);
+      await this.session.keepPosition();
+    }
+  }
+
+  async step(): Promise<void> {
+    const { random } = this;
+    const what = random.int(10);
+    if (what < 3) await this.append();
+    else if (what < 5) this.move();
+    else if (what === 5) this.writeAsOther();
+    else if (what === 6) await this.refresh();
+    else if (what === 7)
+      await this.failing(() => (random.chance(0.5) ? this.append() : this.commit(() => this.move())));
+    else {
+      await this.refresh();
+      await this.commit();
+      expect(openOn(this.disk).leafId, "an opening").toBe(this.leaf);
+      expect(this.session.settled).toBe(true);
+      const alone = this.disk.content(FILE) as Uint8Array;
+      expect(openOn(diskWith(alone)).leafId, "without records").toBe(leafIn(textOf(alone)));
+      if (what === 9) await this.session.leave();
+      if (what === 9)
+        expect(openOn(diskWith(this.disk.content(FILE) as Uint8Array)).leafId, "the file alone").toBe(this.leaf);
+    }
+    expect(this.session.leafId).toBe(this.leaf);
+    // The host is told so at once.
+    if (this.session.settled) this.durable = this.leaf;
+  }
+}
+
+test("whatever happens, the leaf is where it was put, and an opening finds what was committed", async () => {
+  await forSeedsAsync(40, async (random) => {
+    const history = new History(random);
+    for (let step = 0; step < 25; step++) await history.step();
+  });
+});
