@@ -3,7 +3,7 @@
 import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
-import { addHead, HeadReader } from "../core/format/head.ts";
+import { addHead, type EntryHead, HeadReader } from "../core/format/head.ts";
 import { bytesOf, concat, members } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Change, type Log, type Store } from "../core/ports/store.ts";
 import { Nodes } from "../core/tree/nodes.ts";
@@ -56,10 +56,10 @@ class MemoryLog implements Log {
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
   }
 
-  append(lines: readonly Uint8Array[]): void {
+  append(lines: readonly Uint8Array[], { heads }: { heads?: readonly (EntryHead | undefined)[] } = {}): void {
     this.demandOpen();
-    for (const line of lines) {
-      addHead(this.heads, this.nodes, line);
+    for (const [i, line] of lines.entries()) {
+      addHead(this.heads, this.nodes, line, heads?.[i]);
       this.lines.push(line);
     }
   }

@@ -2,6 +2,8 @@
 
 import type * as z from "zod";
 import { bytesOf, concat, knownValueEnd, memberOf, members, oneLine, parse, type Range } from "../json/json.ts";
+import { HEAD_BATCH } from "../tree/nodes.ts";
+import { type BodyHead, bodyHead, type EntryHead } from "./head.ts";
 import type { header } from "./schemas.ts";
 
 export const CURRENT_VERSION = 3;
@@ -67,6 +69,8 @@ export interface Draft {
   readonly timestamp?: string;
   /** The other members, each with a comma before it. */
   readonly rest: Uint8Array | string;
+  /** What the entry's head says of these; missing where only its line can tell. */
+  readonly body?: BodyHead;
 }
 
 const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
@@ -75,7 +79,7 @@ const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
  * Returns the draft in a range of JSON text; `value` is its parsed value, if at hand. Its members keep the host's bytes
  * (rule: raw bytes are sacred).
  */
-export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase>): Draft {
+export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase & Members>): Draft {
   const found = members(bytes, range.start, range.end, knownValueEnd);
   if (!found) throw new TypeError("must be a JSON object");
   const rest: Uint8Array[] = [];
@@ -89,10 +93,15 @@ export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<Dr
       i++;
     rest.push(bytes.subarray(nameStart, found[i].end));
   }
-  const { type, id, parentId, timestamp } = value ?? (parse(bytes, range.start, range.end) as DraftBase);
-  return { type, id, parentId, timestamp, rest: rest.length === 0 ? NOTHING : oneLine(concat(rest)) };
+  const entry = value ?? (parse(bytes, range.start, range.end) as DraftBase & Members);
+  const { type, id, parentId, timestamp } = entry;
+  // Of a member that occurs twice, readers of heads take the first and parsers the last.
+  const isPlain = new Set(found.map(({ name }) => name)).size === found.length;
+  const body = isPlain ? bodyHead(type, entry) : undefined;
+  return { type, id, parentId, timestamp, rest: rest.length === 0 ? NOTHING : oneLine(concat(rest)), body };
 }
 
+type Members = Readonly<Record<string, unknown>>;
 type DraftBase = Pick<Draft, "type" | "id" | "parentId" | "timestamp">;
 
 const COMMA = bytesOf(",");
@@ -101,7 +110,7 @@ const NOTHING = new Uint8Array(0);
 /** Returns a draft from values, which are written or left out as JSON.stringify does. */
 export function draftOfValues(type: string, rest: Readonly<Record<string, unknown>>): Draft {
   const text = JSON.stringify(rest);
-  return { type, rest: text === "{}" ? "" : `,${text.slice(1, -1)}` };
+  return { type, rest: text === "{}" ? "" : `,${text.slice(1, -1)}`, body: bodyHead(type, rest) };
 }
 
 /** Returns a draft from values, of which those that are a Uint8Array are JSON text already. */
@@ -119,7 +128,8 @@ export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): 
     const json: string | undefined = JSON.stringify(value);
     if (json !== undefined) text += `,${JSON.stringify(name)}:${json}`;
   }
-  return { type, rest: parts.length === 0 ? text : concat([...parts, bytesOf(text)]) };
+  if (parts.length === 0) return { type, rest: text, body: bodyHead(type, rest) };
+  return { type, rest: concat([...parts, bytesOf(text)]) };
 }
 
 /** The append that an entry belongs to (protocol, section 3, `append`). */
@@ -149,6 +159,25 @@ export function entryLine(
   line.set(rest, begun);
   line[line.length - 1] = 0x7d;
   return line;
+}
+
+/** A line that is to be appended, with its head where that is known without reading the line. */
+export interface NewLine {
+  readonly line: Uint8Array;
+  readonly head?: EntryHead;
+}
+
+/** Returns the line and the head of a draft at its place in the tree. */
+export function newLine(
+  { type, rest, body }: Draft,
+  id: string,
+  parentId: string | null,
+  timestamp: string,
+  batch?: Batch,
+): NewLine {
+  const line = entryLine({ type, id, parentId, timestamp, rest }, batch);
+  if (!body) return { line };
+  return { line, head: { type, id, parentId, role: body.role, flags: body.flags | (batch ? HEAD_BATCH : 0) } };
 }
 
 /** Returns the line of a header, `type` first. */

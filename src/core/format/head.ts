@@ -87,6 +87,29 @@ function packedAt(b: Uint8Array, at: number): number {
   return ((d0 << 28) | (d1 << 24) | (d2 << 20) | (d3 << 16) | (d4 << 12) | (d5 << 8) | (d6 << 4) | d7) >>> 0;
 }
 
+/** The part of a head that follows from the body of an entry. */
+export interface BodyHead {
+  readonly role: Role | "";
+  readonly flags: number;
+}
+
+/** The head of an entry by value. */
+export interface EntryHead extends BodyHead {
+  readonly type: string;
+  readonly id: string;
+  readonly parentId: string | null;
+}
+
+/** Returns what the head of an entry says of its body. */
+export function bodyHead(type: string, body: Readonly<Record<string, unknown>>): BodyHead {
+  if (type === "custom") return { role: "", flags: body.customType === LEAF_MARKER ? HEAD_MARKER : 0 };
+  if (type !== "message") return { role: "", flags: 0 };
+  const { message } = body;
+  const isObject = typeof message === "object" && message !== null && !Array.isArray(message);
+  if (!isObject) return { role: "", flags: HEAD_NO_MESSAGE };
+  return { role: roleOf((message as { role?: unknown }).role), flags: 0 };
+}
+
 /** Reads all heads of a scan: after a successful {@link read} or {@link parse} its fields are the head. */
 export class HeadReader implements Head {
   packedId = -1;
@@ -201,24 +224,24 @@ export class HeadReader implements Head {
       }
     } else if (type === "custom" && value("customType") === LEAF_MARKER) flags |= HEAD_MARKER;
     if (memberOf(found, "_batch")) flags |= HEAD_BATCH;
-    this.set(type, id as string, parentId, role, flags);
+    this.set({ type, id: id as string, parentId, role, flags });
     return null;
   }
 
   /** Reads the head of an entry that is given as a value; one without an id gets one from `missingId`. */
   take(entry: Readonly<Record<string, unknown>>, missingId: () => string): void {
-    const { type, id, parentId, message } = entry;
-    const inside = type === "message" && typeof message === "object" && message !== null && !Array.isArray(message);
-    this.set(
-      typeof type === "string" ? type : "",
-      typeof id === "string" && id !== "" ? id : missingId(),
-      typeof parentId === "string" && parentId !== "" ? parentId : null,
-      inside ? roleOf((message as { role?: unknown }).role) : "",
-      type === "message" && !inside ? HEAD_NO_MESSAGE : 0,
-    );
+    const { type, id, parentId } = entry;
+    const name = typeof type === "string" ? type : "";
+    this.set({
+      type: name,
+      id: typeof id === "string" && id !== "" ? id : missingId(),
+      parentId: typeof parentId === "string" && parentId !== "" ? parentId : null,
+      ...bodyHead(name, entry),
+    });
   }
 
-  private set(type: string, id: string, parentId: string | null, role: Role | "", flags: number): void {
+  /** Takes over a head that is known. */
+  set({ type, id, parentId, role, flags }: EntryHead): void {
     this.packedId = packId(id);
     this.id = this.packedId < 0 ? id : "";
     this.packedParent = parentId === null ? -1 : packId(parentId);
@@ -246,9 +269,10 @@ function batchEnd(b: Uint8Array, at: number, end: number): number {
   return i < end ? i + 1 : -1;
 }
 
-/** Adds the node of a line written by us. */
-export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array): number {
-  if (!heads.read(line, 0, line.length)) {
+/** Adds the node of a line written by us, from its head if that is at hand. */
+export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array, head?: EntryHead): number {
+  if (head) heads.set(head);
+  else if (!heads.read(line, 0, line.length)) {
     const fault = heads.parse(line, 0, line.length, () => {
       throw new TypeError("an entry to be written has an id");
     });

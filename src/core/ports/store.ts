@@ -3,6 +3,7 @@
 import type { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
+import type { EntryHead } from "../format/head.ts";
 import type { Nodes } from "../tree/nodes.ts";
 
 /** Properties of a log's file when it was last checked; equal stamps mean an unchanged file. */
@@ -130,9 +131,10 @@ export interface Log {
    * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once, durable
    * after `commit`. With `hold`, a log that is not persisted yet keeps them in memory until the next append without it.
    * Entries that other processes appended in between come first; the caller finds its own by their ids. On a failure
-   * (storage_full, storage_failed, read_only, session_locked) the log is as before.
+   * (storage_full, storage_failed, read_only, session_locked) the log is as before. `heads` has the heads of the lines
+   * that the caller knows; others are read from the lines.
    */
-  append(lines: readonly Uint8Array[], options?: { hold?: boolean }): void;
+  append(lines: readonly Uint8Array[], options?: { hold?: boolean; heads?: readonly (EntryHead | undefined)[] }): void;
 
   /**
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with

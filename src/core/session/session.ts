@@ -15,7 +15,7 @@ import { type Dangling, type DanglingCall, danglingCalls } from "../context/pair
 import { Failure } from "../failure.ts";
 import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
-import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, entryLine } from "../format/entry.ts";
+import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, type NewLine, newLine } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
 import { type Env, timestamp } from "../ports/env.ts";
 import type { Log } from "../ports/store.ts";
@@ -236,12 +236,12 @@ export class Session implements Bodies {
     // Before we had the lock, another server may have written.
     if (this.log.takeLock()) this.foreign.look();
     const oldLeafId = this.leafId;
-    const lines: Uint8Array[] = [];
+    const written: NewLine[] = [];
     const ids = new Set<string>();
     let parentId = oldLeafId;
     let branchChanged = false;
     if (this.leaf.needsMarkerBefore(drafts[0].type, drafts[0].parentId))
-      lines.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
+      written.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
     const batched = drafts.length > 1 || key !== undefined;
     for (const [index, draft] of drafts.entries()) {
       const id = this.idFor(draft, ids);
@@ -259,24 +259,30 @@ export class Session implements Bodies {
         ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
         : undefined;
       const since = draft.timestamp ?? timestamp(this.env);
-      lines.push(entryLine({ type: draft.type, id, parentId, timestamp: since, rest: draft.rest }, batch));
+      written.push(newLine(draft, id, parentId, since, batch));
       ids.add(id);
       parentId = id;
     }
-    this.write(lines, ids, hold);
+    this.write(written, ids, hold);
     this.leaf.moveTo(this.log.nodes.position(parentId as string));
-    const appended = { ids: [...ids], lines: lines.slice(-drafts.length), oldLeafId, branchChanged };
+    const appended = {
+      ids: [...ids],
+      lines: written.slice(-drafts.length).map(({ line }) => line),
+      oldLeafId,
+      branchChanged,
+    };
     if (key !== undefined) this.keyed.set(key, { ids: appended.ids, leafId: this.leafId });
     return appended;
   }
 
   /** Adds lines to the log and to the tree, with the entries of other programs that came before them. */
-  private write(lines: readonly Uint8Array[], ids: ReadonlySet<string>, hold = false): void {
+  private write(written: readonly NewLine[], ids: ReadonlySet<string>, hold = false): void {
     const { nodes } = this.log;
+    const lines = written.map(({ line }) => line);
     const first = nodes.count;
     try {
       this.foreign.resting = false;
-      this.log.append(lines, { hold });
+      this.log.append(lines, { hold, heads: written.map(({ head }) => head) });
     } catch (error) {
       // Nothing was written where another process was first.
       const isAsBefore = error instanceof Failure && (error.byOthers || error.name === "session_locked");
@@ -472,11 +478,11 @@ export class Session implements Bodies {
     this.write([this.marker(this.leafId)], new Set());
   }
 
-  /** Returns the line of a leaf marker. */
-  private marker(parentId: string | null): Uint8Array {
+  /** Returns a leaf marker. */
+  private marker(parentId: string | null): NewLine {
     const data = parentId === null ? { leafId: null } : undefined;
     const draft = draftOf("custom", { customType: LEAF_MARKER, data });
-    return entryLine({ ...draft, id: this.newEntryId(), parentId, timestamp: timestamp(this.env) });
+    return newLine(draft, this.newEntryId(), parentId, timestamp(this.env));
   }
 
   /** Returns the kept entry that a compaction names, for a fork that must not leave it dangling. */

@@ -8,7 +8,7 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format/entry.ts";
-import { addHead } from "../../core/format/head.ts";
+import type { EntryHead } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Mended } from "../../core/ports/store.ts";
@@ -20,7 +20,7 @@ import { lockBeside } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByOthers, notASession, takenAway } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
-import { KnownEntries } from "../log/known-entries.ts";
+import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
 import { FileEnd } from "./file-end.ts";
 import { FileIndex } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
@@ -266,28 +266,27 @@ export class JsonlBackend implements Backend {
     );
   }
 
-  addHeld(lines: readonly Uint8Array[]): void {
-    for (const line of lines) this.entries.overrides.set(this.add(line, -1), line);
+  addHeld(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+    for (const [i, line] of lines.entries()) this.entries.overrides.set(this.add(line, heads?.[i], -1), line);
   }
 
-  private add(line: Uint8Array, start: number): number {
-    const { heads, nodes } = this.entries;
-    const position = addHead(heads, nodes, line);
+  private add(line: Uint8Array, head: EntryHead | undefined, start: number): number {
+    const position = this.entries.add(line, head);
     this.records.place(position, start, line.length, 1);
     return position;
   }
 
   /** Adds the entries of lines that were written from an offset on. Returns the offset after them. */
-  private addWritten(lines: readonly Uint8Array[], start: number): number {
+  private addWritten(lines: readonly Uint8Array[], heads: KnownHeads | undefined, start: number): number {
     let at = start;
-    for (const line of lines) {
-      this.add(line, at);
+    for (const [i, line] of lines.entries()) {
+      this.add(line, heads?.[i], at);
       at += line.length + 1;
     }
     return at;
   }
 
-  append(lines: readonly Uint8Array[]): void {
+  append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { file, end } = this;
     const isOutdated = this.storedHeader.isOutdated === true;
     this.confirm(!isOutdated && end.torn < 0);
@@ -308,13 +307,13 @@ export class JsonlBackend implements Backend {
       this.others.findOwn(lines);
       return;
     }
-    end.setWhole(this.addWritten(lines, start + (sealed ? 1 : 0)), end.lines + lines.length);
+    end.setWhole(this.addWritten(lines, heads, start + (sealed ? 1 : 0)), end.lines + lines.length);
     file.seen = now;
     file.noteLast(end.size, bytes);
     if (this.state.isSynced) this.pending.add(start, bytes, lines.length);
   }
 
-  create(lines: readonly Uint8Array[]): void {
+  create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { entries, end, state } = this;
     const held = [...entries.overrides.values()];
     const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
@@ -330,7 +329,7 @@ export class JsonlBackend implements Backend {
       this.records.starts.set(position, at);
       at += line.length + 1;
     }
-    end.setWhole(this.addWritten(lines, at), entries.nodes.count + 1);
+    end.setWhole(this.addWritten(lines, heads, at), entries.nodes.count + 1);
     this.pending.clear();
     this.pending.add(0, bytes, lines.length);
     this.adopt(published);

@@ -15,7 +15,7 @@ import type { FileKey, LockPlace, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { Commits } from "./group-commit.ts";
-import type { KnownEntries } from "./known-entries.ts";
+import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
 export type Durability = "sync" | "os";
@@ -98,12 +98,12 @@ export interface Backend {
 
   /** Throws already_exists if something has the path of a session that is not created yet. */
   requireFreeName(): void;
-  /** Adds entries that are held in memory. */
-  addHeld(lines: readonly Uint8Array[]): void;
+  /** Adds entries that are held in memory. Heads that are not known are read from the lines. */
+  addHeld(lines: readonly Uint8Array[], heads?: KnownHeads): void;
   /** Creates the session with the lines that were held and these, in one step. */
-  create(lines: readonly Uint8Array[]): void;
+  create(lines: readonly Uint8Array[], heads?: KnownHeads): void;
   /** Writes lines at the end, and adds their entries. The lock is held. */
-  append(lines: readonly Uint8Array[]): void;
+  append(lines: readonly Uint8Array[], heads?: KnownHeads): void;
 
   /** Records that everything is durable, where that means to survive no more than the death of the process. */
   settle(): void;
@@ -279,22 +279,22 @@ export class FileLog implements Log {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  append(lines: readonly Uint8Array[], options: { hold?: boolean } = {}): void {
+  append(lines: readonly Uint8Array[], { hold, heads }: { hold?: boolean; heads?: KnownHeads } = {}): void {
     const { backend } = this;
     const { state } = backend;
     this.requireOpen();
     if (state.readOnly) throw state.readOnly;
-    if (!this.persisted && options.hold) {
+    if (!this.persisted && hold) {
       backend.requireFreeName();
-      backend.addHeld(lines);
+      backend.addHeld(lines, heads);
       state.durableCount = this.nodes.count;
       return;
     }
     try {
       if (this.persisted) {
         this.takeLock();
-        backend.append(lines);
-      } else backend.create(lines);
+        backend.append(lines, heads);
+      } else backend.create(lines, heads);
       if (!state.isSynced) backend.settle();
     } catch (error) {
       throw storageFailure(error, "appending to the session");

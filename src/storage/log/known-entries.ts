@@ -1,9 +1,12 @@
 /** The entries of a log as they are known, whatever its backend: nodes, damage, lines in place of stored bytes. */
 
 import type { Damage } from "../../core/format/damage.ts";
-import { HeadReader } from "../../core/format/head.ts";
+import { addHead, type EntryHead, HeadReader } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { Column, Nodes } from "../../core/tree/nodes.ts";
+
+/** Heads of lines by their index, where they are known without reading the line. */
+export type KnownHeads = readonly (EntryHead | undefined)[];
 
 export class KnownEntries {
   readonly nodes = new Nodes();
@@ -15,6 +18,11 @@ export class KnownEntries {
   readonly overrides = new Map<number, Uint8Array>();
   /** Placeholders for entries whose bytes are damaged. Copies still have the bytes as they are. */
   readonly placeholders = new Map<number, Uint8Array>();
+
+  /** Adds the node of a line written by us. Returns its position. */
+  add(line: Uint8Array, head?: EntryHead): number {
+    return addHead(this.heads, this.nodes, line, head);
+  }
 
   forgetFrom(count: number): void {
     this.nodes.truncate(count);

@@ -9,7 +9,6 @@ import { isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, type SessionHeader, withMember } from "../../core/format/entry.ts";
-import { addHead } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Mended } from "../../core/ports/store.ts";
@@ -20,7 +19,7 @@ import { backupName } from "../fs/quarantine.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
-import type { KnownEntries } from "../log/known-entries.ts";
+import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
@@ -203,10 +202,10 @@ export class V2Backend implements Backend {
     demandFree(this.options.disk, this.path);
   }
 
-  addHeld(lines: readonly Uint8Array[]): void {
+  addHeld(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { container, entries } = this;
     const first = entries.nodes.count;
-    this.addNodes(lines);
+    this.addNodes(lines, heads);
     for (const [i, line] of lines.entries()) entries.overrides.set(first + i, line);
     container.markDurable(entries.nodes.count);
   }
@@ -261,12 +260,12 @@ export class V2Backend implements Backend {
   /**
    * Adds the nodes of lines. Throws invalid_entry, having changed nothing, when an id is taken or a parent is missing.
    */
-  private addNodes(lines: readonly Uint8Array[]): void {
-    const { nodes, heads } = this.entries;
+  private addNodes(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+    const { nodes } = this.entries;
     const first = nodes.count;
     const { aliases } = nodes;
-    for (const line of lines) {
-      const position = addHead(heads, nodes, line);
+    for (const [i, line] of lines.entries()) {
+      const position = this.entries.add(line, heads?.[i]);
       const fault =
         nodes.aliases > aliases
           ? "its id is taken"
@@ -281,13 +280,13 @@ export class V2Backend implements Backend {
     }
   }
 
-  append(lines: readonly Uint8Array[]): void {
+  append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     this.catchUp();
     this.mend();
     const { entries, places, end } = this.container;
     const { nodes } = entries;
     const first = nodes.count;
-    this.addNodes(lines);
+    this.addNodes(lines, heads);
     try {
       const frames: NextFrame[] = [];
       const now = timestamp(this.options.env);
@@ -331,13 +330,13 @@ export class V2Backend implements Backend {
 
   // --- the first append ----------------------------------------------------------------------------------------
 
-  create(lines: readonly Uint8Array[]): void {
+  create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { container, checkpoints, state } = this;
     const { entries, places, end, file } = container;
     const { nodes, overrides } = entries;
     const first = nodes.count;
     const held = [...overrides.values()];
-    this.addNodes(lines);
+    this.addNodes(lines, heads);
     let made: CreatedContainer;
     try {
       made = createContainer(container, [...held, ...lines], state.lock);

@@ -1,11 +1,12 @@
 /** The quick reading of a line's head never says anything else than the thorough one. */
 
 import { describe, expect, test } from "vitest";
+import { draftOf, draftOfText, draftOfValues, newLine } from "../../../src/core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { type Head, Nodes } from "../../../src/core/tree/nodes.ts";
 import { entryText, id, TIME } from "../../support/lines.ts";
-import { forSeeds } from "../../support/random.ts";
+import { forSeeds, type Random } from "../../support/random.ts";
 
 function quick(line: string): Head | null {
   const heads = new HeadReader(new Nodes());
@@ -128,4 +129,44 @@ describe("the thorough reading", () => {
     const head = thorough(line) as Head;
     expect([head.id, head.parentId]).toEqual([id, parentId]);
   });
+});
+
+describe("the head that travels with a new line", () => {
+  /** Members of a body, of which some decide the head, usual or not. */
+  function body(random: Random): Record<string, unknown> {
+    const roles = ["user", "assistant", "toolResult", "hookMessage", "custom", "strange", "", 7, null, undefined];
+    const messages = [undefined, null, [], "text", 5, {}, ...roles.map((role) => ({ role, content: "a" }))];
+    const marker = ["pi-session-server.leaf", "pi-session-server.leaf.not", "", 3, undefined];
+    return { message: random.pick(messages), customType: random.pick(marker), summary: random.hex(6) };
+  }
+
+  test("is the one that the line gives", () =>
+    forSeeds(300, (random) => {
+      const type = random.pick(["message", "custom", "compaction", "label", "custom_message", "strange"]);
+      const values = body(random);
+      const text = bytesOf(JSON.stringify({ type, ...values }));
+      // Twice the same member: readers of heads take the first and parsers the last, so that only the line tells.
+      const twice = bytesOf(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
+      const drafts = [
+        draftOf(type, values),
+        draftOfValues(type, values),
+        draftOfText(text, { start: 0, end: text.length }),
+        draftOfText(twice, { start: 0, end: twice.length }),
+        draftOf(type, { ...values, message: bytesOf('{"role":"user"}') }),
+      ];
+      const batch = random.chance(0.5) ? { session: "s", index: 0, count: 2 } : undefined;
+      const made = random.pick([id(2), "an id of another kind"]);
+      const parent = random.pick([null, id(1), "another parent"]);
+      let known = 0;
+      for (const draft of drafts) {
+        const { line, head } = newLine(draft, made, parent, TIME, batch);
+        if (!head) continue;
+        known++;
+        const heads = new HeadReader(new Nodes());
+        heads.set(head);
+        const found = quick(Buffer.from(line).toString()) ?? thorough(Buffer.from(line).toString());
+        expect(pick(heads), Buffer.from(line).toString()).toEqual(found);
+      }
+      expect(known).toBe(3);
+    }));
 });
