@@ -5,7 +5,7 @@
  */
 
 import { Branches, type FlatNode } from "./branches.ts";
-import type { Key, KeyName } from "./terminal/keys.ts";
+import type { Key } from "./terminal/keys.ts";
 import { type OutputStyle, plain } from "./terminal/page.ts";
 import { column, cutTo, grouped, inert, oneLine } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
@@ -180,8 +180,7 @@ function filterBy(state: PickerState, filter: string): Step {
 
 function press(before: PickerState, key: Key): Step {
   const state = before.notice === "" ? before : { ...before, notice: "" };
-  const name = "name" in key ? key.name : undefined;
-  const text = "text" in key ? key.text : undefined;
+  const { name, text } = key;
   if (name === "ctrl+c") return end(state, null);
   if (state.isBusy) return text === "q" ? end(state, null) : still(state);
   if (state.doomed) {
@@ -192,12 +191,13 @@ function press(before: PickerState, key: Key): Step {
     if (!isYes) return still(next);
     return { state: { ...next, isBusy: true }, effects: [{ do: "delete", session: doomed }] };
   }
-  if (state.tree) return pressInTree(state, state.tree, name, text);
+  if (state.tree) return pressInTree(state, state.tree, key);
   if (state.isTyping && text !== undefined) return filterBy(state, state.filter + text);
-  return pressInList(state, name, text);
+  return pressInList(state, key);
 }
 
-function pressInList(state: PickerState, name: KeyName | undefined, text: string | undefined): Step {
+function pressInList(state: PickerState, key: Key): Step {
+  const { name, text } = key;
   const { sessions, selected, filter } = state;
   const session = sessions[selected];
   switch (name) {
@@ -216,13 +216,14 @@ function pressInList(state: PickerState, name: KeyName | undefined, text: string
   }
   if (text === "q") return end(state, null);
   if (text === "/") return still({ ...state, isTyping: true });
-  const to = moved(selected, sessions.length, listHeight(state), name, text);
+  const to = moved(selected, sessions.length, listHeight(state), key);
   if (to === undefined) return still(state);
-  const toEnd = to === sessions.length - 1 && isEnd(name, text) && state.cursor !== undefined;
+  const toEnd = to === sessions.length - 1 && isEnd(key) && state.cursor !== undefined;
   return more(shown({ ...state, selected: to, toEnd }));
 }
 
-function pressInTree(state: PickerState, tree: TreeState, name: KeyName | undefined, text: string | undefined): Step {
+function pressInTree(state: PickerState, tree: TreeState, key: Key): Step {
+  const { name, text } = key;
   const { branches, selected } = tree;
   if (text === "q") return end(state, null);
   if (name === "escape" || name === "tab") return { state: { ...state, tree: undefined }, effects: [{ do: "close" }] };
@@ -231,29 +232,24 @@ function pressInTree(state: PickerState, tree: TreeState, name: KeyName | undefi
     const entryId = branches.node(selected).id;
     return { state: { ...state, isBusy: true }, effects: [{ do: "move", entryId }] };
   }
-  const to = moved(selected, branches.rows, treeHeight(state), name, text);
+  const to = moved(selected, branches.rows, treeHeight(state), key);
   return still(to === undefined ? state : shown({ ...state, tree: { ...tree, selected: to } }));
 }
 
 /** Returns the new position of the selection; undefined for keys that do not move it. */
-function moved(
-  from: number,
-  length: number,
-  height: number,
-  name: KeyName | undefined,
-  text: string | undefined,
-): number | undefined {
+function moved(from: number, length: number, height: number, key: Key): number | undefined {
+  const { name, text } = key;
   const within = (to: number): number => Math.max(0, Math.min(length - 1, to));
   if (name === "up" || text === "k") return within(from - 1);
   if (name === "down" || text === "j") return within(from + 1);
   if (name === "pageUp") return within(from - height);
   if (name === "pageDown") return within(from + height);
   if (name === "home" || text === "g") return 0;
-  if (isEnd(name, text)) return within(length - 1);
+  if (isEnd(key)) return within(length - 1);
   return undefined;
 }
 
-function isEnd(name: KeyName | undefined, text: string | undefined): boolean {
+function isEnd({ name, text }: Key): boolean {
   return name === "end" || text === "G";
 }
 

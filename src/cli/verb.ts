@@ -68,10 +68,10 @@ export function named(operand: string): { sessionPath: string } | { sessionId: s
 }
 
 /** Returns the `run` of a verb that opens the session of its first operand, and asks one command about it. */
-export function asking(method: string, paramsOf: (given: Given) => Readonly<Record<string, unknown>> = () => ({})) {
-  return async (asked: Asking, given: Given): Promise<Result> => {
-    await open(asked, given.operands[0]);
-    return asked.ask(method, paramsOf(given));
+export function askAbout(method: string, paramsOf: (given: Given) => Readonly<Record<string, unknown>> = () => ({})) {
+  return async (asking: Asking, given: Given): Promise<Result> => {
+    await open(asking, given.operands[0]);
+    return asking.ask(method, paramsOf(given));
   };
 }
 

@@ -1,10 +1,15 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import { stateOf, stateResult } from "./get_state.ts";
-import { FORMATS, PROTOCOL_VERSION } from "./protocol_version.ts";
 import { command } from "./shared/command.ts";
 import { events } from "./shared/events.ts";
 import { type HookName, type HookRegistration, hooks as knownHooks } from "./shared/hooks.ts";
+
+/** Version of the wire protocol: raised when a host that works today could break. */
+const PROTOCOL_VERSION = 1 as const;
+
+/** Versions of the session format that can be opened. */
+const FORMATS = [1, 2, 3];
 
 export default command({
   name: "initialize",

@@ -98,7 +98,6 @@ export function projection(
   tree: Tree,
   bodies: Bodies,
   leaf: number,
-  entryAt: (position: number) => SessionEntry,
 ): { entries: ProjectedSessionEntry[]; messages: AgentMessage[] } {
   const messages: AgentMessage[] = [];
   const bySource = new Map<number, AgentMessage[]>();
@@ -111,7 +110,7 @@ export function projection(
     else bySource.set(item.position, [message]);
   }
   const entries = spanEntries(spanAt(tree, bodies, leaf)).map((position) => ({
-    sourceEntry: entryAt(position),
+    sourceEntry: bodies.entry(position) as unknown as SessionEntry,
     messages: bySource.get(position) ?? [],
   }));
   return { entries, messages };
@@ -139,7 +138,7 @@ export function buildSessionProjection(
   const { at, leaf } = held(entries, leafId, byId);
   const model = modelAt(at.tree, at, leaf);
   return {
-    ...projection(at.tree, at, leaf, (position) => at.entry(position) as unknown as SessionEntry),
+    ...projection(at.tree, at, leaf),
     thinkingLevel: levelAt(at.tree, at, leaf) ?? "off",
     model: model && { provider: model.provider, modelId: model.id },
   };

@@ -190,9 +190,7 @@ function infoOf(log: Log, file: string): SessionInfo {
 /** Returns the text of a message for searching, its blocks separated by spaces. */
 function spokenText(content: unknown): string {
   if (typeof content === "string") return content;
-  if (!Array.isArray(content)) return "";
-  const texts: string[] = [];
-  for (const block of content as ({ type?: unknown; text?: unknown } | null)[])
-    if (block?.type === "text" && typeof block.text === "string") texts.push(block.text);
-  return texts.join(" ");
+  const blocks: ({ type?: unknown; text?: unknown } | null)[] = Array.isArray(content) ? content : [];
+  const spoken = blocks.filter((block) => block?.type === "text" && typeof block.text === "string");
+  return spoken.map((block) => block?.text).join(" ");
 }

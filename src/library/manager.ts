@@ -381,11 +381,11 @@ export class SessionManager {
   buildSessionProjection(): SessionProjection {
     const { session } = this;
     session.heedLosses();
-    const { tree } = session;
-    this.read.all(spanEntries(spanAt(tree, this.read, tree.leaf)));
+    // These are read together; the projection asks for them one by one.
+    this.buildContextEntries();
     const model = session.model();
     return {
-      ...projection(tree, this.read, tree.leaf, (position) => this.read.at(position)),
+      ...projection(session.tree, this.read, session.tree.leaf),
       thinkingLevel: session.thinkingLevel(),
       model: model && { provider: model.provider, modelId: model.id },
     };

@@ -16,7 +16,9 @@ export type KeyName =
   | "ctrl+u";
 
 /** A key by name, or the character that was typed. */
-export type Key = { readonly name: KeyName } | { readonly text: string };
+export type Key =
+  | { readonly name: KeyName; readonly text?: undefined }
+  | { readonly text: string; readonly name?: undefined };
 
 const CONTROLS: Readonly<Record<string, KeyName>> = {
   "\r": "enter",

@@ -33,38 +33,27 @@ fish:  pi-session-server completion fish | source`,
     async run(_asking, { operands: [shell] }) {
       const make = { bash, zsh, fish }[shell as (typeof SHELLS)[number]];
       if (make === undefined) throw new UsageError(`completion takes ${SHELLS.join(", ")}; it got ${shell}.`);
-      return { script: make(verbs().map(wordsOf), OPTIONS.map(optionWord)) };
+      return { script: make(verbs().map(wordsOf), OPTIONS.map(wordOf)) };
     },
     print: ({ script }) => script,
   };
 }
 
+/** Flags that every verb has. */
+const SHARED: readonly Option[] = [
+  { names: ["--json"], meaning: "print the result as the protocol's command returns it" },
+  { names: ["--help"], meaning: "print its help" },
+];
+
 function wordsOf({ name, meaning, flags = {}, operands }: Verb): CompletionWords {
-  const own = Object.entries(flags).map(
-    ([flag, { value, meaning, oneOf = [] }]): Word => ({
-      names: [flag],
-      meaning,
-      takesValue: value !== undefined,
-      oneOf,
-      isPath: value === "dir" || value === "file",
-    }),
-  );
-  const shared = ["--json", "--help"].map(
-    (flag): Word => ({
-      names: [flag],
-      meaning: flag === "--json" ? "print the result as the protocol's command returns it" : "print its help",
-      takesValue: false,
-      oneOf: [],
-      isPath: false,
-    }),
-  );
+  const own = Object.entries(flags).map(([flag, facts]): Option => ({ names: [flag], ...facts }));
   const values = operands.length === 1 && operands[0].includes("|") ? operands[0].slice(1, -1).split("|") : [];
-  return { name, meaning, flags: [...own, ...shared], operands: values };
+  return { name, meaning, flags: [...own, ...SHARED].map(wordOf), operands: values };
 }
 
-function optionWord({ names, value, meaning }: Option): Word {
-  const oneOf = value?.includes("|") ? value.split("|").filter((word) => /^[a-z0-9]+$/.test(word)) : [];
-  return { names, meaning, takesValue: value !== undefined, oneOf, isPath: /dir|path/.test(value ?? "") };
+function wordOf({ names, value = "", meaning, oneOf }: Option): Word {
+  const listed = value.includes("|") ? value.split("|").filter((word) => /^[a-z0-9]+$/.test(word)) : [];
+  return { names, meaning, takesValue: value !== "", oneOf: oneOf ?? listed, isPath: /dir|path|file/.test(value) };
 }
 
 function bash(verbs: readonly CompletionWords[], options: readonly Word[]): string[] {

@@ -1,5 +1,5 @@
 import { exact, inertLines } from "../terminal/text.ts";
-import { asking, type Verb } from "../verb.ts";
+import { askAbout, type Verb } from "../verb.ts";
 
 /** Formats by the ending of the file's name. */
 const BY_NAME: readonly (readonly [RegExp, string])[] = [
@@ -25,7 +25,7 @@ export default {
     "--overwrite": { meaning: "replace the file if it exists" },
   },
   more: "Without a file, the export is printed. jsonl keeps every byte; training has one record per line.",
-  run: asking("export_session", ({ operands: [, file], flags }) => ({
+  run: askAbout("export_session", ({ operands: [, file], flags }) => ({
     format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
     branches: flags.get("--branches"),
     outputPath: file,

@@ -1,10 +1,10 @@
 import { inert } from "../terminal/text.ts";
-import { asking, type Verb } from "../verb.ts";
+import { askAbout, type Verb } from "../verb.ts";
 
 export default {
   name: "rename",
   meaning: "give a session a display name",
   operands: ["<session>", "<name...>"],
-  run: asking("set_session_name", ({ operands }) => ({ name: operands.slice(1).join(" ") })),
+  run: askAbout("set_session_name", ({ operands }) => ({ name: operands.slice(1).join(" ") })),
   print: (_result, { operands }) => [`The name is now ${inert(operands.slice(1).join(" "))}.`],
 } satisfies Verb;

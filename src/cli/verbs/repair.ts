@@ -1,5 +1,5 @@
 import { count, inert } from "../terminal/text.ts";
-import { asking, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { askAbout, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 import { damageLine } from "./verify.ts";
 
 export default {
@@ -7,7 +7,7 @@ export default {
   meaning: "remove damage; the original is kept",
   operands: ["<session>"],
   flags: { "--dry-run": { meaning: "only print what would be done; exit status 3 if there is something to repair" } },
-  run: asking("repair_session", ({ flags }) => ({ dryRun: flags.has("--dry-run") })),
+  run: askAbout("repair_session", ({ flags }) => ({ dryRun: flags.has("--dry-run") })),
   print({ repaired, answered, backupPath, entryCount }, { flags }) {
     const done = flags.has("--dry-run") ? "would be" : "was";
     const nothing = repaired.length === 0 && answered.length === 0;

@@ -1,12 +1,12 @@
 import { grouped, inert } from "../terminal/text.ts";
-import { asking, type Result, type Verb } from "../verb.ts";
+import { askAbout, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "stats",
   meaning: "count the messages, tokens and costs of a session",
   operands: ["<session>"],
   more: "All branches count; the last column is the path to the leaf.",
-  run: asking("get_session_stats"),
+  run: askAbout("get_session_stats"),
   print(stats, _given, { paint }) {
     const { path, own, inherited, bytesByType } = stats;
     const rows: [string, ...string[]][] = [

@@ -1,12 +1,12 @@
 import { Branches } from "../branches.ts";
-import { asking, type Verb } from "../verb.ts";
+import { askAbout, type Verb } from "../verb.ts";
 
 export default {
   name: "tree",
   meaning: "draw the branches of a session",
   operands: ["<session>"],
   more: "A star marks the leaf, after which the conversation continues. fork takes these ids.",
-  run: asking("get_tree", () => ({ format: "flat" })),
+  run: askAbout("get_tree", () => ({ format: "flat" })),
   *print({ nodes, leafId }, _given, page) {
     const branches = new Branches(nodes, leafId);
     if (branches.rows === 0) yield "There are no entries yet.";

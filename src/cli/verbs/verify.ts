@@ -1,11 +1,11 @@
 import { count, inert } from "../terminal/text.ts";
-import { asking, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { askAbout, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "verify",
   meaning: "read every byte and report what is damaged",
   operands: ["<session>"],
-  run: asking("verify_session"),
+  run: askAbout("verify_session"),
   print: ({ ok, damage, unreadableForRust }) => [
     ok ? "The session is sound." : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(damageLine),

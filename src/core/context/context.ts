@@ -156,28 +156,23 @@ export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly numbe
 /** Returns whether an entry yields a message where nothing cuts or edits it. */
 export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
   const { nodes } = tree;
-  if (nodes.isType(position, "message")) return !nodes.lacksMessage(position);
-  if (nodes.isType(position, "custom_message")) return !nodes.lacksMessage(position);
+  const speaks = nodes.isType(position, "message") || nodes.isType(position, "custom_message");
+  if (speaks) return !nodes.lacksMessage(position);
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
-/** Returns whether an entry of a type that counts is too malformed to count. */
+/**
+ * Returns whether an entry of a type that counts is too malformed to count. A compaction without a summary is not in
+ * force; the one before it is (reliability case C14).
+ */
 export function isVoid(entry: Entry): boolean {
   if (entry.type === "branch_summary") return !hasSummary(entry);
-  return entry.type === "compaction" && !isCompaction(entry);
+  return entry.type === "compaction" && typeof entry.summary !== "string";
 }
 
 /** Returns whether a branch summary has text; without it, it yields nothing. */
 function hasSummary(entry: Entry): boolean {
   return typeof entry.summary === "string" && entry.summary !== "";
-}
-
-/**
- * Returns whether a compaction is well formed. A malformed one is not in force; the one before it is (reliability case
- * C14).
- */
-function isCompaction(entry: Entry): boolean {
-  return typeof entry.summary === "string";
 }
 
 /** Returns how many messages {@link contextAt} would return, without reading what it can count. */

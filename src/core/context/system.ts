@@ -11,17 +11,11 @@ interface SystemPatch {
   readonly toolsRemoved?: unknown;
 }
 
-export interface SystemMessage {
-  readonly role: "system";
-  readonly content: string;
-  readonly sections?: Readonly<Record<string, unknown>>;
-  readonly toolsAdded?: readonly unknown[];
-  /** Milliseconds. */
-  readonly timestamp: number;
-}
+/** A merged system message; its timestamp is in milliseconds. */
+export type SystemMessage = NonNullable<ReturnType<typeof foldSystemMessages>>;
 
 /** Merges system messages, in order, into one; returns undefined when there are none. */
-export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: number): SystemMessage | undefined {
+export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: number) {
   if (patches.length === 0) return undefined;
   const texts: string[] = [];
   const sections = new Map<string, unknown>();
@@ -37,7 +31,7 @@ export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: n
     for (const tool of listOf(patch.toolsAdded)) tools.set(nameOf(tool), tool);
   }
   return {
-    role: "system",
+    role: "system" as const,
     content: texts.join("\n\n"),
     ...(sections.size > 0 ? { sections: Object.fromEntries(sections) } : {}),
     ...(tools.size > 0 ? { toolsAdded: [...tools.values()] } : {}),

@@ -119,7 +119,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     if (Array.isArray(content)) for (const block of content) if (!isMapped(block)) leaveOut(`${kindOf(block)} block`);
   }
   settle();
-  const { usage, cost } = sumOf(usages);
+  const sum = (name: keyof TokenCounts): number => usages.reduce((total, one) => total + (one?.[name] ?? 0), 0);
   const model = session.model(end);
   const header = log.header;
   return {
@@ -136,8 +136,14 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       name: session.name,
       parent_session: session.parentSession,
       // Sums over the turns, and what each turn used; null where the entry tells nothing.
-      usage,
-      cost,
+      usage: {
+        input: sum("input"),
+        output: sum("output"),
+        cache_read: sum("cache_read"),
+        cache_write: sum("cache_write"),
+        total: sum("total"),
+      },
+      cost: sum("cost"),
       turn_usage: usages,
       // The entry that the branch ends with, and whether that is the session's leaf.
       leaf_id: session.idOrNull(end),
@@ -210,17 +216,6 @@ function costOf(cost: unknown): number {
   const { total, input, output, cacheRead, cacheWrite } = cost as Readonly<Record<string, unknown>>;
   if (typeof total === "number") return numberOf(total);
   return numberOf(input) + numberOf(output) + numberOf(cacheRead) + numberOf(cacheWrite);
-}
-
-function sumOf(counts: readonly (TokenCounts | null)[]): { usage: Omit<TokenCounts, "cost">; cost: number } {
-  const usage = { input: 0, output: 0, cache_read: 0, cache_write: 0, total: 0 };
-  let cost = 0;
-  for (const one of counts) {
-    if (!one) continue;
-    for (const name of ["input", "output", "cache_read", "cache_write", "total"] as const) usage[name] += one[name];
-    cost += one.cost;
-  }
-  return { usage, cost };
 }
 
 function numberOf(value: unknown): number {

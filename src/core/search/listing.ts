@@ -128,6 +128,12 @@ function nameOf(path: string): string {
   return path.split(/[/\\]/).pop() ?? "";
 }
 
+function put<K>(map: Map<K, Relative[]>, key: K, session: Relative): void {
+  const there = map.get(key);
+  if (there) there.push(session);
+  else map.set(key, [session]);
+}
+
 /**
  * Returns the parent of each session whose parent's file is known, by its path or, if it was moved, by the id or name
  * in it.
@@ -137,11 +143,6 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
   const byId = new Map<string, Relative[]>();
   const byBeginning = new Map<string, Relative[]>();
   const byName = new Map<string, Relative[]>();
-  const put = (map: Map<string, Relative[]>, key: string, session: Relative): void => {
-    const there = map.get(key);
-    if (there) there.push(session);
-    else map.set(key, [session]);
-  };
   for (const session of sessions) {
     byPath.set(session.path, session);
     put(byId, session.id, session);
@@ -179,9 +180,7 @@ export function familyOf(
   for (const session of sessions) {
     const above = parents.get(session) ?? lostParent(session);
     if (above === undefined) continue;
-    const there = children.get(above);
-    if (there) there.push(session);
-    else children.set(above, [session]);
+    put(children, above, session);
   }
   const seen = new Set<Relative>();
   let top = of;

@@ -43,7 +43,7 @@ export interface Dialect {
 }
 
 export interface Refusal {
-  readonly kind: "parse" | "request" | "too_large" | "duplicate_id" | "shutting_down" | "bug";
+  readonly kind: "parse" | "request" | "method" | "too_large" | "duplicate_id" | "shutting_down" | "bug";
   readonly sentence: string;
   readonly details?: Readonly<Record<string, unknown>>;
 }
@@ -51,6 +51,7 @@ export interface Refusal {
 export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
   parse: "parse_error",
   request: "invalid_request",
+  method: "method_not_found",
   duplicate_id: "invalid_request",
   too_large: "message_too_large",
   shutting_down: "shutting_down",

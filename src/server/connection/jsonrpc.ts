@@ -50,6 +50,7 @@ export const jsonrpc: Dialect = {
 const CODES: Record<Refusal["kind"], number> = {
   parse: -32700,
   request: -32600,
+  method: -32601,
   duplicate_id: -32600,
   too_large: -32803,
   shutting_down: -32802,
@@ -65,8 +66,8 @@ function refuse(refused: Refusal, idText: string): Pieces {
   return [`{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify(error)}}`];
 }
 
-function refusal(sentence: string, idText: string): Decoded {
-  return { kind: "refusal", reply: refuse({ kind: "request", sentence }, idText) };
+function refusal(sentence: string, idText: string, kind: Refusal["kind"] = "request"): Decoded {
+  return { kind: "refusal", reply: refuse({ kind, sentence }, idText) };
 }
 
 function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
@@ -89,16 +90,8 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   if (!command) {
     // An unknown notification is ignored, because none gets a reply. LSP allows this for those that begin with `$/`.
     if (!hasId) return { kind: "nothing" };
-    return {
-      kind: "refusal",
-      reply: [
-        `{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify({
-          code: -32601,
-          message: `Unknown method: ${method.slice(0, 200)}. initialize lists the commands there are.`,
-          data: { name: "method_not_found", retryable: false },
-        })}}`,
-      ],
-    };
+    const sentence = `Unknown method: ${method.slice(0, 200)}. initialize lists the commands there are.`;
+    return refusal(sentence, idText, "method");
   }
   const { params: checked, fault } = checkedParams(command, params, false);
   const call: Call = {

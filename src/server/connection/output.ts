@@ -117,7 +117,7 @@ export class Output {
     const { frame } = this;
     let plain = 0;
     for (const piece of pieces)
-      plain += isSpooled(piece) ? piece.bytes : sizeOfPiece(frame ? frame.piece(piece) : piece);
+      plain += isSpooled(piece) ? piece.bytes : byteLength([frame ? frame.piece(piece) : piece]);
     return frame ? plain + byteLength([frame.behind, frame.before(plain)]) : plain;
   }
 
@@ -222,10 +222,6 @@ function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | 
     if (isSpooled(piece)) yield* piece.blocks();
     else yield piece;
   yield frame.behind;
-}
-
-function sizeOfPiece(piece: string | Uint8Array): number {
-  return typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
 }
 
 /** Releases the spooled pieces of a message. */
