@@ -553,8 +553,7 @@ export class SessionManager {
 
   /** Returns the position of an entry, or -1. */
   private find(id: string): number {
-    const position = this.session.log.nodes.position(id);
-    return position >= 0 && this.session.tree.isVisible(position) ? position : -1;
+    return this.session.find(id);
   }
 
   private position(id: string): number {

@@ -116,10 +116,16 @@ export class Session implements Bodies {
     return this.entries.idOrNull(position);
   }
 
+  /** Returns the position of an entry that the host can see, or -1. */
+  find(entryId: string): number {
+    const position = this.log.nodes.position(entryId);
+    return position >= 0 && this.tree.isVisible(position) ? position : -1;
+  }
+
   /** Returns the position of the entry with that id. Throws entry_not_found. */
   position(entryId: string): number {
-    const position = this.log.nodes.position(entryId);
-    if (position < 0 || !this.tree.isVisible(position))
+    const position = this.find(entryId);
+    if (position < 0)
       throw new Failure(
         "entry_not_found",
         `Entry not found: ${entryId}. get_entries and get_tree show the ids that exist.`,
@@ -169,10 +175,7 @@ export class Session implements Bodies {
     return this.foreign.freshDamage();
   }
 
-  /**
-   * Returns what other programs did since the last call, as far as it was found; null for nothing. Throws
-   * storage_failed.
-   */
+  /** Returns what other programs were found to have done since the last call; null for nothing. Throws storage_failed. */
   freshForeign(): Foreign | null {
     return this.foreign.fresh();
   }
@@ -246,7 +249,7 @@ export class Session implements Bodies {
     for (const [index, draft] of drafts.entries()) {
       const id = this.idFor(draft, ids);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        if (draft.parentId !== null && !this.isKnown(draft.parentId) && !ids.has(draft.parentId))
+        if (draft.parentId !== null && this.find(draft.parentId) < 0 && !ids.has(draft.parentId))
           throw new Failure(
             "entry_not_found",
             `The parent ${draft.parentId} is no entry of this session. Leave parentId out to continue the leaf.`,
@@ -427,7 +430,7 @@ export class Session implements Bodies {
     const repaired = [...this.log.mendable, ...lacking.map(({ damage }) => damage)];
     if (dryRun) return { repaired, backupPath: null };
     const backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.mend(line)])));
-    if (backupPath !== null) this.foreign.rebaseRepaired();
+    if (backupPath !== null) this.foreign.rebase(undefined, true);
     return { repaired, backupPath };
   }
 
@@ -446,12 +449,6 @@ export class Session implements Bodies {
         entryId: draft.id,
       });
     return draft.id;
-  }
-
-  /** Returns whether an id is that of an entry that the host can see. */
-  private isKnown(id: string): boolean {
-    const position = this.log.nodes.position(id);
-    return position >= 0 && this.tree.isVisible(position);
   }
 
   private isTaken(id: string): boolean {
