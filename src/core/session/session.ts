@@ -240,16 +240,19 @@ export class Session implements Bodies {
     if (this.log.takeLock()) this.foreign.look();
     const oldLeafId = this.leafId;
     const lines: Uint8Array[] = [];
-    const ids = new Set<string>();
+    const ids: string[] = [];
+    /** The ids so far, if there are several drafts. */
+    const others = drafts.length > 1 ? new Set<string>() : undefined;
     let parentId = oldLeafId;
     let branchChanged = false;
     if (this.leaf.needsMarkerBefore(drafts[0].type, drafts[0].parentId))
       lines.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
     const batched = drafts.length > 1 || key !== undefined;
-    for (const [index, draft] of drafts.entries()) {
-      const id = this.idFor(draft, ids);
+    for (let index = 0; index < drafts.length; index++) {
+      const draft = drafts[index];
+      const id = this.idFor(draft, others);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        if (draft.parentId !== null && this.find(draft.parentId) < 0 && !ids.has(draft.parentId))
+        if (draft.parentId !== null && this.find(draft.parentId) < 0 && !others?.has(draft.parentId))
           throw new Failure(
             "entry_not_found",
             `The parent ${draft.parentId} is no entry of this session. Leave parentId out to continue the leaf.`,
@@ -261,20 +264,20 @@ export class Session implements Bodies {
       const batch: Batch | undefined = batched
         ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
         : undefined;
-      const since = draft.timestamp ?? timestamp(this.env);
-      lines.push(entryLine({ type: draft.type, id, parentId, timestamp: since, rest: draft.rest }, batch));
-      ids.add(id);
+      lines.push(this.lineOf(draft, id, parentId, batch));
+      ids.push(id);
+      others?.add(id);
       parentId = id;
     }
     this.write(lines, ids, hold);
     this.leaf.moveTo(this.log.nodes.position(parentId as string));
-    const appended = { ids: [...ids], lines: lines.slice(-drafts.length), oldLeafId, branchChanged };
-    if (key !== undefined) this.keyed.set(key, { ids: appended.ids, leafId: this.leafId });
-    return appended;
+    if (key !== undefined) this.keyed.set(key, { ids, leafId: this.leafId });
+    const own = lines.length === ids.length ? lines : lines.slice(1);
+    return { ids, lines: own, oldLeafId, branchChanged };
   }
 
   /** Adds lines to the log and to the tree, with the entries of other programs that came before them. */
-  private write(lines: readonly Uint8Array[], ids: ReadonlySet<string>, hold = false): void {
+  private write(lines: readonly Uint8Array[], ids: readonly string[] = [], hold = false): void {
     const { nodes } = this.log;
     const first = nodes.count;
     try {
@@ -288,7 +291,7 @@ export class Session implements Bodies {
     }
     const alone = nodes.count - first === lines.length;
     for (let position = first; position < nodes.count; position++) {
-      if (!alone && !ids.has(nodes.id(position))) this.foreign.note(position);
+      if (!alone && !ids.includes(nodes.id(position))) this.foreign.note(position);
       this.entries.take(position, alone ? lines[position - first] : undefined);
     }
   }
@@ -436,7 +439,7 @@ export class Session implements Bodies {
 
   // --- small parts of writing ----------------------------------------------------------------------------------
 
-  private idFor(draft: Draft, others: ReadonlySet<string>): string {
+  private idFor(draft: Draft, others: ReadonlySet<string> | undefined): string {
     if (draft.id === undefined) return this.newEntryId(others);
     if (!ENTRY_ID.test(draft.id))
       throw new Failure(
@@ -444,7 +447,7 @@ export class Session implements Bodies {
         "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.",
         { entryId: draft.id },
       );
-    if (this.isTaken(draft.id) || others.has(draft.id))
+    if (this.isTaken(draft.id) || others?.has(draft.id))
       throw new Failure("invalid_entry", `The id ${draft.id} is taken. Leave it out to get a new one.`, {
         entryId: draft.id,
       });
@@ -466,14 +469,19 @@ export class Session implements Bodies {
 
   /** Writes a marker of the leaf. */
   private writeMarker(): void {
-    this.write([this.marker(this.leafId)], new Set());
+    this.write([this.marker(this.leafId)]);
   }
 
   /** Returns the line of a leaf marker. */
   private marker(parentId: string | null): Uint8Array {
     const data = parentId === null ? { leafId: null } : undefined;
-    const draft = draftOf("custom", { customType: LEAF_MARKER, data });
-    return entryLine({ ...draft, id: this.newEntryId(), parentId, timestamp: timestamp(this.env) });
+    return this.lineOf(draftOf("custom", { customType: LEAF_MARKER, data }), this.newEntryId(), parentId);
+  }
+
+  /** Returns the line of an entry; all that a session writes are made here. */
+  private lineOf(draft: Draft, id: string, parentId: string | null, batch?: Batch): Uint8Array {
+    const { type, rest, timestamp: since = timestamp(this.env) } = draft;
+    return entryLine({ type, id, parentId, timestamp: since, rest }, batch);
   }
 
   /** Returns the kept entry that a compaction names, for a fork that must not leave it dangling. */
