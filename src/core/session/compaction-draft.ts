@@ -1,6 +1,6 @@
 /** The compaction that is appended to a session. */
 
-import { boundaryFault } from "../context/compaction.ts";
+import { boundaryFault, type Coming } from "../context/compaction.ts";
 import { foldSystemMessages } from "../context/system.ts";
 import { Failure } from "../failure.ts";
 import { type Draft, draftOf } from "../format/entry.ts";
@@ -22,18 +22,9 @@ export function compactionDraft(
     fromHook?: boolean;
   },
 ): Draft {
-  const { log, tree } = session;
   const { firstKeptEntryId } = compaction;
   const id = session.newEntryId();
-  if (firstKeptEntryId !== null) {
-    const first = log.nodes.position(firstKeptEntryId);
-    const fault =
-      first < 0
-        ? { reason: `Entry not found: ${firstKeptEntryId}. get_path lists the entries to choose from.`, nearest: [] }
-        : boundaryFault(tree, session, tree.leaf, first);
-    if (fault)
-      throw new Failure("invalid_boundary", fault.reason, { entryId: firstKeptEntryId, nearest: fault.nearest });
-  }
+  if (firstKeptEntryId !== null) demandKept(session, firstKeptEntryId, session.log.nodes.position(firstKeptEntryId));
   const since = timestamp(session.env);
   const systemMessage = foldSystemMessages(systemMessages(session), Date.parse(since));
   return {
@@ -41,6 +32,21 @@ export function compactionDraft(
     id,
     timestamp: since,
   };
+}
+
+/** Throws invalid_boundary unless a compaction below a leaf can keep from the entry with this id and position. */
+export function demandKept(
+  session: Session,
+  entryId: string,
+  first: number,
+  at: { leaf?: number; coming?: readonly Coming[]; path?: string } = {},
+): void {
+  const { leaf = session.tree.leaf, coming, path } = at;
+  const fault =
+    first < 0
+      ? { reason: `Entry not found: ${entryId}. get_path lists the entries to choose from.`, nearest: [] }
+      : boundaryFault(session.tree, session, leaf, first, coming);
+  if (fault) throw new Failure("invalid_boundary", fault.reason, { entryId, nearest: fault.nearest, path });
 }
 
 /** Returns the system messages at the leaf. */

@@ -70,12 +70,9 @@ export class SessionEntries {
 
   /** Continues with another log. Changes nothing when that cannot be read, but closes it. */
   replace(next: Log): void {
-    const before = this.logNow;
-    this.logNow = next;
     try {
-      this.read();
+      this.read(next);
     } catch (error) {
-      this.logNow = before;
       next.close();
       throw error;
     }
@@ -121,21 +118,22 @@ export class SessionEntries {
    * Builds the tree of all entries, and the facts that they give about the session. Changes nothing when one cannot be
    * read.
    */
-  private read(): void {
-    const { nodes } = this.logNow;
+  private read(log = this.logNow): void {
+    const { nodes } = log;
     const { losses } = nodes;
     // Summaries that were checked before need not be read again.
     const telling = positionsTelling(nodes).filter((position) => !nodes.summarises(position));
     const voids = new Set<number>();
     const bodies: [number, Entry][] = [];
     let i = 0;
-    for (const line of this.logNow.readMany(telling)) {
+    for (const line of log.readMany(telling)) {
       const entry = parse(line) as Entry;
       const position = telling[i++];
       noteVoid(nodes, voids, position, entry);
       bodies.push([position, entry]);
     }
     this.treeNow = new Tree(nodes, { isVoid: (position) => voids.has(position), leaf: this.leaf });
+    this.logNow = log;
     this.voids = voids;
     this.taken = nodes.count;
     this.heededLosses = losses;

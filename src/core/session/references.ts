@@ -2,11 +2,12 @@
  * Checks entries that a host appends as they are and that name other entries: those must exist (protocol, `append`).
  */
 
-import { boundaryFault, type Coming } from "../context/compaction.ts";
+import type { Coming } from "../context/compaction.ts";
 import { Failure } from "../failure.ts";
 import type { Entry } from "../format/entry.ts";
 import { roleOf } from "../format/head.ts";
 import { ROOT } from "../tree/nodes.ts";
+import { demandKept } from "./compaction-draft.ts";
 import type { Session } from "./session.ts";
 
 interface NamedDraft {
@@ -38,7 +39,7 @@ interface Sent {
 
 function demandTarget({ session, drafts, before }: Sent, index: number): void {
   const targetId = String(drafts[index].targetId);
-  if (positionOf(session, targetId) >= 0 || before.has(targetId)) return;
+  if (session.find(targetId) >= 0 || before.has(targetId)) return;
   throw new Failure(
     "entry_not_found",
     `The target ${targetId} is not an entry of this session. get_entries and get_tree show the ids that exist.`,
@@ -57,14 +58,8 @@ function demandBoundary(sent: Sent, index: number): void {
     (at): Coming => ({ id: drafts[at].id, role: roleIn(drafts[at]), entry: drafts[at] as Entry }),
   );
   const among = above.indexOf(before.get(keptId) ?? -1);
-  const first = among >= 0 ? session.log.nodes.count + among : positionOf(session, keptId);
-  const fault =
-    first < 0
-      ? { reason: `Entry not found: ${keptId}. get_path lists the entries to choose from.`, nearest: [] }
-      : boundaryFault(session.tree, session, leaf, first, coming);
-  if (!fault) return;
-  const path = `entries.${index}.firstKeptEntryId`;
-  throw new Failure("invalid_boundary", fault.reason, { entryId: keptId, nearest: fault.nearest, path });
+  const first = among >= 0 ? session.log.nodes.count + among : session.find(keptId);
+  demandKept(session, keptId, first, { leaf, coming, path: `entries.${index}.firstKeptEntryId` });
 }
 
 /** Returns the leaf below which a draft comes, and the drafts between them, oldest first. */
@@ -75,19 +70,12 @@ function placeOf({ session, drafts, before }: Sent, index: number): { leaf: numb
     const parent = parentId === undefined ? at - 1 : (before.get(parentId ?? "") ?? -1);
     // An id that comes again further down is refused as taken.
     if (parent < 0 || parent >= at) {
-      const leaf =
-        parentId === undefined ? session.tree.leaf : parentId === null ? ROOT : positionOf(session, parentId);
+      const leaf = parentId === undefined ? session.tree.leaf : parentId === null ? ROOT : session.find(parentId);
       return { leaf, above: above.reverse() };
     }
     above.push(parent);
     at = parent;
   }
-}
-
-/** Returns the position of an entry that the host can see, or -1. */
-function positionOf(session: Session, id: string): number {
-  const position = session.log.nodes.position(id);
-  return position >= 0 && session.tree.isVisible(position) ? position : -1;
 }
 
 function roleIn({ type, message }: NamedDraft): Coming["role"] {

@@ -60,17 +60,14 @@ export class ForeignChanges {
     return { positions, lost };
   }
 
-  /** Looks for changes as the only writer. Throws what `look` throws. */
+  /** Does what Session.refreshToWrite says. */
   lookToWrite(): void {
     this.becomeWriter();
     // The path may hold another file after the first look, with a lock of its own.
     if (this.look() && this.becomeWriter()) this.look();
   }
 
-  /**
-   * Takes in what other programs did since the last look, and what damaged lines were found to hide. Returns whether
-   * there was anything. Throws storage_failed when the session is missing or cannot be read, and what `rebase` throws.
-   */
+  /** Does what Session.refresh says. Returns whether there was anything. */
   look(): boolean {
     const { log } = this.entries;
     const change = log.refresh();
@@ -107,9 +104,10 @@ export class ForeignChanges {
 
   /**
    * Continues with the log that is now in the place of ours: its entries count, and the leaf stays if it is among them.
-   * Changes nothing when that cannot be read. Throws content_modified while changes of ours are not durable.
+   * Changes nothing when that cannot be read. Throws content_modified while changes of ours are not durable. With
+   * `isRepair`, the result of the repair reports what was removed.
    */
-  rebase(successor?: Log): void {
+  rebase(successor?: Log, isRepair = false): void {
     const leafId = this.entries.idOrNull(this.leaf.current);
     if (!this.leaf.settled)
       throw new Failure(
@@ -126,16 +124,9 @@ export class ForeignChanges {
     this.leaf.follow(come);
     const damaged = stillDamaged(before, next);
     for (const position of positionsMissingIn(next, before))
-      if (!damaged.has(before.nodes.id(position))) this.untoldLost++;
+      if (!isRepair && !damaged.has(before.nodes.id(position))) this.untoldLost++;
     this.noteDamageSince(before);
     before.close();
-  }
-
-  /** Continues with the log that a repair left, whose result reports what was removed. */
-  rebaseRepaired(): void {
-    const lost = this.untoldLost;
-    this.rebase();
-    this.untoldLost = lost;
   }
 
   /** Makes sure that damage is reported that the log before this one did not know. */

@@ -116,10 +116,16 @@ export class Session implements Bodies {
     return this.entries.idOrNull(position);
   }
 
+  /** Returns the position of an entry that the host can see, or -1. */
+  find(entryId: string): number {
+    const position = this.log.nodes.position(entryId);
+    return position >= 0 && this.tree.isVisible(position) ? position : -1;
+  }
+
   /** Returns the position of the entry with that id. Throws entry_not_found. */
   position(entryId: string): number {
-    const position = this.log.nodes.position(entryId);
-    if (position < 0 || !this.tree.isVisible(position))
+    const position = this.find(entryId);
+    if (position < 0)
       throw new Failure(
         "entry_not_found",
         `Entry not found: ${entryId}. get_entries and get_tree show the ids that exist.`,
@@ -169,10 +175,7 @@ export class Session implements Bodies {
     return this.foreign.freshDamage();
   }
 
-  /**
-   * Returns what other programs did since the last call, as far as it was found; null for nothing. Throws
-   * storage_failed.
-   */
+  /** Returns what other programs were found to have done since the last call; null for nothing. Throws storage_failed. */
   freshForeign(): Foreign | null {
     return this.foreign.fresh();
   }
@@ -237,16 +240,19 @@ export class Session implements Bodies {
     if (this.log.takeLock()) this.foreign.look();
     const oldLeafId = this.leafId;
     const written: NewLine[] = [];
-    const ids = new Set<string>();
+    const ids: string[] = [];
+    /** The ids so far, if there are several drafts. */
+    const others = drafts.length > 1 ? new Set<string>() : undefined;
     let parentId = oldLeafId;
     let branchChanged = false;
     if (this.leaf.needsMarkerBefore(drafts[0].type, drafts[0].parentId))
       written.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
     const batched = drafts.length > 1 || key !== undefined;
-    for (const [index, draft] of drafts.entries()) {
-      const id = this.idFor(draft, ids);
+    for (let index = 0; index < drafts.length; index++) {
+      const draft = drafts[index];
+      const id = this.idFor(draft, others);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        if (draft.parentId !== null && !this.isKnown(draft.parentId) && !ids.has(draft.parentId))
+        if (draft.parentId !== null && this.find(draft.parentId) < 0 && !others?.has(draft.parentId))
           throw new Failure(
             "entry_not_found",
             `The parent ${draft.parentId} is not an entry of this session. Leave parentId out to continue the leaf.`,
@@ -258,25 +264,20 @@ export class Session implements Bodies {
       const batch: Batch | undefined = batched
         ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
         : undefined;
-      const since = draft.timestamp ?? timestamp(this.env);
-      written.push(newLine(draft, id, parentId, since, batch));
-      ids.add(id);
+      written.push(this.lineOf(draft, id, parentId, batch));
+      ids.push(id);
+      others?.add(id);
       parentId = id;
     }
     this.write(written, ids, hold);
     this.leaf.moveTo(this.log.nodes.position(parentId as string));
-    const appended = {
-      ids: [...ids],
-      lines: written.slice(-drafts.length).map(({ line }) => line),
-      oldLeafId,
-      branchChanged,
-    };
-    if (key !== undefined) this.keyed.set(key, { ids: appended.ids, leafId: this.leafId });
-    return appended;
+    if (key !== undefined) this.keyed.set(key, { ids, leafId: this.leafId });
+    const own = written.length === ids.length ? written : written.slice(1);
+    return { ids, lines: own.map(({ line }) => line), oldLeafId, branchChanged };
   }
 
   /** Adds lines to the log and to the tree, with the entries of other programs that came before them. */
-  private write(written: readonly NewLine[], ids: ReadonlySet<string>, hold = false): void {
+  private write(written: readonly NewLine[], ids: readonly string[] = [], hold = false): void {
     const { nodes } = this.log;
     const lines = written.map(({ line }) => line);
     const first = nodes.count;
@@ -291,7 +292,7 @@ export class Session implements Bodies {
     }
     const alone = nodes.count - first === lines.length;
     for (let position = first; position < nodes.count; position++) {
-      if (!alone && !ids.has(nodes.id(position))) this.foreign.note(position);
+      if (!alone && !ids.includes(nodes.id(position))) this.foreign.note(position);
       this.entries.take(position, alone ? lines[position - first] : undefined);
     }
   }
@@ -433,13 +434,13 @@ export class Session implements Bodies {
     const repaired = [...this.log.mendable, ...lacking.map(({ damage }) => damage)];
     if (dryRun) return { repaired, backupPath: null };
     const backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.mend(line)])));
-    if (backupPath !== null) this.foreign.rebaseRepaired();
+    if (backupPath !== null) this.foreign.rebase(undefined, true);
     return { repaired, backupPath };
   }
 
   // --- small parts of writing ----------------------------------------------------------------------------------
 
-  private idFor(draft: Draft, others: ReadonlySet<string>): string {
+  private idFor(draft: Draft, others: ReadonlySet<string> | undefined): string {
     if (draft.id === undefined) return this.newEntryId(others);
     if (!ENTRY_ID.test(draft.id))
       throw new Failure(
@@ -447,17 +448,11 @@ export class Session implements Bodies {
         "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.",
         { entryId: draft.id },
       );
-    if (this.isTaken(draft.id) || others.has(draft.id))
+    if (this.isTaken(draft.id) || others?.has(draft.id))
       throw new Failure("invalid_entry", `The id ${draft.id} is taken. Leave it out to get a new one.`, {
         entryId: draft.id,
       });
     return draft.id;
-  }
-
-  /** Returns whether an id is that of an entry that the host can see. */
-  private isKnown(id: string): boolean {
-    const position = this.log.nodes.position(id);
-    return position >= 0 && this.tree.isVisible(position);
   }
 
   private isTaken(id: string): boolean {
@@ -475,14 +470,18 @@ export class Session implements Bodies {
 
   /** Writes a marker of the leaf. */
   private writeMarker(): void {
-    this.write([this.marker(this.leafId)], new Set());
+    this.write([this.marker(this.leafId)]);
   }
 
   /** Returns a leaf marker. */
   private marker(parentId: string | null): NewLine {
     const data = parentId === null ? { leafId: null } : undefined;
-    const draft = draftOf("custom", { customType: LEAF_MARKER, data });
-    return newLine(draft, this.newEntryId(), parentId, timestamp(this.env));
+    return this.lineOf(draftOf("custom", { customType: LEAF_MARKER, data }), this.newEntryId(), parentId);
+  }
+
+  /** Returns an entry as it is written; all that a session writes are made here. */
+  private lineOf(draft: Draft, id: string, parentId: string | null, batch?: Batch): NewLine {
+    return newLine(draft, id, parentId, draft.timestamp ?? timestamp(this.env), batch);
   }
 
   /** Returns the kept entry that a compaction names, for a fork that must not leave it dangling. */

@@ -18,21 +18,26 @@ import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type ToldEvent } from "../connection/host.ts";
 import type { Sink } from "./sink.ts";
 
-/** The server and the dispatcher as the contexts of all calls share them. */
-export interface CallHost {
+/** The server around the dispatcher. */
+export interface DispatchOptions {
   readonly workspace: Workspace;
   readonly sink: Sink;
   readonly server: ServerFacts;
   readonly hooks: Hooks;
-  readonly settings: ClientSettings;
   readonly dialect: () => DialectName;
   readonly maxReplyBytes: () => number | undefined;
   readonly sizeOf: (text: Uint8Array) => number;
+  readonly introduce: (wishes: Introduction) => void;
+  readonly shutDown: (how?: { atOnce: boolean }) => void;
+}
+
+/** The server and the dispatcher as the contexts of all calls share them. */
+export interface CallHost extends Omit<DispatchOptions, "shutDown"> {
+  readonly settings: ClientSettings;
   /** Makes another session the current one, and adds the events about that to `events`. */
   replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
   start(): void;
-  introduce(wishes: Introduction): void;
   /** Ends the work: nothing new is run. Returns whether it was not ending before. */
   shutDown(how?: { atOnce: boolean }): boolean;
 }

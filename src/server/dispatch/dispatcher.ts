@@ -6,14 +6,14 @@
 import { Failure, InvalidRequest } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { ClientSettings, CommandContext, Introduction, ServerFacts } from "../../handlers/shared/command.ts";
+import type { ClientSettings, CommandContext } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import type { DialectName, Pieces } from "../connection/dialect.ts";
+import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type ToldEvent } from "../connection/host.ts";
-import { CallContext, type CallHost } from "./call-context.ts";
+import { CallContext, type CallHost, type DispatchOptions } from "./call-context.ts";
 import { ForeignWrites } from "./foreign-writes.ts";
 import { IdleSessions } from "./idle-sessions.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
@@ -22,18 +22,6 @@ import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
-
-export interface DispatchOptions {
-  readonly workspace: Workspace;
-  readonly sink: Sink;
-  readonly server: ServerFacts;
-  readonly dialect: () => DialectName;
-  readonly maxReplyBytes: () => number | undefined;
-  readonly sizeOf: (text: Uint8Array) => number;
-  readonly hooks: Hooks;
-  readonly introduce: (wishes: Introduction) => void;
-  readonly shutDown: (how?: { atOnce: boolean }) => void;
-}
 
 /** Commands that decide themselves what they may do with a read-only session. */
 const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([

@@ -54,7 +54,8 @@ export class KeyedResults {
     if (result instanceof Promise) return result.then((value) => this.remember(call, value));
     // A vetoed call did nothing, and may be made again.
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
-    if (!vetoed) this.keep(this.nameOf(call, idempotencyKey), result);
+    if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), result);
+    if (this.results.size > REMEMBERED_RESULTS) this.results.delete(this.results.keys().next().value as string);
     return result;
   }
 
@@ -69,14 +70,5 @@ export class KeyedResults {
     const { sessionId = this.workspace.current?.id } = params as { sessionId?: string };
     const session = command.effect === "write" ? (target?.id ?? sessionId ?? "") : "";
     return `${session}\n${command.name}\n${key}`;
-  }
-
-  private keep(name: string, result: unknown): void {
-    this.results.set(name, result);
-    if (this.results.size <= REMEMBERED_RESULTS) return;
-    for (const oldest of this.results.keys()) {
-      this.results.delete(oldest);
-      break;
-    }
   }
 }

@@ -13,8 +13,7 @@ export class Lanes {
   readonly aside = new Lane(null);
   /** The lanes of the other open sessions, by session id. */
   private readonly beside = new Map<string, Lane>();
-  private whenAllIdle: (() => void)[] = [];
-  private waiters: { lane: Lane; resolve: () => void }[] = [];
+  private waiters: { readonly until: () => boolean; readonly resolve: () => void }[] = [];
 
   constructor(workspace: Workspace) {
     this.workspace = workspace;
@@ -93,35 +92,26 @@ export class Lanes {
     if (!lane) return;
     while (!lane.idle) {
       settle();
-      await new Promise<void>((resolve) => {
-        if (lane.idle) resolve();
-        else this.waiters.push({ lane, resolve });
-      });
+      await this.when(() => lane.idle);
     }
     this.drop(sessionId);
   }
 
   /** Resolves when nothing is under way in any lane. */
   idle(): Promise<void> {
-    if (this.areIdle) return Promise.resolve();
-    return new Promise((resolve) => this.whenAllIdle.push(resolve));
+    return this.when(() => [...this].every((lane) => lane.idle));
   }
 
-  private get areIdle(): boolean {
-    for (const lane of this) if (!lane.idle) return false;
-    return true;
+  private when(until: () => boolean): Promise<void> {
+    if (until()) return Promise.resolve();
+    return new Promise((resolve) => this.waiters.push({ until, resolve }));
   }
 
   /** Wakes those who wait for a lane, or for all, to be idle. */
   wake(): void {
-    if (this.waiters.length > 0) {
-      const { waiters } = this;
-      this.waiters = waiters.filter(({ lane }) => !lane.idle);
-      for (const { lane, resolve } of waiters) if (lane.idle) resolve();
-    }
-    if (this.whenAllIdle.length === 0 || !this.areIdle) return;
-    const woken = this.whenAllIdle;
-    this.whenAllIdle = [];
-    for (const wake of woken) wake();
+    const { waiters } = this;
+    if (waiters.length === 0) return;
+    this.waiters = waiters.filter(({ until }) => !until());
+    for (const waiter of waiters) if (!this.waiters.includes(waiter)) waiter.resolve();
   }
 }
