@@ -17,7 +17,7 @@ function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): Foun
 }
 
 /** The result of `look`, by path. Files that are in neither list have not changed. */
-export interface Look {
+interface Look {
   /** Files whose stamps must be compared. */
   readonly there: ReadonlyMap<string, FoundStamp>;
   readonly gone: readonly string[];

@@ -12,7 +12,7 @@ import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
 import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
 import { noteBeside } from "./lock-paths.ts";
 
-export interface WrittenNote {
+interface WrittenNote {
   /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
   readonly wasLeft: boolean;
   /** Removes the note. `lockPath`: the current path of the lock file. */

@@ -57,7 +57,7 @@ import {
 import { readLedger } from "./ledger.ts";
 import { isUnpointed } from "./pointer.ts";
 
-export const INVARIANTS = {
+const INVARIANTS = {
   "INV-001": "parent links are closed",
   "INV-002": "entry numbers count up by one, frame numbers within their segment",
   "INV-003": "index rows resolve to their frames, which cover the segments without a gap",
@@ -90,7 +90,7 @@ export interface Audit {
   readonly notExchangeable: readonly { readonly entryId: string; readonly reason: string }[];
 }
 
-export interface AuditOptions {
+interface AuditOptions {
   /**
    * Whether the container is still being built. Then it has no pointer, and its payloads are known to be JSON: the
    * caller compares the chain, which has the hash of each, with what it wrote.
