@@ -4,10 +4,10 @@
  */
 
 import { dirname, join } from "node:path";
-import { isErrno } from "../../core/errno.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
+import { isTaken, withFile } from "../fs/files.ts";
 import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
 import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
 import { noteBeside } from "./lock-paths.ts";
@@ -87,7 +87,7 @@ export class HolderNotes {
       try {
         fd = disk.create(path);
       } catch (error) {
-        if (!isErrno(error) || error.code !== "EEXIST") throw error;
+        if (!isTaken(error)) throw error;
         // A copy of a container may have brought the note of another session with it.
         const { claim } = readClaim(disk, path) ?? {};
         left = (claim?.inode ?? file.inode) === file.inode;
@@ -95,11 +95,7 @@ export class HolderNotes {
         fd = disk.create(path);
       }
       made = true;
-      try {
-        writeAll(disk, fd, bytes);
-      } finally {
-        disk.close(fd);
-      }
+      withFile(disk, fd, () => writeAll(disk, fd, bytes));
       return left ? "left" : "new";
     } catch {
       if (made) removeQuietly(disk, path);

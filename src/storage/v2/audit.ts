@@ -30,6 +30,7 @@ import {
 } from "../fs/container-paths.ts";
 import { type Disk, exists, openFile, readWhole } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
 import { scanLines } from "../log/lines.ts";
 import {
   type Checkpoint,
@@ -214,7 +215,7 @@ class Auditor {
   segments(): { seq: number; size: number }[] {
     const folder = segmentFolder(this.container);
     const found: { seq: number; size: number }[] = [];
-    for (const name of namesOf(this.disk, folder)) {
+    for (const name of namesIn(this.disk, folder)) {
       const seq = numberOf(name, "seg");
       if (seq > 0) found.push({ seq, size: sizeOf(this.disk, segmentFile(this.container, seq)) });
       else if (name.endsWith(".seg")) this.find("INV-003", `segments/${name}`, "the name is not a segment's number");
@@ -224,7 +225,7 @@ class Auditor {
 
   /** Reports folders that a copy of the container left out. */
   readFolders(): void {
-    const names = new Set(namesOf(this.disk, this.container));
+    const names = new Set(namesIn(this.disk, this.container));
     for (const name of FOLDERS)
       if (!names.has(name))
         this.find(null, `${name}/`, "it is missing; the next write makes it", { recoverable: true });
@@ -256,7 +257,7 @@ class Auditor {
     } catch (error) {
       this.find("INV-004", "manifest.json", reasonOf(error));
     }
-    const seqs = namesOf(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
+    const seqs = namesIn(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
     for (const seq of seqs.filter((found) => found > 0).sort((a, b) => a - b))
       try {
         const checkpoint = parseCheckpoint(readWhole(this.disk, checkpointFile(this.container, seq)), seq);
@@ -557,21 +558,15 @@ class Auditor {
       return;
     }
     const { pointer } = this;
+    const find = (reason: string): void => this.find("INV-007", name, reason);
     if (!pointer && isUnpointed(this.disk, this.container))
       this.find(null, name, "it is missing; the next write makes it", { recoverable: true });
-    else if (!pointer) this.find("INV-007", name, "there is no pointer, so the store is not the session");
-    else if (pointer.active !== "native_v2") this.find("INV-007", name, `the active store is ${pointer.active}`);
+    else if (!pointer) find("there is no pointer, so the store is not the session");
+    else if (pointer.active !== "native_v2") find(`the active store is ${pointer.active}`);
     else if (pointer.phase === "cutover_commit" || pointer.phase === "failed")
-      this.find(
-        "INV-007",
-        name,
-        `the migration stands at ${pointer.phase}: ${pointer.reason ?? "it was not verified"}`,
-      );
-    else if (pointer.source !== null) {
-      const source = join(dirname(this.container), pointer.source);
-      if (exists(this.disk, source))
-        this.find("INV-007", name, `${pointer.source} stands beside the store that took its place`);
-    }
+      find(`the migration stands at ${pointer.phase}: ${pointer.reason ?? "it was not verified"}`);
+    else if (pointer.source !== null && exists(this.disk, join(dirname(this.container), pointer.source)))
+      find(`${pointer.source} stands beside the store that took its place`);
   }
 
   answer(): Audit {
@@ -592,15 +587,6 @@ class Auditor {
       pointer: this.pointer,
       notExchangeable: this.odd,
     };
-  }
-}
-
-function namesOf(disk: Disk, folder: string): string[] {
-  try {
-    return disk.names(folder);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
   }
 }
 
