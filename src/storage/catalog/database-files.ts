@@ -46,9 +46,9 @@ export function mayBeOurs(disk: Disk, path: string, schemaVersion: number): bool
   }
 }
 
+/** Removes a database with the files that SQLite and we put next to it. */
 export function removeDatabase(disk: Disk, path: string): void {
-  for (const name of [path, `${path}-wal`, `${path}-shm`, sealOf(path)])
-    if (exists(disk, name)) removeQuietly(disk, name);
+  for (const name of [path, `${path}-journal`, `${path}-wal`, `${path}-shm`, sealOf(path)]) removeQuietly(disk, name);
 }
 
 function sealOf(path: string): string {
@@ -73,7 +73,7 @@ function isUnderWay(disk: Disk, path: string): boolean {
 
 /** Removes the seal. Must be called before anything is written to the database. */
 export function breakSeal(disk: Disk, path: string): void {
-  if (exists(disk, sealOf(path))) removeQuietly(disk, sealOf(path));
+  removeQuietly(disk, sealOf(path));
 }
 
 /** Writes the seal. Must be called after the database is closed. */

@@ -121,7 +121,7 @@ export interface NewText extends TextPlace {
 }
 
 /** A query for texts. */
-export interface Asked {
+interface Asked {
   readonly kinds: readonly TextKind[];
   /** An FTS5 expression; undefined: any text. */
   readonly expression: string | undefined;

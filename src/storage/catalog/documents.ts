@@ -26,7 +26,7 @@ export interface Said extends TextPlace {
 }
 
 /** Returns the role and text of an entry's message. */
-export function saidBy(entry: unknown): { role: string; text: string } {
+function saidBy(entry: unknown): { role: string; text: string } {
   const message = messageOf(entry) ?? {};
   const role = typeof message.role === "string" ? message.role : "";
   if (role !== "bashExecution") return { role, text: contentText(message.content) };

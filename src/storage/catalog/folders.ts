@@ -17,7 +17,7 @@ function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): Foun
 }
 
 /** The result of `look`, by path. Files that are in neither list have not changed. */
-export interface Look {
+interface Look {
   /** Files whose stamps must be compared. */
   readonly there: ReadonlyMap<string, FoundStamp>;
   readonly gone: readonly string[];
@@ -50,7 +50,8 @@ export class Folders {
   private readonly now: () => number;
   private readonly watchFrom: number;
   private folders = new Map<string, Folder>();
-  private stopRoot: (() => void) | undefined;
+  /** Stop the watches of the folders above; undefined for one that could not be watched. */
+  private stops: ((() => void) | undefined)[] = [];
   private rootDirty = true;
   private root = "";
   private watching = false;
@@ -255,21 +256,14 @@ export class Folders {
   private startWatching(): boolean {
     const { disk, places } = this;
     this.watching = true;
+    const { root } = places;
+    const archive = archiveFolder(places);
+    const above = root === undefined ? [] : [root, ...(infoOrNull(disk, archive) ? [archive] : [])];
     const dirty = (): void => {
       this.rootDirty = true;
     };
-    if (places.root !== undefined) {
-      const archive = archiveFolder(places);
-      const stopRoot = disk.watch?.(places.root, dirty);
-      const stopArchive = infoOrNull(disk, archive) ? disk.watch?.(archive, dirty) : () => {};
-      if (stopRoot && stopArchive)
-        this.stopRoot = () => {
-          stopRoot();
-          stopArchive();
-        };
-      else (stopRoot ?? stopArchive)?.();
-    }
-    if ((places.root === undefined || this.stopRoot) && this.watchNew()) return true;
+    this.stops = above.map((path) => disk.watch?.(path, dirty));
+    if (!this.stops.includes(undefined) && this.watchNew()) return true;
     this.watchable = false;
     this.stopWatching();
     return false;
@@ -300,8 +294,7 @@ export class Folders {
   }
 
   private stopWatching(): void {
-    this.stopRoot?.();
-    this.stopRoot = undefined;
+    for (const stop of this.stops.splice(0)) stop?.();
     for (const folder of this.folders.values()) {
       folder.stop?.();
       folder.stop = undefined;

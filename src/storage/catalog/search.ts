@@ -162,21 +162,16 @@ export class Search {
     if (!row || !said) return;
     const folded = fold(said.text);
     if (!holds(folded, this.query)) return;
-    const active = this.isActive(place.path, row, said.id);
-    // An entry of an interrupted batch does not exist.
-    if (active === undefined) return;
-    const points = score(folded, this.query);
-    found.push({
-      path: place.path,
-      sessionId: row.listed.id,
-      entryId: said.id,
-      role: place.role,
-      snippet: snippet(said.text, this.query),
-      onActivePath: active,
-      cursor: "",
-      score: points,
-      number: place.id,
-    });
+    const hit = this.hitIn(row, said.id, place.role, said.text);
+    if (hit) found.push({ ...hit, score: score(folded, this.query), number: place.id });
+  }
+
+  /** Returns the hit in an entry's text; undefined when the entry does not exist, as one of an interrupted batch. */
+  private hitIn(row: SessionRow, entryId: string, role: string, text: string): Hit | undefined {
+    const { path, id: sessionId } = row.listed;
+    const onActivePath = this.isActive(path, row, entryId);
+    if (onActivePath === undefined) return undefined;
+    return { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath, cursor: "" };
   }
 
   /** Returns the current text at a place in a file. */
@@ -266,11 +261,8 @@ export class Search {
     if (!row) return found;
     const look = ({ role, time, text }: Said, entryId: string | null): void => {
       if (!this.wants(role, time) || !holds(fold(text), this.query)) return;
-      const active = entryId === null ? undefined : this.isActive(listed.path, row, entryId);
-      if (entryId === null || active === undefined) return;
-      const { path, id: sessionId } = listed;
-      const shown = { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath: active };
-      found.push({ ...shown, cursor: "", score: 0, number: 0 });
+      const hit = entryId === null ? undefined : this.hitIn(row, entryId, role, text);
+      if (hit) found.push({ ...hit, score: 0, number: 0 });
     };
     const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
     try {

@@ -7,10 +7,11 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { copyFile } from "../fs/chunked-io.ts";
-import { type Disk, isAbsent, removeQuietly, takeName, temporaryName } from "../fs/disk.ts";
+import { type Disk, isAbsent, takeName, temporaryName } from "../fs/disk.ts";
 import { closing, isTaken, withFile } from "../fs/files.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
 import type { CatalogRow } from "./database.ts";
+import { removeDatabase } from "./database-files.ts";
 
 const COLUMNS = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
 
@@ -114,9 +115,4 @@ async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<bo
   } finally {
     removeDatabase(disk, copy);
   }
-}
-
-/** Removes a database written by us, with the files that SQLite may have created next to it. */
-function removeDatabase(disk: Disk, file: string): void {
-  for (const ending of ["", "-journal", "-wal", "-shm"]) removeQuietly(disk, `${file}${ending}`);
 }

@@ -8,7 +8,7 @@
 /** Milliseconds below which a sync counts as quick. */
 const QUICK = 0.5;
 
-export interface SyncWays {
+interface SyncWays {
   /** Blocks until the file is on the medium. */
   readonly atOnce: (fd: number) => void;
   /** Resolves when the file is on the medium, and blocks nothing meanwhile. */

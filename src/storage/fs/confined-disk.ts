@@ -13,6 +13,7 @@ import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { partsOfContainer } from "./container-paths.ts";
 import type { Disk, OpenFolders } from "./disk.ts";
+import { isTaken } from "./files.ts";
 import { type End, linkError, type Way, walkedDisk } from "./walked-disk.ts";
 
 export interface Confines {
@@ -136,7 +137,6 @@ interface Walk {
 }
 
 class Walker implements Way {
-  readonly plain = true;
   private readonly disk: Disk;
   private readonly folders: OpenFolders;
   private readonly roots: readonly Root[];
@@ -153,8 +153,8 @@ class Walker implements Way {
     this.roots = roots;
   }
 
-  use<T>(path: string, end: End, run: (path: string) => T): T {
-    return this.walking(() => this.walk(path, end, run));
+  use<T>(path: string, end: End, run: (path: string, plain: boolean) => T): T {
+    return this.walking(() => this.walk(path, end, (at) => run(at, true)));
   }
 
   realPath(path: string): string {
@@ -341,7 +341,7 @@ class Walker implements Way {
         this.disk.syncFolderNow(`${above}/.`);
       } catch (error) {
         // Another process may have created it meanwhile.
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+        if (!isTaken(error)) throw error;
       }
     }
     const made = [name];
@@ -379,11 +379,10 @@ function checkedWay(disk: Disk, roots: readonly Root[]): Way {
   const kindOf = (path: string): Root["kind"] =>
     roots.find(({ name, real }) => isBelow(name, path) || isBelow(real, path))?.kind ?? "given";
   return {
-    plain: false,
     use(path, end, run) {
       const named = whole(path);
       demand(end === "itself" ? dirname(named) : named, kindOf(named));
-      return run(path);
+      return run(path, false);
     },
     realPath(path) {
       demand(path, kindOf(whole(path)));

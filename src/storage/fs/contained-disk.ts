@@ -3,25 +3,29 @@
  * program replaces one of the container's folders or files at any time. Above the container the system follows links.
  */
 
-import { basename, dirname } from "node:path";
 import { partsOfContainer } from "./container-paths.ts";
 import type { Disk, OpenFolders } from "./disk.ts";
-import { linkError, type Way, walkedDisk } from "./walked-disk.ts";
+import { type End, linkError, walkedDisk } from "./walked-disk.ts";
 
 /** Returns a disk on which no link leads out of a container; the same disk when that has no links. */
 export function containedDisk(disk: Disk): Disk {
+  const { folders } = disk;
   if (!disk.list) return disk;
-  const walked = walkedDisk(disk, disk.folders ? walkWay(disk, disk.folders) : lookWay(disk));
-  const of = (path: string): Disk => (partsOfContainer(path) ? walked : disk);
-  const { watch, folders } = disk;
+  const look: Use = (above, parts, end, run) => {
+    demandFolders(disk, above, end === "folder" ? parts : parts.slice(0, -1));
+    return run([above, ...parts].join("/"));
+  };
+  const use = folders ? walk(disk, folders) : look;
+  const walked = walkedDisk(disk, {
+    use(path, end, run) {
+      const container = partsOfContainer(path);
+      return container ? use(container.above, container.parts, end, (at) => run(at, true)) : run(path, false);
+    },
+    realPath: (path) => disk.realPath(path),
+    makeRoot: (path) => (partsOfContainer(path) ? undefined : disk.makeFolder(path)),
+  });
   return {
-    openRead: (path, plain) => of(path).openRead(path, plain),
-    openAppend: (path, plain) => of(path).openAppend(path, plain),
-    create: (path) => of(path).create(path),
-    close: (fd) => disk.close(fd),
-    read: (fd, into, offset, length, position) => disk.read(fd, into, offset, length, position),
-    write: (fd, bytes) => disk.write(fd, bytes),
-    infoOf: (fd) => disk.infoOf(fd),
+    ...walked,
     info(path, plain) {
       const container = partsOfContainer(path);
       if (!container) return disk.info(path, plain);
@@ -30,27 +34,15 @@ export function containedDisk(disk: Disk): Disk {
       demandFolders(disk, container.above, container.parts.slice(0, -1));
       return disk.info(path, true);
     },
-    truncate: (fd, size) => disk.truncate(fd, size),
-    sync: (fd) => disk.sync(fd),
-    syncNow: (fd) => disk.syncNow(fd),
-    syncFolder: (path) => of(path).syncFolder(path),
-    syncFolderNow: (path) => of(path).syncFolderNow(path),
-    link: (path, name) => (of(path) === walked ? walked : of(name)).link(path, name),
-    rename: (path, name) => (of(path) === walked ? walked : of(name)).rename(path, name),
-    remove: (path) => of(path).remove(path),
-    removeFolder: (path) => of(path).removeFolder(path),
-    makeFolder: (path) => of(path).makeFolder(path),
-    names: (path) => of(path).names(path),
-    list: (path) => of(path).list?.(path) ?? [],
-    watch: watch && ((path, changed) => watch.call(disk, path, changed)),
-    realPath: (path) => disk.realPath(path),
-    copyMode: (from, to) => of(from).copyMode(from, to),
     folders,
   };
 }
 
-/** Opens each folder of a container from the one above it. */
-function walkWay(disk: Disk, folders: OpenFolders): Way {
+/** Runs an operation with a path to a part of a container, which no link in the container leads away from. */
+type Use = <T>(above: string, parts: readonly string[], end: End, run: (path: string) => T) => T;
+
+/** Returns a way that opens each folder of a container from the one above it. */
+function walk(disk: Disk, folders: OpenFolders): Use {
   const enter = (at: string): number => {
     try {
       return folders.open(at);
@@ -60,43 +52,20 @@ function walkWay(disk: Disk, folders: OpenFolders): Way {
       throw error;
     }
   };
-  return {
-    plain: true,
-    use(path, end, run) {
-      const { above, parts } = partsOf(path);
-      // The folder above may itself be a link.
-      let fd = folders.open(`${above}/.`);
-      try {
-        for (const part of end === "folder" ? parts : parts.slice(0, -1)) {
-          const next = enter(`${folders.path(fd)}/${part}`);
-          disk.close(fd);
-          fd = next;
-        }
-        return run(`${folders.path(fd)}/${end === "folder" ? "." : parts.at(-1)}`);
-      } finally {
+  return (above, parts, end, run) => {
+    // The folder above may itself be a link.
+    let fd = folders.open(`${above}/.`);
+    try {
+      for (const part of end === "folder" ? parts : parts.slice(0, -1)) {
+        const next = enter(`${folders.path(fd)}/${part}`);
         disk.close(fd);
+        fd = next;
       }
-    },
-    realPath: (path) => disk.realPath(path),
+      return run(`${folders.path(fd)}/${end === "folder" ? "." : parts.at(-1)}`);
+    } finally {
+      disk.close(fd);
+    }
   };
-}
-
-/** Checks each folder before the path is used, on systems where folders cannot be held open. */
-function lookWay(disk: Disk): Way {
-  return {
-    plain: true,
-    use(path, end, run) {
-      const { above, parts } = partsOf(path);
-      demandFolders(disk, above, end === "folder" ? parts : parts.slice(0, -1));
-      return run(path);
-    },
-    realPath: (path) => disk.realPath(path),
-  };
-}
-
-/** Returns the parts of a path; outside of containers, only the last is ours to follow. */
-function partsOf(path: string): { above: string; parts: string[] } {
-  return partsOfContainer(path) ?? { above: dirname(path), parts: [basename(path)] };
 }
 
 /** Throws ELOOP when one of the folders `parts` below `above` is a link. */

@@ -379,7 +379,7 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
 const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"]);
 
 /** Whether a link failed because of the file system and not because of the names. */
-export function refusesLinks(error: unknown): boolean {
+function refusesLinks(error: unknown): boolean {
   return isErrno(error) && NO_LINKS.has(error.code);
 }
 

@@ -93,9 +93,11 @@ export async function writeBeside<T>(
     try {
       await fill(fd);
       if (sync) await disk.sync(fd);
-    } finally {
-      disk.close(fd);
+    } catch (error) {
+      closeQuietly(disk, fd);
+      throw error;
     }
+    disk.close(fd);
     return await name(temporary);
   } catch (error) {
     removeQuietly(disk, temporary);

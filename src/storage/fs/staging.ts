@@ -34,19 +34,12 @@ const ABANDONED = 24 * 3600 * 1000;
 /** Milliseconds when no process has the builder's pid. The builder may still run in another pid namespace. */
 const ORPHANED = 10 * 60 * 1000;
 
-/** Removes from a folder the unfinished containers that crashed processes left. */
-export function sweep(disk: Disk, folder: string, now: number): void {
-  try {
-    for (const name of disk.names(folder)) {
-      const pid = makerOf(name);
-      if (pid === null) continue;
-      const path = join(folder, name);
-      const idle = now - lastChange(disk, path);
-      if (idle > ABANDONED || (idle > ORPHANED && !isSameProcess(disk, pid, undefined))) removeTree(disk, path);
-    }
-  } catch {
-    // Harmless: nothing recognizes them as sessions.
-  }
+/** Whether a path is that of a container whose building was abandoned, because its process crashed. */
+export function isAbandoned(disk: Disk, path: string, now: number): boolean {
+  const pid = makerOf(basename(path));
+  if (pid === null) return false;
+  const idle = now - lastChange(disk, path);
+  return idle > ABANDONED || (idle > ORPHANED && !isSameProcess(disk, pid, undefined));
 }
 
 /** Returns the time of the last change in a container's folder. Its builder writes to the segments and the index. */

@@ -3,7 +3,8 @@
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { type Disk, removeQuietly } from "./disk.ts";
-import { sweep } from "./staging.ts";
+import { infoOrNull } from "./files.ts";
+import { isAbandoned, removeTree } from "./staging.ts";
 
 /** Pattern of the names that `temporaryName` makes. */
 const STRAY = /^\..+\.\d+-\d+\.tmp$/;
@@ -17,11 +18,11 @@ export function sweepStrays(disk: Disk, folder: string, now: number): void {
   if (folders.has(folder)) return;
   swept.set(disk, folders.add(folder));
   try {
-    sweep(disk, folder, now);
     for (const name of disk.names(folder)) {
-      if (!STRAY.test(name)) continue;
-      const { kind, modified } = disk.info(join(folder, name), true);
-      if (kind === "file" && now - modified >= OLD) removeQuietly(disk, join(folder, name));
+      const path = join(folder, name);
+      if (isAbandoned(disk, path, now)) removeTree(disk, path);
+      const info = STRAY.test(name) ? infoOrNull(disk, path, true) : null;
+      if (info?.kind === "file" && now - info.modified >= OLD) removeQuietly(disk, path);
     }
   } catch (error) {
     // Harmless; another process tries again.

@@ -4,19 +4,21 @@ import { dirname } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Disk, FileInfo } from "./disk.ts";
+import { isTaken, withFile } from "./files.ts";
 
 /** The subject of an operation when its path ends in a link: the link itself, its target, or its target as a folder. */
 export type End = "itself" | "followed" | "folder";
 
 /** A way to follow paths. */
 export interface Way {
-  /** Whether the paths that `use` passes to an operation may end in a link, which the system must not follow. */
-  readonly plain: boolean;
-  /** Runs an operation with another path to the same file. That path is valid only while the operation runs. */
-  use<T>(path: string, end: End, run: (path: string) => T): T;
+  /**
+   * Runs an operation with another path to the same file, which is valid only while the operation runs. `plain`: that
+   * path may end in a link, which the system must not follow.
+   */
+  use<T>(path: string, end: End, run: (path: string, plain: boolean) => T): T;
   realPath(path: string): string;
   /**
-   * Creates a folder in which permitted paths begin, and those above it. Returns them, undefined for any other folder.
+   * Creates a folder that is not walked to, and those above it. Returns them, undefined for any other folder.
    */
   makeRoot?(path: string): string[] | undefined;
 }
@@ -28,11 +30,10 @@ export function linkError(path: string): Error {
 
 /** Returns a disk on which `way` follows all paths. */
 export function walkedDisk(disk: Disk, way: Way): Disk {
-  const { plain } = way;
   const { folders, list, watch } = disk;
 
   const info = (path: string, ofLink?: boolean): FileInfo =>
-    way.use(path, ofLink ? "itself" : "followed", (at) => {
+    way.use(path, ofLink ? "itself" : "followed", (at, plain) => {
       const found = disk.info(at, plain || ofLink);
       if (found.kind === "link" && !ofLink) throw linkError(path);
       return found;
@@ -58,8 +59,8 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
   };
 
   return {
-    openRead: (path) => way.use(path, "followed", (at) => disk.openRead(at, plain)),
-    openAppend: (path) => way.use(path, "followed", (at) => disk.openAppend(at, plain)),
+    openRead: (path, ofFile) => way.use(path, "followed", (at, plain) => disk.openRead(at, plain || ofFile)),
+    openAppend: (path, ofFile) => way.use(path, "followed", (at, plain) => disk.openAppend(at, plain || ofFile)),
     create: (path) => way.use(path, "itself", (at) => disk.create(at)),
     close: (fd) => disk.close(fd),
     read: (fd, into, offset, length, position) => disk.read(fd, into, offset, length, position),
@@ -89,7 +90,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
           makeOne(folder);
         } catch (error) {
           // Another process may have created it meanwhile.
-          if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+          if (!isTaken(error)) throw error;
         }
       }
       return [...(made ?? []), ...missing];
@@ -99,14 +100,9 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     watch: watch && ((folder, changed) => way.use(folder, "folder", (at) => watch.call(disk, at, changed))),
     realPath: (path) => way.realPath(path),
     copyMode(from, to) {
-      way.use(from, "followed", (at) => {
-        if (!plain || !folders) return disk.copyMode(at, to);
-        const fd = disk.openRead(at, plain);
-        try {
-          disk.copyMode(folders.path(fd), to);
-        } finally {
-          disk.close(fd);
-        }
+      way.use(from, "followed", (at, plain) => {
+        if (!plain || !folders) disk.copyMode(at, to);
+        else withFile(disk, disk.openRead(at, plain), (fd) => disk.copyMode(folders.path(fd), to));
       });
     },
   };

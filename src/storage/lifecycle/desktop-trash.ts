@@ -1,7 +1,8 @@
 /** The desktop's trash, through the `trash` command that Pi uses too. */
 
 import { basename, delimiter, join } from "node:path";
-import { type Disk, exists } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
 import type { Variables } from "../fs/paths.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */
@@ -22,7 +23,7 @@ export function desktopTrash(
     // The trash of Linux and that of macOS keep the name if they can; the inode shows that it is the same file.
     for (const folder of trashFolders(variables)) {
       const path = join(folder, basename(paths[0]));
-      if (exists(disk, path) && disk.info(path).inode === inode) return path;
+      if (infoOrNull(disk, path)?.inode === inode) return path;
     }
     return undefined;
   };
@@ -33,7 +34,8 @@ function onPath(disk: Disk, variables: Variables): string | undefined {
   for (const folder of (variables.PATH ?? "").split(delimiter)) {
     if (folder === "") continue;
     const path = join(folder, "trash");
-    if (exists(disk, path) && disk.info(path).kind === "file" && (disk.info(path).mode & 0o111) !== 0) return path;
+    const info = infoOrNull(disk, path);
+    if (info?.kind === "file" && (info.mode & 0o111) !== 0) return path;
   }
   return undefined;
 }

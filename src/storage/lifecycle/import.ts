@@ -10,14 +10,14 @@ import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, writeAll } from "../fs/disk.ts";
+import { type Disk, exists } from "../fs/disk.ts";
 import { closing, freeName, guarded, isTaken, nth, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { demandWritable, holding, type Keeping } from "./exclusive.ts";
 import { belongings } from "./moving.ts";
-import { headerIn } from "./relocate.ts";
+import { copySession, headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */
 const LINES = 500;
@@ -31,9 +31,9 @@ interface ImportSource {
   readonly size: number;
   /** Offset of the header's line. */
   readonly start: number;
+  readonly line: Uint8Array;
   /** Offset of the entries after it. */
   readonly body: number;
-  readonly headerLine: Uint8Array;
 }
 
 /** Relation of an existing session to one that is imported. */
@@ -83,7 +83,7 @@ function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => 
       const feed = piece.indexOf(0x0a);
       if (feed >= 0) body += feed + 1;
     }
-    return use({ path, fd, size, start, body, headerLine: line });
+    return use({ path, fd, size, start, line, body });
   });
 }
 
@@ -125,14 +125,10 @@ async function bring(
       return { ...conflict, sessionPath: file, outcome: "known" };
   const target = targetOf(keeping, { ...log.header, id: sessionId });
   const parent = log.header.branchedFrom === undefined ? "parentSession" : "branchedFrom";
-  const withId = withMember(source.headerLine, "id", bytesOf(JSON.stringify(sessionId)));
+  const withId = withMember(source.line, "id", bytesOf(JSON.stringify(sessionId)));
   const line = withMember(withId, parent, bytesOf(JSON.stringify(other)));
   await bringAttachments(disk, source.path, target);
-  await publish(disk, target, async (fd) => {
-    await copyBytes(disk, source.fd, fd, 0, source.start);
-    writeAll(disk, fd, line);
-    await copyBytes(disk, source.fd, fd, source.start + source.headerLine.length, size, done);
-  });
+  await publish(disk, target, (fd) => copySession(disk, [source.fd, fd], size, source, line, done));
   await disk.syncFolder(dirname(target));
   return { ...conflict, sessionPath: target, outcome: "conflict" };
 }

@@ -78,7 +78,8 @@ function sourceOf(disk: Disk, container: string): string | null {
 export async function move(disk: Disk, from: string, to: string, kind = kindOf(disk, from)): Promise<void> {
   if (kind === undefined) throw Object.assign(new Error("nothing to move"), { code: "ENOENT" });
   if (kind === "folder") await moveFolder(disk, from, to);
-  else if (kind === "link") disk.rename(from, free(disk, to));
+  else if (kind === "link" && exists(disk, to)) throw taken();
+  else if (kind === "link") disk.rename(from, to);
   else await moveFile(disk, from, to);
   await disk.syncFolder(dirname(to));
   await disk.syncFolder(dirname(from));
@@ -136,14 +137,15 @@ async function bring(
       if (!staysHere(from, entry.name))
         await bring(disk, join(from, entry.name), join(to, entry.name), made, entry.kind);
     await disk.syncFolder(to);
-  } else if (kind === "file") {
-    if (exists(disk, to)) {
-      if (!(await sameContent(disk, from, to))) throw taken();
-      return;
-    }
-    await giveName(disk, from, to);
-    made.push({ path: to, isFolder: false });
-  }
+  } else if (kind === "file" && (await nameFile(disk, from, to))) made.push({ path: to, isFolder: false });
+}
+
+/** Gives a file another name. Returns false when that is there already, with the same content. Throws EEXIST. */
+async function nameFile(disk: Disk, from: string, to: string): Promise<boolean> {
+  const isThere = exists(disk, to);
+  if (!isThere) await giveName(disk, from, to);
+  else if (!(await sameContent(disk, from, to))) throw taken();
+  return !isThere;
 }
 
 async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
@@ -157,9 +159,7 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
 }
 
 async function moveFile(disk: Disk, from: string, to: string): Promise<void> {
-  if (exists(disk, to)) {
-    if (!(await sameContent(disk, from, to))) throw taken();
-  } else await giveName(disk, from, to);
+  await nameFile(disk, from, to);
   await disk.syncFolder(dirname(to));
   disk.remove(from);
 }
@@ -200,11 +200,6 @@ export async function isInTheWay(disk: Disk, from: string, to: string): Promise<
     if (!isOther && (await isInTheWay(disk, join(from, name), join(to, name)))) return true;
   }
   return false;
-}
-
-function free(disk: Disk, path: string): string {
-  if (exists(disk, path)) throw taken();
-  return path;
 }
 
 function taken(): Error {

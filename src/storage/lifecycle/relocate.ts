@@ -158,11 +158,9 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
 function copyWith(disk: Disk, file: string, copy: number, cwd: string): Promise<number> {
   return withFile(disk, disk.openRead(file), async (source) => {
     const { size } = disk.infoOf(source);
-    const { start, line } = headerIn(disk, source, size, file);
+    const header = headerIn(disk, source, size, file);
     disk.copyMode(file, copy);
-    await copyBytes(disk, source, copy, 0, start);
-    writeAll(disk, copy, withMember(line, "cwd", bytesOf(JSON.stringify(cwd))));
-    await copyBytes(disk, source, copy, start + line.length, size);
+    await copySession(disk, [source, copy], size, header, withMember(header.line, "cwd", bytesOf(JSON.stringify(cwd))));
     await disk.sync(copy);
     if (disk.infoOf(source).size < size)
       throw new Failure("content_modified", "Another program rewrote the session meanwhile. Try again.");
@@ -170,8 +168,28 @@ function copyWith(disk: Disk, file: string, copy: number, cwd: string): Promise<
   });
 }
 
-/** Returns the header's line in an open session file, and its offset. Throws corrupt. */
-export function headerIn(disk: Disk, fd: number, size: number, file: string): { start: number; line: Uint8Array } {
+/** The line of a header, and its offset in the file. */
+interface HeaderPlace {
+  readonly start: number;
+  readonly line: Uint8Array;
+}
+
+/** Copies an open session file of this size to another, with another line in the place of its header. */
+export async function copySession(
+  disk: Disk,
+  [source, copy]: readonly [number, number],
+  size: number,
+  { start, line }: HeaderPlace,
+  header: Uint8Array,
+  done?: (at: number) => void,
+): Promise<void> {
+  await copyBytes(disk, source, copy, 0, start);
+  writeAll(disk, copy, header);
+  await copyBytes(disk, source, copy, start + line.length, size, done);
+}
+
+/** Returns the header's line in an open session file. Throws corrupt. */
+export function headerIn(disk: Disk, fd: number, size: number, file: string): HeaderPlace {
   const pieces: Uint8Array[] = [];
   let read = 0;
   for (const piece of piecesOf(disk, fd, 0, Math.min(size, MOST_HEADER))) {

@@ -11,7 +11,7 @@ import { type Answers, isSameProcess, processStart } from "../fs/processes.ts";
 import { type LockOptions, UNKNOWN } from "./contract.ts";
 
 /** A holder as its lock file or its note describes it. */
-export interface Claim extends Holder {
+interface Claim extends Holder {
   readonly host: string;
   /** Start time of its process, from {@link processStart}: distinguishes a reused pid from the same process. */
   readonly started: string;

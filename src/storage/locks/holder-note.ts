@@ -4,15 +4,15 @@
  */
 
 import { dirname, join } from "node:path";
-import { isErrno } from "../../core/errno.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
+import { isTaken, withFile } from "../fs/files.ts";
 import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
 import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
 import { noteBeside } from "./lock-paths.ts";
 
-export interface WrittenNote {
+interface WrittenNote {
   /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
   readonly wasLeft: boolean;
   /** Removes the note. `lockPath`: the current path of the lock file. */
@@ -87,7 +87,7 @@ export class HolderNotes {
       try {
         fd = disk.create(path);
       } catch (error) {
-        if (!isErrno(error) || error.code !== "EEXIST") throw error;
+        if (!isTaken(error)) throw error;
         // A copy of a container may have brought the note of another session with it.
         const { claim } = readClaim(disk, path) ?? {};
         left = (claim?.inode ?? file.inode) === file.inode;
@@ -95,11 +95,7 @@ export class HolderNotes {
         fd = disk.create(path);
       }
       made = true;
-      try {
-        writeAll(disk, fd, bytes);
-      } finally {
-        disk.close(fd);
-      }
+      withFile(disk, fd, () => writeAll(disk, fd, bytes));
       return left ? "left" : "new";
     } catch {
       if (made) removeQuietly(disk, path);

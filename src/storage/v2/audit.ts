@@ -30,6 +30,7 @@ import {
 } from "../fs/container-paths.ts";
 import { type Disk, exists, openFile, readWhole } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
 import { scanLines } from "../log/lines.ts";
 import {
   type Checkpoint,
@@ -57,7 +58,7 @@ import {
 import { readLedger } from "./ledger.ts";
 import { isUnpointed } from "./pointer.ts";
 
-export const INVARIANTS = {
+const INVARIANTS = {
   "INV-001": "parent links are closed",
   "INV-002": "entry numbers count up by one, frame numbers within their segment",
   "INV-003": "index rows resolve to their frames, which cover the segments without a gap",
@@ -90,7 +91,7 @@ export interface Audit {
   readonly notExchangeable: readonly { readonly entryId: string; readonly reason: string }[];
 }
 
-export interface AuditOptions {
+interface AuditOptions {
   /**
    * Whether the container is still being built. Then it has no pointer, and its payloads are known to be JSON: the
    * caller compares the chain, which has the hash of each, with what it wrote.
@@ -214,7 +215,7 @@ class Auditor {
   segments(): { seq: number; size: number }[] {
     const folder = segmentFolder(this.container);
     const found: { seq: number; size: number }[] = [];
-    for (const name of namesOf(this.disk, folder)) {
+    for (const name of namesIn(this.disk, folder)) {
       const seq = numberOf(name, "seg");
       if (seq > 0) found.push({ seq, size: sizeOf(this.disk, segmentFile(this.container, seq)) });
       else if (name.endsWith(".seg")) this.find("INV-003", `segments/${name}`, "the name is not a segment's number");
@@ -224,7 +225,7 @@ class Auditor {
 
   /** Reports folders that a copy of the container left out. */
   readFolders(): void {
-    const names = new Set(namesOf(this.disk, this.container));
+    const names = new Set(namesIn(this.disk, this.container));
     for (const name of FOLDERS)
       if (!names.has(name))
         this.find(null, `${name}/`, "it is missing; the next write makes it", { recoverable: true });
@@ -256,7 +257,7 @@ class Auditor {
     } catch (error) {
       this.find("INV-004", "manifest.json", reasonOf(error));
     }
-    const seqs = namesOf(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
+    const seqs = namesIn(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
     for (const seq of seqs.filter((found) => found > 0).sort((a, b) => a - b))
       try {
         const checkpoint = parseCheckpoint(readWhole(this.disk, checkpointFile(this.container, seq)), seq);
@@ -557,17 +558,15 @@ class Auditor {
       return;
     }
     const { pointer } = this;
+    const find = (reason: string): void => this.find("INV-007", name, reason);
     if (!pointer && isUnpointed(this.disk, this.container))
       this.find(null, name, "it is missing; the next write makes it", { recoverable: true });
-    else if (!pointer) this.find("INV-007", name, "there is no pointer, so the store is not the session");
-    else if (pointer.active !== "native_v2") this.find("INV-007", name, `the active store is ${pointer.active}`);
+    else if (!pointer) find("there is no pointer, so the store is not the session");
+    else if (pointer.active !== "native_v2") find(`the active store is ${pointer.active}`);
     else if (pointer.phase === "cutover_commit" || pointer.phase === "failed")
-      this.find("INV-007", name, `the migration is at ${pointer.phase}: ${pointer.reason ?? "it was not verified"}`);
-    else if (pointer.source !== null) {
-      const source = join(dirname(this.container), pointer.source);
-      if (exists(this.disk, source))
-        this.find("INV-007", name, `${pointer.source} exists next to the store that replaced it`);
-    }
+      find(`the migration is at ${pointer.phase}: ${pointer.reason ?? "it was not verified"}`);
+    else if (pointer.source !== null && exists(this.disk, join(dirname(this.container), pointer.source)))
+      find(`${pointer.source} exists next to the store that replaced it`);
   }
 
   answer(): Audit {
@@ -588,15 +587,6 @@ class Auditor {
       pointer: this.pointer,
       notExchangeable: this.odd,
     };
-  }
-}
-
-function namesOf(disk: Disk, folder: string): string[] {
-  try {
-    return disk.names(folder);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
   }
 }
 

@@ -33,27 +33,6 @@ export const DOCUMENT_BYTES = 1 << 20;
 const SOURCE_FORMATS = ["jsonl_v3", "sqlite_v1", "native_v2"] as const;
 export type SourceFormat = (typeof SOURCE_FORMATS)[number];
 
-/** Reasons for a checkpoint. */
-const CHECKPOINT_REASONS = ["periodic", "manual", "pre_migration", "post_migration", "recovery"] as const;
-export type CheckpointReason = (typeof CHECKPOINT_REASONS)[number];
-
-const PHASES = [
-  "planned",
-  "staging_copy",
-  "integrity_check",
-  "cutover_commit",
-  "rollback",
-  "completed",
-  "failed",
-] as const;
-export type Phase = (typeof PHASES)[number];
-
-const EVENT_OUTCOMES = ["ok", "recoverable_error", "fatal_error"] as const;
-export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
-
-const ERROR_CLASSES = ["integrity_mismatch", "index_corruption", "io_failure", "atomicity_violation"] as const;
-export type ErrorClass = (typeof ERROR_CLASSES)[number];
-
 // --- formats of values -------------------------------------------------------------------------------------------
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
@@ -231,9 +210,10 @@ const CHECKPOINT = object({
   snapshotRef: name,
   compactedBeforeEntrySeq: count(),
   chainHash: hash,
-  reason: oneOf(CHECKPOINT_REASONS),
+  reason: oneOf(["periodic", "manual", "pre_migration", "post_migration", "recovery"]),
 });
 export type Checkpoint = Of<typeof CHECKPOINT>;
+export type CheckpointReason = Checkpoint["reason"];
 
 /** Returns the name of a checkpoint's file in its container. */
 export function snapshotRef(checkpointSeq: number): string {
@@ -259,19 +239,22 @@ export function parseCheckpoint(bytes: Uint8Array, seq: number): Checkpoint {
 const EVENT = object({
   schema: constant(EVENT_SCHEMA),
   migrationId: text(UUID),
-  phase: oneOf(PHASES),
+  phase: oneOf(["planned", "staging_copy", "integrity_check", "cutover_commit", "rollback", "completed", "failed"]),
   at: time,
   sourcePath: name,
   targetPath: name,
   sourceFormat: oneOf(SOURCE_FORMATS),
   targetFormat: oneOf(SOURCE_FORMATS),
   verification: object({ entryCountMatch: flag, hashChainMatch: flag, indexConsistent: flag }),
-  outcome: oneOf(EVENT_OUTCOMES),
-  errorClass: optional(oneOf(ERROR_CLASSES)),
+  outcome: oneOf(["ok", "recoverable_error", "fatal_error"]),
+  errorClass: optional(oneOf(["integrity_mismatch", "index_corruption", "io_failure", "atomicity_violation"])),
   correlationId: text(CORRELATION),
 });
 /** One line of the migration ledger. */
 export type MigrationEvent = Omit<Of<typeof EVENT>, "schema">;
+export type Phase = MigrationEvent["phase"];
+export type EventOutcome = MigrationEvent["outcome"];
+export type ErrorClass = NonNullable<MigrationEvent["errorClass"]>;
 
 /** Returns the event's line, with its line feed. */
 export function encodeEvent(event: MigrationEvent): string {

@@ -9,7 +9,7 @@ import { hash } from "node:crypto";
 import { bytesOf, memberOf, members, parse, skipSpace, textOf, valueEnd } from "../../core/json/json.ts";
 
 export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
-export const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
+const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
 
 /** Largest size of a segment in bytes; a frame, line feed included, must fit into one. */
 export const SEGMENT_BYTES = 64 << 20;

@@ -13,7 +13,7 @@ import { withFile } from "../fs/files.ts";
 import { encodeEvent, type MigrationEvent, parseEvent } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 
-export interface Ledger {
+interface Ledger {
   readonly events: readonly MigrationEvent[];
   /** Bytes that whole events take. */
   readonly size: number;

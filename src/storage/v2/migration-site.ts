@@ -14,6 +14,7 @@ import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
 import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./pointer.ts";
 import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
+import type { StoreState } from "./states.ts";
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
 export function siteOf(disk: Disk, path: string): Site {
@@ -103,27 +104,26 @@ function statusOf(disk: Disk, path: string): Status {
     snapshotPath: site.source !== null && exists(disk, snapshotOf(site.source)) ? snapshotOf(site.source) : null,
     events,
   };
-  if (pointer === null && isUnpointed(disk, site.container))
-    return { ...told, active: "native_v2", state: "CLEAN", interrupted: false };
+  const as = (active: Status["active"], state: StoreState, interrupted = false): Status => ({
+    ...told,
+    active,
+    state,
+    interrupted,
+  });
+  const isContainerThere = exists(disk, site.container);
+  if (pointer === null && isUnpointed(disk, site.container)) return as("native_v2", "CLEAN");
   if (pointer === null) {
-    const interrupted = exists(disk, site.container) || (events.length > 0 && events.at(-1)?.phase !== "failed");
+    const interrupted = isContainerThere || (events.length > 0 && events.at(-1)?.phase !== "failed");
     const active = site.source !== null && isDatabase(disk, site.source) ? "sqlite_v1" : "jsonl_v3";
-    return { ...told, active, state: interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted };
+    return as(active, interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted);
   }
   if (pointer.active !== "native_v2") {
-    const interrupted = exists(disk, site.container);
-    return {
-      ...told,
-      events: interrupted ? events : ledgerAside(disk, site),
-      active: pointer.active,
-      state: "ROLLED_BACK",
-      interrupted,
-    };
+    const back = as(pointer.active, "ROLLED_BACK", isContainerThere);
+    return isContainerThere ? back : { ...back, events: ledgerAside(disk, site) };
   }
-  if (pointer.phase !== "completed") return { ...told, active: "native_v2", state: "FAILED", interrupted: true };
+  if (pointer.phase !== "completed") return as("native_v2", "FAILED", true);
   const untouched = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash === pointer.manifestHash;
-  const state = pointer.source !== null && untouched ? "MIGRATED" : "CLEAN";
-  return { ...told, active: "native_v2", state, interrupted: false };
+  return as("native_v2", pointer.source !== null && untouched ? "MIGRATED" : "CLEAN");
 }
 
 /** Returns the ledger events of the container that was rolled back last. */

@@ -232,7 +232,7 @@ export function publishPointer(disk: Disk, container: string, pointer: Pointer, 
 }
 
 /** A part of a container that its next writer makes. */
-export interface MissingPart {
+interface MissingPart {
   readonly name: string;
   readonly isDamaged: boolean;
 }

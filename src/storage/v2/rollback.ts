@@ -157,7 +157,7 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
     try {
       log.takeLock();
       const file = named ?? options.fileFor(log.header, dirname(site.container));
-      return await new Rollback(run, pointer, reason, log, before, file).restore();
+      return await takeBack({ run, pointer, reason, log, before, later: laterThan(log, before), file });
     } finally {
       before?.close();
     }
@@ -165,184 +165,172 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
 }
 
 /** The rollback of a verified container, which is locked. */
-class Rollback {
-  private readonly run: MigrationRun;
-  private readonly pointer: Pointer;
-  private readonly reason: string;
-  private readonly log: Log;
+interface Rollback {
+  readonly run: MigrationRun;
+  readonly pointer: Pointer;
+  readonly reason: string;
+  readonly log: Log;
   /** The snapshot; null when there is none. */
-  private readonly before: Log | null;
+  readonly before: Log | null;
   /** Positions of the entries that the snapshot does not have. */
-  private readonly later: Int32Array;
+  readonly later: Int32Array;
   /** Path of the session file that is to become active. */
-  private readonly file: string;
+  readonly file: string;
+}
 
-  constructor(run: MigrationRun, pointer: Pointer, reason: string, log: Log, before: Log | null, file: string) {
-    this.run = run;
-    this.pointer = pointer;
-    this.reason = reason;
-    this.log = log;
-    this.before = before;
-    this.later = laterThan(log, before);
-    this.file = file;
+async function takeBack(going: Rollback): Promise<Migrated> {
+  const { run, pointer, reason, log, before, later, file } = going;
+  const { disk, site, wishes } = run;
+  const found = await audit(disk, site.container, { progress: wishes.progress });
+  const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
+  const isSound = whole && log.mendable.length === 0;
+  if ((before === null || later.length > 0) && !isSound) {
+    // Nothing was written to the container: it is the session as before, and can be repaired.
+    if (pointer.phase === "rollback")
+      await putPointer(disk, site.pointer, { ...pointer, phase: "completed", reason: null });
+    throw migrationFailed(
+      "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
+    );
   }
-
-  async restore(): Promise<Migrated> {
-    const { run, pointer, reason, log, before, later, file } = this;
-    const { disk, site, wishes } = run;
-    const found = await audit(disk, site.container, { progress: wishes.progress });
-    const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
-    const isSound = whole && log.mendable.length === 0;
-    if ((before === null || later.length > 0) && !isSound) {
-      // Nothing was written to the container: it is the session as before, and can be repaired.
-      if (pointer.phase === "rollback")
-        await putPointer(disk, site.pointer, { ...pointer, phase: "completed", reason: null });
+  const machine = run.machine(stateBefore(pointer, found, isSound));
+  if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
+    await log.checkpointNow?.("pre_migration");
+    machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
+  }
+  const ours = pointer.phase === "rollback" ? pointer.correlationId : run.correlationId;
+  const correlationId = wishes.correlationId ?? ours;
+  const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
+  const isThere = exists(disk, file);
+  let verification: Verification;
+  try {
+    await putPointer(disk, site.pointer, intent);
+    await putBack(going);
+    verification = await verify(going, found.chainHash, whole);
+    if (!holds(verification))
       throw migrationFailed(
-        "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
+        "The session file does not have what the store has. The store stays active; check the disk and roll back again.",
+        { verification },
       );
-    }
-    const machine = run.machine(stateBefore(pointer, found, isSound));
-    if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
-      await log.checkpointNow?.("pre_migration");
-      machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
-    }
-    const ours = pointer.phase === "rollback" ? pointer.correlationId : run.correlationId;
-    const correlationId = wishes.correlationId ?? ours;
-    const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
-    const isThere = exists(disk, file);
-    let verification: Verification;
-    try {
-      await putPointer(disk, site.pointer, intent);
-      await this.putBack();
-      verification = await this.verify(found.chainHash, whole);
-      if (!holds(verification))
-        throw migrationFailed(
-          "The session file does not have what the store has. The store stays active; check the disk and roll back again.",
-          { verification },
-        );
-    } catch (error) {
-      await this.withdraw(isThere ? null : file);
-      throw error;
-    }
-    const after: Pointer = { ...intent, active: run.format };
-    await putPointer(disk, site.pointer, after);
-    await run.keepLeaf(run.options.leaves?.recall(log), () => run.options.openFile(file, true));
-    log.close();
-    const keptAt = await tidy(run, after, verification, before?.version);
-    machine.to("ROLLED_BACK", reason);
-    return run.done({
-      state: machine.state,
-      transitions: machine.history,
-      snapshotId: pointer.snapshotId,
-      verification,
-      entryCount: before === null ? found.counters.entriesTotal : before.nodes.count + later.length,
-      correlationId,
-      active: run.format,
-      sessionPath: file,
-      laterEntries: later.length,
-      rebuilt: before === null,
-      keptAt,
+  } catch (error) {
+    await withdraw(going, isThere ? null : file);
+    throw error;
+  }
+  const after: Pointer = { ...intent, active: run.format };
+  await putPointer(disk, site.pointer, after);
+  await run.keepLeaf(run.options.leaves?.recall(log), () => run.options.openFile(file, true));
+  log.close();
+  const keptAt = await tidy(run, after, verification, before?.version);
+  machine.to("ROLLED_BACK", reason);
+  return run.done({
+    state: machine.state,
+    transitions: machine.history,
+    snapshotId: pointer.snapshotId,
+    verification,
+    entryCount: before === null ? found.counters.entriesTotal : before.nodes.count + later.length,
+    correlationId,
+    active: run.format,
+    sessionPath: file,
+    laterEntries: later.length,
+    rebuilt: before === null,
+    keptAt,
+  });
+}
+
+/** Undoes a rollback that failed before its marker, as far as the disk allows. `made`: the file that it made. */
+async function withdraw({ run, pointer }: Rollback, made: string | null): Promise<void> {
+  const { disk, site } = run;
+  try {
+    if (made !== null && exists(disk, made)) disk.remove(made);
+    await putPointer(disk, site.pointer, pointer);
+  } catch {
+    // Rolling back again goes on from here.
+  }
+}
+
+/** Puts the session file in its place, durably. Throws already_exists when another file is there. */
+async function putBack(going: Rollback): Promise<void> {
+  const { run, pointer, log, before, later, file } = going;
+  const { disk } = run;
+  const isThere = exists(disk, file);
+  // A file in that place may be from an attempt that was cut off.
+  if (isThere && before !== null && pointer.phase !== "rollback") throw inTheWay(file);
+  if (before && later.length === 0) {
+    if (!isThere) return nameAgain(disk, snapshotOf(file), file);
+    if ((await hashOf(disk, file)) === (await hashOf(disk, snapshotOf(file)))) return;
+    throw inTheWay(file);
+  }
+  if (run.format === "sqlite_v1") {
+    if (!isThere) return putDatabaseBack(going);
+    if (await holdsAll(going)) return;
+    throw inTheWay(file);
+  }
+  const fill = async (fd: number): Promise<void> => {
+    // A leaf in the snapshot's header is not that of a session that was continued.
+    const isContinued = before !== null && before.version >= 3 && before.header.leafId === undefined;
+    if (isContinued) {
+      disk.copyMode(snapshotOf(file), fd);
+      await copyLines(disk, snapshotOf(file), fd);
+    } else writeAll(disk, fd, concat([log.headerLine, LF]));
+    for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
+  };
+  await writeBeside(disk, file, fill, { sync: true }, async (temporary) => {
+    if (!isThere) return takeName(disk, temporary, file);
+    if (!(await beginsWith(disk, temporary, file))) throw inTheWay(file);
+    disk.rename(temporary, file);
+  });
+  await disk.syncFolder(dirname(file));
+}
+
+/** Whether the session file has the entries of the container and no others. */
+function holdsAll({ run, log, file }: Rollback): Promise<boolean> {
+  return closing(run.options.openFile(file, true), async (there) => {
+    if (there.nodes.count !== log.nodes.count) return false;
+    for await (const positions of stretchesOf(log))
+      if (!positions.every((p) => sameBytes(there.read(p), log.read(p)))) return false;
+    return true;
+  });
+}
+
+/** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
+async function putDatabaseBack({ run, log, before, file }: Rollback): Promise<void> {
+  const { disk, site } = run;
+  const temporary = temporaryName(file);
+  try {
+    if (before) await copyFile(disk, snapshotOf(file), temporary, true);
+    else closeQuietly(disk, disk.create(temporary));
+    writeDatabase(disk, temporary, {
+      id: log.header.id,
+      headerLine: log.headerLine,
+      lines: log.readMany(range(0, log.nodes.count)),
+      has: before?.nodes.count ?? 0,
+      blobs: blobsIn(disk, join(site.container, BLOBS)),
     });
+    takeName(disk, temporary, file);
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    throw error;
   }
+  await disk.syncFolder(dirname(file));
+}
 
-  /** Undoes a rollback that failed before its marker, as far as the disk allows. `made`: the file that it made. */
-  private async withdraw(made: string | null): Promise<void> {
-    const { disk, site } = this.run;
-    try {
-      if (made !== null && exists(disk, made)) disk.remove(made);
-      await putPointer(disk, site.pointer, this.pointer);
-    } catch {
-      // Rolling back again goes on from here.
-    }
-  }
-
-  /** Puts the session file in its place, durably. Throws already_exists when another file is there. */
-  private async putBack(): Promise<void> {
-    const { run, pointer, log, before, later, file } = this;
-    const { disk } = run;
-    const isThere = exists(disk, file);
-    // A file in that place may be from an attempt that was cut off.
-    if (isThere && before !== null && pointer.phase !== "rollback") throw inTheWay(file);
-    if (before && later.length === 0) {
-      if (!isThere) return nameAgain(disk, snapshotOf(file), file);
-      if ((await hashOf(disk, file)) === (await hashOf(disk, snapshotOf(file)))) return;
-      throw inTheWay(file);
-    }
-    if (run.format === "sqlite_v1") {
-      if (!isThere) return this.putDatabaseBack();
-      if (await this.holdsAll()) return;
-      throw inTheWay(file);
-    }
-    const fill = async (fd: number): Promise<void> => {
-      // A leaf in the snapshot's header is not that of a session that was continued.
-      const isContinued = before !== null && before.version >= 3 && before.header.leafId === undefined;
-      if (isContinued) {
-        disk.copyMode(snapshotOf(file), fd);
-        await copyLines(disk, snapshotOf(file), fd);
-      } else writeAll(disk, fd, concat([log.headerLine, LF]));
-      for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
-    };
-    await writeBeside(disk, file, fill, { sync: true }, async (temporary) => {
-      if (!isThere) return takeName(disk, temporary, file);
-      if (!(await beginsWith(disk, temporary, file))) throw inTheWay(file);
-      disk.rename(temporary, file);
-    });
-    await disk.syncFolder(dirname(file));
-  }
-
-  /** Whether the session file has the entries of the container and no others. */
-  private holdsAll(): Promise<boolean> {
-    const { run, log, file } = this;
-    return closing(run.options.openFile(file, true), async (there) => {
-      if (there.nodes.count !== log.nodes.count) return false;
-      for await (const positions of stretchesOf(log))
-        if (!positions.every((p) => sameBytes(there.read(p), log.read(p)))) return false;
-      return true;
-    });
-  }
-
-  /** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
-  private async putDatabaseBack(): Promise<void> {
-    const { run, log, before, file } = this;
-    const { disk, site } = run;
-    const temporary = temporaryName(file);
-    try {
-      if (before) await copyFile(disk, snapshotOf(file), temporary, true);
-      else closeQuietly(disk, disk.create(temporary));
-      writeDatabase(disk, temporary, {
-        id: log.header.id,
-        headerLine: log.headerLine,
-        lines: log.readMany(range(0, log.nodes.count)),
-        has: before?.nodes.count ?? 0,
-        blobs: blobsIn(disk, join(site.container, BLOBS)),
-      });
-      takeName(disk, temporary, file);
-    } catch (error) {
-      removeQuietly(disk, temporary);
-      throw error;
-    }
-    await disk.syncFolder(dirname(file));
-  }
-
-  /** Reads the session file that is to become active as any other program would. */
-  private verify(chainHash: string, whole: boolean): Promise<Verification> {
-    return closing(this.run.options.openFile(this.file, true), async (there) => {
-      const indexConsistent = there.mendable.length === 0;
-      if (this.later.length === 0 && !whole) return { ...ALL_HOLD, indexConsistent };
-      const [ours, theirs] = [this.log.nodes, there.nodes];
-      let chain = GENESIS;
-      let isOrdered = theirs.count === ours.count;
-      let position = 0;
-      for await (const positions of stretchesOf(there))
-        for (const line of there.readMany(positions)) {
-          // The snapshot's lines may have white space around an entry; payloads have none.
-          chain = chained(chain, sha256(payloadOf(line)));
-          isOrdered &&= theirs.id(position) === ours.id(position);
-          position++;
-        }
-      return { entryCountMatch: isOrdered, hashChainMatch: chain === chainHash, indexConsistent };
-    });
-  }
+/** Reads the session file that is to become active as any other program would. */
+function verify({ run, log, later, file }: Rollback, chainHash: string, whole: boolean): Promise<Verification> {
+  return closing(run.options.openFile(file, true), async (there) => {
+    const indexConsistent = there.mendable.length === 0;
+    if (later.length === 0 && !whole) return { ...ALL_HOLD, indexConsistent };
+    const [ours, theirs] = [log.nodes, there.nodes];
+    let chain = GENESIS;
+    let isOrdered = theirs.count === ours.count;
+    let position = 0;
+    for await (const positions of stretchesOf(there))
+      for (const line of there.readMany(positions)) {
+        // The snapshot's lines may have white space around an entry; payloads have none.
+        chain = chained(chain, sha256(payloadOf(line)));
+        isOrdered &&= theirs.id(position) === ours.id(position);
+        position++;
+      }
+    return { entryCountMatch: isOrdered, hashChainMatch: chain === chainHash, indexConsistent };
+  });
 }
 
 /**

@@ -24,7 +24,7 @@ const LF = bytesOf("\n");
 const WRITTEN_BESIDE = ["-wal", "-journal"];
 
 /** A way to find SQLite; in tests it may find none. */
-export type Sqlite = () => OpenDatabase | undefined;
+type Sqlite = () => OpenDatabase | undefined;
 
 /** Whether bytes begin as an SQLite database does. */
 export function beginsDatabase(bytes: Uint8Array): boolean {
@@ -109,7 +109,7 @@ export function takeBlobs(disk: Disk, file: string, folder: string, sqlite?: Sql
 }
 
 /** The content that a session's database should have. */
-export interface DatabaseContent {
+interface DatabaseContent {
   readonly id: string;
   readonly headerLine: Uint8Array;
   /** Lines of all entries. */
