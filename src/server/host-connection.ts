@@ -444,7 +444,7 @@ function tooLarge(size: number, limit: number): Failure {
   );
 }
 
-/** Yields what was taken from an iterator, and then the rest of it. Empties `taken` to free its memory. */
+/** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */
 function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
   for (const one of taken) yield one;
   taken.length = 0;

@@ -28,7 +28,7 @@ export interface CarriedLock {
   readonly kind: LockKind;
   /** Returns the current path of the lock file; undefined when it has no name any more. */
   place(): string | undefined;
-  /** Unlocks and removes the file. `place`: its current path, as returned by `place()`. */
+  /** Unlocks and removes the file, given its current path. */
   release(place: string | undefined): void;
 }
 
