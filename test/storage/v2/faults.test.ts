@@ -150,7 +150,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
         await appendMessages(session, id(51), id(52));
         const after = [...ids, id(50), id(51), id(52)];
         expect(known(session), at).toEqual(after);
-        for (const { disk: remains } of disk.remains()) expect(found(remains), at).toEqual(after);
+        for (const { disk: next } of disk.lasting()) expect(found(next), at).toEqual(after);
         session.close();
         expect(disk.openCount, at).toBe(0);
         expect(faultsOf(disk, CONTAINER, true), at).toEqual([]);

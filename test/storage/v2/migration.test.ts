@@ -34,7 +34,7 @@ import {
   userText,
 } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { forSeedsAsync, type Random } from "../../support/random.ts";
+import { forSeedsAsync, type Random, share } from "../../support/random.ts";
 
 const FOLDER = "/home/me/sessions";
 const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${SESSION}.jsonl`;
@@ -650,7 +650,7 @@ describe("every disk operation", () => {
     const beginning = await way.begin();
     expect(count).toBeGreaterThan(60);
     const seen = new Set<string>();
-    for (const at of faultPoints("die", whole)) {
+    for (const at of share(faultPoints("die", whole), 24)) {
       const disk = beginning.after();
       disk.set({ kind: "die", at });
       await way.go(disk).catch(() => {});
