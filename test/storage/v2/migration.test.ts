@@ -669,7 +669,7 @@ describe("every disk operation", () => {
     const beginning = await way.begin();
     const count = whole.operations.length;
     for (const kind of ["fail", "short"] as const)
-      for (const at of faultPoints(kind, whole, places)) {
+      for (const at of share(faultPoints(kind, whole, places), kind === "fail" ? 36 : 12)) {
         const disk = beginning.after();
         const fault: Fault = { kind, at, errno: "ENOSPC" };
         disk.set(fault);
