@@ -26,7 +26,8 @@ export default defineConfig({
     testTimeout: 90_000,
     pool: "forks",
     // Modules are loaded and compiled once for each core and not once for each file, which is half of the time. So
-    // no test may leave anything behind in a module; what is mocked or stubbed is put back after each test.
+    // no test may leave anything behind in a module; what is mocked or stubbed is put back after each test. The long runs
+    // do without this and in random order (test/soak/isolated.test.ts).
     isolate: false,
     restoreMocks: true,
     unstubEnvs: true,
