@@ -79,7 +79,7 @@ for (const [name, options] of [
       const twins = new Twins();
       for (let n = 0; n < 5; n++) await twins.add(random);
       const [files, containers] = [catalogOn(twins.files, options), catalogOn(twins.containers, options)];
-      for (let step = 0; step < 6; step++) {
+      for (let step = 0; step < 4; step++) {
         const before = fingerprints(twins.containers.root);
         const list = await listed(containers);
         expect(sorted(list)).toEqual(sorted(await listed(files)));

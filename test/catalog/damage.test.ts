@@ -324,7 +324,7 @@ test("every operation on it fails in turn", async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random, 6);
     let failed = 1;
-    for (let k = 0; failed > 0; k += 1 + random.int(6)) {
+    for (let k = 0; failed > 0; k += 1 + random.int(9)) {
       failed = 0;
       let calls = 0;
       const fails = <T extends object>(real: T): T =>

@@ -343,8 +343,8 @@ describe("a position", () => {
 
 /** Some of the operations; soak has each of them fail, in every way. */
 describe.each([
-  ["jsonl", 7],
-  ["v2", 23],
+  ["jsonl", 13],
+  ["v2", 41],
 ] as const)("whichever operation fails, --store %s", (store, step) => {
   /** Faults of different kinds in turn; soak takes each of them at each operation. */
   function faultAt(at: number): Fault {

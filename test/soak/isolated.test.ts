@@ -13,8 +13,8 @@ import { temporaryFolder } from "../support/server.ts";
 import { soak } from "../support/soak.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** Units that run every file once: a unit takes less than a minute. */
-const SHARES = 16;
+/** Units that run every file once: a unit takes a minute or less. */
+const SHARES = 32;
 
 interface Results {
   readonly numPassedTests: number;

@@ -190,6 +190,15 @@ export class FaultDisk implements Disk {
     });
   }
 
+  /**
+   * The disk as the next process finds it, with everything and after the power cut that takes most; after each of them in
+   * the long runs. For work that was acknowledged, of which every cut has to leave all.
+   */
+  lasting(): Remains[] {
+    const cuts = isEvery() ? POWER_CUTS : POWER_CUTS.slice(0, 1);
+    return [undefined, ...cuts].map((cut) => ({ disk: this.after(cut), cut }));
+  }
+
   /** A digest of names, contents, times and modes. */
   private fingerprint(): string {
     const digest = createHash("sha256");

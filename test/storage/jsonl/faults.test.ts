@@ -153,7 +153,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
         await appendMessages(session, id(41), id(42));
         const after = [...ids, id(40), id(41), id(42)];
         expect(known(session), at).toEqual(after);
-        for (const { disk: remains } of disk.remains()) expect(found(remains), at).toEqual(after);
+        for (const { disk: next } of disk.lasting()) expect(found(next), at).toEqual(after);
         checkLines(disk, at);
 
         session.close();

@@ -35,7 +35,7 @@ import {
   userText,
 } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { forSeedsAsync, type Random } from "../../support/random.ts";
+import { forSeedsAsync, type Random, share } from "../../support/random.ts";
 
 const FOLDER = "/home/me/sessions";
 const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${SESSION}.jsonl`;
@@ -651,7 +651,7 @@ describe("every disk operation", () => {
     const beginning = await way.begin();
     expect(count).toBeGreaterThan(60);
     const seen = new Set<string>();
-    for (const at of faultPoints("die", whole)) {
+    for (const at of share(faultPoints("die", whole), 24)) {
       const disk = beginning.after();
       disk.set({ kind: "die", at });
       await way.go(disk).catch(() => {});
@@ -670,7 +670,7 @@ describe("every disk operation", () => {
     const beginning = await way.begin();
     const count = whole.operations.length;
     for (const kind of ["fail", "short"] as const)
-      for (const at of faultPoints(kind, whole, places)) {
+      for (const at of share(faultPoints(kind, whole, places), kind === "fail" ? 36 : 12)) {
         const disk = beginning.after();
         const fault: Fault = { kind, at, errno: "ENOSPC" };
         disk.set(fault);
