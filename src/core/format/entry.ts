@@ -11,7 +11,7 @@ export const CURRENT_VERSION = 3;
 /** The first line of a session file. A header without a version is of version 1. */
 export type SessionHeader = z.infer<typeof header>;
 
-/** Members of a header that are texts when present. */
+/** BodyMembers of a header that are texts when present. */
 const HEADER_TEXTS = [
   "timestamp",
   "cwd",
@@ -69,7 +69,7 @@ export interface Draft {
   readonly timestamp?: string;
   /** The other members, each with a comma before it. */
   readonly rest: Uint8Array | string;
-  /** What the entry's head says of these; missing where only its line can tell. */
+  /** The part of the head that follows from these; missing where only the line can tell. */
   readonly body?: BodyHead;
 }
 
@@ -79,7 +79,7 @@ const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
  * Returns the draft in a range of JSON text; `value` is its parsed value, if at hand. Its members keep the host's bytes
  * (rule: raw bytes are sacred).
  */
-export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase & Members>): Draft {
+export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase & BodyMembers>): Draft {
   const found = members(bytes, range.start, range.end, knownValueEnd);
   if (!found) throw new TypeError("must be a JSON object");
   const rest: Uint8Array[] = [];
@@ -93,7 +93,7 @@ export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<Dr
       i++;
     rest.push(bytes.subarray(nameStart, found[i].end));
   }
-  const entry = value ?? (parse(bytes, range.start, range.end) as DraftBase & Members);
+  const entry = value ?? (parse(bytes, range.start, range.end) as DraftBase & BodyMembers);
   const { type, id, parentId, timestamp } = entry;
   // Of a member that occurs twice, readers of heads take the first and parsers the last.
   const isPlain = new Set(found.map(({ name }) => name)).size === found.length;
@@ -101,7 +101,7 @@ export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<Dr
   return { type, id, parentId, timestamp, rest: rest.length === 0 ? NOTHING : oneLine(concat(rest)), body };
 }
 
-type Members = Readonly<Record<string, unknown>>;
+type BodyMembers = Readonly<Record<string, unknown>>;
 type DraftBase = Pick<Draft, "type" | "id" | "parentId" | "timestamp">;
 
 const COMMA = bytesOf(",");
