@@ -89,7 +89,7 @@ export class StateMachine {
     if (states.some((state, i) => !isLegal(way[i], state)))
       throw new Failure(
         "storage_failed",
-        `The store is ${this.at}, and cannot become ${states.join(", ")} from there. Nothing was changed; open the session again.`,
+        `The store is ${this.at}, and cannot ${states.length > 1 ? "pass through" : "become"} ${states.join(", ")} from there. Nothing was changed; open the session again.`,
         { fromState: this.at, toState: states[states.length - 1] },
         { retryable: false },
       );
