@@ -21,7 +21,11 @@ interface Results {
   readonly testResults: readonly {
     readonly name: string;
     readonly message: string;
-    readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
+    readonly assertionResults: readonly {
+      readonly status: string;
+      readonly fullName: string;
+      readonly failureMessages: readonly string[];
+    }[];
   }[];
 }
 
@@ -41,7 +45,9 @@ soak("isolated", async (_random, number) => {
   const { status, stderr } = spawnSync(process.execPath, args, { cwd: ROOT, env });
   const { numPassedTests, testResults }: Results = JSON.parse(readFileSync(report, "utf8"));
   const failed = testResults.flatMap(({ name, message, assertionResults }) => [
-    ...assertionResults.filter(({ status }) => status === "failed").map(({ fullName }) => `${name}: ${fullName}`),
+    ...assertionResults
+      .filter(({ status }) => status === "failed")
+      .map(({ fullName, failureMessages: [why] }) => `${name}: ${fullName}: ${why.slice(0, 300)}`),
     ...(message === "" ? [] : [`${name}: ${message}`]),
   ]);
   if (status !== 0)
