@@ -44,9 +44,11 @@ const TIMESTAMP = wordsOf(',"timestamp":"');
 const BATCH = wordsOf(',"_batch":{');
 const MESSAGE = wordsOf(',"message":{"role":"');
 const MARKER = wordsOf(`,"customType":"${LEAF_MARKER}"`);
+const CUSTOM_TYPE = wordsOf(',"customType":"');
 const MESSAGE_CODE = KNOWN_TYPES.indexOf("message");
 const CUSTOM_CODE = KNOWN_TYPES.indexOf("custom");
 const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
 
 /** Bytes of a line that the fast path may read; a longer head is parsed. */
 export const HEAD_BYTES = 512;
@@ -172,8 +174,9 @@ export class HeadReader implements Head {
       // Unknown, escaped, or cut off where the fast path ends.
       if (role === 0) return false;
     } else if (type === CUSTOM_CODE) {
-      if (at + MARKER.length > end) return false;
+      if (at + MARKER.length > end || !startsWith(view, at, end, CUSTOM_TYPE)) return false;
       if (startsWith(view, at, end, MARKER)) flags |= HEAD_MARKER;
+      else if (hasEscape(b, at + CUSTOM_TYPE.length, end)) return false;
     }
     this.packedId = packedId;
     this.id = "";
@@ -255,6 +258,13 @@ export class HeadReader implements Head {
 export function roleOf(role: unknown): Role {
   if (role === "hookMessage") return "custom";
   return typeof role === "string" && role !== "" && ROLES.includes(role as Role) ? (role as Role) : "other";
+}
+
+/** Whether a string that goes on at `at` has an escape, or does not end before `end`. */
+function hasEscape(b: Uint8Array, at: number, end: number): boolean {
+  let i = at;
+  while (i < end && b[i] !== QUOTE && b[i] !== BACKSLASH) i++;
+  return i >= end || b[i] !== QUOTE;
 }
 
 /** Returns the position just past the flat object of strings and numbers at `at`, or -1. */

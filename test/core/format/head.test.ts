@@ -44,6 +44,16 @@ describe("the usual line", () => {
   });
 });
 
+test.each([
+  '"data":{},"customType":"pi-session-server.leaf"',
+  '"customType":"pi-session-server.\\u006ceaf"',
+  '"customType":"\\u0070i-session-server.leaf"',
+  '"customType":7',
+])("a marker is found by neither way of reading or by both: %s", (members) => {
+  const line = `{"type":"custom","id":"${id(2)}","parentId":null,"timestamp":"${TIME}",${members}}`;
+  expect(quick(line) ?? thorough(line)).toEqual(thorough(line));
+});
+
 test("however long the members before it are, the role and the marker are read right", () => {
   for (let length = HEAD_BYTES - 220; length < HEAD_BYTES + 20; length++) {
     const _batch = { session: "s".repeat(length), index: 0, count: 1 };
