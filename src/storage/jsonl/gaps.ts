@@ -32,10 +32,10 @@ export function bridgeGaps({ entries, records }: Checked, { lostParents }: LineS
     const report = (reason: string): void =>
       reader.report("missing_parent", position, `the parent ${parentId} ${reason}`, true);
     if (grandparent >= 0 && grandparent < position) {
-      report("was lost; its own stands for it");
+      report("was lost; its own parent takes its place");
       nodes.bridge(position, grandparent);
     } else if (gap && chained && continued) {
-      report("was lost; the entry before stands for it");
+      report("was lost; the entry before takes its place");
       nodes.bridge(position, above);
     } else report("is not in the file; the path ends here");
   }

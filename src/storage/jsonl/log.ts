@@ -381,7 +381,7 @@ export class JsonlBackend implements Backend {
     await disk.sync(file.fd);
     await this.state.unsynced.sync();
     // What is durable in a file without its name is lost.
-    if (!isSameFile(disk.info(this.path), file.info())) throw takenAway("put another file in the session's place");
+    if (!isSameFile(disk.info(this.path), file.info())) throw takenAway("replaced the session's file");
     requireWanted();
     this.markDurable(count, size);
   }

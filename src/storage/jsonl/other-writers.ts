@@ -180,7 +180,7 @@ export class OtherWriters {
       if (fault === null && nodes.position(id) >= 0) continue;
       throw new Failure(
         "storage_failed",
-        "Another program wrote into the session's file at the same moment, so that an entry was spoiled. get_entries shows what is there.",
+        "Another program wrote to the session's file at the same time, and an entry was damaged. get_entries shows what is there.",
         {},
         { byOthers: true },
       );

@@ -96,7 +96,7 @@ export function swapFile(
     if (seen && isSame(disk.info(path), seen)) return;
     throw new Failure(
       "storage_failed",
-      "Another program wrote to the session while it was published anew. Nothing was changed; try again.",
+      "Another program wrote to the session while it was rewritten. Nothing was changed; try again.",
       {},
       { byOthers: true },
     );

@@ -184,13 +184,13 @@ export class LineScanner {
         at = Math.max(at + 1, end);
         continue;
       }
-      if (at > lost) this.report("bad_line", number, start + lost, at - lost, "bytes that are no entry");
+      if (at > lost) this.report("bad_line", number, start + lost, at - lost, "bytes that are not an entry");
       found = true;
       lost = end;
       at = end;
     }
     if (found && lost < bytes.length)
-      this.report("bad_line", number, start + lost, bytes.length - lost, "bytes that are no entry");
+      this.report("bad_line", number, start + lost, bytes.length - lost, "bytes that are not an entry");
     else if (found && damage.length === before)
       this.report("bad_line", number, start, bytes.length, "several entries in one line", true);
     return found;
@@ -255,7 +255,7 @@ export class LineScanner {
     reader.report(
       "duplicate_id",
       position,
-      same ? `the entry ${original} stands here again` : `the id ${original} is taken; this entry is called ${id}`,
+      same ? `the entry ${original} is repeated here` : `the id ${original} is taken; this entry is called ${id}`,
       true,
     );
     if (same) nodes.truncate(position);
@@ -265,7 +265,7 @@ export class LineScanner {
   /** Reports the damaged one of two lines with the same id: the whole one is the entry. */
   private reportCopy(position: number, id: string): void {
     const { starts, lengths } = this.records;
-    const reason = `a damaged copy of the entry ${id}, which stands elsewhere whole`;
+    const reason = `a damaged copy of the entry ${id}, which is whole elsewhere`;
     this.report("bad_line", 0, starts.values[position], lengths.values[position], reason, true);
   }
 

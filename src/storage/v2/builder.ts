@@ -204,7 +204,7 @@ export class Builder implements StoreEnd {
     let payload = payloadOf(line);
     if (!checked && (!isUtf8(payload) || !isJson(payload))) {
       const standIn = standInFor(payload);
-      if (!standIn) throw new Failure("corrupt", "A line of the session is no entry. repair_session takes it out.");
+      if (!standIn) throw new Failure("corrupt", "A line of the session is not an entry. repair_session removes it.");
       payload = standIn;
     }
     const { nodes, heads } = this;
@@ -213,14 +213,14 @@ export class Builder implements StoreEnd {
       if (fault !== null || (heads.packedId < 0 && heads.id === ""))
         throw new Failure(
           "corrupt",
-          `A line of the session is ${fault ?? "without an id"}. repair_session takes it out.`,
+          `A line of the session is ${fault ?? "without an id"}. repair_session removes it.`,
         );
     }
     const { aliases } = nodes;
     const position = nodes.add(heads);
     if (nodes.aliases > aliases) {
       const id = nodes.id(position);
-      throw new Failure("corrupt", `The id ${id.slice(0, id.lastIndexOf("~"))} stands twice. repair_session mends it.`);
+      throw new Failure("corrupt", `The id ${id.slice(0, id.lastIndexOf("~"))} occurs twice. repair_session repairs it.`);
     }
     // Frames that are written together share one time: reading the clock costs as much as a checksum.
     if (this.framesLength === 0) this.now = timestamp(this.options.env);

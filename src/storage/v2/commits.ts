@@ -117,7 +117,7 @@ export class ContainerCommits {
     // The next refresh finds another session, or what is left of this one.
     end.seen = undefined;
     state.isConfirmed = false;
-    throw takenAway(isCut ? "cut the session's files" : "put another session in this one's place");
+    throw takenAway(isCut ? "truncated the session's files" : "replaced this session with another one");
   }
 
   private markDurable(count: number, tail: Tail): void {

@@ -64,7 +64,7 @@ export function demandFree(disk: Disk, file: string): void {
   dropStray(disk, file);
   for (const taken of [file, pointerFile(file), file.replace(/\.v2$/, ".jsonl")])
     if (exists(disk, taken))
-      throw new Failure("already_exists", `There is something at ${taken} already. Choose another path.`, {
+      throw new Failure("already_exists", `Something exists at ${taken} already. Choose another path.`, {
         sessionPath: taken,
       });
 }

@@ -48,7 +48,7 @@ export class FrameHeads {
 
   /** Throws {@link Malformed} unless the members of a frame match the entry in it, whose head was read last. */
   demandMatch(frame: Frame): void {
-    if (!this.isBound(frame)) throw new Malformed("its frame tells of another entry than its payload");
+    if (!this.isBound(frame)) throw new Malformed("its frame names another entry than its payload");
   }
 
   /** Reads the head of the entry in a whole frame. Throws {@link Malformed} unless the two match. */

@@ -226,7 +226,7 @@ export class IndexRows {
       throw new Malformed(`frame ${due.frameSeq} at byte ${due.byteOffset} was due`);
     const size = sizes.get(row.segmentSeq) ?? 0;
     if (row.byteOffset + row.byteLength > size)
-      throw new Malformed(`the frame would end behind the ${size} bytes of segment ${row.segmentSeq}`);
+      throw new Malformed(`the frame would end after the ${size} bytes of segment ${row.segmentSeq}`);
     this.takeIndexed(row);
   }
 

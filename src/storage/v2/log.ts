@@ -136,7 +136,7 @@ export class V2Backend implements Backend {
     } catch (error) {
       this.close();
       if (isMissing(error))
-        throw new Failure("session_not_found", `There is no session at ${this.path}. list_sessions shows those.`, {
+        throw new Failure("session_not_found", `There is no session at ${this.path}. list_sessions shows those that exist.`, {
           sessionPath: this.path,
         });
       throw storageFailure(error, "reading the session");
@@ -218,7 +218,7 @@ export class V2Backend implements Backend {
     if (!isActive(this.options.disk, this.path))
       throw new Failure(
         "session_not_found",
-        `${this.path} is not the session any more: it was rolled back or deleted. list_sessions shows what is there now.`,
+        `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows what is there now.`,
         { sessionPath: this.path },
       );
     this.checkpoints.forget();
@@ -270,7 +270,7 @@ export class V2Backend implements Backend {
         nodes.aliases > aliases
           ? "its id is taken"
           : nodes.parent(position) === MISSING
-            ? `its parent ${nodes.missingParent.get(position)} is no entry of the session`
+            ? `its parent ${nodes.missingParent.get(position)} is not an entry of the session`
             : null;
       if (fault === null) continue;
       const entryId = nodes.id(position);

@@ -194,7 +194,7 @@ export class Replay {
     reader.report("incomplete_batch", first, which, false);
     const { segmentSeq, start } = places.at(first);
     end.remains = { segmentSeq, start, ours: end.remains?.ours ?? true, isAsJudged };
-    if (before.indexEnd < end.indexEnd) end.indexFault ??= "its last rows are of entries that were never whole";
+    if (before.indexEnd < end.indexEnd) end.indexFault ??= "its last rows are of entries that were never complete";
     end.goTo({ tail: before.tail, indexEnd: before.indexEnd, lastRow: EMPTY_END.lastRow });
     end.rows.length = before.rows;
     end.replayed = end.rows.length;
