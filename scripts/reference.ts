@@ -121,8 +121,8 @@ function listOfFailures(names: Command["failures"], declared: Declarations["fail
 
 function resultText(schema: Schema): string[] {
   if (schema.properties === undefined) return [`Result: ${typeText(schema)}.`];
-  const told = schema.description === undefined ? "" : ` ${schema.description}`;
-  return [`Result:${told}`, "", membersTable(membersOf(schema))];
+  const description = schema.description === undefined ? "" : ` ${schema.description}`;
+  return [`Result:${description}`, "", membersTable(membersOf(schema))];
 }
 
 // --- events, hooks and failures -----------------------------------------------------------------------------------------

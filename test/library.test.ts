@@ -35,7 +35,7 @@ import {
   type UserMessage,
 } from "../src/index.ts";
 import { realDisk } from "../src/storage/fs/disk.ts";
-import { lockBeside } from "../src/storage/locks/lock-paths.ts";
+import { lockNextTo } from "../src/storage/locks/lock-paths.ts";
 import { isLock, makeLocks } from "../src/storage/locks/locks.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "./support/lines.ts";
 import { type Place, serveHere, temporaryFolder } from "./support/server.ts";
@@ -511,17 +511,17 @@ describe("other writers", () => {
   /** Locks of another process, as far as the system can tell. */
   const others = () => makeLocks({ disk: realDisk, stateFolder: state, client: "another program", now: () => TIME });
   const keyOf = (path: string) => realDisk.info(path);
-  const placeOf = (path: string) => lockBeside(realDisk, path, keyOf(path).inode);
+  const placeOf = (path: string) => lockNextTo(realDisk, path, keyOf(path).inode);
 
   test("of another process keep us from writing", () => {
     const path = write(fileText(headerText(), ...chain(2)));
-    const lock = others().take(keyOf(path), placeOf(path));
+    const lock = others().acquire(keyOf(path), placeOf(path));
     const manager = SessionManager.open(path);
     expect(() => manager.appendMessage(user("mine"))).toThrow(named("session_locked"));
     expect(manager.getLeafId()).toBe(id(1));
     if (isLock(lock)) lock.release();
     expect(() => manager.appendMessage(user("mine"))).not.toThrow();
-    expect(isLock(others().take(keyOf(path), placeOf(path)))).toBe(false);
+    expect(isLock(others().acquire(keyOf(path), placeOf(path)))).toBe(false);
   });
 
   test("may write when nothing was appended for a second, and at once after close", () => {
@@ -553,7 +553,7 @@ describe("other writers", () => {
     expect([manager.getEntry(next)?.parentId, manager.getEntryCount()]).toEqual([mine, 6]);
     manager.close();
     expect(() => second.appendMessage(user("last"))).not.toThrow();
-    expect(isLock(others().take(keyOf(file(second))))).toBe(false);
+    expect(isLock(others().acquire(keyOf(file(second))))).toBe(false);
   });
 
   test("are taken in before an append, and the leaf stays", () => {

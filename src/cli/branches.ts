@@ -131,9 +131,9 @@ export class Branches {
     const space = Math.max(0, page.width - 2 - widthOf(id));
     const lines = this.lines(row, Math.floor(space / 2));
     const label = labelText(node, Math.min(34, Math.floor(space * 0.45)));
-    const said = oneLine(node.preview ?? "");
+    const line = oneLine(node.preview ?? "");
     const kind = kindOf(node);
-    const text = cutTo(said === "" ? kind : `${kind}: ${said}`, Math.max(0, space - lines.length - widthOf(label)));
+    const text = cutTo(line === "" ? kind : `${kind}: ${line}`, Math.max(0, space - lines.length - widthOf(label)));
     const shown = text.startsWith(`${kind}:`)
       ? `${paint(COLOURS[kind] ?? "dim", `${kind}:`)}${paint(isActive ? "bold" : "plain", text.slice(kind.length + 1))}`
       : paint(COLOURS[kind] ?? "dim", text);

@@ -48,7 +48,7 @@ const WORLD: Omit<World, "input" | "output"> = {
   variables: process.env,
   cwd: process.cwd(),
   version: VERSION,
-  say: (sentence) => process.stderr.write(`pi-session-server: ${sentence}\n`),
+  printError: (sentence) => process.stderr.write(`pi-session-server: ${sentence}\n`),
   settingsFile: readSettings,
 };
 

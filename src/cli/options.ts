@@ -147,7 +147,7 @@ export function parseCommandLine(args: readonly string[], own?: Readonly<Record<
     if (flag.value === undefined && token.inlineValue && own?.[name]) throw new UsageError(`${name} takes no value.`);
     if (flag.value !== undefined && token.value === undefined)
       throw new UsageError(`${name} takes a value. --help lists the options.`);
-    if (flag.oneOf) demandOneOf(name, value, flag.oneOf);
+    if (flag.oneOf) requireOneOf(name, value, flag.oneOf);
     if (name === "--allow-path") allowed.push(resolve(value));
     flags.set((flag as Partial<Option>).names?.[0] ?? name, value);
   }
@@ -157,7 +157,7 @@ export function parseCommandLine(args: readonly string[], own?: Readonly<Record<
 function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string[], asPi: boolean): ServerSettings {
   const oneOf = <T extends string>(name: string, possible: readonly T[], otherwise: T): T => {
     const value = given.get(name) ?? otherwise;
-    demandOneOf(name, value, possible);
+    requireOneOf(name, value, possible);
     return value as T;
   };
   oneOf("--mode", ["rpc"], "rpc");
@@ -186,7 +186,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
   };
 }
 
-function demandOneOf(name: string, value: string, possible: readonly string[]): void {
+function requireOneOf(name: string, value: string, possible: readonly string[]): void {
   if (!possible.includes(value)) throw new UsageError(`${name} takes ${possible.join(", ")}; it got ${value}.`);
 }
 

@@ -31,7 +31,7 @@ export interface Terminal {
   /**
    * Takes over the terminal at stdin and stderr, or the one that we were started from; undefined where there is none.
    */
-  takeScreen(): Screen | undefined;
+  openScreen(): Screen | undefined;
   /** Asks a question and returns the line that is typed; undefined when stdin is not a terminal. */
   answer(question: string): Promise<string | undefined>;
 }
@@ -74,12 +74,12 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
     requireOperands(verb, given.operands.length);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    world.say(inert(error.message));
+    world.printError(inert(error.message));
     return USAGE;
   }
   const asJson = given.flags.has("--json");
   const bar = progressBar(world);
-  const wire = new Wire(given.settings, world, bar?.tell);
+  const wire = new Wire(given.settings, world, bar?.report);
   try {
     const result = await verb.run(
       {
@@ -88,10 +88,10 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
         cwd: world.cwd,
         isTerminal: world.terminal.columns !== undefined,
         page: (columns) => pageFor(world.variables, columns, world.env.now()),
-        takeScreen() {
+        openScreen() {
           if (world.variables.TERM === "dumb") return undefined;
           bar?.stop();
-          return world.terminal.takeScreen();
+          return world.terminal.openScreen();
         },
         confirm: (question) => confirm(world.terminal, question),
       },
@@ -104,27 +104,27 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
     return verb.status?.(result, given) ?? OK;
   } catch (error) {
     bar?.stop();
-    return tell(error, asJson, world);
+    return printError(error, asJson, world);
   } finally {
     await wire.end();
   }
 }
 
 /** Prints what went wrong and returns the exit status for it. Throws what is a bug. */
-async function tell(error: unknown, asJson: boolean, world: VerbWorld): Promise<number> {
+async function printError(error: unknown, asJson: boolean, world: VerbWorld): Promise<number> {
   if (error instanceof UsageError) {
-    world.say(inert(error.message));
+    world.printError(inert(error.message));
     return USAGE;
   }
   if (!(error instanceof CommandFailed || error instanceof Failure)) throw error;
   const { message } = error;
-  const told =
+  const shape =
     error instanceof CommandFailed
       ? error.error
       : { code: error.code, message, data: { name: error.name, retryable: error.retryable, ...error.details } };
-  if (asJson) await printJson(world, JSON.stringify({ error: told }));
-  else world.say(inert(message));
-  return told.code === INVALID_PARAMS ? USAGE : FAILURE;
+  if (asJson) await printJson(world, JSON.stringify({ error: shape }));
+  else world.printError(inert(message));
+  return shape.code === INVALID_PARAMS ? USAGE : FAILURE;
 }
 
 /** Prints JSON. On a terminal, characters that would act on it are printed as their JSON escapes. */
@@ -157,7 +157,7 @@ async function confirm(terminal: Terminal, question: string): Promise<boolean | 
 }
 
 /** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
-function progressBar({ terminal, variables }: VerbWorld): { tell: ProgressCallback; stop(): void } | undefined {
+function progressBar({ terminal, variables }: VerbWorld): { report: ProgressCallback; stop(): void } | undefined {
   const { errorColumns } = terminal;
   if (errorColumns === undefined || variables.TERM === "dumb") return undefined;
   let shown = "";
@@ -167,7 +167,7 @@ function progressBar({ terminal, variables }: VerbWorld): { tell: ProgressCallba
     shown = text;
   };
   return {
-    tell(done, total) {
+    report(done, total) {
       if (isStopped) return;
       const width = Math.max(0, Math.min(40, (errorColumns || 80) - 30));
       const full = Math.round((width * done) / total);

@@ -26,7 +26,7 @@ const KEEP_AFTER = 2000;
  */
 const GROWTH = 1.05;
 /** Number of code files that are kept, each for one build, V8 version and architecture. */
-const MOST_KEPT = 4;
+const MAX_KEPT = 4;
 /** Bytes of the checksum before the code; V8 itself trusts the code that it gets. */
 const CHECKSUM = 4;
 
@@ -70,7 +70,7 @@ function keep(disk: Disk, file: string, code: Uint8Array): void {
     const others = disk.names(folder).map((name) => join(folder, name));
     const byAge = others.map((path) => ({ path, modified: disk.info(path).modified }));
     byAge.sort((a, b) => b.modified - a.modified);
-    for (const { path } of byAge.slice(MOST_KEPT)) removeQuietly(disk, path);
+    for (const { path } of byAge.slice(MAX_KEPT)) removeQuietly(disk, path);
   } catch {
     removeQuietly(disk, temporary);
   }

@@ -24,7 +24,7 @@ export interface Asking {
   /** Returns the page of a terminal with so many columns. */
   page(columns: number): OutputStyle;
   /** Takes over the terminal; returns undefined where there is none. */
-  takeScreen(): Screen | undefined;
+  openScreen(): Screen | undefined;
   /** Asks a question with the answers yes and no; returns undefined where nobody can be asked. */
   confirm(question: string): Promise<boolean | undefined>;
 }

@@ -28,7 +28,7 @@ export class Wire {
   constructor(settings: ServerSettings, world: Omit<World, "input" | "output">, progress?: ProgressCallback) {
     this.progress = progress;
     this.service = serve(settings, { ...world, input: this.input, output: this.output });
-    this.output.setEncoding("utf8").on("data", (text: string) => this.take(text));
+    this.output.setEncoding("utf8").on("data", (text: string) => this.receive(text));
   }
 
   /** Sends a command and returns its result. Throws Refusal. */
@@ -53,7 +53,7 @@ export class Wire {
     await this.service.done;
   }
 
-  private take(text: string): void {
+  private receive(text: string): void {
     // A long line comes in many pieces, which are joined only once.
     const lines = text.split("\n");
     if (lines.length === 1) {
@@ -62,10 +62,10 @@ export class Wire {
     }
     lines[0] = this.unread.join("") + lines[0];
     this.unread = [lines.pop() as string];
-    for (const line of lines) this.takeLine(line);
+    for (const line of lines) this.receiveLine(line);
   }
 
-  private takeLine(line: string): void {
+  private receiveLine(line: string): void {
     const message = parseText(line) as Result;
     if (message.method === "$/progress") {
       const { done, total } = message.params.value;

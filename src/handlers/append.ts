@@ -3,9 +3,9 @@ import { type Draft, draftOfText } from "../core/format/entry.ts";
 import { draft } from "../core/format/schemas.ts";
 import { bytesOf, elements, knownValueEnd } from "../core/json/json.ts";
 import { completedDraft, Speakers } from "../core/session/message-defaults.ts";
-import { demandReferences } from "../core/session/references.ts";
+import { requireReferences } from "../core/session/references.ts";
 import { doubtsOf } from "../core/session/warnings.ts";
-import { appendEntries, demandTypes } from "./shared/append.ts";
+import { appendEntries, requireTypes } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { assistantExample } from "./shared/shapes.ts";
 
@@ -51,7 +51,7 @@ export default command({
     const { session } = context;
     const bytes = context.text("entries") ?? bytesOf(JSON.stringify(params.entries));
     const ranges = elements(bytes, 0, bytes.length, knownValueEnd) ?? [];
-    demandReferences(session, params.entries);
+    requireReferences(session, params.entries);
     const speakers = new Speakers(session);
     const drafts = ranges.map((range, index): Draft => {
       const value = params.entries[index];
@@ -63,11 +63,11 @@ export default command({
         : draftOfText(text, { start: 0, end: text.length }, value);
     });
     const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
-    if (branchChanged) context.tell("session_tree", { newLeafId: session.leafId, oldLeafId });
+    if (branchChanged) context.notify("session_tree", { newLeafId: session.leafId, oldLeafId });
     return { entryIds: ids, leafId: session.leafId, ...warningsOf(params.entries) };
   },
   repeat(context, entryIds, { entries }) {
-    demandTypes(
+    requireTypes(
       context,
       entryIds,
       entries.map(({ type }) => type),

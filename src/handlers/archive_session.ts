@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { fileAtRest, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -22,6 +22,6 @@ export default command({
     },
   },
   async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.archive(fileAtRest(workspace, where, "archive"))) };
+    return { ...(await workspace.stores.lifeCycle.archive(closedSessionFile(workspace, where, "archive"))) };
   },
 });

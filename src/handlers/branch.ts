@@ -5,7 +5,7 @@ import { contentText } from "../core/format/message.ts";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { appendEntries, demandTypes, typesOf } from "./shared/append.ts";
+import { appendEntries, requireTypes, typesOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
 
@@ -72,7 +72,7 @@ export default command({
     const [first] = typesOf(context, entryIds);
     const summarised = summary !== undefined || first === "branch_summary";
     const labelled = label !== undefined || entryIds.length > (summarised ? 1 : 0);
-    demandTypes(context, entryIds, [...(summarised ? ["branch_summary"] : []), ...(labelled ? ["label"] : [])]);
+    requireTypes(context, entryIds, [...(summarised ? ["branch_summary"] : []), ...(labelled ? ["label"] : [])]);
     return {
       cancelled: false,
       leafId: entryIds.at(-1) ?? null,
@@ -143,7 +143,7 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
   else session.moveLeaf(target);
   const { leafId } = session;
   if (leafId !== oldLeafId)
-    context.tell("session_tree", {
+    context.notify("session_tree", {
       newLeafId: leafId,
       oldLeafId,
       ...(summaryEntryId === undefined

@@ -46,7 +46,7 @@ export default command({
     const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
     const draft = compactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
     const { ids, lines } = appendEntries(context, [draft]);
-    context.tell("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
+    context.notify("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
     return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };
   },
 });

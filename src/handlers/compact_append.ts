@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { compactionDraft } from "../core/session/compaction-draft.ts";
-import { appendEntries, demandTypes } from "./shared/append.ts";
+import { appendEntries, requireTypes } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -35,14 +35,14 @@ export default command({
     });
     const { ids, lines } = appendEntries(context, [draft]);
     const [entryId] = ids;
-    context.tell("session_compact", {
+    context.notify("session_compact", {
       compactionEntry: Raw.of(lines[0]),
       fromExtension: params.fromHook ?? false,
     });
     return { entryId, leafId: entryId, firstKeptEntryId: params.firstKeptEntryId ?? entryId };
   },
   repeat(context, entryIds) {
-    demandTypes(context, entryIds, ["compaction"]);
+    requireTypes(context, entryIds, ["compaction"]);
     const [entryId] = entryIds;
     const { session } = context;
     const firstKeptEntryId = session.firstKeptId(session.position(entryId)) ?? entryId;

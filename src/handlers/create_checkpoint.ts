@@ -24,7 +24,7 @@ export default command({
   },
   async run(context, { sessionPath: path }) {
     const { workspace } = context;
-    const session = openSession(context, path) ?? workspace.look({ sessionPath: path as string });
+    const session = openSession(context, path) ?? workspace.openForReading({ sessionPath: path as string });
     try {
       session.guard(undefined);
       await session.commit();

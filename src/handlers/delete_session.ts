@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { fileAtRest, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -29,6 +29,6 @@ export default command({
     },
   },
   async run({ workspace }, { permanent = false, ...where }) {
-    return { ...(await workspace.stores.lifeCycle.delete(fileAtRest(workspace, where), permanent)) };
+    return { ...(await workspace.stores.lifeCycle.delete(closedSessionFile(workspace, where), permanent)) };
   },
 });

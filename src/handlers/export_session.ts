@@ -13,7 +13,7 @@ const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
 type Format = (typeof FORMATS)[number];
 
 /** Bytes of exported content that a reply may have at most. */
-const MOST_CONTENT = 256 << 20;
+const MAX_CONTENT = 256 << 20;
 
 export default command({
   name: "export_session",
@@ -71,7 +71,7 @@ export default command({
     const { sessionPath, format, outputPath, overwrite = false } = params;
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
     const rules = rulesOf(params.rolePatterns, params.roleMarker);
-    const session = context.target ?? workspace.look({ sessionPath: sessionPath as string });
+    const session = context.target ?? workspace.openForReading({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
       const pieces = piecesOf(workspace.stores, session, format, all, rules, () => {
@@ -95,17 +95,17 @@ function piecesOf(
   format: Format,
   all: boolean,
   rules: RoleRules,
-  told: () => void,
+  onBranch: () => void,
 ): Iterable<string | Uint8Array> {
   if (format === "html") return htmlPieces(pageOf(session, all));
   if (format === "markdown") return markdownPieces(pageOf(session, all));
-  if (format === "training") return recordLines(session, rules, all, told);
+  if (format === "training") return recordLines(session, rules, all, onBranch);
   return all ? stores.bytesOf(session.log) : pathLines(session);
 }
 
-function* recordLines(session: Session, rules: RoleRules, all: boolean, told: () => void): Generator<string> {
+function* recordLines(session: Session, rules: RoleRules, all: boolean, onBranch: () => void): Generator<string> {
   for (const record of trainingRecords(session, rules, all)) {
-    told();
+    onBranch();
     yield `${jsonText(record)}\n`;
   }
 }
@@ -119,7 +119,7 @@ function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
 
 /** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
 function contentOf({ maxReplyBytes }: CommandContext, pieces: Iterable<string | Uint8Array>): string {
-  const most = Math.min(MOST_CONTENT, maxReplyBytes ?? MOST_CONTENT);
+  const most = Math.min(MAX_CONTENT, maxReplyBytes ?? MAX_CONTENT);
   const parts: Uint8Array[] = [];
   let size = 0;
   for (const piece of pieces) {

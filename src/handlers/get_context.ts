@@ -60,7 +60,7 @@ export default command({
     const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
     let all = shownAt(session, leaf);
     // A message was just found to be damaged, and each id must belong to the message at its index.
-    if (session.heedLosses()) all = shownAt(session, leaf);
+    if (session.rebuildAfterLosses()) all = shownAt(session, leaf);
     const shown = strict ? paired(session.tree, all) : all;
     return {
       messages: Raw.array(() => shown.map(({ text }) => text)),

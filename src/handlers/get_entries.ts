@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
-import { atMost, indexOf, take } from "./shared/page.ts";
+import { atMost, indexOf, pageEnd } from "./shared/page.ts";
 import { cursor, entry, entryExample, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
@@ -35,7 +35,7 @@ export default command({
       found.push(position);
       if (found.length > most) break;
     }
-    const past = take(context, params.limit, found.length, 0, (i) => session.line(found[i]));
+    const past = pageEnd(context, params.limit, found.length, 0, (i) => session.line(found[i]));
     const shown = found.slice(0, past);
     return {
       entries: Raw.array(() => session.log.readMany(shown, true)),

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
-import { pageOf, take } from "./shared/page.ts";
+import { pageEnd, pageOf } from "./shared/page.ts";
 import { cursor, limit, message, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
@@ -19,7 +19,7 @@ export default command({
     const { session } = context;
     const page = pageOf(session, params.cursor);
     const { items } = session.context(page.leaf);
-    const past = take(context, params.limit, items.length, page.index, (i) => {
+    const past = pageEnd(context, params.limit, items.length, page.index, (i) => {
       const [text] = session.messageTexts([items[i]]);
       return text;
     });

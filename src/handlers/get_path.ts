@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
-import { pageOf, take } from "./shared/page.ts";
+import { pageEnd, pageOf } from "./shared/page.ts";
 import { cursor, entry, entryExample, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
@@ -22,7 +22,7 @@ export default command({
     const end = params.entryId === undefined ? undefined : session.position(params.entryId);
     const page = pageOf(session, params.cursor, end);
     const path = session.tree.path(page.leaf);
-    const past = take(context, params.limit, path.length, page.index, (i) => session.line(path[i]));
+    const past = pageEnd(context, params.limit, path.length, page.index, (i) => session.line(path[i]));
     return {
       entries: Raw.array(() => session.log.readMany(path.subarray(page.index, past), true)),
       nextCursor: past < path.length ? page.next(past) : undefined,

@@ -48,7 +48,7 @@ export default command({
         ? context.session
         : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
     const { root, nodes } = await context.workspace.stores.catalog.family(
-      { id: open?.id ?? (sessionId as string), beside: open && relativeOf(open) },
+      { id: open?.id ?? (sessionId as string), open: open && relativeOf(open) },
       context.progress,
     );
     return {

@@ -6,7 +6,7 @@ import type { Session } from "../core/session/session.ts";
 import type { Nodes } from "../core/tree/nodes.ts";
 import type { Label, Tree } from "../core/tree/tree.ts";
 import { command } from "./shared/command.ts";
-import { atMost, indexOf, take } from "./shared/page.ts";
+import { atMost, indexOf, pageEnd } from "./shared/page.ts";
 import { cursor, entry, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 const flatNode = z.object({
@@ -76,7 +76,7 @@ export default command({
       return text;
     };
     // Where replies are limited, nodes are made only as long as there is room for them.
-    const past = take(context, params.limit, found.length, 0, () => bytesOf(make()));
+    const past = pageEnd(context, params.limit, found.length, 0, () => bytesOf(make()));
     while (texts.length < past) make();
     texts.length = past;
     return {
@@ -99,36 +99,36 @@ interface NodeText {
 }
 
 /** Nodes of one session that are remembered. */
-const MOST_REMEMBERED = 10_000;
+const MAX_REMEMBERED = 10_000;
 /**
  * Texts of the nodes of each session, valid as long as no entry was lost or cut. A host asks for its page again
  * whenever the session has changed, and all but a few of its nodes are as they were: a page of 1,000 takes 2 ms with
  * these texts, and 18 ms when their entries are parsed.
  */
-const memories = new WeakMap<Nodes, { losses: number; cuts: number; told: Map<number, NodeText> }>();
+const memories = new WeakMap<Nodes, { losses: number; cuts: number; nodeTexts: Map<number, NodeText> }>();
 
-function toldBefore(nodes: Nodes): Map<number, NodeText> {
+function earlierTexts(nodes: Nodes): Map<number, NodeText> {
   const { losses, cuts } = nodes;
   const known = memories.get(nodes);
-  if (known?.losses === losses && known.cuts === cuts && known.told.size < MOST_REMEMBERED) return known.told;
-  const told = new Map<number, NodeText>();
-  memories.set(nodes, { losses, cuts, told });
-  return told;
+  if (known?.losses === losses && known.cuts === cuts && known.nodeTexts.size < MAX_REMEMBERED) return known.nodeTexts;
+  const nodeTexts = new Map<number, NodeText>();
+  memories.set(nodes, { losses, cuts, nodeTexts });
+  return nodeTexts;
 }
 
 /** Yields the nodes of these entries as JSON texts. Lazy. */
 function* flatTexts(session: Session, positions: readonly number[]): Generator<string> {
   const { tree, log } = session;
   const { nodes } = log;
-  const told = toldBefore(nodes);
-  const isKnown = (position: number): boolean => told.get(position)?.parent === nodes.parent(position);
+  const nodeTexts = earlierTexts(nodes);
+  const isKnown = (position: number): boolean => nodeTexts.get(position)?.parent === nodes.parent(position);
   const unknown = positions.filter((position) => !isKnown(position));
   const lines = log.readMany(unknown, true)[Symbol.iterator]();
   for (const position of positions) {
-    let text = isKnown(position) ? told.get(position)?.text : undefined;
+    let text = isKnown(position) ? nodeTexts.get(position)?.text : undefined;
     if (text === undefined) {
       text = flatText(session, position, lines.next().value);
-      if (told.size < MOST_REMEMBERED) told.set(position, { parent: nodes.parent(position), text });
+      if (nodeTexts.size < MAX_REMEMBERED) nodeTexts.set(position, { parent: nodes.parent(position), text });
     }
     const label = tree.labels.get(position);
     if (label) text += `,"label":${JSON.stringify(label.label)}`;

@@ -4,7 +4,7 @@ import { bytesOf } from "../core/json/json.ts";
 import type { Listed, ListProgress } from "../core/ports/catalog.ts";
 import { cursorAfter, momentOf, momentText } from "../core/search/listing.ts";
 import { type CommandContext, command } from "./shared/command.ts";
-import { take } from "./shared/page.ts";
+import { pageEnd } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 export default command({
@@ -83,14 +83,14 @@ export default command({
     },
   },
   async run(context, params) {
-    const { since, limit, stream, ...wish } = params;
+    const { since, limit, stream, ...request } = params;
     const order = params.sort ?? "modified";
     const { found, total } = await context.workspace.stores.catalog.list(
-      { ...wish, since: moment("since", since) },
+      { ...request, since: moment("since", since) },
       progressOf(context, stream === true),
     );
-    const sessions = found.slice(0, limit).map(told);
-    const past = take(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
+    const sessions = found.slice(0, limit).map(toRow);
+    const past = pageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
     return {
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
       total,
@@ -107,17 +107,17 @@ function progressOf(context: CommandContext, stream: boolean): ListProgress | un
   const { progress } = context;
   if (!progress || !stream) return progress && ((done, total) => progress(done, total));
   return (done, total, found) => {
-    const sessions = found.map(told);
+    const sessions = found.map(toRow);
     let from = 0;
     do {
-      const past = take(context, undefined, sessions.length, from, (i) => bytesOf(JSON.stringify(sessions[i])));
+      const past = pageEnd(context, undefined, sessions.length, from, (i) => bytesOf(JSON.stringify(sessions[i])));
       progress(done, total, { sessions: sessions.slice(from, past) });
       from = past;
     } while (from < sessions.length);
   };
 }
 
-function told(listed: Listed) {
+function toRow(listed: Listed) {
   const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes } = listed;
   return {
     sessionPath: path,

@@ -3,13 +3,13 @@ import type { Obstacle } from "../core/ports/migrations.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import {
   correlationId,
-  demandStored,
   MOVEMENT_FAILURES,
   move,
   movement,
   NOTHING_DONE,
   openSession,
   planned,
+  requireStored,
   sessionPath,
 } from "./shared/migration.ts";
 
@@ -59,31 +59,31 @@ async function fileOf(context: CommandContext, path: string | undefined): Promis
   const session = openSession(context, path);
   if (!session) return path as string;
   await session.commit();
-  return demandStored(session);
+  return requireStored(session);
 }
 
 async function plan(context: CommandContext, path: string | undefined) {
   const { migrations } = context.workspace.stores;
   const file = await fileOf(context, path);
-  const { active, state, site } = migrations.status(file);
+  const { active, state, location } = migrations.status(file);
   if (active === "native_v2")
-    return planned(site, site.container, state, countOf(context, file), [
+    return planned(location, location.container, state, countOf(context, file), [
       { kind: "already_migrated", reason: "the session is in a container already" },
     ]);
-  const found = await migrations.plan(site.source ?? file, context.progress);
-  return planned(site, site.container, state, found.entryCount, found.obstacles);
+  const found = await migrations.plan(location.source ?? file, context.progress);
+  return planned(location, location.container, state, found.entryCount, found.obstacles);
 }
 
 async function planBack(context: CommandContext, path: string | undefined) {
   const file = await fileOf(context, path);
-  const { active, state, site } = context.workspace.stores.migrations.status(file);
+  const { active, state, location } = context.workspace.stores.migrations.status(file);
   const obstacles: Obstacle[] = [];
   if (active !== "native_v2") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
-  return planned(site, site.source ?? file, state, countOf(context, file), obstacles);
+  return planned(location, location.source ?? file, state, countOf(context, file), obstacles);
 }
 
 function countOf({ workspace }: CommandContext, file: string): number {
-  const session = workspace.look({ sessionPath: file });
+  const session = workspace.openForReading({ sessionPath: file });
   try {
     return session.log.nodes.count;
   } finally {

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
-import { demandStored, openSession, sessionPath, verification } from "./shared/migration.ts";
+import { openSession, requireStored, sessionPath, verification } from "./shared/migration.ts";
 
 export default command({
   name: "migration_status",
@@ -58,12 +58,12 @@ export default command({
   },
   run(context, { sessionPath: path }) {
     const session = openSession(context, path);
-    const file = session ? demandStored(session) : (path as string);
-    const { site, events, ...status } = context.workspace.stores.migrations.status(file);
+    const file = session ? requireStored(session) : (path as string);
+    const { location, events, ...status } = context.workspace.stores.migrations.status(file);
     // An open store knows more than its files, once its state has changed since it was opened.
     const { state: now = "CLEAN" } = session?.log ?? {};
     const state = now === "CLEAN" ? status.state : now;
-    const paths = { containerPath: site.container, sourcePath: site.source };
-    return { sessionId: site.sessionId, ...paths, ...status, state, events: [...events] };
+    const paths = { containerPath: location.container, sourcePath: location.source };
+    return { sessionId: location.sessionId, ...paths, ...status, state, events: [...events] };
   },
 });

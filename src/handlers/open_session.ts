@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { demandOne } from "./shared/closed-sessions.ts";
+import { requireOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 import { opened, openedAs } from "./shared/current-session.ts";
 
@@ -24,7 +24,7 @@ export default command({
     },
   },
   run({ workspace }, { readOnly, ...where }) {
-    const session = workspace.open(demandOne(where), readOnly);
+    const session = workspace.open(requireOne(where), readOnly);
     if (session !== workspace.current) workspace.keep(session);
     return openedAs(session);
   },

@@ -33,7 +33,7 @@ export default command({
   run({ session }, { targetId }) {
     const { tree } = session;
     const target = targetId === null ? ROOT : session.position(targetId);
-    session.heedLosses();
+    session.rebuildAfterLosses();
     const plan = prepareBranchSummary(tree, session, tree.leaf, target);
     return {
       oldLeafId: session.leafId,

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { fileAtRest, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -26,7 +26,7 @@ export default command({
     },
   },
   async run({ workspace }, { cwd, allowMissing, ...where }) {
-    const file = fileAtRest(workspace, where, { cwd });
+    const file = closedSessionFile(workspace, where, { cwd });
     return { ...(await workspace.stores.lifeCycle.relocate(file, cwd, allowMissing)) };
   },
 });

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { lostResult } from "../core/context/pairing.ts";
 import { draftOf } from "../core/format/entry.ts";
 import { incompleteMessages } from "../core/session/check.ts";
-import { appendEntries, tellForeign } from "./shared/append.ts";
+import { appendEntries, notifyForeign } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 import { damage } from "./shared/shapes.ts";
 
@@ -37,7 +37,7 @@ export default command({
   run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
     const { repaired, backupPath } = session.repair(dryRun, incompleteMessages);
-    tellForeign(session, session.freshForeign(), (name, payload) => context.tell(name, payload));
+    notifyForeign(session, session.freshForeign(), (name, payload) => context.notify(name, payload));
     const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
     const answered = calls.map(({ id, name, position }) => ({
       entryId: session.log.nodes.id(position),

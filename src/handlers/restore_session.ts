@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { demandOne, MOVE_FAILURES, moved } from "./shared/closed-sessions.ts";
+import { MOVE_FAILURES, moved, requireOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -22,6 +22,6 @@ export default command({
     },
   },
   async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.restore(demandOne(where))) };
+    return { ...(await workspace.stores.lifeCycle.restore(requireOne(where))) };
   },
 });

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { bytesOf } from "../core/json/json.ts";
 import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
-import { take } from "./shared/page.ts";
+import { pageEnd } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 /** Hits on a page, unless the host sets a limit. */
@@ -82,7 +82,7 @@ export default command({
       },
       context.progress,
     );
-    const told = hits.map(({ path, sessionId, entryId, role, snippet, onActivePath }) => ({
+    const shown = hits.map(({ path, sessionId, entryId, role, snippet, onActivePath }) => ({
       sessionPath: path,
       sessionId,
       entryId,
@@ -90,9 +90,9 @@ export default command({
       snippet,
       onActivePath,
     }));
-    const past = take(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(told[i])));
+    const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
     return {
-      hits: told.slice(0, past),
+      hits: shown.slice(0, past),
       nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined,
     };
   },

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
-import { appendEntries, demandTypes } from "./shared/append.ts";
+import { appendEntries, requireTypes } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 import { piModel } from "./shared/pi-shapes.ts";
 
@@ -21,7 +21,7 @@ export default command({
   },
   pi: (_context, model) => piModel(model),
   repeat(context, entryIds) {
-    demandTypes(context, entryIds, ["model_change"]);
+    requireTypes(context, entryIds, ["model_change"]);
     const [entryId] = entryIds;
     const { provider, modelId } = context.session.entry(context.session.position(entryId));
     return { provider: provider as string, id: modelId as string };

@@ -28,7 +28,7 @@ export default command({
     const { expectedLeafId } = params as { expectedLeafId?: string | null };
     if (!context.target) return rename(context, sessionPath as string, draft, expectedLeafId);
     const [entryId] = appendEntries(context, [draft]).ids;
-    context.tell("session_info_changed", { name: context.session.name });
+    context.notify("session_info_changed", { name: context.session.name });
     return { entryId };
   },
   // Pi returns nothing here, and clients with closed schemas rely on that.
@@ -43,13 +43,13 @@ async function rename(
   draft: Draft,
   expectedLeafId: string | null | undefined,
 ): Promise<{ entryId: string }> {
-  const session = workspace.look({ sessionPath });
+  const session = workspace.openForReading({ sessionPath });
   try {
     const before = key === undefined ? undefined : session.repeated(key);
     if (before) return { entryId: before.ids[0] };
     session.guard(undefined);
     // With the lock, no other process writes; the refresh reads what others wrote until now.
-    session.log.takeLock();
+    session.log.acquireLock();
     session.refresh();
     session.guard(expectedLeafId);
     const [entryId] = session.append([draft], key, false).ids;

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
-import { appendEntries, demandTypes } from "./shared/append.ts";
+import { appendEntries, requireTypes } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -16,7 +16,7 @@ export default command({
     return null;
   },
   repeat(context, entryIds) {
-    demandTypes(context, entryIds, ["thinking_level_change"]);
+    requireTypes(context, entryIds, ["thinking_level_change"]);
     return null;
   },
 });

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
-import { demandOne } from "./shared/closed-sessions.ts";
+import { requireOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
@@ -29,7 +29,7 @@ export default command({
   },
   async run(context, params) {
     const { workspace } = context;
-    const next = workspace.open(demandOne(params));
+    const next = workspace.open(requireOne(params));
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };
       const { cancelled, reason } = await ask(context, next, payload);

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { fileAtRest, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -20,6 +20,6 @@ export default command({
     },
   },
   async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.unarchive(fileAtRest(workspace, where, "unarchive"))) };
+    return { ...(await workspace.stores.lifeCycle.unarchive(closedSessionFile(workspace, where, "unarchive"))) };
   },
 });

@@ -29,7 +29,7 @@ export default command({
   },
   async run(context, { sessionPath }) {
     const { workspace } = context;
-    const session = context.target ?? workspace.look({ sessionPath: sessionPath as string });
+    const session = context.target ?? workspace.openForReading({ sessionPath: sessionPath as string });
     const isOpen = workspace.sessions.includes(session);
     try {
       let verdict = verify(session);
@@ -37,7 +37,7 @@ export default command({
       // them.
       if (!isOpen && session.refresh()) verdict = verify(session);
       const store = await auditOf(context, session);
-      const more = (store?.findings ?? []).map(damageOf).filter((found) => !isTold(verdict.damage, found));
+      const more = (store?.findings ?? []).map(damageOf).filter((found) => !isReported(verdict.damage, found));
       return {
         damage: [...verdict.damage, ...more].map((found) => ({ ...found })),
         invariants: { ...verdict.invariants, ...store?.invariants },
@@ -72,9 +72,9 @@ function damageOf({ invariant, file, byteOffset, length, entryId, reason, recove
 }
 
 /** Returns whether reading the session found the same damage. */
-function isTold(told: readonly Damage[], { kind, entryId, byteOffset }: Damage): boolean {
+function isReported(known: readonly Damage[], { kind, entryId, byteOffset }: Damage): boolean {
   return (
     kind === "bad_body" &&
-    told.some((found) => found.byteOffset === byteOffset && (found.entryId ?? entryId) === entryId && found.length > 0)
+    known.some((found) => found.byteOffset === byteOffset && (found.entryId ?? entryId) === entryId && found.length > 0)
   );
 }

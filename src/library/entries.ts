@@ -34,7 +34,7 @@ export const CURRENT_SESSION_VERSION = CURRENT_VERSION;
 // --- contexts --------------------------------------------------------------------------------------------------
 
 /** Entries in a caller's array as a tree with bodies. */
-class HeldEntries implements Bodies {
+class ArrayEntries implements Bodies {
   readonly tree: Tree;
   private readonly entries: readonly SessionEntry[];
 
@@ -43,7 +43,7 @@ class HeldEntries implements Bodies {
     const nodes = new Nodes();
     const heads = new HeadReader(nodes);
     for (const entry of entries) {
-      heads.take(entry as unknown as Entry, () => `~${nodes.count}`);
+      heads.readValue(entry as unknown as Entry, () => `~${nodes.count}`);
       nodes.add(heads);
     }
     nodes.cutCycles();
@@ -63,12 +63,12 @@ class HeldEntries implements Bodies {
  * Returns entries and the position of a leaf as Pi's functions accept it: an unknown id and none at all mean the last
  * entry.
  */
-function held(
+function entriesAndLeaf(
   entries: readonly SessionEntry[],
   leafId: string | null | undefined,
   byId: ReadonlyMap<string, SessionEntry> | undefined,
-): { at: HeldEntries; leaf: number } {
-  const at = new HeldEntries(byId ? [...byId.values()] : entries);
+): { at: ArrayEntries; leaf: number } {
+  const at = new ArrayEntries(byId ? [...byId.values()] : entries);
   const { nodes } = at.tree;
   const last = entries.at(-1);
   if (leafId === null || !last) return { at, leaf: ROOT };
@@ -125,7 +125,7 @@ export function buildContextEntries(
   leafId?: string | null,
   byId?: Map<string, SessionEntry>,
 ): SessionEntry[] {
-  const { at, leaf } = held(entries, leafId, byId);
+  const { at, leaf } = entriesAndLeaf(entries, leafId, byId);
   return spanEntries(spanAt(at.tree, at, leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
 }
 
@@ -135,7 +135,7 @@ export function buildSessionProjection(
   leafId?: string | null,
   byId?: Map<string, SessionEntry>,
 ): SessionProjection {
-  const { at, leaf } = held(entries, leafId, byId);
+  const { at, leaf } = entriesAndLeaf(entries, leafId, byId);
   const model = modelAt(at.tree, at, leaf);
   return {
     ...projection(at.tree, at, leaf),
@@ -202,23 +202,23 @@ export function loadEntriesFromFile(filePath: string): FileEntry[] {
   }
   const entries: FileEntry[] = [];
   try {
-    const take = (bytes: Uint8Array): void => {
+    const add = (bytes: Uint8Array): void => {
       try {
         addLine(entries, textOf(bytes).replace(/^\ufeff/, ""));
       } catch {
         // Not UTF-8.
       }
     };
-    const takeAt = (start: number, length: number): void => {
+    const addAt = (start: number, length: number): void => {
       const bytes = new Uint8Array(length);
       readAll(disk, fd, bytes, start);
-      take(bytes);
+      add(bytes);
     };
     const { tail, size } = scanLines(disk, fd, 0, 0, {
-      line: (_number, _start, b, at, end) => take(b.subarray(at, end)),
-      long: (_number, start, length) => takeAt(start, length),
+      line: (_number, _start, b, at, end) => add(b.subarray(at, end)),
+      long: (_number, start, length) => addAt(start, length),
     });
-    if (tail < size) takeAt(tail, size - tail);
+    if (tail < size) addAt(tail, size - tail);
   } finally {
     disk.close(fd);
   }

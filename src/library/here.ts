@@ -12,7 +12,7 @@ import type { Stores } from "../core/ports/stores.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import { isContainerName } from "../storage/fs/container-paths.ts";
 import { realDisk } from "../storage/fs/disk.ts";
-import { findPlaces, folderFor, folderName, type StoragePaths } from "../storage/fs/paths.ts";
+import { findPaths, folderFor, folderName, type StoragePaths } from "../storage/fs/paths.ts";
 import { jsonlStore } from "../storage/jsonl/store.ts";
 import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
 import { makeStores } from "../storage/stores.ts";
@@ -34,8 +34,8 @@ export const env = realEnv;
 /**
  * Returns the folders that the environment names now, without the one that only Pi's program uses (its flat folder).
  */
-function places(): StoragePaths {
-  return findPlaces({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
+function storagePaths(): StoragePaths {
+  return findPaths({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
 }
 
 /** Locks by state folder: every manager of this process shares them. */
@@ -53,9 +53,9 @@ function locksFor(stateFolder: string): Locks {
 
 /** Returns the stores of a session folder. */
 export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): Stores {
-  const { state } = places();
+  const { state } = storagePaths();
   const cwd = process.cwd();
-  return makeStores({ disk, env, places: { flat: folder, state }, durability, locks: locksFor(state), cwd, kind });
+  return makeStores({ disk, env, paths: { flat: folder, state }, durability, locks: locksFor(state), cwd, kind });
 }
 
 /** Returns a path as a person writes it, made absolute: `~` and file URLs are understood. */
@@ -67,13 +67,13 @@ export function absolutePath(path: string): string {
 /** Returns the folder of a working directory's sessions, without making it. */
 export function defaultFolder(cwd: string, agentDir?: string): string {
   const directory = absolutePath(cwd);
-  if (agentDir === undefined) return folderFor(places(), directory);
+  if (agentDir === undefined) return folderFor(storagePaths(), directory);
   return join(absolutePath(agentDir), "sessions", folderName(directory));
 }
 
 /** Returns the folder that holds the folders of all working directories. */
 export function sessionsRoot(): string {
-  return places().root as string;
+  return storagePaths().root as string;
 }
 
 /** Returns the folder of a working directory's sessions, which exists then. */

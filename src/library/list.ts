@@ -118,8 +118,8 @@ async function readSessions(
     const info = readInfo(open, file);
     if (info && fits(info.cwd)) found.push(info);
     const loaded = index + 1;
-    const tellsAll = loaded === 1 || loaded % PARTIAL === 0 || loaded === files.length;
-    onProgress?.(loaded, files.length, tellsAll ? byActivity([...found]) : undefined);
+    const reportsAll = loaded === 1 || loaded % PARTIAL === 0 || loaded === files.length;
+    onProgress?.(loaded, files.length, reportsAll ? byActivity([...found]) : undefined);
   }
   return byActivity(found);
 }

@@ -57,7 +57,7 @@ import type {
  * is writing to the session (session_locked), or it is of a newer version (unsupported_version).
  */
 export class SessionManager {
-  private readonly held: HeldSession;
+  private readonly resources: HeldSession;
   private readonly stores: Stores;
   private readonly cwd: string;
   private readonly folder: string;
@@ -65,7 +65,7 @@ export class SessionManager {
   private named: string | undefined;
   private readonly read = new ReadEntries(() => this.session);
   /** Time of the last check of the file. */
-  private looked = Number.NaN;
+  private checkedAt = Number.NaN;
 
   /** `folder` is that of new sessions; empty for sessions in memory. */
   private constructor(
@@ -77,7 +77,7 @@ export class SessionManager {
     this.cwd = absolutePath(cwd);
     this.folder = folder;
     this.stores = storesFor(folder, durability, folder === "" ? "memory" : "jsonl");
-    this.held = new HeldSession(this, session(this.stores));
+    this.resources = new HeldSession(this, session(this.stores));
     this.prepareFolder();
   }
 
@@ -220,7 +220,7 @@ export class SessionManager {
     fromHook?: boolean,
     usage?: Usage,
   ): string {
-    this.look();
+    this.addForeignEntries();
     const more = { details: textOf(details), usage: textOf(usage), fromHook };
     return this.append(compactionDraft(this.session, { summary, firstKeptEntryId, tokensBefore, ...more }));
   }
@@ -250,13 +250,13 @@ export class SessionManager {
    * entry_not_found, and invalid_entry when the entry is not on the path or has no content to edit.
    */
   appendContextEdit(targetId: string, replacement: ContextEditEntry["replacement"]): string {
-    this.look();
+    this.addForeignEntries();
     return this.append(contextEdit(this.session, targetId, replacement));
   }
 
   /** Names an entry; undefined or an empty label removes the name. Throws entry_not_found. */
   appendLabelChange(targetId: string, label: string | undefined): string {
-    this.look();
+    this.addForeignEntries();
     positionOf(this.session, targetId);
     return this.append(draftOfValues("label", { targetId, label }));
   }
@@ -276,7 +276,7 @@ export class SessionManager {
    * nothing was appended for a second.
    */
   close(): void {
-    this.held.close();
+    this.resources.close();
   }
 
   // --- navigation ------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ export class SessionManager {
     fromHook?: boolean,
     usage?: Usage,
   ): string {
-    this.look();
+    this.addForeignEntries();
     if (branchFromId !== null) positionOf(this.session, branchFromId);
     const fromId = this.getLeafId() ?? "root";
     const rest = { fromId, summary, details, usage, fromHook };
@@ -380,7 +380,7 @@ export class SessionManager {
   /** Does the same, and returns the entry that each message comes from. */
   buildSessionProjection(): SessionProjection {
     const { session } = this;
-    session.heedLosses();
+    session.rebuildAfterLosses();
     // These are read together; the projection asks for them one by one.
     this.buildContextEntries();
     const model = session.model();
@@ -445,13 +445,13 @@ export class SessionManager {
   // --- within ----------------------------------------------------------------------------------------------------
 
   private get session(): Session {
-    return this.held.current;
+    return this.resources.current;
   }
 
   /** Adds what other programs wrote. The leaf stays where the caller knows it, as long as that entry is there. */
-  private look(): void {
+  private addForeignEntries(): void {
     const { session } = this;
-    this.looked = env.now();
+    this.checkedAt = env.now();
     const { leafId } = session;
     if (!session.refresh()) return;
     const position = leafId === null ? ROOT : session.log.nodes.position(leafId);
@@ -461,15 +461,15 @@ export class SessionManager {
   /** Appends an entry. Only one that `opens` the conversation makes the file. */
   private append(entry: Draft, opens = false): string {
     // One check serves all appends of the same millisecond; the log itself finds what comes in between.
-    if (this.looked !== env.now()) this.look();
+    if (this.checkedAt !== env.now()) this.addForeignEntries();
     const { ids } = this.session.append([entry], undefined, !opens);
-    this.held.lendSoon();
+    this.resources.lendSoon();
     return ids[0];
   }
 
   private replace(session: Session): void {
-    this.held.replace(session);
-    this.looked = Number.NaN;
+    this.resources.replace(session);
+    this.checkedAt = Number.NaN;
     this.named = undefined;
     this.prepareFolder();
   }

@@ -48,17 +48,17 @@ export function openSession(stores: Stores, file: string): Session {
   return sessionOn(stores.open(file), stores.leaves);
 }
 
-/** Makes a session with content from the start; with `hold` it gets its file later. */
-export function sessionWith(log: Log, content: Iterable<Uint8Array>, hold: boolean): Session {
-  log.append(wholeLines(concat([...content])), { hold });
+/** Makes a session with content from the start; with `defer` it gets its file later. */
+export function sessionWith(log: Log, content: Iterable<Uint8Array>, defer: boolean): Session {
+  log.append(wholeLines(concat([...content])), { defer });
   return sessionOn(log);
 }
 
 /** Makes a session that holds everything of a file's, with the leaf where that has it, in the log that `make` makes. */
-export function copyOf(stores: Stores, file: string, make: (source: Log) => Log, hold: boolean): Session {
+export function copyOf(stores: Stores, file: string, make: (source: Log) => Log, defer: boolean): Session {
   const source = openSession(stores, file);
   try {
-    const copy = sessionWith(make(source.log), forkContent(source, planCopy(source.tree)), hold);
+    const copy = sessionWith(make(source.log), forkContent(source, planCopy(source.tree)), defer);
     copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
     return copy;
   } finally {

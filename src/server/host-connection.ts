@@ -12,9 +12,9 @@ import {
   type Decoded,
   type Dialect,
   type DialectName,
+  describeError,
   type Pieces,
   type Refusal,
-  tellError,
 } from "./connection/dialect.ts";
 import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./connection/framing.ts";
 import { Hooks } from "./connection/hooks.ts";
@@ -46,7 +46,7 @@ export interface ConnectionOptions {
 }
 
 /** Milliseconds between polls of idle sessions for what other programs wrote. */
-const FOLLOW_EVERY = 500;
+const POLL_INTERVAL = 500;
 
 /** Bytes beyond which a reply waits in a file; up to that, memory is faster. */
 const HELD_REPLY_BYTES = 64 << 20;
@@ -55,10 +55,10 @@ const HELD_REPLY_BYTES = 64 << 20;
 const SMALL_REPLY = 4096;
 
 /** Times that a reply is put together again at most, because something in it was found to be unreadable. */
-const MOST_RENEWALS = 16;
+const MAX_RENEWALS = 16;
 
 /** Number of unfinished calls at which no more input is read. */
-const MOST_PENDING = 10_000;
+const MAX_PENDING = 10_000;
 
 const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
 
@@ -112,11 +112,11 @@ export class Connection {
           return connection.output.hasRoom;
         },
         reply: (call, outcome, renewed) => {
-          if (this.isHeard(call)) this.output.send(this.replyTo(call, outcome, renewed));
+          if (this.expectsReply(call)) this.output.send(this.replyTo(call, outcome, renewed));
         },
         prepare: (call, outcome, taken, renewed) => this.prepare(call, outcome, taken, renewed),
         send: (prepared) => {
-          if (prepared.message) this.output.send(this.takeBack(prepared));
+          if (prepared.message) this.output.send(this.release(prepared));
         },
         refuse: (reply) => {
           // Until a payload has decided the dialect, session_start cannot be sent.
@@ -126,7 +126,7 @@ export class Connection {
         batch: (replies, refusals) => {
           if (this.dialect && replies.length === 0) this.dispatcher.start();
           const parts: OutgoingMessage[] = [...refusals];
-          for (const prepared of replies) if (prepared.message) parts.push(this.takeBack(prepared));
+          for (const prepared of replies) if (prepared.message) parts.push(this.release(prepared));
           if (parts.length > 0) this.output.send(arrayOf(parts));
         },
         event: (event) => {
@@ -151,11 +151,11 @@ export class Connection {
       this.dispatcher.start();
       this.output.flush();
     }
-    const following = setInterval(() => this.follow(), FOLLOW_EVERY);
+    const following = setInterval(() => this.poll(), POLL_INTERVAL);
     following.unref();
     await new Promise<void>((resolve) => {
       this.finished = resolve;
-      input.on("data", (chunk: Buffer) => this.take(chunk));
+      input.on("data", (chunk: Buffer) => this.receive(chunk));
       input.on("end", () => this.stop());
       input.on("error", () => this.stop());
       input.on("close", () => this.stop());
@@ -168,9 +168,9 @@ export class Connection {
   }
 
   /** Polls for foreign writes, and evicts idle sessions. Nothing can be sent before the host's dialect is known. */
-  private follow(): void {
-    if (this.dialect && !(this.decoder instanceof AutoDecoder)) this.dispatcher.follow();
-    this.dispatcher.tidy();
+  private poll(): void {
+    if (this.dialect && !(this.decoder instanceof AutoDecoder)) this.dispatcher.poll();
+    this.dispatcher.evictIdle();
   }
 
   /** Stops reading input. */
@@ -190,7 +190,7 @@ export class Connection {
 
   // --- in ------------------------------------------------------------------------------------------------------
 
-  private take(chunk: Buffer): void {
+  private receive(chunk: Buffer): void {
     if (this.inputEnded) return;
     if (this.decoder instanceof AutoDecoder) {
       const decoder = this.decoder.push(chunk);
@@ -214,27 +214,27 @@ export class Connection {
     }
     const decoder = this.decoder as Decoder;
     for (;;) {
-      if (!this.mayTake) {
+      if (!this.mayRead) {
         if (!ended) return this.pause();
         // What was received is answered even after the end of input; the queue is bounded by what was received.
       }
       const cut = decoder.next();
       if (!cut) break;
-      this.takeCut(cut);
+      this.receiveCut(cut);
     }
     if (ended) {
       const cut = decoder.end();
-      if (cut) this.takeCut(cut);
+      if (cut) this.receiveCut(cut);
     }
-    this.dispatcher.settle();
+    this.dispatcher.commitPending();
   }
 
-  private get mayTake(): boolean {
-    return this.output.hasRoom && this.dispatcher.pending < MOST_PENDING;
+  private get mayRead(): boolean {
+    return this.output.hasRoom && this.dispatcher.pending < MAX_PENDING;
   }
 
   private pause(): void {
-    this.dispatcher.settle();
+    this.dispatcher.commitPending();
     this.paused = true;
     this.options.input.pause();
     this.awaitRoom();
@@ -250,14 +250,14 @@ export class Connection {
   private onRoom(): void {
     this.dispatcher.resume();
     if (!this.paused) return;
-    if (!this.mayTake) return this.awaitRoom();
+    if (!this.mayRead) return this.awaitRoom();
     this.paused = false;
     this.drainInput(false);
     if (!this.paused && !this.inputEnded) this.options.input.resume();
   }
 
-  private takeCut(cut: Cut): void {
-    if (cut.kind === "payload") return this.takePayload(cut.bytes);
+  private receiveCut(cut: Cut): void {
+    if (cut.kind === "payload") return this.receivePayload(cut.bytes);
     if (cut.kind === "bad_header")
       return this.refuse({ kind: "parse", sentence: `The header block cannot be read: ${cut.reason}.` });
     const { maxMessageBytes } = this.options;
@@ -268,7 +268,7 @@ export class Connection {
     );
   }
 
-  private takePayload(bytes: Buffer): void {
+  private receivePayload(bytes: Buffer): void {
     if (!isUtf8(bytes)) return this.refuse({ kind: "parse", sentence: "The message is not UTF-8." });
     let value: unknown;
     try {
@@ -281,13 +281,13 @@ export class Connection {
     try {
       decoded = this.current.decode(value, bytes);
     } catch (error) {
-      const { sentence, data } = tellError(error);
+      const { sentence, data } = describeError(error);
       return this.refuse({ kind: "bug", sentence, details: data });
     }
-    this.takeDecoded(decoded);
+    this.receiveDecoded(decoded);
   }
 
-  private takeDecoded(decoded: Decoded): void {
+  private receiveDecoded(decoded: Decoded): void {
     if (decoded.kind === "nothing") return;
     if (decoded.kind === "response") return this.hooks.receive(decoded.message);
     if (decoded.kind === "cancel") return this.dispatcher.cancel(decoded.idText);
@@ -337,24 +337,30 @@ export class Connection {
    * Returns whether the host gets a reply. Notifications have none, except in Pi's dialect, where the id is only
    * echoed.
    */
-  private isHeard(call: Call): boolean {
+  private expectsReply(call: Call): boolean {
     return call.idText !== undefined || !this.speaks("jsonrpc");
   }
 
   /**
    * Puts a reply together before any byte of it is sent, so that a failure of the disk meanwhile becomes an error
-   * reply. A reply with `taken` is part of a message that has that many bytes already. Throws nothing.
+   * reply. A reply with `usedBytes` is part of a message that has that many bytes already. Throws nothing.
    */
-  private replyTo(call: Call, outcome: Outcome, renewed?: Renewed, taken?: number, held?: number): OutgoingMessage {
+  private replyTo(
+    call: Call,
+    outcome: Outcome,
+    renewed?: Renewed,
+    usedBytes?: number,
+    memoryBytes?: number,
+  ): OutgoingMessage {
     let counts = outcome;
     for (let renewals = 0; ; renewals++) {
       let message: OutgoingMessage;
       try {
-        message = this.gathered(this.current.reply(call, counts), this.maxReplyBytes, taken, held);
+        message = this.gathered(this.current.reply(call, counts), this.maxReplyBytes, usedBytes, memoryBytes);
       } catch (error) {
         message = [...this.current.reply(call, { error })];
       }
-      const next = renewals < MOST_RENEWALS ? renewed?.() : undefined;
+      const next = renewals < MAX_RENEWALS ? renewed?.() : undefined;
       if (!next) return message;
       release(message);
       counts = next;
@@ -362,41 +368,41 @@ export class Connection {
   }
 
   /** Makes a reply that leaves later, when its session may be closed. Throws nothing. */
-  private prepare(call: Call, outcome: Outcome, taken: number, renewed?: Renewed): Prepared {
-    if (!this.isHeard(call)) return { message: undefined, size: 0, held: 0 };
+  private prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
+    if (!this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
-    const message = this.replyTo(call, outcome, renewed, taken, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
-    let held = 0;
-    for (const piece of message) if (!isSpooled(piece)) held += piece.length;
-    this.ahead += held;
-    return { message, held, size: this.maxReplyBytes === undefined ? 0 : this.output.sizeOf(message) };
+    const message = this.replyTo(call, outcome, renewed, usedBytes, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
+    let memoryBytes = 0;
+    for (const piece of message) if (!isSpooled(piece)) memoryBytes += piece.length;
+    this.ahead += memoryBytes;
+    return { message, memoryBytes, size: this.maxReplyBytes === undefined ? 0 : this.output.sizeOf(message) };
   }
 
-  private takeBack({ message, held }: Prepared): OutgoingMessage {
-    this.ahead -= held;
+  private release({ message, memoryBytes }: Prepared): OutgoingMessage {
+    this.ahead -= memoryBytes;
     return message ?? [];
   }
 
   /**
-   * Returns the pieces of a message; those of a message over `held` bytes go to a file. Throws message_too_large when
-   * the message is larger than the host's `limit`, storage_full and storage_failed when the file cannot be written, and
-   * whatever making the pieces throws.
+   * Returns the pieces of a message; those of a message over `memoryBytes` bytes go to a file. Throws message_too_large
+   * when the message is larger than the host's `limit`, storage_full and storage_failed when the file cannot be
+   * written, and whatever making the pieces throws.
    */
   private gathered(
     made: Iterable<string | Uint8Array>,
     limit = Number.POSITIVE_INFINITY,
-    taken = 0,
-    held?: number,
+    usedBytes = 0,
+    memoryBytes?: number,
   ): OutgoingMessage {
     const { output } = this;
-    const most = held ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
-    const demandRoom = (size: number): void => {
-      if (size + taken > limit) throw tooLarge(size + taken, limit);
+    const most = memoryBytes ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
+    const requireRoom = (size: number): void => {
+      if (size + usedBytes > limit) throw tooLarge(size + usedBytes, limit);
     };
     const pieces: Pieces = [];
     let message: OutgoingMessage = pieces;
     // An array is in memory already.
-    if (held === undefined && Array.isArray(made)) message = made;
+    if (memoryBytes === undefined && Array.isArray(made)) message = made;
     else {
       const rest = made[Symbol.iterator]();
       let bytes = 0;
@@ -405,14 +411,14 @@ export class Connection {
         bytes += next.value.length;
         if (bytes <= most && bytes <= limit) continue;
         const all = chained(pieces, rest);
-        if (bytes > limit) demandRoom(output.sizeOf(all));
-        message = [this.options.spool.take(output.inFrame(all))];
+        if (bytes > limit) requireRoom(output.sizeOf(all));
+        message = [this.options.spool.store(output.inFrame(all))];
         break;
       }
     }
     if (limit === Number.POSITIVE_INFINITY) return message;
     try {
-      demandRoom(output.sizeOf(message));
+      requireRoom(output.sizeOf(message));
     } catch (error) {
       release(message);
       throw error;
@@ -422,7 +428,7 @@ export class Connection {
 
   private introduce(wishes: Introduction): void {
     this.maxReplyBytes = wishes.maxReplyBytes;
-    if (wishes.events) this.host.want(wishes.events);
+    if (wishes.events) this.host.subscribe(wishes.events);
     if (wishes.hooks) this.hooks.register(wishes.hooks);
   }
 }

@@ -14,7 +14,7 @@ import { confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.t
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import type { Disk } from "../storage/fs/disk.ts";
 import type { Variables } from "../storage/fs/paths.ts";
-import { findPlaces, type StoragePaths, settingsFiles } from "../storage/fs/paths.ts";
+import { findPaths, type StoragePaths, settingsFiles } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
 import { commonFolder } from "../storage/locks/claims.ts";
@@ -34,7 +34,7 @@ export interface World {
   readonly cwd: string;
   readonly version: string;
   /** Prints one sentence for a person on stderr. */
-  readonly say: (sentence: string) => void;
+  readonly printError: (sentence: string) => void;
   /** Reads a settings file; returns undefined when there is none. */
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
   /** Bytes beyond which replies wait in a file; by default as many as the connection chooses. */
@@ -53,13 +53,13 @@ export interface Service {
 }
 
 export function serve(settings: ServerSettings, world: World): Service {
-  const places = findPlaces(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
-  const confined = settings.allowedPaths && confine(settings.allowedPaths, places, world);
+  const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
+  const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containedDisk(world.disk);
   const stores = makeStores({
     disk,
     env: world.env,
-    places,
+    paths,
     durability: settings.durability,
     locks:
       world.locks ??
@@ -67,7 +67,7 @@ export function serve(settings: ServerSettings, world: World): Service {
         // The locks check the real path of the folder for temporary files, which may lead through folders that are not
         // allowed.
         disk: confined ? { ...confined, realPath: (path) => world.disk.realPath(path) } : disk,
-        stateFolder: places.state,
+        stateFolder: paths.state,
         client: `pi-session-server ${world.version}`,
         now: () => timestamp(world.env),
         // SQLite opens its files by their paths, which is not confined.
@@ -78,7 +78,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     readOnly: settings.readOnly,
     // Another program would follow the path once more, unconfined.
     desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
-    demandAllowed: confined?.demand,
+    requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
@@ -117,25 +117,25 @@ export function serve(settings: ServerSettings, world: World): Service {
     hookTimeout: settings.hookTimeout,
     heldReplyBytes: world.heldReplyBytes,
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
-    spool: new FileSpool(world.disk, [places.state, tmpdir()], () => world.env.now()),
+    spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
   return { done, stop: () => connection.stop(), catalog: stores.catalog };
 }
 
 /** Returns the disk that reaches the session folders, the allowed ones and our own, and nothing else. */
-function confine(allowed: readonly string[], places: StoragePaths, world: World): ConfinedDisk & { hasState: boolean } {
-  const { given, own } = confinesOf(places, allowed);
+function confine(allowed: readonly string[], paths: StoragePaths, world: World): ConfinedDisk & { hasState: boolean } {
+  const { given, own } = confinesOf(paths, allowed);
   const disk = confinedDisk(world.disk, {
     given,
     // The kernel tells which processes are alive and who has a lock; the project we were started in has settings.
     own: [...own, commonFolder(), "/proc", join(world.cwd, ".pi")],
   });
   if (!disk.isWalked)
-    world.say(
+    world.printError(
       "This system cannot open paths relative to an open folder: a link that replaces a folder while it is used can lead outside the allowed ones.",
     );
-  const state = realPathOf(world.disk, places.state);
+  const state = realPathOf(world.disk, paths.state);
   const hasState = given.some((folder) => isBelow(realPathOf(world.disk, folder), state));
   return { ...disk, hasState };
 }

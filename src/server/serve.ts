@@ -18,7 +18,7 @@ export async function serveUntilEnd(
   connection: Connection,
   workspace: Workspace,
   settings: ServerSettings,
-  world: { readonly output: Writable; readonly say: (sentence: string) => void },
+  world: { readonly output: Writable; readonly printError: (sentence: string) => void },
 ): Promise<number> {
   let hostGone = false;
   world.output.on("error", () => {
@@ -32,7 +32,7 @@ export async function serveUntilEnd(
     const failure = isErrno(error) ? ofTheDisk(error) : error;
     if (!(failure instanceof Failure)) throw error;
     workspace.none(failure);
-    world.say(failure.message);
+    world.printError(failure.message);
   }
   void connection.shutDownRequested().then(() => {
     // An editor now sends `exit` or closes our stdin; a host that does neither is not waited for any longer.
@@ -42,7 +42,7 @@ export async function serveUntilEnd(
   try {
     await workspace.close();
   } catch (error) {
-    world.say((error as Error).message);
+    world.printError((error as Error).message);
     return 1;
   }
   return hostGone ? 1 : 0;

@@ -40,7 +40,7 @@ class MemoryLog implements Log {
   }
 
   read(position: number): Uint8Array {
-    this.demandOpen();
+    this.requireOpen();
     return this.lines[position];
   }
 
@@ -52,12 +52,12 @@ class MemoryLog implements Log {
     for (let i = 0; i < positions.length; i++) yield concat([this.read(positions[i]), LF]);
   }
 
-  private demandOpen(): void {
+  private requireOpen(): void {
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
   }
 
   append(lines: readonly Uint8Array[], { heads }: { heads?: readonly (EntryHead | undefined)[] } = {}): void {
-    this.demandOpen();
+    this.requireOpen();
     for (const [i, line] of lines.entries()) {
       addHead(this.heads, this.nodes, line, heads?.[i]);
       this.lines.push(line);
@@ -82,13 +82,13 @@ class MemoryLog implements Log {
     return null;
   }
 
-  readonly mendable = [];
+  readonly repairable = [];
 
   repair(): null {
     return null;
   }
 
-  takeLock(): boolean {
+  acquireLock(): boolean {
     return false;
   }
 

@@ -26,28 +26,28 @@ import {
   sessionFolders,
 } from "./fs/paths.ts";
 import { isOneFile } from "./fs/stamps.ts";
-import { sideIndexes } from "./jsonl/index-cache.ts";
+import { indexCache } from "./jsonl/index-cache.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
-import type { Keeping } from "./lifecycle/exclusive.ts";
+import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
 import type { Locks } from "./locks/locks.ts";
 import type { Durability } from "./log/file-log.ts";
 import { leafMemory } from "./log/leaf-store.ts";
-import { keptSpines } from "./log/snapshot-cache.ts";
+import { snapshotCache } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";
-import { standsAt } from "./v2/migration-site.ts";
 import { makeMigrations } from "./v2/migrations.ts";
 import { containerOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
+import { currentPathOf } from "./v2/session-location.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
 
 export interface StoresOptions {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: StoragePaths;
+  readonly paths: StoragePaths;
   readonly durability: Durability;
   readonly locks: Locks;
   /** Working directory of this process, in which relative paths of a host begin. */
@@ -56,34 +56,34 @@ export interface StoresOptions {
   readonly kind: "jsonl" | "v2" | "memory";
   readonly readOnly?: boolean;
   /** See Keeping. Without it, deleted sessions go to our own trash. */
-  readonly desktopTrash?: Keeping["desktopTrash"];
+  readonly desktopTrash?: LifecycleDeps["desktopTrash"];
   /**
    * Throws path_outside_root for a path that a host may not name. The disk ensures that no link leads elsewhere when
    * the path is used (see confinedDisk).
    */
-  readonly demandAllowed?: (path: string) => void;
+  readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
 }
 
 export function makeStores(options: StoresOptions): Stores {
-  const { disk, env, places, cwd } = options;
+  const { disk, env, paths, cwd } = options;
   const { locks, durability, readOnly } = options;
-  const common = { disk, env, locks, durability, readOnly, quarantine: join(places.state, "quarantine") };
+  const common = { disk, env, locks, durability, readOnly, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = {
     ...common,
     cwd,
-    fileFor: (header) => fileFor(places, header),
-    sideIndexes: sideIndexes({ disk, env, stateFolder: places.state }),
+    fileFor: (header) => fileFor(paths, header),
+    indexCache: indexCache({ disk, env, stateFolder: paths.state }),
   };
   const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
     ...common,
-    containerFor: (header) => join(folderFor(places, header.cwd ?? ""), `${header.id}${CONTAINER}`),
-    spines: keptSpines(disk, places.state),
+    containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
+    snapshots: snapshotCache(disk, paths.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
-  const fileBeside = (file: string, header: SessionHeader): string | undefined => {
+  const fileNextTo = (file: string, header: SessionHeader): string | undefined => {
     const name = options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header);
     try {
       return allowed(join(dirname(file), name));
@@ -94,25 +94,25 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const allowed = (file: string): string => {
     const path = nameable(absolute(file, cwd));
-    options.demandAllowed?.(path);
+    options.requireAllowed?.(path);
     return path;
   };
   /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
     const shown = withBytes(disk, file, linesOf(disk, file));
-    return jsonlStore({ ...files, disk: shown, sideIndexes: undefined }).open(file, true);
+    return jsonlStore({ ...files, disk: shown, indexCache: undefined }).open(file, true);
   };
   const openLog = (file: string, asReader?: boolean): Log => {
     try {
       return openActive(disk, at, file, asReader);
     } catch (error) {
-      throw toldOfDatabase(disk, file, error);
+      throw explainDatabase(disk, file, error);
     }
   };
   const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
   const isDurable = durability === "sync";
-  const leaves: LeafMemory = leafMemory(disk, places.state, isDurable);
+  const leaves: LeafMemory = leafMemory(disk, paths.state, isDurable);
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -126,7 +126,7 @@ export function makeStores(options: StoresOptions): Stores {
       return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
-    find: (id) => findById(disk, sessionFolders(places, disk), id),
+    find: (id) => findById(disk, sessionFolders(paths, disk), id),
     prepareFolder(file) {
       try {
         disk.makeFolder(dirname(file));
@@ -137,16 +137,16 @@ export function makeStores(options: StoresOptions): Stores {
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     bytesOf: (log) => storedBytes(disk, log),
-    latest: (workingDirectory) => latestOf(disk, places, workingDirectory),
-    beside: (file, header) => (isOutside(disk, places, options.kind, file) ? fileBeside(file, header) : undefined),
+    latest: (workingDirectory) => latestOf(disk, paths, workingDirectory),
+    nextTo: (file, header) => (isOutside(disk, paths, options.kind, file) ? fileNextTo(file, header) : undefined),
     made(key, of) {
-      if ("cwd" in of) return madeWith(disk, folderFor(places, of.cwd), key);
-      return isOutside(disk, places, options.kind, of.beside) ? madeWith(disk, dirname(of.beside), key) : undefined;
+      if ("cwd" in of) return madeWith(disk, folderFor(paths, of.cwd), key);
+      return isOutside(disk, paths, options.kind, of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     lifeCycle: makeLifeCycle({
       disk,
       env,
-      places,
+      paths,
       leaves,
       desktopTrash: options.desktopTrash,
       readOnly: readOnly === true,
@@ -154,9 +154,9 @@ export function makeStores(options: StoresOptions): Stores {
       open: (file) => openLog(allowed(file)),
       absolute: (path) => absolute(path, cwd),
       allowed,
-      find: (id) => findById(disk, allFolders(places, disk), id),
+      find: (id) => findById(disk, allFolders(paths, disk), id),
       withId: (id) =>
-        filesOf(disk, allFolders(places, disk), stemOf(env, id)).exact.filter(
+        filesOf(disk, allFolders(paths, disk), stemOf(env, id)).exact.filter(
           (file) => (readId(disk, file) ?? id) === id,
         ),
     }),
@@ -176,7 +176,7 @@ export function makeStores(options: StoresOptions): Stores {
     catalog: makeCatalog({
       disk,
       env,
-      places,
+      paths,
       leaves,
       openLog: (file) => openLog(file, true),
       indexAhead: true,
@@ -212,7 +212,7 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
 }
 
 /** Returns the error of opening a file. For a database it explains how to make it a session that can be opened. */
-function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
+function explainDatabase(disk: Disk, file: string, error: unknown): unknown {
   if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) return error;
   return new Failure(
     "not_a_session",
@@ -223,7 +223,7 @@ function toldOfDatabase(disk: Disk, file: string, error: unknown): unknown {
 
 /** Returns the current path of the session that a path names. Throws storage failures. */
 function nowAt(disk: Disk, file: string): string {
-  return guarded("looking for the session", () => standsAt(disk, file));
+  return guarded("looking for the session", () => currentPathOf(disk, file));
 }
 
 /** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
@@ -255,9 +255,9 @@ export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
 }
 
 /** Returns the folders that a confined server may access. */
-export function confinesOf(places: StoragePaths, allowed: readonly string[]): Confines {
-  const sessions = [places.flat, places.root].filter((folder) => folder !== undefined);
-  return { given: [...sessions, archiveFolder(places), ...allowed], own: [places.state] };
+export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Confines {
+  const sessions = [paths.flat, paths.root].filter((folder) => folder !== undefined);
+  return { given: [...sessions, archiveFolder(paths), ...allowed], own: [paths.state] };
 }
 
 /**
@@ -352,9 +352,9 @@ function madeWith(disk: Disk, folder: string, key: string): string | undefined {
 }
 
 /** Returns the most recently changed session of a working directory, or undefined. */
-function latestOf(disk: Disk, places: StoragePaths, cwd: string): string | undefined {
+function latestOf(disk: Disk, paths: StoragePaths, cwd: string): string | undefined {
   // Folder names collide, so only the header shows which working directory a session belongs to.
-  return latestIn(disk, folderFor(places, cwd), (header) => header.cwd === cwd);
+  return latestIn(disk, folderFor(paths, cwd), (header) => header.cwd === cwd);
 }
 
 /**

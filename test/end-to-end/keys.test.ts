@@ -121,18 +121,18 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
     class SilentDisk extends FaultDisk {
       silent = false;
       reached: Promise<void> = Promise.resolve();
-      private tell = (): void => {};
+      private report = (): void => {};
 
       override sync = async (fd: number): Promise<void> => {
         if (!this.silent) return this.syncNow(fd);
-        this.tell();
+        this.report();
         await new Promise<never>(() => {});
       };
 
       silence(): void {
         this.silent = true;
         this.reached = new Promise((resolve) => {
-          this.tell = resolve;
+          this.report = resolve;
         });
       }
     }

@@ -72,15 +72,15 @@ describe.each([["jsonl"], ["v2"]])("in the store %s", (store) => {
     const server = await opened();
     const file = await fileOf(server);
     const before = bytesIn(file);
-    const mended = TOLD.filter(({ kind }) => kind === "incomplete_message");
+    const repairs = TOLD.filter(({ kind }) => kind === "incomplete_message");
     expect(await server.result("repair_session", { dryRun: true })).toMatchObject({
-      repaired: mended,
+      repaired: repairs,
       backupPath: null,
     });
     expect(bytesIn(file)).toBe(before);
 
     const { repaired, backupPath, entryCount } = await server.result("repair_session", { danglingToolCalls: false });
-    expect(repaired).toMatchObject(mended);
+    expect(repaired).toMatchObject(repairs);
     expect(entryCount).toBe(LINES.length);
     expect(bytesIn(backupPath)).toBe(before);
     const after = bytesIn(file);

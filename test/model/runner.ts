@@ -169,7 +169,7 @@ export class Runner {
         this.look(member);
         return;
       case "lock":
-        this.quietly(member, "lock", () => member.log?.takeLock());
+        this.quietly(member, "lock", () => member.log?.acquireLock());
         return;
       case "confirm":
         if (this.setup.asSession) this.look(member, false);
@@ -392,7 +392,7 @@ export class Runner {
       if (member === holder || member.isBusy || !member.log) continue;
       this.during(member, () => {
         try {
-          member.log?.takeLock();
+          member.log?.acquireLock();
           this.told.push(`FAULT: ${member.name} got the lock in the middle of a write of ${holder.name}`);
         } catch (error) {
           if (!(error instanceof Failure) || error.name !== "session_locked") throw error;
@@ -474,7 +474,7 @@ export class Runner {
   private async write(member: Member): Promise<string[]> {
     for (let tries = 1; ; tries++)
       try {
-        member.log?.takeLock();
+        member.log?.acquireLock();
         if (member.log?.refresh().kind === "replaced") this.reopen(member);
         const log = member.log as Log;
         const { ids, lines } = this.lines(log, 1);

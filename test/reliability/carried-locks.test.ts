@@ -7,7 +7,7 @@ import { describe, expect, test, vi } from "vitest";
 import { pointerFile, segmentFile } from "../../src/storage/fs/container-paths.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { Flock } from "../../src/storage/locks/flock.ts";
-import { lockBeside } from "../../src/storage/locks/lock-paths.ts";
+import { lockNextTo } from "../../src/storage/locks/lock-paths.ts";
 import { isLock, type LockOptions, makeLocks } from "../../src/storage/locks/locks.ts";
 import { user } from "../support/drafts.ts";
 import { apart, type Elsewhere, isLockedInKernel, lockFiles, spawnElsewhere } from "../support/elsewhere.ts";
@@ -271,7 +271,7 @@ describe.skipIf(apart("network and pids") === null)("of many processes in differ
     const path = join(folder, "session.jsonl");
     writeFileSync(path, "");
     const file = realDisk.info(path);
-    const place = lockBeside(realDisk, path, file.inode);
+    const place = lockNextTo(realDisk, path, file.inode);
     const lookers = (["network", "network and pids"] as const).map((kind) =>
       runWithLocks(
         path,
@@ -288,7 +288,7 @@ describe.skipIf(apart("network and pids") === null)("of many processes in differ
     for (let n = 0; n < 100; n++) {
       // What a dead holder left is looked at more closely.
       if (n % 2 === 0) writeFileSync(place.path, "");
-      const lock = locks.take(file, place);
+      const lock = locks.acquire(file, place);
       outcomes.push(isLock(lock) && lock.kind === "sqlite");
       if (isLock(lock)) lock.release();
     }
@@ -333,7 +333,7 @@ describe.runIf(process.platform === "linux")("who takes a lock that a file carri
   test("learns whether the one before died with it", () => {
     const { file, place, folder } = session();
     const locks = makeLocks(options("one"));
-    const first = locks.take(file, place);
+    const first = locks.acquire(file, place);
     if (!isLock(first)) throw new Error("nobody has it");
     expect(first).toMatchObject({ kind: "sqlite", heirOfDead: false });
     const note = readdirSync(folder).find((name) => name.endsWith(".holder")) as string;
@@ -346,16 +346,16 @@ describe.runIf(process.platform === "linux")("who takes a lock that a file carri
     for (const content of [text, Buffer.alloc(0)]) {
       writeFileSync(join(folder, note), content);
       writeFileSync(place.path, "");
-      const next = locks.take(file, place);
+      const next = locks.acquire(file, place);
       if (!isLock(next)) throw new Error("nobody has it");
-      expect(next.heirOfDead).toBe(true);
+      expect(next.previousHolderDied).toBe(true);
       next.release();
       expect(readdirSync(folder)).toEqual(["session.jsonl"]);
     }
     // A note about another file came with a copy of a container.
     writeFileSync(join(folder, note), JSON.stringify({ ...JSON.parse(String(text)), inode: file.inode + 1 }));
-    const other = locks.take(file, place);
-    expect(isLock(other) && other.heirOfDead).toBe(false);
+    const other = locks.acquire(file, place);
+    expect(isLock(other) && other.previousHolderDied).toBe(false);
     if (isLock(other)) other.release();
   });
 
@@ -368,12 +368,12 @@ describe.runIf(process.platform === "linux")("who takes a lock that a file carri
         return realDisk.create(path);
       },
     };
-    const taken = makeLocks(options("one", refusing)).take(file, place);
+    const taken = makeLocks(options("one", refusing)).acquire(file, place);
     expect(taken).toMatchObject({ kind: "socket" });
     if (isLock(taken)) taken.release();
     writeFileSync(place.path, "somebody's");
     const locks = makeLocks(options("one"));
-    const again = locks.take(file, place);
+    const again = locks.acquire(file, place);
     expect(again).toMatchObject({ kind: "socket" });
     if (isLock(again)) again.release();
     expect(readdirSync(folder)).toContain(basename(place.path));
@@ -406,7 +406,7 @@ describe.runIf(process.platform === "linux")("who takes a lock that a file carri
         },
       };
       const locks = makeLocks(options("one", disk));
-      const lock = locks.take(file, place);
+      const lock = locks.acquire(file, place);
       if (!isLock(lock)) throw new Error(`${what}: nobody has it`);
       expect(lock.kind, what).toBe("sqlite");
       expect(isLockedInKernel(place.path), what).toBe(true);

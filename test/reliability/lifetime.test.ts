@@ -55,7 +55,7 @@ test("after five minutes without a command others may write, and the next change
     variables: place.variables,
     cwd: place.cwd,
     version: "0.0.0-test",
-    say: () => {},
+    printError: () => {},
     settingsFile: () => undefined,
   });
   onTestFinished(async () => {

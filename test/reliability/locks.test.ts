@@ -28,7 +28,7 @@ function options(stateFolder: string, client: string, disk: Disk = quickDisk): L
 /** A folder with the lock of a process that is gone. */
 function staleFolder(): string {
   const folder = temporaryFolder();
-  const lock = fileLocks(options(folder, "gone")).take(KEY);
+  const lock = fileLocks(options(folder, "gone")).acquire(KEY);
   if (!isLock(lock)) throw new Error("nobody has it yet");
   const path = join(folder, "locks", NAME);
   const content = JSON.parse(readFileSync(path, "utf8"));
@@ -48,16 +48,16 @@ test("of two that find the lock of a dead process, one gets it, whoever is quick
       [operation]: (path: string, ...rest: unknown[]) => {
         const first = path.includes(NAME) && taken === undefined;
         // The quick one comes right before this, or where something is read, right after it.
-        if (first && operation !== "openRead") taken = quick.take(KEY);
+        if (first && operation !== "openRead") taken = quick.acquire(KEY);
         const result = (realDisk[operation] as (...args: unknown[]) => unknown)(path, ...rest);
-        if (first && operation === "openRead") taken = quick.take(KEY);
+        if (first && operation === "openRead") taken = quick.acquire(KEY);
         return result;
       },
     };
-    const slow = fileLocks(options(folder, "slow", slowDisk)).take(KEY);
+    const slow = fileLocks(options(folder, "slow", slowDisk)).acquire(KEY);
     const winners = [taken, slow].filter((lock) => lock !== undefined && isLock(lock)) as Lock[];
     expect(winners, `at ${operation}`).toHaveLength(1);
-    expect(isLock(fileLocks(options(folder, "third")).take(KEY))).toBe(false);
+    expect(isLock(fileLocks(options(folder, "third")).acquire(KEY))).toBe(false);
     winners[0].release();
     expect(readdirSync(join(folder, "locks")), `after ${operation}`).toEqual([]);
   }
@@ -85,7 +85,7 @@ test("of three that find the lock of a dead process, one gets it, whoever comes 
       const folder = staleFolder();
       const taken: (Lock | Holder)[] = [];
       const come = (client: string) => () => {
-        taken.push(fileLocks(options(folder, client)).take(KEY));
+        taken.push(fileLocks(options(folder, client)).acquire(KEY));
       };
       const both = (): void => {
         come("second")();
@@ -99,7 +99,7 @@ test("of three that find the lock of a dead process, one gets it, whoever comes 
               [second, come("third")],
             ]),
       );
-      taken.push(fileLocks(options(folder, "first", slow.disk)).take(KEY));
+      taken.push(fileLocks(options(folder, "first", slow.disk)).acquire(KEY));
       steps = Math.max(steps, slow.steps());
       const winners = taken.filter(isLock);
       expect(winners.length, `at ${first} and ${second} of ${steps}`).toBe(1);
@@ -113,7 +113,7 @@ test("who died while it removed a stale lock is in nobody's way", () => {
   const folder = staleFolder();
   const lock = readFileSync(join(folder, "locks", NAME), "utf8");
   writeFileSync(join(folder, "locks", `${NAME}.4194305-1-1.claim`), lock);
-  (fileLocks(options(folder, "next")).take(KEY) as Lock).release();
+  (fileLocks(options(folder, "next")).acquire(KEY) as Lock).release();
   expect(readdirSync(join(folder, "locks"))).toEqual([]);
 });
 
@@ -123,17 +123,17 @@ test("a lock that could only be kept elsewhere is found there", () => {
     if (path.startsWith(folder)) throw Object.assign(new Error("read-only"), { code: "EROFS" });
     return realDisk.makeFolder(path);
   };
-  const elsewhere = fileLocks(options(folder, "elsewhere", { ...realDisk, makeFolder: refuse })).take(KEY) as Lock;
+  const elsewhere = fileLocks(options(folder, "elsewhere", { ...realDisk, makeFolder: refuse })).acquire(KEY) as Lock;
   const here = fileLocks(options(folder, "here"));
-  expect(here.take(KEY)).toMatchObject({ client: "elsewhere" });
+  expect(here.acquire(KEY)).toMatchObject({ client: "elsewhere" });
   elsewhere.release();
-  (here.take(KEY) as Lock).release();
+  (here.acquire(KEY) as Lock).release();
 });
 
 test("where no lock can be kept, the first append leaves no file behind", () => {
   const disk = new FaultDisk();
   const locks: Locks = {
-    take() {
+    acquire() {
       throw new Failure("read_only");
     },
     holder: () => null,
@@ -154,7 +154,7 @@ test("where no lock can be kept, the first append leaves no file behind", () => 
 
 test("a lock that was lost is not another's to release", () => {
   const folder = temporaryFolder();
-  const mine = fileLocks(options(folder, "mine")).take(KEY) as Lock;
+  const mine = fileLocks(options(folder, "mine")).acquire(KEY) as Lock;
   const path = join(folder, "locks", NAME);
   const theirs = JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), client: "theirs" });
   writeFileSync(path, theirs);

@@ -45,7 +45,7 @@ test.each([
   const file = sessionFile(place, chain(3));
   // The other one writes and ends between our look at the file and our taking the lock.
   const locks: Locks = {
-    take() {
+    acquire() {
       appendFileSync(file, `${userText(id(3), id(2))}\n`);
       return { release() {} };
     },
@@ -60,7 +60,7 @@ test.each([
     variables: place.variables,
     cwd: place.cwd,
     version: "0.0.0-test",
-    say: () => {},
+    printError: () => {},
     settingsFile: () => undefined,
     locks,
   });

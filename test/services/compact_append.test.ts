@@ -11,11 +11,11 @@ async function serverWith(...entries: Json[]): Promise<{ server: HereServer; ids
   return { server, ids: entryIds };
 }
 
-const keeping = (firstKeptEntryId: string | null): Json => ({ summary: "s", firstKeptEntryId, tokensBefore: 1 });
+const deps = (firstKeptEntryId: string | null): Json => ({ summary: "s", firstKeptEntryId, tokensBefore: 1 });
 
 /** The nearest entries to keep from instead, by their indexes; undefined when the boundary is taken. */
 async function refusal(server: HereServer, ids: string[], index: number): Promise<number[] | undefined> {
-  const { error } = await server.request("compact_append", keeping(ids[index]));
+  const { error } = await server.request("compact_append", deps(ids[index]));
   if (!error) return undefined;
   expect(error.data).toMatchObject({ name: "invalid_boundary", entryId: ids[index] });
   for (const id of error.data.nearest) expect(error.message).toContain(id);
@@ -60,9 +60,9 @@ test("with the results at the end, only the call itself is near", async () => {
 
 test("an interrupted call whose result came behind a compaction still belongs to it", async () => {
   const { server, ids } = await serverWith(user("a"), calls("b", "1"));
-  await server.result("compact_append", keeping(ids[1]));
+  await server.result("compact_append", deps(ids[1]));
   const { entryIds } = await server.result("append", { entries: [toolResult("1", "c"), user("d")] });
-  const { error } = await server.request("compact_append", keeping(entryIds[0]));
+  const { error } = await server.request("compact_append", deps(entryIds[0]));
   expect(error.data.name).toBe("invalid_boundary");
   expect(error.data.nearest[1]).toBe(entryIds[1]);
 });
@@ -83,12 +83,12 @@ test("an entry of another branch, and one that does not exist, are no boundary",
   await server.result("branch", { entryId: ids[0] });
   await server.result("append", { entries: [assistant("c")] });
   expect(await refusal(server, ids, 1)).toEqual([]);
-  expect((await server.failure("compact_append", keeping("none"))).data.name).toBe("invalid_boundary");
+  expect((await server.failure("compact_append", deps("none"))).data.name).toBe("invalid_boundary");
 });
 
 test("null keeps nothing", async () => {
   const { server } = await serverWith(user("a"), assistant("b"));
-  const { entryId, firstKeptEntryId } = await server.result("compact_append", keeping(null));
+  const { entryId, firstKeptEntryId } = await server.result("compact_append", deps(null));
   expect(firstKeptEntryId).toBe(entryId);
   const { messages } = await server.result("get_messages");
   expect(messages.map(({ role }: Json) => role)).toEqual(["compactionSummary"]);
@@ -101,14 +101,14 @@ test.each([
   [{ tokensBefore: undefined }, "tokensBefore"],
 ])("refused: %j", async (wrong, path) => {
   const { server, ids } = await serverWith(user("a"));
-  const { code, data } = await server.failure("compact_append", { ...keeping(ids[0]), ...wrong });
+  const { code, data } = await server.failure("compact_append", { ...deps(ids[0]), ...wrong });
   expect({ code, path: data.issues[0].path }).toEqual({ code: -32602, path });
 });
 
 test("of two that race for the same leaf, one wins", async () => {
   const { server, ids } = await serverWith(user("a"), user("b"));
   const { leafId } = await server.result("get_state");
-  const params = { ...keeping(ids[1]), expectedLeafId: leafId };
+  const params = { ...deps(ids[1]), expectedLeafId: leafId };
   server.send(...["one", "two"].map((id) => ({ jsonrpc: "2.0", id, method: "compact_append", params })));
   const first = await server.reply("one");
   const second = await server.reply("two");

@@ -113,8 +113,8 @@ export function keepsTheContract(name: string, make: () => Harness): void {
 
     test("keeps held entries until one comes that is not", async () => {
       const log = nothing();
-      log.append(bytes(LINES.slice(0, 1)), { hold: true });
-      log.append(bytes(LINES.slice(1, 2)), { hold: true });
+      log.append(bytes(LINES.slice(0, 1)), { defer: true });
+      log.append(bytes(LINES.slice(1, 2)), { defer: true });
       expect(log.persisted).toBe(false);
       expect(textsOf(log)).toEqual(LINES.slice(0, 2));
       await log.commit();
@@ -132,7 +132,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       log.rollBack();
       expect(log.refresh()).toEqual({ kind: "none" });
       expect(log.repair()).toBeNull();
-      expect(log.takeLock()).toBe(false);
+      expect(log.acquireLock()).toBe(false);
       log.unlock();
       expect(log.nodes.count).toBe(0);
     });
@@ -354,7 +354,7 @@ function describeFiles(
     test("of a new log is named from the start and appears, whole, with the first entry that is not held", async () => {
       const log = harness().store.create(beginning(headerText(), sessionPath("new/deep/session")));
       expect(log.file).toBe(sessionPath("new/deep/session"));
-      log.append(bytes(LINES.slice(0, 1)), { hold: true });
+      log.append(bytes(LINES.slice(0, 1)), { defer: true });
       await log.commit();
       expect(() => disk().info(fileOf(log))).toThrow();
       log.append(bytes(LINES.slice(1)));
@@ -510,11 +510,11 @@ function describeFiles(
       const lines = [userText(id(0), null), damaged(1), ...many(2)];
       const log = open(fileText(headerText(), ...lines));
       expect(log.damage).toEqual([]);
-      const standIn = JSON.parse(textOf(log.read(1)));
-      expect(standIn).toMatchObject({ type: "message", id: id(1), parentId: id(0), damaged: true });
+      const placeholder = JSON.parse(textOf(log.read(1)));
+      expect(placeholder).toMatchObject({ type: "message", id: id(1), parentId: id(0), damaged: true });
       expect(kindsOf(log)).toEqual(["bad_body"]);
       expect(log.damage[0]).toMatchObject({ entryId: id(1), byteOffset: fileText(headerText(), lines[0]).length });
-      expect(JSON.parse(textOf(log.read(1)))).toEqual(standIn);
+      expect(JSON.parse(textOf(log.read(1)))).toEqual(placeholder);
       expect(kindsOf(log)).toEqual(["bad_body"]);
       expect(textOf(log.read(2))).toBe(lines[2]);
     });
@@ -541,7 +541,7 @@ function describeFiles(
       const glued = userText(id(1), id(0)).slice(0, -10) + userText(id(2), id(0));
       const log = open(fileText(headerText(), userText(id(0), null), glued, userText(id(200), id(0)), ...many(201)));
       expect([log.mayHideEntries, log.nodes.position(id(2))]).toEqual([false, -1]);
-      log.takeLock();
+      log.acquireLock();
       log.read(1);
       expect(log.mayHideEntries).toBe(true);
       const again = log.reopen();
@@ -550,7 +550,7 @@ function describeFiles(
       expect(textOf(again.read(again.nodes.position(id(2))))).toBe(userText(id(2), id(0)));
       expect(again.nodes.count).toBe(103);
       // The lock went over to it.
-      expect(() => harness().files.other().open(fileOf(log)).takeLock()).toThrow(named("session_locked"));
+      expect(() => harness().files.other().open(fileOf(log)).acquireLock()).toThrow(named("session_locked"));
     });
 
     test("stand among the last lines are found at opening", () => {
@@ -730,7 +730,7 @@ function describeFiles(
     test("before the first entry is left to it, and said", () => {
       const log = harness().store.create(wanted());
       write(sessionPath("new"), "theirs");
-      expect(() => log.append(bytes(LINES.slice(0, 1)), { hold: true })).toThrow(named("already_exists"));
+      expect(() => log.append(bytes(LINES.slice(0, 1)), { defer: true })).toThrow(named("already_exists"));
       expect(() => log.append(bytes(LINES.slice(0, 1)))).toThrow(named("already_exists"));
       expect([log.nodes.count, log.persisted]).toEqual([0, false]);
       expect(contentOf(sessionPath("new"))).toBe("theirs");
@@ -781,47 +781,47 @@ function describeFiles(
   describe(`${name}: one writer`, () => {
     test("at a time: the second is refused, told who it is, and gets its turn", async () => {
       const log = open();
-      expect(log.takeLock()).toBe(true);
-      expect(log.takeLock()).toBe(false);
+      expect(log.acquireLock()).toBe(true);
+      expect(log.acquireLock()).toBe(false);
       expect(log.lockedBy).toBeNull();
       const other = harness().files.other().open(fileOf(log));
       expect(other.lockedBy).toMatchObject({ client: expect.any(String), pid: expect.any(Number) });
-      expect(() => other.takeLock()).toThrow(named("session_locked"));
+      expect(() => other.acquireLock()).toThrow(named("session_locked"));
       expect(() => other.append(bytes([userText(id(9), id(4))]))).toThrow(named("session_locked"));
       expect(other.nodes.count).toBe(5);
       log.append(bytes([userText(id(8), id(4))]));
       await log.commit();
       log.unlock();
       expect(other.lockedBy).toBeNull();
-      expect(other.takeLock()).toBe(true);
+      expect(other.acquireLock()).toBe(true);
       expect(other.refresh()).toEqual({ kind: "grown", first: 5 });
       other.append(bytes([userText(id(9), id(8))]));
       await other.commit();
       expect(() => log.append(bytes([userText(id(10), id(8))]))).toThrow(named("session_locked"));
       other.close();
-      expect(log.takeLock()).toBe(true);
+      expect(log.acquireLock()).toBe(true);
     });
 
     test("is who appends, without asking for it", async () => {
       const log = open();
       const other = harness().files.other().open(fileOf(log));
       log.append(bytes([userText(id(9), id(4))]));
-      expect(() => other.takeLock()).toThrow(named("session_locked"));
+      expect(() => other.acquireLock()).toThrow(named("session_locked"));
       log.close();
-      expect(other.takeLock()).toBe(true);
+      expect(other.acquireLock()).toBe(true);
     });
 
     test("is the one who made the file", () => {
       const log = harness().store.create(beginning(headerText(), sessionPath("new")));
       log.append(bytes(LINES));
-      expect(() => harness().files.other().open(fileOf(log)).takeLock()).toThrow(named("session_locked"));
+      expect(() => harness().files.other().open(fileOf(log)).acquireLock()).toThrow(named("session_locked"));
     });
 
     test("is none while everybody reads", () => {
       const log = open();
       const other = harness().files.other().open(fileOf(log));
       expect([textsOf(log), textsOf(other)]).toEqual([LINES, LINES]);
-      expect(log.takeLock()).toBe(true);
+      expect(log.acquireLock()).toBe(true);
     });
   });
 
@@ -854,7 +854,7 @@ function describeFiles(
 
     test("rolling back the first entry leaves no file", async () => {
       const log = harness().store.create(beginning(headerText(), sessionPath("new")));
-      log.append(bytes(LINES.slice(0, 1)), { hold: true });
+      log.append(bytes(LINES.slice(0, 1)), { defer: true });
       log.append(bytes(LINES.slice(1, 2)));
       log.rollBack();
       expect(log.persisted).toBe(false);

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Stores } from "../../src/core/ports/stores.ts";
 import { confinedDisk } from "../../src/storage/fs/confined-disk.ts";
-import { fileName, findPlaces, folderName, isSessionName, type StoragePaths } from "../../src/storage/fs/paths.ts";
+import { fileName, findPaths, folderName, isSessionName, type StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk } from "../support/disk.ts";
@@ -19,12 +19,12 @@ function storesOn(disk: FaultDisk, places: StoragePaths = ROOT, allowed?: readon
   return makeStores({
     disk: confined ?? disk,
     env: testEnv(),
-    places,
+    paths: places,
     locks: noLocks,
     durability: "sync",
     cwd: "/work",
     kind,
-    demandAllowed: confined?.demand,
+    requireAllowed: confined?.requireInside,
   });
 }
 
@@ -57,7 +57,7 @@ describe("names", () => {
 
   test("of places come from the environment, the settings, or Pi's own", () => {
     const found = (variables: Record<string, string>, dir?: string, settings?: unknown) =>
-      findPlaces({ HOME: "/home/me", ...variables }, dir, () => settings);
+      findPaths({ HOME: "/home/me", ...variables }, dir, () => settings);
     const state = "/home/me/.local/state/pi-session-server";
     expect(found({})).toEqual({ root: "/home/me/.pi/agent/sessions", state });
     expect(found({ PI_CODING_AGENT_DIR: "~/x" }).root).toBe("/home/me/x/sessions");

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { lstatSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { Catalog, Hit, Listed, SearchWish } from "../../src/core/ports/catalog.ts";
+import type { Catalog, Hit, Listed, SearchRequest } from "../../src/core/ports/catalog.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import type { Store } from "../../src/core/ports/store.ts";
 import { makeCatalog } from "../../src/storage/catalog/catalog.ts";
@@ -49,7 +49,7 @@ export function catalogOn({ root, state }: Library, more: Partial<CatalogOptions
   const catalog = makeCatalog({
     disk: realDisk,
     env: realEnv,
-    places: { root, state },
+    paths: { root, state },
     leaves: leafMemory(realDisk, state, false),
     openLog: (file) => (file.endsWith(".v2") ? v2 : jsonl).open(file, true),
     ...more,
@@ -187,10 +187,10 @@ export async function listed(catalog: Catalog): Promise<Listed[]> {
 export const ANYWHERE = { limit: 1_000_000, isActive: () => undefined };
 
 /** All hits of a search, page by page. */
-export async function allHits(catalog: Catalog, wish: Partial<SearchWish> & { query: string }): Promise<Hit[]> {
+export async function allHits(catalog: Catalog, request: Partial<SearchRequest> & { query: string }): Promise<Hit[]> {
   const hits: Hit[] = [];
   for (;;) {
-    const page = await catalog.search({ ...ANYWHERE, cursor: hits.at(-1)?.cursor, ...wish });
+    const page = await catalog.search({ ...ANYWHERE, cursor: hits.at(-1)?.cursor, ...request });
     hits.push(...page.hits);
     if (!page.more) return hits;
   }

@@ -527,8 +527,8 @@ function placeInSources(): string {
   // Nobody reads them: looking each up in its source map took a tenth of the time of the tests of faults.
   Error.prepareStackTrace = (_error, sites) =>
     sites
-      .filter((site) => site.getFileName()?.includes("/src/"))
-      .map((site) => `${site.getFileName()}:${site.getLineNumber()}:${site.getColumnNumber()}`)
+      .filter((location) => location.getFileName()?.includes("/src/"))
+      .map((location) => `${location.getFileName()}:${location.getLineNumber()}:${location.getColumnNumber()}`)
       .join("\n");
   const { stack = "" } = new Error();
   Error.prepareStackTrace = prepareStackTrace;

@@ -4,6 +4,6 @@ import { byteLength, type FramingName, frames } from "../../src/server/connectio
 
 /** Returns the pieces of a payload with the text around them. */
 export function inFrame(framing: FramingName, pieces: readonly (string | Uint8Array)[]): (string | Uint8Array)[] {
-  const { before, piece, behind } = frames[framing];
+  const { before, piece, after: behind } = frames[framing];
   return [before(byteLength(pieces)), ...pieces.map(piece), behind];
 }

@@ -49,7 +49,7 @@ function lifeOn(disk: FaultDisk, places: StoragePaths, isApart = false): LifeCyc
   return makeStores({
     disk: isApart ? apart(disk) : disk,
     env: testEnv(7),
-    places,
+    paths: places,
     locks: noLocks,
     durability: "sync",
     cwd: "/",
@@ -107,7 +107,7 @@ async function putContainer(disk: FaultDisk, places = ROOT): Promise<void> {
   const { forNew } = makeStores({
     disk,
     env: testEnv(8),
-    places,
+    paths: places,
     locks: noLocks,
     durability: "sync",
     cwd: "/",

@@ -8,7 +8,7 @@ export type LockTable = Map<string, Holder>;
 export function locksOf(client: string, table: LockTable): Locks {
   const keyOf = ({ device, inode }: { device: number; inode: number }) => `${device}:${inode}`;
   return {
-    take(file) {
+    acquire(file) {
       const key = keyOf(file);
       const held = table.get(key);
       if (held) return held;

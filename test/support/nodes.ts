@@ -18,7 +18,7 @@ export function grown(): Grown {
     nodes,
     add({ type = "custom", ...entry }) {
       const line = bytesOf(JSON.stringify({ type, ...entry }));
-      const fault = heads.parse(line, 0, line.length, () => "made");
+      const fault = heads.readAny(line, 0, line.length, () => "made");
       if (fault !== null) throw new Error(fault);
       return nodes.add(heads);
     },

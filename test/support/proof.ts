@@ -96,7 +96,7 @@ export class HereLives implements Lives {
       variables: this.place.variables,
       cwd: this.place.cwd,
       version: "0.0.0-test",
-      say: (sentence) => this.said.push(sentence),
+      printError: (sentence) => this.said.push(sentence),
       settingsFile: settings,
       // Killed servers stay in this process; a lock of theirs would outlive them.
       locks: noLocks,

@@ -315,7 +315,7 @@ export function serveHere(args: string[] = [], options: HereOptions = {}): HereS
     variables: place.variables,
     cwd: place.cwd,
     version: "0.0.0-test",
-    say: (sentence) => said.push(sentence),
+    printError: (sentence) => said.push(sentence),
     settingsFile: () => undefined,
     heldReplyBytes: options.heldReplyBytes,
     locks: options.locks,

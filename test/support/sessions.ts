@@ -66,7 +66,7 @@ export function workspaceOn(disk: Disk, kind: "jsonl" | "v2" | "memory"): Worksp
   const env = testEnv(3);
   const places = { flat: FOLDER, state: STATE };
   return new Workspace(
-    makeStores({ disk, env, places, locks: noLocks, durability: "sync", cwd: "/", kind }),
+    makeStores({ disk, env, paths: places, locks: noLocks, durability: "sync", cwd: "/", kind }),
     env,
     "/home/me/project",
   );

@@ -31,7 +31,7 @@ export async function runHere(
     variables: { ...place.variables, ...variables },
     cwd: place.cwd,
     version: "0.0.0-test",
-    say: (sentence) => {
+    printError: (sentence) => {
       stderr += `pi-session-server: ${sentence}\n`;
     },
     settingsFile: () => undefined,
@@ -45,7 +45,7 @@ export async function runHere(
       write: (text) => {
         stderr += text;
       },
-      takeScreen: () => undefined,
+      openScreen: () => undefined,
       answer: async () => undefined,
       ...terminal,
     },

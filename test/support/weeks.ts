@@ -36,7 +36,7 @@ export async function simulatedWeeks(random: Random, operations: number): Promis
     variables: place.variables,
     cwd: place.cwd,
     version: "0.0.0-test",
-    say: () => {},
+    printError: () => {},
     settingsFile: () => undefined,
   });
   const wire = new Wire(input, output, "lines");

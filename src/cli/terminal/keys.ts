@@ -59,19 +59,19 @@ export function keysIn(sent: string): { keys: Key[]; rest: string } {
   let rest = sent;
   while (rest !== "") {
     if (rest[0] === "\u001b") {
-      const behind = rest.slice(1);
-      const sequence = SEQUENCE.exec(behind);
+      const following = rest.slice(1);
+      const sequence = SEQUENCE.exec(following);
       if (sequence) {
         const [all, params = "", final, single] = sequence;
         // `1;5A` is an arrow with a modifier.
         const name = SEQUENCES[single ?? (final === "~" ? `${params.split(";")[0]}~` : final)];
         if (name) keys.push({ name });
-        rest = behind.slice(all.length);
+        rest = following.slice(all.length);
         continue;
       }
-      if (BEGINNING.test(behind)) return { keys, rest };
+      if (BEGINNING.test(following)) return { keys, rest };
       keys.push({ name: "escape" });
-      rest = behind;
+      rest = following;
       continue;
     }
     const character = String.fromCodePoint(rest.codePointAt(0) as number);

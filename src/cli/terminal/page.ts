@@ -41,10 +41,10 @@ function wantsColours(variables: Variables, isTerminal: boolean): boolean {
 /** Returns the page for a terminal of so many columns, or for output that is not a terminal (undefined). */
 export function pageFor(variables: Variables, columns: number | undefined, now: number): OutputStyle {
   const isTerminal = columns !== undefined;
-  const told = Number(/^\d{1,4}$/.exec(variables.COLUMNS ?? "")?.[0] ?? 0);
+  const fromVariable = Number(/^\d{1,4}$/.exec(variables.COLUMNS ?? "")?.[0] ?? 0);
   return {
     // A terminal that does not know its size reports 0.
-    width: Math.max(20, columns || told || USUAL_WIDTH),
+    width: Math.max(20, columns || fromVariable || USUAL_WIDTH),
     paint: wantsColours(variables, isTerminal) ? coloured : plain,
     now,
     home: variables.HOME ?? "",

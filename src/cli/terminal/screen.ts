@@ -27,7 +27,7 @@ const USUAL = { rows: 24, columns: 80 };
 type Size = Readonly<Record<"rows" | "columns", number>>;
 
 /** Takes over a terminal. `size` measures it, for an `output` that does not notice when its size changes. */
-export function takeScreen(input: ReadStream, output: WriteStream, size?: () => Size): Screen {
+export function openScreen(input: ReadStream, output: WriteStream, size?: () => Size): Screen {
   const decoder = new StringDecoder("utf8");
   let unread = "";
   let waiting: NodeJS.Timeout | undefined;
@@ -60,7 +60,7 @@ export function takeScreen(input: ReadStream, output: WriteStream, size?: () => 
       return (known ?? output).columns || USUAL.columns;
     },
     listen({ key, resized, gone }) {
-      const take = (chunk: Buffer): void => {
+      const receive = (chunk: Buffer): void => {
         clearTimeout(waiting);
         const { keys, rest } = keysIn(unread + decoder.write(chunk));
         unread = rest;
@@ -71,23 +71,23 @@ export function takeScreen(input: ReadStream, output: WriteStream, size?: () => 
           for (const one of keysAtRest(rest)) if (isOpen) key(one);
         }, ESCAPE_WAIT);
       };
-      const look = (): void => {
+      const refreshSize = (): void => {
         known = size?.();
         resized();
       };
       // While we were stopped, the shell had the terminal.
       const resume = (): void => {
         enter();
-        look();
+        refreshSize();
       };
-      input.on("data", take).on("end", gone).on("error", gone).on("close", gone);
+      input.on("data", receive).on("end", gone).on("error", gone).on("close", gone);
       output.on("resize", resized).on("error", gone);
-      process.on("SIGCONT", resume).on("SIGWINCH", look);
+      process.on("SIGCONT", resume).on("SIGWINCH", refreshSize);
       for (const signal of SIGNALS) process.on(signal, gone);
       undo.push(() => {
-        input.off("data", take).off("end", gone).off("close", gone);
+        input.off("data", receive).off("end", gone).off("close", gone);
         output.off("resize", resized);
-        process.off("SIGCONT", resume).off("SIGWINCH", look);
+        process.off("SIGCONT", resume).off("SIGWINCH", refreshSize);
         for (const signal of SIGNALS) process.off(signal, gone);
       });
       input.resume();

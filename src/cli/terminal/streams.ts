@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { isatty, ReadStream, WriteStream } from "node:tty";
 import { realDisk } from "../../storage/fs/disk.ts";
 import type { VerbWorld } from "../run-verb.ts";
-import { type Screen, takeScreen } from "./screen.ts";
+import { openScreen, type Screen } from "./screen.ts";
 
 export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
   const { stdin, stdout, stderr } = process;
@@ -16,7 +16,7 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
       columns: stdout.isTTY ? (stdout.columns ?? 0) : undefined,
       errorColumns: stderr.isTTY ? (stderr.columns ?? 0) : undefined,
       write: (text) => void stderr.write(text),
-      takeScreen: () => (stdin.isTTY && stderr.isTTY ? takeScreen(stdin, stderr) : controllingTerminal()),
+      openScreen: () => (stdin.isTTY && stderr.isTTY ? openScreen(stdin, stderr) : controllingTerminal()),
       async answer(question) {
         if (!stdin.isTTY) return undefined;
         const lines = createInterface({ input: stdin, output: stderr });
@@ -42,7 +42,7 @@ function controllingTerminal(): Screen | undefined {
       const { rows, columns } = new WriteStream(open()).destroy();
       return { rows, columns };
     };
-    return takeScreen(new ReadStream(input), new WriteStream(open()), size);
+    return openScreen(new ReadStream(input), new WriteStream(open()), size);
   } catch {
     return undefined;
   }

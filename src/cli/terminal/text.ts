@@ -90,21 +90,21 @@ function characterWidth(character: string): number {
 }
 
 /** Characters that are read for one column at most; more are marks upon marks, which nobody reads. */
-const MOST_FOR_A_COLUMN = 16;
+const MAX_COLUMN = 16;
 
 /** Returns the beginning of an inert text that fits, with an ellipsis if that is not all of it. */
 export function cutTo(text: string, width: number): string {
   if (PLAIN.test(text)) return text.length <= width ? text : width < 1 ? "" : `${text.slice(0, width - 1)}…`;
-  const most = text.slice(0, (width + 1) * MOST_FOR_A_COLUMN);
-  let taken = 0;
+  const most = text.slice(0, (width + 1) * MAX_COLUMN);
+  let used = 0;
   let end = 0;
   // The place of the ellipsis, if the text turns out to be too long.
   let cut = 0;
   for (const { segment, index } of characters.segment(most)) {
-    taken += characterWidth(segment);
-    if (taken > width) return width < 1 ? "" : `${text.slice(0, cut)}…`;
+    used += characterWidth(segment);
+    if (used > width) return width < 1 ? "" : `${text.slice(0, cut)}…`;
     end = index + segment.length;
-    if (taken < width) cut = end;
+    if (used < width) cut = end;
   }
   return end === text.length ? text : width < 1 ? "" : `${text.slice(0, cut)}…`;
 }
@@ -113,10 +113,10 @@ export function cutTo(text: string, width: number): string {
 export function cutFront(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   if (width < 1) return "";
-  const parts = Array.from(characters.segment(text.slice(-(width + 1) * MOST_FOR_A_COLUMN)), ({ segment }) => segment);
-  let taken = 1;
+  const parts = Array.from(characters.segment(text.slice(-(width + 1) * MAX_COLUMN)), ({ segment }) => segment);
+  let used = 1;
   let from = parts.length;
-  while (from > 0 && taken + characterWidth(parts[from - 1]) <= width) taken += characterWidth(parts[--from]);
+  while (from > 0 && used + characterWidth(parts[from - 1]) <= width) used += characterWidth(parts[--from]);
   return `…${parts.slice(from).join("")}`;
 }
 
@@ -132,25 +132,25 @@ export function wrap(line: string, width: number): string[] {
   if (widthOf(line) <= width) return [line];
   const lines: string[] = [];
   let text = "";
-  let taken = 0;
+  let used = 0;
   const end = (): void => {
     lines.push(text.trimEnd());
     text = "";
-    taken = 0;
+    used = 0;
   };
   for (const word of line.split(/(?<=\s)(?=\S)/)) {
     const wanted = widthOf(word.trimEnd());
-    if (taken > 0 && taken + wanted > width) end();
+    if (used > 0 && used + wanted > width) end();
     if (wanted <= width) {
       text += word;
-      taken += widthOf(word);
+      used += widthOf(word);
       continue;
     }
     for (const { segment } of characters.segment(word)) {
       const own = characterWidth(segment);
-      if (taken > 0 && taken + own > width) end();
+      if (used > 0 && used + own > width) end();
       text += segment;
-      taken += own;
+      used += own;
     }
   }
   if (text !== "") lines.push(text.trimEnd());

@@ -17,7 +17,7 @@ Tab shows the session's tree. There, Enter picks the entry after which the conve
 goes back.
 q and Ctrl+C end with status 1 and print nothing.`,
   async run(asking) {
-    const screen = asking.takeScreen();
+    const screen = asking.openScreen();
     if (screen === undefined)
       throw new Failure("unsupported_command", "browse needs a terminal to draw on. list prints the sessions.");
     try {

@@ -17,9 +17,10 @@ export default {
   async run({ ask, confirm }, { operands: [operand], flags }) {
     const permanent = flags.has("--permanent");
     if (!flags.has("--yes")) {
-      const said = await confirm(permanent ? `Delete ${inert(operand)} for good?` : `Delete ${inert(operand)}?`);
-      if (said === undefined) throw new UsageError("delete asks first, and there is no terminal to ask on; use --yes.");
-      if (!said) throw new Failure("cancelled", "Nothing was deleted.");
+      const answer = await confirm(permanent ? `Delete ${inert(operand)} for good?` : `Delete ${inert(operand)}?`);
+      if (answer === undefined)
+        throw new UsageError("delete asks first, and there is no terminal to ask on; use --yes.");
+      if (!answer) throw new Failure("cancelled", "Nothing was deleted.");
     }
     return ask("delete_session", { ...named(operand), permanent: permanent ? true : undefined });
   },

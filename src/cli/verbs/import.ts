@@ -10,14 +10,14 @@ export default {
   run: ({ ask }, { operands }) => ask("import_session", { path: operands[0] }),
   print({ sessionPath, outcome, conflictsWith, entryCount, damage }) {
     const path = inert(sessionPath);
-    const said: Readonly<Record<string, string>> = {
+    const outcomes: Readonly<Record<string, string>> = {
       new: `It is now at ${path}.`,
       known: `All of it is in ${path} already.`,
       continued: `${path} had its beginning and now has the rest.`,
       conflict: `Another session with this id continues differently: ${inert(conflictsWith)}.\nThis one has a new id: ${path}.`,
     };
     return [
-      ...said[outcome].split("\n"),
+      ...outcomes[outcome].split("\n"),
       `${count(entryCount, "entry", "entries")}.`,
       ...(damage.length === 0 ? [] : [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`]),
       ...damage.map(damageLine),

@@ -23,9 +23,9 @@ export default {
   },
   *print({ messages, entries, nextCursor }, { flags }, page) {
     const isWhole = flags.has("--full");
-    const said = messages ?? entries;
-    if (said.length === 0) yield "Nothing was said yet.";
-    for (const [i, item] of said.entries()) {
+    const items = messages ?? entries;
+    if (items.length === 0) yield "Nothing was said yet.";
+    for (const [i, item] of items.entries()) {
       if (i > 0) yield "";
       yield* messages ? messageLines(item, page, isWhole) : entryLines(item, page, isWhole);
     }

@@ -118,9 +118,9 @@ export function prepareCompaction(
   const turnPrefix = isSplitTurn ? stretch.items(turnStart, cut) : [];
   const files = new Files();
   if (previous) files.addSummary(previous);
-  const said = [...spoken(tree, bodies, history, files)];
-  const saidInTurn = [...spoken(tree, bodies, turnPrefix, files)];
-  if (said.length > 0 && saidInTurn.length > 0) said.push("(The turn that begins here goes on in what is kept.)");
+  const lines = [...spoken(tree, bodies, history, files)];
+  const turnMessages = [...spoken(tree, bodies, turnPrefix, files)];
+  if (lines.length > 0 && turnMessages.length > 0) lines.push("(The turn that begins here goes on in what is kept.)");
   return {
     contextTokens: tokens,
     shouldCompact: settings.enabled && isOver,
@@ -132,7 +132,7 @@ export function prepareCompaction(
     isSplitTurn,
     previousSummary: typeof previous?.summary === "string" ? previous.summary : undefined,
     files: files.lists(),
-    conversationText: [...said, ...saidInTurn].join("\n\n"),
+    conversationText: [...lines, ...turnMessages].join("\n\n"),
   };
 }
 

@@ -243,17 +243,17 @@ export function messageText(
     return member && line.subarray(member.start, member.end);
   };
   /** Returns a message with these members of the entry. */
-  const told = (role: string, names: readonly string[], content?: Uint8Array): Uint8Array => {
+  const encoded = (role: string, names: readonly string[], content?: Uint8Array): Uint8Array => {
     const parts = names.map((name) => [name, name === "content" ? content : raw(name)] as const);
     const timestamp = milliseconds(line, memberOf(found, "timestamp"));
     return objectText([["role", bytesOf(`"${role}"`)], ...parts, ["timestamp", timestamp]]);
   };
   if (item.kind === "system") return raw("systemMessage");
-  if (item.kind === "summary") return told("compactionSummary", ["summary", "tokensBefore"]);
-  if (tree.nodes.isType(item.position, "branch_summary")) return told("branchSummary", ["summary", "fromId"]);
+  if (item.kind === "summary") return encoded("compactionSummary", ["summary", "tokensBefore"]);
+  if (tree.nodes.isType(item.position, "branch_summary")) return encoded("branchSummary", ["summary", "fromId"]);
   if (tree.nodes.isType(item.position, "custom_message")) {
     const content = editedContent(bodies, item, "custom") ?? raw("content") ?? bytesOf("[]");
-    return told("custom", ["customType", "content", "display", "details"], content);
+    return encoded("custom", ["customType", "content", "display", "details"], content);
   }
   const message = memberOf(found, "message");
   if (!message) return undefined;

@@ -145,7 +145,7 @@ export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
   const out: Shown[] = [];
   let open: { assistant: Shown; results: Shown[]; others: Shown[] } | undefined;
   const close = (): void => {
-    if (open) out.push(...settled(open.assistant, open.results), ...open.others);
+    if (open) out.push(...answered(open.assistant, open.results), ...open.others);
     open = undefined;
   };
   for (const one of shown) {
@@ -160,7 +160,7 @@ export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
   return out;
 }
 
-function settled(assistant: Shown, results: readonly Shown[]): Shown[] {
+function answered(assistant: Shown, results: readonly Shown[]): Shown[] {
   const { text } = assistant;
   const content = memberRange(text, "content");
   const blocks = (content && elements(text, content.start, content.end)) ?? [];

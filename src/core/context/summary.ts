@@ -59,40 +59,40 @@ export type SummaryMessage = Readonly<Record<string, unknown>>;
 
 /** Returns a message of the context as paragraphs for a summariser; none when it has no content that counts. */
 export function paragraphs(message: SummaryMessage): string[] {
-  const said: string[] = [];
-  const say = (who: string, text: string): void => {
-    if (text !== "") said.push(`${who}: ${text}`);
+  const lines: string[] = [];
+  const add = (who: string, text: string): void => {
+    if (text !== "") lines.push(`${who}: ${text}`);
   };
   switch (message.role) {
     case "user":
-      say("User", textAndImages(message.content));
+      add("User", textAndImages(message.content));
       break;
     case "custom":
-      say("Note", textAndImages(message.content));
+      add("Note", textAndImages(message.content));
       break;
     case "assistant":
       // Thoughts are left out: they are long, and their outcome is in the texts and calls.
-      say("Assistant", contentText(message.content));
-      for (const { name, arguments: args } of toolCalls(message.content)) say("Tool call", `${name} ${jsonText(args)}`);
+      add("Assistant", contentText(message.content));
+      for (const { name, arguments: args } of toolCalls(message.content)) add("Tool call", `${name} ${jsonText(args)}`);
       break;
     case "toolResult":
-      say(
+      add(
         `${message.isError === true ? "Tool error" : "Tool result"}${nameOf(message.toolName)}`,
         shortened(textAndImages(message.content)),
       );
       break;
     case "bashExecution":
       if (message.excludeFromContext !== true)
-        say("Command of the user", `${textOf(message.command)}\n${shortened(textOf(message.output))}`);
+        add("Command of the user", `${textOf(message.command)}\n${shortened(textOf(message.output))}`);
       break;
     case "branchSummary":
-      say("Summary of another branch", textOf(message.summary));
+      add("Summary of another branch", textOf(message.summary));
       break;
     case "compactionSummary":
-      say("Summary of what came before", textOf(message.summary));
+      add("Summary of what came before", textOf(message.summary));
       break;
   }
-  return said;
+  return lines;
 }
 
 function textOf(value: unknown): string {

@@ -16,18 +16,18 @@ export interface Branch {
 }
 
 /** Types of entries that make up a conversation; a label or a name alone is no branch. */
-const TELLING = new Set(["message", "custom_message", "compaction", "branch_summary"]);
+const CONVERSATION_TYPES = new Set(["message", "custom_message", "compaction", "branch_summary"]);
 
 /** Returns the path to the leaf first, then the other branches in file order. */
 export function branchesOf({ tree }: Session): Branch[] {
-  const taken = new Uint8Array(tree.nodes.count);
+  const visited = new Uint8Array(tree.nodes.count);
   const branches: Branch[] = [];
   for (const end of [tree.leaf, ...endsOf(tree)]) {
     const active = branches.length === 0;
     const own: number[] = [];
     let at = end;
-    for (; at >= 0 && !taken[at]; at = tree.nodes.parent(at)) {
-      taken[at] = 1;
+    for (; at >= 0 && !visited[at]; at = tree.nodes.parent(at)) {
+      visited[at] = 1;
       own.push(at);
     }
     if (own.length > 0 || active) branches.push({ end, active, from: Math.max(at, ROOT), own: own.reverse() });
@@ -47,9 +47,9 @@ function endsOf(tree: Tree): number[] {
   for (const position of order) {
     const parent = nodes.parent(position);
     const above = parent >= 0 ? nearest[parent] : ROOT;
-    const tells = TELLING.has(nodes.type(position));
-    if (tells && above >= 0) goesOn[above] = 1;
-    nearest[position] = tells ? position : above;
+    const isConversation = CONVERSATION_TYPES.has(nodes.type(position));
+    if (isConversation && above >= 0) goesOn[above] = 1;
+    nearest[position] = isConversation ? position : above;
   }
   const ends: number[] = [];
   for (let p = 0; p < nodes.count; p++) if (nearest[p] === p && !goesOn[p]) ends.push(p);

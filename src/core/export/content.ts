@@ -20,7 +20,7 @@ export interface EntryContent {
 }
 
 export function contentOf(entry: Readonly<Record<string, unknown>>): EntryContent {
-  const told = (title: string, text: string, kind: ContentPart["kind"] = "text"): EntryContent => ({
+  const note = (title: string, text: string, kind: ContentPart["kind"] = "text"): EntryContent => ({
     kind: "note",
     title,
     parts: text === "" ? [] : [{ kind, text }],
@@ -29,16 +29,16 @@ export function contentOf(entry: Readonly<Record<string, unknown>>): EntryConten
     case "message":
       return messageContent(entry.message);
     case "custom_message":
-      return { ...told("extension", contentText(entry.content)), kind: "custom" };
+      return { ...note("extension", contentText(entry.content)), kind: "custom" };
     case "compaction":
     case "branch_summary":
-      return told(entry.type.replace("_", " "), shownText(entry.summary), "summary");
+      return note(entry.type.replace("_", " "), shownText(entry.summary), "summary");
     case "model_change":
-      return told("model", `${shownText(entry.provider)}/${shownText(entry.modelId)}`);
+      return note("model", `${shownText(entry.provider)}/${shownText(entry.modelId)}`);
     case "thinking_level_change":
-      return told("thinking level", shownText(entry.thinkingLevel));
+      return note("thinking level", shownText(entry.thinkingLevel));
     default:
-      return told(shownText(entry.type), "");
+      return note(shownText(entry.type), "");
   }
 }
 
@@ -46,11 +46,11 @@ function messageContent(message: unknown): EntryContent {
   if (typeof message !== "object" || message === null) return { kind: "note", title: "message", parts: [] };
   const { role, content, toolName, isError, command, output } = message as Record<string, unknown>;
   if (role === "bashExecution") {
-    const said: readonly ContentPart[] = [
+    const blocks: readonly ContentPart[] = [
       { kind: "call", text: shownText(command) },
       { kind: "text", text: shownText(output) },
     ];
-    return { kind: role, title: "command", parts: said };
+    return { kind: role, title: "command", parts: blocks };
   }
   const parts: ContentPart[] = [];
   if (typeof content === "string") parts.push({ kind: "text", text: content });

@@ -81,7 +81,7 @@ function articleOf(entry: PageEntry): string {
   const { timestamp } = entry.body;
   const time = typeof timestamp === "string" ? ` · ${escapeHtml(timestamp)}` : "";
   const label = entry.label === undefined ? "" : ` <mark>${escapeHtml(entry.label)}</mark>`;
-  const off = entry.goingOff.map((number) => `<a href="#b${number}">branch ${number}</a>`).join(", ");
+  const off = entry.branchesHere.map((number) => `<a href="#b${number}">branch ${number}</a>`).join(", ");
   // An entry without content is still shown where branches start or a label is set.
   if (body === "" && kind === "note" && off === "" && label === "") return "";
   return (

@@ -28,9 +28,9 @@ function headingOf({ number, active, from }: PageBranch): string {
 }
 
 function textOf(entry: PageEntry): string {
-  const { body, label, goingOff } = entry;
+  const { body, label, branchesHere } = entry;
   const { title, parts, isError } = contentOf(body);
-  const isMarked = label !== undefined || goingOff.length > 0;
+  const isMarked = label !== undefined || branchesHere.length > 0;
   if (parts.length === 0 && !isMarked) return "";
   const facts = [
     inline(isError ? `${title}, error` : title),
@@ -38,7 +38,7 @@ function textOf(entry: PageEntry): string {
     `entry ${entry.number + 1}`,
     ...(label === undefined ? [] : [`label ${inline(label)}`]),
   ];
-  const off = goingOff.length === 0 ? "" : `Branches here: branch ${goingOff.join(", ")}.\n\n`;
+  const off = branchesHere.length === 0 ? "" : `Branches here: branch ${branchesHere.join(", ")}.\n\n`;
   return `\n### ${facts.join(" · ")}\n\n${parts.map(fenced).join("")}${off}`;
 }
 

@@ -12,7 +12,7 @@ export interface PageEntry {
   readonly body: Readonly<Record<string, unknown>>;
   readonly label?: string;
   /** Numbers, from 1, of the branches that start after it. */
-  readonly goingOff: readonly number[];
+  readonly branchesHere: readonly number[];
 }
 
 export interface PageBranch {
@@ -41,14 +41,14 @@ export function pageOf(session: Session, all: boolean): ExportPage {
   const branches: readonly Branch[] = all
     ? branchesOf(session)
     : [{ end: tree.leaf, active: true, from: -1, own: [...tree.path()] }];
-  const goingOff = new Map<number, number[]>();
+  const branchesHere = new Map<number, number[]>();
   for (const [index, { from, active }] of branches.entries())
-    if (!active && from >= 0) goingOff.set(from, [...(goingOff.get(from) ?? []), index + 1]);
+    if (!active && from >= 0) branchesHere.set(from, [...(branchesHere.get(from) ?? []), index + 1]);
   const entryAt = (position: number): PageEntry => ({
     number: position,
     body: bodyOf(session, position),
     label: tree.labels.get(position)?.label,
-    goingOff: goingOff.get(position) ?? [],
+    branchesHere: branchesHere.get(position) ?? [],
   });
   return {
     title: session.name ?? `Session ${session.id}`,

@@ -59,8 +59,8 @@ export function roleRules(
   for (const [pattern, role] of Object.entries(patterns)) {
     const plain = pattern.replace(/\\./g, "").replace(/\[[^\]]*\]/g, "");
     if (plain.includes("(")) return { pattern, reason: "a pattern must not have groups" };
-    if ((plain.match(/[*+?{]/g) ?? []).length > MOST_REPETITIONS)
-      return { pattern, reason: `a pattern has at most ${MOST_REPETITIONS} repetitions` };
+    if ((plain.match(/[*+?{]/g) ?? []).length > MAX_REPETITIONS)
+      return { pattern, reason: `a pattern has at most ${MAX_REPETITIONS} repetitions` };
     try {
       rules.push([new RegExp(pattern.replaceAll("\\w", "[\\p{L}\\p{N}_]"), "u"), role]);
     } catch {
@@ -70,9 +70,9 @@ export function roleRules(
   return { patterns: rules, marker };
 }
 
-const MOST_REPETITIONS = 2;
+const MAX_REPETITIONS = 2;
 /** Characters at the end of a working directory, or after the marker, that are searched for patterns. */
-const LOOKED_AT = 1024;
+const SEARCHED_CHARACTERS = 1024;
 
 /** Yields a record for every branch with `all`, the active one first; else for the path to the leaf. */
 export function* trainingRecords(session: Session, rules: RoleRules, all: boolean): Generator<TrainingRecord> {
@@ -90,8 +90,8 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
   const usages: (TokenCounts | null)[] = [];
   /** Results since the last assistant message, which answer its calls. */
   let results: TrainingResult[] = [];
-  let firstSaid: string | undefined;
-  const settle = (): void => {
+  let firstUserText: string | undefined;
+  const finishTurn = (): void => {
     giveResults(turns, usages, results);
     results = [];
   };
@@ -105,20 +105,20 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     const { role, content } = message ?? {};
     if (typeof message !== "object" || message === null) leaveOut("message");
     else if (role === "user") {
-      settle();
+      finishTurn();
       const text = contentText(content);
-      firstSaid ??= text;
+      firstUserText ??= text;
       turns.push({ role, content: text, tool_calls: [], tool_results: [] });
       usages.push(null);
     } else if (role === "assistant") {
-      settle();
+      finishTurn();
       turns.push({ role, content: contentText(content), tool_calls: toolCalls(content).map(callOf), tool_results: [] });
       usages.push(countsOf(message.usage));
     } else if (role === "toolResult") results.push(resultOf(message));
     else leaveOut(`${shownText(role) || "unknown"} message`);
     if (Array.isArray(content)) for (const block of content) if (!isMapped(block)) leaveOut(`${kindOf(block)} block`);
   }
-  settle();
+  finishTurn();
   const sum = (name: keyof TokenCounts): number => usages.reduce((total, one) => total + (one?.[name] ?? 0), 0);
   const model = session.model(end);
   const header = log.header;
@@ -128,7 +128,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     metadata: {
       cwd,
       // The role that worked there, and the part of the working directory that it belongs to; null where neither is named.
-      ...roleOf(cwd, firstSaid ?? "", rules),
+      ...roleOf(cwd, firstUserText ?? "", rules),
       provider: header.provider ?? model?.provider ?? null,
       model: header.modelId ?? model?.id ?? null,
       thinking_level: session.thinkingLevel(end),
@@ -225,15 +225,15 @@ function numberOf(value: unknown): number {
 /** Returns the role by the working directory, else by the text after the marker in the first user message. */
 export function roleOf(
   cwd: string,
-  firstSaid: string,
+  firstUserText: string,
   { patterns, marker }: RoleRules,
 ): { role: string | null; rig: string | null } {
-  const told = roleIn(cwd, patterns);
-  if (told) return told;
-  const at = marker === "" ? -1 : firstSaid.indexOf(marker);
+  const byPath = roleIn(cwd, patterns);
+  if (byPath) return byPath;
+  const at = marker === "" ? -1 : firstUserText.indexOf(marker);
   if (at < 0) return { role: null, rig: null };
-  const behind = firstSaid.slice(at + marker.length, at + marker.length + LOOKED_AT);
-  const [address = ""] = /[\p{L}\p{N}_/-]+/u.exec(behind.trimStart().split(/\s/, 1)[0]) ?? [];
+  const following = firstUserText.slice(at + marker.length, at + marker.length + SEARCHED_CHARACTERS);
+  const [address = ""] = /[\p{L}\p{N}_/-]+/u.exec(following.trimStart().split(/\s/, 1)[0]) ?? [];
   // An address in the town is written like the end of a path.
   const addressed = roleIn(`/${address}`, patterns);
   if (addressed) return addressed;
@@ -243,7 +243,7 @@ export function roleOf(
 }
 
 function roleIn(path: string, patterns: RoleRules["patterns"]): { role: string; rig: string | null } | undefined {
-  const end = path.slice(-LOOKED_AT);
+  const end = path.slice(-SEARCHED_CHARACTERS);
   for (const [pattern, role] of patterns) {
     const found = pattern.exec(end);
     if (!found) continue;

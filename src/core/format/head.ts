@@ -112,7 +112,7 @@ export function bodyHead(type: string, body: Readonly<Record<string, unknown>>):
   return { role: roleOf((message as { role?: unknown }).role), flags: 0 };
 }
 
-/** Reads all heads of a scan: after a successful {@link read} or {@link parse} its fields are the head. */
+/** Reads all heads of a scan: after a successful {@link readFast} or {@link readAny} its fields are the head. */
 export class HeadReader implements Head {
   packedId = -1;
   id = "";
@@ -134,7 +134,7 @@ export class HeadReader implements Head {
    * Reads a head on the fast path: members in the usual order, without white space, ids of eight hex digits. `b[start,
    * end)` need only hold the beginning of the line. Returns false for any other line.
    */
-  read(b: Uint8Array, start: number, end: number): boolean {
+  readFast(b: Uint8Array, start: number, end: number): boolean {
     const view = this.viewOf(b);
     if (!startsWith(view, start, end, OPENING)) return false;
     let at = start + OPENING.length;
@@ -200,7 +200,7 @@ export class HeadReader implements Head {
    * Reads the head of a whole line on the slow path: any member order and any ids. An entry without an id gets one from
    * `missingId`. Returns what is wrong with the line, or null.
    */
-  parse(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
+  readAny(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
     const found = members(b, start, end);
     if (!found) return "not a JSON object";
     const value = (name: string): unknown => {
@@ -232,7 +232,7 @@ export class HeadReader implements Head {
   }
 
   /** Reads the head of an entry that is given as a value; one without an id gets one from `missingId`. */
-  take(entry: Readonly<Record<string, unknown>>, missingId: () => string): void {
+  readValue(entry: Readonly<Record<string, unknown>>, missingId: () => string): void {
     const { type, id, parentId } = entry;
     const name = typeof type === "string" ? type : "";
     this.set({
@@ -282,8 +282,8 @@ function batchEnd(b: Uint8Array, at: number, end: number): number {
 /** Adds the node of a line written by us, from its head if that is at hand. */
 export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array, head?: EntryHead): number {
   if (head) heads.set(head);
-  else if (!heads.read(line, 0, line.length)) {
-    const fault = heads.parse(line, 0, line.length, () => {
+  else if (!heads.readFast(line, 0, line.length)) {
+    const fault = heads.readAny(line, 0, line.length, () => {
       throw new TypeError("an entry to be written has an id");
     });
     if (fault !== null) throw new TypeError(`an entry to be written is well formed: ${fault}`);

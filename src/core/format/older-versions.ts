@@ -22,10 +22,10 @@ export function idOfLine(
   lineNumber: number,
   line: Uint8Array,
   sha256: (bytes: Uint8Array) => string,
-  taken: (id: string) => boolean,
+  isUsed: (id: string) => boolean,
 ): string {
   const hash = sha256(concat([bytesOf(`${lineNumber}:`), line]));
-  for (let digits = 8; digits < hash.length; digits++) if (!taken(hash.slice(0, digits))) return hash.slice(0, digits);
+  for (let digits = 8; digits < hash.length; digits++) if (!isUsed(hash.slice(0, digits))) return hash.slice(0, digits);
   return hash;
 }
 
@@ -36,17 +36,17 @@ const LEGACY_TRIES = 100;
 export function legacyIdOf(
   line: Uint8Array,
   sha256: (bytes: Uint8Array) => string,
-  taken: (id: string) => boolean,
+  isUsed: (id: string) => boolean,
 ): string {
   const hashed = concat([bytesOf("pi.session.legacy-entry-id.v1\0"), line, new Uint8Array(4)]);
   for (let counter = 0; counter < LEGACY_TRIES; counter++) {
     hashed[hashed.length - 1] = counter;
     const id = sha256(hashed).slice(0, 8);
-    if (!taken(id)) return id;
+    if (!isUsed(id)) return id;
   }
   const hash = sha256(hashed);
   for (let n = 0; ; n++)
-    if (!taken(`${hash.slice(0, 8)}-${n.toString(16)}`)) return `${hash.slice(0, 8)}-${n.toString(16)}`;
+    if (!isUsed(`${hash.slice(0, 8)}-${n.toString(16)}`)) return `${hash.slice(0, 8)}-${n.toString(16)}`;
 }
 
 /** The entries before one of version 1. */

@@ -8,12 +8,12 @@ import { MODULE } from "./fast-path-module.ts";
 import { ESCAPE, HEX } from "./json.ts";
 
 /** The longest stretch of lines that is validated at once, in bytes. */
-export const LOOKED_AT = 1 << 21;
+export const MAX_BYTES = 1 << 21;
 // The places of the two tables in the module's memory, as fast-path.wat has them.
-const ESCAPES = LOOKED_AT + 16;
+const ESCAPES = MAX_BYTES + 16;
 const DIGITS = ESCAPES + 256;
 
-export interface FirstLook {
+export interface FastPath {
   /** Memory for the bytes to validate. Nothing stays in it. */
   readonly bytes: Uint8Array;
   /**
@@ -29,13 +29,13 @@ interface Machine {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (
     module: object,
-  ) => { readonly exports: { readonly memory: { readonly buffer: ArrayBuffer }; readonly read: FirstLook["read"] } };
+  ) => { readonly exports: { readonly memory: { readonly buffer: ArrayBuffer }; readonly read: FastPath["read"] } };
 }
 
-let made: FirstLook | null | undefined;
+let made: FastPath | null | undefined;
 
 /** Returns the module, which is made at the first call, in 1 ms; null on a machine that does not have it. */
-export function firstLook(): FirstLook | null {
+export function fastPath(): FastPath | null {
   if (made !== undefined) return made;
   try {
     const { Module, Instance } = (globalThis as unknown as { WebAssembly: Machine }).WebAssembly;
@@ -43,7 +43,7 @@ export function firstLook(): FirstLook | null {
     const bytes = new Uint8Array(memory.buffer);
     bytes.set(ESCAPE, ESCAPES);
     bytes.set(HEX, DIGITS);
-    made = { bytes: bytes.subarray(0, LOOKED_AT), read };
+    made = { bytes: bytes.subarray(0, MAX_BYTES), read };
   } catch {
     made = null;
   }

@@ -22,7 +22,7 @@ const MESSAGE = 1;
 const OF_MESSAGE = named("role");
 
 /** Reads many lines: after a successful {@link read} its fields describe the last one. */
-export class BodyReader {
+export class LineValidator {
   /** Whether a member of the head occurs twice: the fast path for heads uses the first, parsers use the last. */
   isAmbiguous = false;
   /** Start of the message in the line, if only a brace comes after it; else 0. */
@@ -47,7 +47,7 @@ export class BodyReader {
   }
 
   /** Returns the position just past the object at `at`, or -1. Notes whether any of these names occurs twice. */
-  private object(b: Uint8Array, at: number, end: number, told: Names): number {
+  private object(b: Uint8Array, at: number, end: number, names: Names): number {
     let seen = 0;
     this.last = 0;
     let i = skipSpace(b, at + 1, end);
@@ -55,10 +55,10 @@ export class BodyReader {
     for (;;) {
       const value = valueStart(b, i, end);
       if (value < 0) return -1;
-      const bit = bitOf(told, b, i, end);
+      const bit = bitOf(names, b, i, end);
       if ((seen & bit) !== 0) this.isAmbiguous = true;
       seen |= bit;
-      const isMessage = bit === MESSAGE && told === OF_ENTRY;
+      const isMessage = bit === MESSAGE && names === OF_ENTRY;
       const past =
         isMessage && b[value] === OPEN_BRACE ? this.object(b, value, end, OF_MESSAGE) : valueEnd(b, value, end);
       if (past < 0) return -1;

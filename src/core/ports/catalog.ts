@@ -25,7 +25,7 @@ export interface Listed {
 
 export type Order = "modified" | "created" | "name";
 
-export interface ListWish {
+export interface ListRequest {
   readonly cwd?: string;
   readonly query?: string;
   readonly name?: string;
@@ -44,7 +44,7 @@ export type Progress = (done: number, total: number) => void;
 /** A callback for progress, with the sessions that fit among those read since the last call. */
 export type ListProgress = (done: number, total: number, found: readonly Listed[]) => void;
 
-export interface SearchWish {
+export interface SearchRequest {
   readonly query: string;
   readonly cwd?: string;
   readonly role?: string;
@@ -81,14 +81,11 @@ export interface Relative {
  */
 export interface Catalog {
   /** Returns all sessions after the cursor that fit; `total` counts those before it too. Throws cursor_expired. */
-  list(wish: ListWish, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }>;
+  list(request: ListRequest, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }>;
   /** Throws cursor_expired. */
-  search(wish: SearchWish, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
+  search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
   /** Returns the family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
-  family(
-    of: { id: string; beside?: Relative },
-    progress?: Progress,
-  ): Promise<{ root: string | null; nodes: Relative[] }>;
+  family(of: { id: string; open?: Relative }, progress?: Progress): Promise<{ root: string | null; nodes: Relative[] }>;
   /**
    * Writes the index that scripts of pi_agent_rust read (seed 002) to a SQLite file, new or in place of such an index;
    * returns how many sessions it has. Throws already_exists, session_locked, storage_full, storage_failed.

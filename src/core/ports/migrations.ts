@@ -3,7 +3,7 @@
 import type { Progress } from "./catalog.ts";
 
 /** Paths of the parts of one session, which share a folder. */
-export interface Site {
+export interface SessionLocation {
   readonly sessionId: string;
   readonly container: string;
   readonly staging: string;
@@ -20,7 +20,7 @@ export interface Obstacle {
 }
 
 export interface Plan {
-  readonly site: Site;
+  readonly location: SessionLocation;
   readonly entryCount: number;
   /** Size of the session file. */
   readonly bytes: number;
@@ -36,7 +36,7 @@ export interface Verification {
 }
 
 export interface Migrated {
-  readonly site: Site;
+  readonly location: SessionLocation;
   /** Null when there was nothing to do. */
   readonly migrationId: string | null;
   readonly correlationId: string;
@@ -79,7 +79,7 @@ export interface LedgerEvent {
 }
 
 export interface Status {
-  readonly site: Site;
+  readonly location: SessionLocation;
   readonly active: "jsonl_v3" | "sqlite_v1" | "native_v2";
   /** One of the nine states. */
   readonly state: string;
@@ -135,7 +135,7 @@ export interface Migrations {
   /**
    * Returns the present path of the session that had this path before a migration or rollback; else the path itself.
    */
-  standsAt(path: string): string;
+  currentPathOf(path: string): string;
   /** Checks every byte of a container against the rules of the store. */
   audit(container: string, progress?: Progress): Promise<StoreAudit>;
 }

@@ -11,7 +11,7 @@ export interface Spooled {
 
 export interface Spool {
   /** Stores these pieces. Throws storage_full, storage_failed, and whatever making the pieces throws. */
-  take(pieces: Iterable<string | Uint8Array>): Spooled;
+  store(pieces: Iterable<string | Uint8Array>): Spooled;
 }
 
 /** Returns whether a piece of a message waits outside of memory. */

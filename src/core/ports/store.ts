@@ -123,18 +123,18 @@ export interface Log {
    * Becomes the only writer, if the log is persisted; `append` does this by itself. Returns whether it was not the
    * writer before, so that other processes may have written meanwhile. Throws session_locked, naming the holder.
    */
-  takeLock(): boolean;
+  acquireLock(): boolean;
   /** Releases the lock, so that other processes can write. */
   unlock(): void;
 
   /**
    * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once, durable
-   * after `commit`. With `hold`, a log that is not persisted yet keeps them in memory until the next append without it.
-   * Entries that other processes appended in between come first; the caller finds its own by their ids. On a failure
-   * (storage_full, storage_failed, read_only, session_locked) the log is as before. `heads` has the heads of the lines
-   * that the caller knows; others are read from the lines.
+   * after `commit`. With `defer`, a log that is not persisted yet keeps them in memory until the next append without
+   * it. Entries that other processes appended in between come first; the caller finds its own by their ids. On a
+   * failure (storage_full, storage_failed, read_only, session_locked) the log is as before. `heads` has the heads of
+   * the lines that the caller knows; others are read from the lines.
    */
-  append(lines: readonly Uint8Array[], options?: { hold?: boolean; heads?: readonly (EntryHead | undefined)[] }): void;
+  append(lines: readonly Uint8Array[], options?: { defer?: boolean; heads?: readonly (EntryHead | undefined)[] }): void;
 
   /**
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with
@@ -150,12 +150,12 @@ export interface Log {
 
   /**
    * Publishes the session anew without its damage, and returns the path at which the stored bytes are kept as they
-   * were. `mended` gives entries other lines, which is reason enough to publish. Returns null when there is nothing to
+   * were. `repairs` gives entries other lines, which is reason enough to publish. Returns null when there is nothing to
    * repair. The log must be reopened afterwards.
    */
-  repair(mended?: Mended): string | null;
+  repair(repairs?: Repairs): string | null;
   /** The damage that `repair` removes. */
-  readonly mendable: readonly Damage[];
+  readonly repairable: readonly Damage[];
 
   /** State of a V2 store, one of nine. */
   readonly state?: string;
@@ -177,7 +177,7 @@ export interface Log {
 }
 
 /** New lines by position: a function that makes the line of an entry from the stored one. */
-export type Mended = ReadonlyMap<number, (line: Uint8Array) => Uint8Array>;
+export type Repairs = ReadonlyMap<number, (line: Uint8Array) => Uint8Array>;
 
 /** The header of a new log, and where to create it. */
 export interface Beginning {

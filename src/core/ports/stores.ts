@@ -43,7 +43,7 @@ export interface Stores {
   writeOutput(
     file: string,
     pieces: Iterable<string | Uint8Array>,
-    taken: "refuse" | "rename" | "replace",
+    onExisting: "refuse" | "rename" | "replace",
     attachmentsOf?: string,
   ): Promise<string>;
   /** Returns the bytes of a session as stored, damage included, in pieces. */
@@ -54,12 +54,12 @@ export interface Stores {
    * Returns the path of a new session that is derived from the one at `file`: beside it, if that lies outside the
    * session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.
    */
-  beside(file: string, header: SessionHeader): string | undefined;
+  nextTo(file: string, header: SessionHeader): string | undefined;
   /**
    * Returns the session that a request with this idempotency key made recently, in a working directory or beside a
    * file.
    */
-  made(key: string, of: { readonly cwd: string } | { readonly beside: string }): string | undefined;
+  made(key: string, of: { readonly cwd: string } | { readonly nextTo: string }): string | undefined;
   /** Facts that are found without opening sessions. */
   readonly catalog: Catalog;
   /** Operations on sessions that are not open. */

@@ -2,7 +2,7 @@
 
 import { Failure } from "../failure.ts";
 import { bytesOf, textOf } from "../json/json.ts";
-import type { Listed, ListWish, Order, Relative } from "../ports/catalog.ts";
+import type { Listed, ListRequest, Order, Relative } from "../ports/catalog.ts";
 import { fold } from "./query.ts";
 
 // --- the list ----------------------------------------------------------------------------------------------------
@@ -24,16 +24,16 @@ export function comparing(order: Order): (a: Listed, b: Listed) => number {
 }
 
 /** Returns the part of an ordered list that comes after a wish's cursor. Throws cursor_expired. */
-export function behindCursor(ordered: readonly Listed[], { cursor, sort = "modified" }: ListWish): readonly Listed[] {
+export function afterCursor(ordered: readonly Listed[], { cursor, sort = "modified" }: ListRequest): readonly Listed[] {
   if (cursor === undefined) return ordered;
   const compare = comparing(sort);
   const after = readCursor(cursor, sort);
-  const place = placeIn(ordered, after, compare);
+  const place = indexIn(ordered, after, compare);
   return ordered.slice(place < ordered.length && compare(ordered[place], after) === 0 ? place + 1 : place);
 }
 
 /** Returns the index of a session in an ordered list, or the index where it belongs. */
-export function placeIn(ordered: readonly Listed[], listed: Listed, compare: (a: Listed, b: Listed) => number): number {
+export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a: Listed, b: Listed) => number): number {
   let low = 0;
   let high = ordered.length;
   while (low < high) {
@@ -45,25 +45,25 @@ export function placeIn(ordered: readonly Listed[], listed: Listed, compare: (a:
 }
 
 /** Returns a function that checks whether a session fits a wish. */
-export function filterOf(wish: ListWish): (listed: Listed) => boolean {
+export function filterOf(request: ListRequest): (listed: Listed) => boolean {
   const words =
-    wish.query === undefined
+    request.query === undefined
       ? []
-      : fold(wish.query)
+      : fold(request.query)
           .split(/\s+/)
           .filter((word) => word !== "");
-  const name = wish.name === undefined ? undefined : fold(wish.name);
-  const parentId = wish.parent === undefined ? undefined : idInPath(wish.parent);
+  const name = request.name === undefined ? undefined : fold(request.name);
+  const parentId = request.parent === undefined ? undefined : idInPath(request.parent);
   return (listed) => {
-    if (listed.archived !== (wish.archived ?? false)) return false;
-    if (listed.headerOnly && wish.headerOnly !== true) return false;
-    if (wish.cwd !== undefined && listed.cwd !== wish.cwd) return false;
-    if (wish.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= wish.since)) return false;
+    if (listed.archived !== (request.archived ?? false)) return false;
+    if (listed.headerOnly && request.headerOnly !== true) return false;
+    if (request.cwd !== undefined && listed.cwd !== request.cwd) return false;
+    if (request.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= request.since)) return false;
     if (name !== undefined && !fold(listed.name ?? "").includes(name)) return false;
-    if (wish.parent !== undefined) {
+    if (request.parent !== undefined) {
       const { parentSession } = listed;
       if (parentSession === null) return false;
-      if (parentSession !== wish.parent && idInPath(parentSession) !== parentId) return false;
+      if (parentSession !== request.parent && idInPath(parentSession) !== parentId) return false;
     }
     if (words.length === 0) return true;
     const text = fold(`${listed.name ?? ""}\n${listed.firstMessage ?? ""}\n${listed.cwd ?? ""}\n${listed.id}`);
@@ -191,12 +191,12 @@ export function familyOf(
   }
   const lost = parents.has(top) ? undefined : lostParent(top);
   const members: Relative[] = [];
-  const taken = new Set<Relative>();
+  const added = new Set<Relative>();
   const waiting = lost === undefined ? [top] : [...(children.get(lost) ?? [top])];
   for (let i = 0; i < waiting.length; i++) {
     const session = waiting[i];
-    if (taken.has(session)) continue;
-    taken.add(session);
+    if (added.has(session)) continue;
+    added.add(session);
     members.push(session);
     waiting.push(...(children.get(session) ?? []));
   }

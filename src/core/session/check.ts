@@ -106,7 +106,7 @@ export function incompleteMessages(session: Session): Incomplete[] {
     if (damage?.kind !== "incomplete_message") continue;
     const speaker = () => speakerAt(session, nodes.parent(position));
     const time = () => Date.parse(entry.timestamp) || 0;
-    found.push({ position, damage, mend: (line) => completedDraft(line, entry, { time, speaker }) });
+    found.push({ position, damage, complete: (line) => completedDraft(line, entry, { time, speaker }) });
   }
   return found;
 }

@@ -17,9 +17,9 @@ export class SessionEntries {
   name: string | null = null;
   private voids = new Set<number>();
   private results = new Map<string, { readonly key: number; readonly value: unknown }>();
-  private heededLosses = 0;
+  private seenLosses = 0;
   /** Number of entries in the tree and in the facts; the log may be ahead after a failed read. */
-  private taken = 0;
+  private addedCount = 0;
   /** Number of entries at opening; later ones may belong to a turn that is still going on. */
   openedWith: number;
 
@@ -86,31 +86,31 @@ export class SessionEntries {
   }
 
   /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
-  heedLosses(): boolean {
-    if (this.logNow.nodes.losses === this.heededLosses) return false;
+  rebuildAfterLosses(): boolean {
+    if (this.logNow.nodes.losses === this.seenLosses) return false;
     this.renew();
     return true;
   }
 
   /** Adds the entry after those that were added. */
-  take(position: number, line?: Uint8Array): void {
+  add(position: number, line?: Uint8Array): void {
     const { nodes } = this.logNow;
-    if (TELLING.includes(nodes.code(position))) {
+    if (LOADED_TYPES.includes(nodes.code(position))) {
       const entry = line ? (parse(line) as Entry) : this.entry(position);
       noteVoid(nodes, this.voids, position, entry);
       this.treeNow.extend(position);
       this.applyFacts(position, entry);
     } else this.treeNow.extend(position);
-    this.taken = position + 1;
+    this.addedCount = position + 1;
   }
 
   /** Adds the entries that others appended from `first` on, and those that were left out before. Returns all of them. */
-  takeFrom(first: number): number[] {
+  addFrom(first: number): number[] {
     const { nodes } = this.logNow;
-    const start = Math.min(this.taken, first);
+    const start = Math.min(this.addedCount, first);
     if (start === nodes.count) return [];
     if (nodes.forward.size > 0) this.renew();
-    else for (let position = this.taken; position < nodes.count; position++) this.take(position);
+    else for (let position = this.addedCount; position < nodes.count; position++) this.add(position);
     return Array.from({ length: nodes.count - start }, (_, n) => start + n);
   }
 
@@ -122,21 +122,21 @@ export class SessionEntries {
     const { nodes } = log;
     const { losses } = nodes;
     // Summaries that were checked before need not be read again.
-    const telling = positionsTelling(nodes).filter((position) => !nodes.summarises(position));
+    const loaded = positionsTelling(nodes).filter((position) => !nodes.summarises(position));
     const voids = new Set<number>();
     const bodies: [number, Entry][] = [];
     let i = 0;
-    for (const line of log.readMany(telling)) {
+    for (const line of log.readMany(loaded)) {
       const entry = parse(line) as Entry;
-      const position = telling[i++];
+      const position = loaded[i++];
       noteVoid(nodes, voids, position, entry);
       bodies.push([position, entry]);
     }
     this.treeNow = new Tree(nodes, { isVoid: (position) => voids.has(position), leaf: this.leaf });
     this.logNow = log;
     this.voids = voids;
-    this.taken = nodes.count;
-    this.heededLosses = losses;
+    this.addedCount = nodes.count;
+    this.seenLosses = losses;
     this.treeIsDue = false;
     this.results = new Map();
     this.name = null;
@@ -164,7 +164,7 @@ function noteVoid(nodes: Nodes, voids: Set<number>, position: number, entry: Ent
 }
 
 /** Codes of the entry types whose bodies the tree needs from the start; all of them are small and few. */
-const TELLING = (["session_info", "label", "branch_summary", "compaction"] as const).map((type) =>
+const LOADED_TYPES = (["session_info", "label", "branch_summary", "compaction"] as const).map((type) =>
   KNOWN_TYPES.indexOf(type),
 );
 
@@ -175,6 +175,7 @@ const TELLING = (["session_info", "label", "branch_summary", "compaction"] as co
 function positionsTelling(nodes: Nodes): number[] {
   const { types } = nodes.columns();
   const found: number[] = [];
-  for (const code of TELLING) for (let p = types.indexOf(code); p >= 0; p = types.indexOf(code, p + 1)) found.push(p);
+  for (const code of LOADED_TYPES)
+    for (let p = types.indexOf(code); p >= 0; p = types.indexOf(code, p + 1)) found.push(p);
   return found.sort((a, b) => a - b);
 }

@@ -65,7 +65,7 @@ export class LeafTracker {
   }
 
   /** Whether there is nothing that `commit` would have to wait for. */
-  get settled(): boolean {
+  get isDurable(): boolean {
     return this.entries.areDurable && !this.isDue;
   }
 
@@ -88,9 +88,9 @@ export class LeafTracker {
   /** Finds the leaf of a log that was opened. It stays at `keptId` if that is among the entries. */
   open(keptId?: string | null): void {
     const { log } = this.entries;
-    const recorded = this.placeOfId(this.store?.recall(log));
+    const recorded = this.leafPositionOfId(this.store?.recall(log));
     this.recorded = recorded === undefined ? undefined : { count: log.nodes.count, leaf: recorded };
-    const known = this.placeOfId(keptId) ?? recorded ?? this.inHeader;
+    const known = this.leafPositionOfId(keptId) ?? recorded ?? this.inHeader;
     const given = known === undefined ? this.ofEntries() : undefined;
     this.damage = given?.ambiguous
       ? [damageOfEntry(log.nodes.id(log.nodes.count - 1), "ambiguous_leaf", AMBIGUOUS)]
@@ -102,16 +102,16 @@ export class LeafTracker {
   /** Moves to an entry that was appended, or to any other. */
   moveTo(position: number): void {
     this.at = position;
-    if (this.settled) this.durable = position;
+    if (this.isDurable) this.durable = position;
   }
 
   /** Moves to entries of other programs where they continue the leaf. */
-  follow(positions: readonly number[]): void {
+  advance(positions: readonly number[]): void {
     const { nodes } = this.entries.log;
     const isDurable = this.current === this.durable;
     for (const position of positions)
       if (nodes.parent(position) === this.at && !nodes.isMarker(position)) this.at = position;
-    if (isDurable || this.settled) this.durable = this.at;
+    if (isDurable || this.isDurable) this.durable = this.at;
   }
 
   /** Makes the leaf durable with all entries; `undone` must be called when that fails. */
@@ -166,7 +166,7 @@ export class LeafTracker {
    * give as the leaf.
    */
   needsMarkerBefore(type: string, parentId: string | null | undefined): boolean {
-    if (!this.keeps || !isAside(type) || !this.entries.log.persisted) return false;
+    if (!this.keeps || !isMetadata(type) || !this.entries.log.persisted) return false;
     const place =
       parentId === undefined ? this.current : parentId === null ? ROOT : this.entries.log.nodes.position(parentId);
     return place !== this.ofEntries().leaf;
@@ -180,17 +180,17 @@ export class LeafTracker {
   /** The leaf that the header names, until our first write removes it from there. */
   private get inHeader(): number | undefined {
     const { leafId } = this.entries.log.header;
-    return this.placeOfId(leafId === "" ? null : leafId);
+    return this.leafPositionOfId(leafId === "" ? null : leafId);
   }
 
-  private placeOfId(id: string | null | undefined): number | undefined {
+  private leafPositionOfId(id: string | null | undefined): number | undefined {
     if (id === undefined) return undefined;
     const position = id === null ? ROOT : this.entries.log.nodes.position(id);
-    return id !== null && position < 0 ? undefined : this.placeOf(position);
+    return id !== null && position < 0 ? undefined : this.leafPositionOf(position);
   }
 
   /** Returns the position, or the parent's if it is a leaf marker that no entry continues. */
-  private placeOf(position: number): number {
+  private leafPositionOf(position: number): number {
     if (position < 0 || this.entries.tree.isVisible(position)) return position;
     return Math.max(this.entries.log.nodes.parent(position), ROOT);
   }
@@ -201,7 +201,7 @@ export class LeafTracker {
     const { nodes } = tree;
     if (this.given?.tree !== tree) {
       let first = nodes.count - 1;
-      while (first > 0 && isAside(nodes.type(first))) first--;
+      while (first > 0 && isMetadata(nodes.type(first))) first--;
       this.given = { tree, count: Math.max(first, 0), leaf: ROOT, decisive: ROOT, ambiguous: false };
     }
     const { given } = this;
@@ -214,14 +214,14 @@ export class LeafTracker {
     const { tree } = given;
     const { nodes } = tree;
     given.ambiguous = false;
-    if (!isAside(nodes.type(position))) {
+    if (!isMetadata(nodes.type(position))) {
       given.decisive = position;
-      given.leaf = this.placeOf(position);
+      given.leaf = this.leafPositionOf(position);
     } else if (given.decisive === ROOT || nodes.parent(position) === given.leaf) given.leaf = position;
     else {
-      const target = this.placeOf(given.decisive);
+      const target = this.leafPositionOf(given.decisive);
       let at = position;
-      while (at >= 0 && at !== target && isAside(nodes.type(at))) at = nodes.parent(at);
+      while (at >= 0 && at !== target && isMetadata(nodes.type(at))) at = nodes.parent(at);
       given.ambiguous = at !== target && !tree.isAncestor(target, at);
       given.leaf = given.ambiguous ? target : position;
     }
@@ -229,6 +229,6 @@ export class LeafTracker {
 }
 
 /** Returns whether entries of a type are about the conversation and not part of it. */
-function isAside(type: string): boolean {
+function isMetadata(type: string): boolean {
   return type === "label" || type === "session_info";
 }

@@ -155,11 +155,11 @@ export class Speakers {
     const { type, id, parentId, message } = draft;
     if (parentId !== undefined) this.now = this.known.get(parentId ?? "") ?? this.at(this.positionOf(parentId));
     const before = this.now;
-    const said = type === "message" && isObject(message) && message.role === "assistant" ? message : undefined;
-    const provider = type === "model_change" ? draft.provider : said?.provider;
-    const model = type === "model_change" ? draft.modelId : said?.model;
+    const assistant = type === "message" && isObject(message) && message.role === "assistant" ? message : undefined;
+    const provider = type === "model_change" ? draft.provider : assistant?.provider;
+    const model = type === "model_change" ? draft.modelId : assistant?.model;
     if (typeof provider === "string" && typeof model === "string") {
-      const api = said && typeof said.api === "string" ? { api: said.api } : {};
+      const api = assistant && typeof assistant.api === "string" ? { api: assistant.api } : {};
       this.now = () => ({ provider, id: model, ...api });
     }
     if (id !== undefined) this.known.set(id, this.now);

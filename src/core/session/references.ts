@@ -21,11 +21,11 @@ interface NamedDraft {
  * Throws entry_not_found or invalid_boundary, as the commands that make such entries do, if a label, a context edit or
  * a compaction names an entry that is neither in the session nor before it among the drafts.
  */
-export function demandReferences(session: Session, drafts: readonly NamedDraft[]): void {
+export function requireReferences(session: Session, drafts: readonly NamedDraft[]): void {
   const sent: Sent = { session, drafts, before: new Map() };
   for (const [index, draft] of drafts.entries()) {
-    if (draft.type === "label" || draft.type === "context_edit") demandTarget(sent, index);
-    else if (draft.type === "compaction") demandBoundary(sent, index);
+    if (draft.type === "label" || draft.type === "context_edit") requireTarget(sent, index);
+    else if (draft.type === "compaction") requireBoundary(sent, index);
     if (draft.id !== undefined) sent.before.set(draft.id, index);
   }
 }
@@ -37,7 +37,7 @@ interface Sent {
   readonly before: Map<string, number>;
 }
 
-function demandTarget({ session, drafts, before }: Sent, index: number): void {
+function requireTarget({ session, drafts, before }: Sent, index: number): void {
   const targetId = String(drafts[index].targetId);
   if (session.find(targetId) >= 0 || before.has(targetId)) return;
   throw new Failure(
@@ -47,13 +47,13 @@ function demandTarget({ session, drafts, before }: Sent, index: number): void {
   );
 }
 
-function demandBoundary(sent: Sent, index: number): void {
+function requireBoundary(sent: Sent, index: number): void {
   const { session, drafts, before } = sent;
   const { id, firstKeptEntryId } = drafts[index];
   // A compaction that names itself keeps nothing.
   if (firstKeptEntryId === id) return;
   const keptId = String(firstKeptEntryId);
-  const { leaf, above } = placeOf(sent, index);
+  const { leaf, above } = leafFor(sent, index);
   const coming = above.map(
     (at): Coming => ({ id: drafts[at].id, role: roleIn(drafts[at]), entry: drafts[at] as Entry }),
   );
@@ -63,7 +63,7 @@ function demandBoundary(sent: Sent, index: number): void {
 }
 
 /** Returns the leaf below which a draft comes, and the drafts between them, oldest first. */
-function placeOf({ session, drafts, before }: Sent, index: number): { leaf: number; above: number[] } {
+function leafFor({ session, drafts, before }: Sent, index: number): { leaf: number; above: number[] } {
   const above: number[] = [];
   for (let at = index; ; ) {
     const { parentId } = drafts[at];

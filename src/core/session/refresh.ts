@@ -21,7 +21,7 @@ export class ForeignChanges {
   private untoldIds = new Set<string>();
   private untoldLost = 0;
   /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
-  private toldDamage: number;
+  private reportedDamage: number;
   private untoldDamage: Damage[] = [];
   /** Whether the session released its lock; it takes it again with the next change. */
   resting = false;
@@ -29,7 +29,7 @@ export class ForeignChanges {
   constructor(entries: SessionEntries, leaf: LeafTracker) {
     this.entries = entries;
     this.leaf = leaf;
-    this.toldDamage = entries.log.damage.length;
+    this.reportedDamage = entries.log.damage.length;
   }
 
   /** Notes an entry of another program that a write of ours found. */
@@ -41,9 +41,9 @@ export class ForeignChanges {
   /** Returns the damage that was found since the last call, or since the session was opened. */
   freshDamage(): readonly Damage[] {
     const { damage } = this.entries.log;
-    if (damage.length === this.toldDamage && this.untoldDamage.length === 0) return [];
-    const fresh = [...this.untoldDamage, ...damage.slice(this.toldDamage)];
-    this.toldDamage = damage.length;
+    if (damage.length === this.reportedDamage && this.untoldDamage.length === 0) return [];
+    const fresh = [...this.untoldDamage, ...damage.slice(this.reportedDamage)];
+    this.reportedDamage = damage.length;
     this.untoldDamage = [];
     return fresh;
   }
@@ -61,14 +61,14 @@ export class ForeignChanges {
   }
 
   /** Does what Session.refreshToWrite says. */
-  lookToWrite(): void {
+  checkBeforeWriting(): void {
     this.becomeWriter();
     // The path may hold another file after the first look, with a lock of its own.
-    if (this.look() && this.becomeWriter()) this.look();
+    if (this.checkForChanges() && this.becomeWriter()) this.checkForChanges();
   }
 
   /** Does what Session.refresh says. Returns whether there was anything. */
-  look(): boolean {
+  checkForChanges(): boolean {
     const { log } = this.entries;
     const change = log.refresh();
     if (change.kind === "gone")
@@ -78,13 +78,13 @@ export class ForeignChanges {
         { errno: "ENOENT" },
         { retryable: false },
       );
-    if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.settled)) {
+    if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.isDurable)) {
       this.rebase();
       return true;
     }
-    const positions = this.entries.takeFrom(change.kind === "none" ? log.nodes.count : change.first);
+    const positions = this.entries.addFrom(change.kind === "none" ? log.nodes.count : change.first);
     for (const position of positions) this.untoldIds.add(log.nodes.id(position));
-    this.leaf.follow(positions);
+    this.leaf.advance(positions);
     return positions.length > 0;
   }
 
@@ -93,7 +93,7 @@ export class ForeignChanges {
     const { log } = this.entries;
     if (log.readOnly) return false;
     try {
-      if (!log.takeLock()) return false;
+      if (!log.acquireLock()) return false;
     } catch (error) {
       if (error instanceof Failure) return false;
       throw error;
@@ -109,7 +109,7 @@ export class ForeignChanges {
    */
   rebase(successor?: Log, isRepair = false): void {
     const leafId = this.entries.idOrNull(this.leaf.current);
-    if (!this.leaf.settled)
+    if (!this.leaf.isDurable)
       throw new Failure(
         "content_modified",
         "Another program rewrote the session. Try again to see what is there now.",
@@ -121,7 +121,7 @@ export class ForeignChanges {
     const come = positionsMissingIn(before, next);
     for (const position of come) this.untoldIds.add(next.nodes.id(position));
     this.leaf.open(leafId);
-    this.leaf.follow(come);
+    this.leaf.advance(come);
     const damaged = stillDamaged(before, next);
     for (const position of positionsMissingIn(next, before))
       if (!isRepair && !damaged.has(before.nodes.id(position))) this.untoldLost++;
@@ -131,11 +131,11 @@ export class ForeignChanges {
 
   /** Makes sure that damage is reported that the log before this one did not know. */
   private noteDamageSince(before: Log): void {
-    const known = new Set(before.damage.slice(0, this.toldDamage).map(textOfDamage));
+    const known = new Set(before.damage.slice(0, this.reportedDamage).map(textOfDamage));
     for (const old of this.untoldDamage) known.delete(textOfDamage(old));
     const { damage } = this.entries.log;
     this.untoldDamage = damage.filter((found) => !known.has(textOfDamage(found)));
-    this.toldDamage = damage.length;
+    this.reportedDamage = damage.length;
   }
 }
 
@@ -151,10 +151,10 @@ function positionsMissingIn(other: Log, { nodes }: Log): number[] {
  * place.
  */
 function stillDamaged(before: Log, next: Log): Set<string> {
-  const places = new Set(next.damage.map(({ byteOffset }) => byteOffset));
+  const offsets = new Set(next.damage.map(({ byteOffset }) => byteOffset));
   const ids = new Set<string>();
   for (const { entryId, byteOffset } of before.damage)
-    if (entryId !== undefined && places.has(byteOffset)) ids.add(entryId);
+    if (entryId !== undefined && offsets.has(byteOffset)) ids.add(entryId);
   return ids;
 }
 

@@ -50,7 +50,7 @@ export interface Incomplete {
   readonly position: number;
   readonly damage: Damage;
   /** Returns its line, completed. */
-  mend(line: Uint8Array): Uint8Array;
+  complete(line: Uint8Array): Uint8Array;
 }
 
 export class Session implements Bodies {
@@ -82,7 +82,7 @@ export class Session implements Bodies {
   }
 
   /** Whether it released its lock; it takes it again with the next change. */
-  get resting(): boolean {
+  get isSuspended(): boolean {
     return this.foreign.resting;
   }
 
@@ -145,7 +145,7 @@ export class Session implements Bodies {
   // --- reading -------------------------------------------------------------------------------------------------
 
   context(leaf: number = this.tree.leaf): Context {
-    this.heedLosses();
+    this.rebuildAfterLosses();
     return contextAt(this.tree, this, leaf);
   }
 
@@ -160,14 +160,14 @@ export class Session implements Bodies {
   }
 
   messageCount(): number {
-    this.heedLosses();
+    this.rebuildAfterLosses();
     const { leaf } = this.tree;
     return this.entries.once("messages", leaf, (tree) => contextCount(tree, this, leaf));
   }
 
   /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
-  heedLosses(): boolean {
-    return this.entries.heedLosses();
+  rebuildAfterLosses(): boolean {
+    return this.entries.rebuildAfterLosses();
   }
 
   /** Returns the damage that was found since the last call, or since the session was opened. */
@@ -231,13 +231,13 @@ export class Session implements Bodies {
   /**
    * Appends drafts at the leaf, or where a draft's `parentId` says; each further draft continues the one before.
    * Appends all or none. Several drafts, or drafts with a key, are marked as one batch, so that a torn write is
-   * recognised. With `hold`, a session that is not stored yet stays so; by default, entries that only set it up are
+   * recognised. With `defer`, a session that is not stored yet stays so; by default, entries that only set it up are
    * held. Throws invalid_entry, entry_not_found, read_only and the log's failures.
    */
-  append(drafts: readonly Draft[], key?: string, hold = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
+  append(drafts: readonly Draft[], key?: string, defer = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
     // Before we had the lock, another server may have written.
-    if (this.log.takeLock()) this.foreign.look();
+    if (this.log.acquireLock()) this.foreign.checkForChanges();
     const oldLeafId = this.leafId;
     const written: NewLine[] = [];
     const ids: string[] = [];
@@ -269,7 +269,7 @@ export class Session implements Bodies {
       others?.add(id);
       parentId = id;
     }
-    this.write(written, ids, hold);
+    this.write(written, ids, defer);
     this.leaf.moveTo(this.log.nodes.position(parentId as string));
     if (key !== undefined) this.keyed.set(key, { ids, leafId: this.leafId });
     const own = written.length === ids.length ? written : written.slice(1);
@@ -277,13 +277,13 @@ export class Session implements Bodies {
   }
 
   /** Adds lines to the log and to the tree, with the entries of other programs that came before them. */
-  private write(written: readonly NewLine[], ids: readonly string[] = [], hold = false): void {
+  private write(written: readonly NewLine[], ids: readonly string[] = [], defer = false): void {
     const { nodes } = this.log;
     const lines = written.map(({ line }) => line);
     const first = nodes.count;
     try {
       this.foreign.resting = false;
-      this.log.append(lines, { hold, heads: written.map(({ head }) => head) });
+      this.log.append(lines, { defer, heads: written.map(({ head }) => head) });
     } catch (error) {
       // Nothing was written where another process was first.
       const isAsBefore = error instanceof Failure && (error.byOthers || error.name === "session_locked");
@@ -293,7 +293,7 @@ export class Session implements Bodies {
     const alone = nodes.count - first === lines.length;
     for (let position = first; position < nodes.count; position++) {
       if (!alone && !ids.includes(nodes.id(position))) this.foreign.note(position);
-      this.entries.take(position, alone ? lines[position - first] : undefined);
+      this.entries.add(position, alone ? lines[position - first] : undefined);
     }
   }
 
@@ -328,8 +328,8 @@ export class Session implements Bodies {
   }
 
   /** Whether there is nothing that `commit` would have to wait for. */
-  get settled(): boolean {
-    return this.leaf.settled;
+  get isDurable(): boolean {
+    return this.leaf.isDurable;
   }
 
   /** Leaves the session: writes a marker into it if the file alone would not give the position. */
@@ -345,7 +345,7 @@ export class Session implements Bodies {
       if (error.name === "session_locked") return;
       if (!error.byOthers) throw error;
       try {
-        this.foreign.look();
+        this.foreign.checkForChanges();
         if (this.leaf.isInFile) return;
         this.writeMarker();
       } catch (again) {
@@ -365,7 +365,7 @@ export class Session implements Bodies {
   }
 
   /** Leaves the session and releases the lock, so that other programs can write while nothing happens here. */
-  async rest(): Promise<void> {
+  async suspend(): Promise<void> {
     await this.leave();
     this.log.unlock();
     this.foreign.resting = true;
@@ -399,7 +399,7 @@ export class Session implements Bodies {
    * durable yet. What was found until then is returned by the next call.
    */
   refresh(): Foreign | null {
-    this.foreign.look();
+    this.foreign.checkForChanges();
     return this.freshForeign();
   }
 
@@ -408,7 +408,7 @@ export class Session implements Bodies {
    * process is the writer, the change itself fails with session_locked. Throws what `refresh` throws.
    */
   refreshToWrite(): Foreign | null {
-    this.foreign.lookToWrite();
+    this.foreign.checkBeforeWriting();
     return this.freshForeign();
   }
 
@@ -431,9 +431,9 @@ export class Session implements Bodies {
     for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
     if (this.log.mayHideEntries) this.foreign.rebase();
     const lacking = this.log.persisted ? lackingIn(this) : [];
-    const repaired = [...this.log.mendable, ...lacking.map(({ damage }) => damage)];
+    const repaired = [...this.log.repairable, ...lacking.map(({ damage }) => damage)];
     if (dryRun) return { repaired, backupPath: null };
-    const backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.mend(line)])));
+    const backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.complete(line)])));
     if (backupPath !== null) this.foreign.rebase(undefined, true);
     return { repaired, backupPath };
   }

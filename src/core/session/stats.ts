@@ -79,7 +79,7 @@ export function statsOf(session: Session): Stats {
     bytesByType: {},
   };
   const onPath = new Set(session.tree.path());
-  const takenOver = new TakenOver(session);
+  const inherited = new InheritedEntries(session);
   /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
@@ -89,9 +89,9 @@ export function statsOf(session: Session): Stats {
     const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
     if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
     const isPaid = role === "assistant" || role === "toolResult" || PAID.has(type);
-    if (!isPaid && !takenOver.lasts) continue;
+    if (!isPaid && !inherited.lasts) continue;
     const entry = session.entry(position);
-    const isTakenOver = takenOver.holds(entry);
+    const isInherited = inherited.holds(entry);
     if (!isPaid) continue;
     const message = entry.message as { content?: unknown; usage?: unknown } | undefined;
     const calls = role === "assistant" ? toolCalls(message?.content).length : 0;
@@ -100,7 +100,7 @@ export function statsOf(session: Session): Stats {
       counts.toolCalls += calls;
       addUsage(counts, usage);
     }
-    addUsage(isTakenOver ? stats.inherited : stats.own, usage);
+    addUsage(isInherited ? stats.inherited : stats.own, usage);
   }
   stats.bytesByType = Object.fromEntries(bytesByType);
   return stats;
@@ -110,7 +110,7 @@ export function statsOf(session: Session): Stats {
  * The entries that a fork began with: those at the start that are no younger than it, and that no append to the fork
  * itself wrote. After them come the session's own, whatever time they name, because a host may give entries any time.
  */
-class TakenOver {
+class InheritedEntries {
   lasts: boolean;
   private readonly born: number;
   private readonly sessionId: string;

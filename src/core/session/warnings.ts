@@ -41,17 +41,17 @@ function messageDoubts(message: Readonly<Record<string, unknown>>): Doubt[] {
     ];
   }
   const doubts: Doubt[] = [];
-  const say = (member: string, text: string): void => {
+  const warn = (member: string, text: string): void => {
     doubts.push({ path: `message.${member}`, message: text });
   };
   if (role === "system" && (typeof message.sections !== "object" || message.sections === null))
-    say("role", "System messages have sections in Pi 1.5 and are unknown before; this one has none.");
+    warn("role", "System messages have sections in Pi 1.5 and are unknown before; this one has none.");
   if (role === "user" && content === undefined)
-    say("content", "A user message without content says nothing to the model.");
+    warn("content", "A user message without content says nothing to the model.");
   if (role === "toolResult" && (typeof message.toolCallId !== "string" || message.toolCallId === ""))
-    say("toolCallId", "A tool result without the id of its call belongs to no call: providers refuse it.");
+    warn("toolCallId", "A tool result without the id of its call belongs to no call: providers refuse it.");
   if ((role === "assistant" || role === "toolResult") && typeof content === "string")
-    say("content", "Pi reads a list of blocks here; the text is stored as one text block.");
+    warn("content", "Pi reads a list of blocks here; the text is stored as one text block.");
   return doubts;
 }
 

@@ -28,11 +28,11 @@ export class Workspace {
   readonly cwd: string;
   private currentSession: Session | null = null;
   /** Sessions that were opened besides the current one, by id, the least recently used first. */
-  private readonly beside = new Map<string, Session>();
+  private readonly openSessions = new Map<string, Session>();
   /** Files of sessions that were closed to make room, and are opened again when they are named. */
-  private readonly resting = new Map<string, string>();
+  private readonly suspended = new Map<string, string>();
   /** Sessions that were published for a request that has no reply yet. */
-  private readonly unheard = new WeakSet<Session>();
+  private readonly unannounced = new WeakSet<Session>();
   /** The reason why there is no current session. */
   private absence = new Failure("no_session");
   /** Called with every new session, before anyone else sees it. */
@@ -55,26 +55,26 @@ export class Workspace {
       if (!this.currentSession) throw this.absence;
       return this.currentSession;
     }
-    const open = this.beside.get(id) ?? this.wake(id);
+    const open = this.openSessions.get(id) ?? this.wake(id);
     if (!open)
       throw new Failure("session_not_found", `No open session has the id ${id}. open_session opens one.`, {
         sessionId: id,
       });
     // The order of the map is the order of use.
-    this.beside.delete(id);
-    this.beside.set(id, open);
+    this.openSessions.delete(id);
+    this.openSessions.set(id, open);
     return open;
   }
 
   /** Every open session, the current one first. */
   get sessions(): readonly Session[] {
-    const beside = [...this.beside.values()].filter((session) => session !== this.currentSession);
-    return this.currentSession ? [this.currentSession, ...beside] : beside;
+    const others = [...this.openSessions.values()].filter((session) => session !== this.currentSession);
+    return this.currentSession ? [this.currentSession, ...others] : others;
   }
 
   /** Whether a session is open or was only closed to make room. */
-  knows(id: string): boolean {
-    return id === this.currentSession?.id || this.beside.has(id) || this.resting.has(id);
+  has(id: string): boolean {
+    return id === this.currentSession?.id || this.openSessions.has(id) || this.suspended.has(id);
   }
 
   /** Returns the open session with a file, by any name of it. Throws path_outside_root. */
@@ -84,21 +84,21 @@ export class Workspace {
   }
 
   /** Returns the id of the session that is open with a file, or was only closed to make room. */
-  holding(file: string): string | undefined {
+  idAt(file: string): string | undefined {
     const open = this.openAt(file);
     if (open) return open.id;
-    for (const [id, resting] of this.resting) if (this.stores.isSame(file, resting)) return id;
+    for (const [id, resting] of this.suspended) if (this.stores.isSame(file, resting)) return id;
     return undefined;
   }
 
   /** Keeps a session open besides the current one. */
   keep(session: Session): void {
-    this.beside.set(session.id, session);
-    this.resting.delete(session.id);
+    this.openSessions.set(session.id, session);
+    this.suspended.delete(session.id);
   }
 
   private wake(id: string): Session | undefined {
-    const file = this.resting.get(id);
+    const file = this.suspended.get(id);
     if (file === undefined) return undefined;
     const session = this.open({ sessionPath: file });
     this.keep(session);
@@ -111,18 +111,18 @@ export class Workspace {
   async closeSession(session: Session): Promise<void> {
     await session.commit();
     await session.leave();
-    this.beside.delete(session.id);
-    this.resting.delete(session.id);
+    this.openSessions.delete(session.id);
+    this.suspended.delete(session.id);
     if (session === this.currentSession) this.none(new Failure("no_session"));
     session.close();
   }
 
   /** Closes a session that is not in use, until it is named again. A session that lives in memory stays open. */
-  async rest(session: Session): Promise<void> {
+  async suspend(session: Session): Promise<void> {
     if (session === this.currentSession || session.file === null || !session.log.persisted) return;
     await session.leave();
-    this.beside.delete(session.id);
-    this.resting.set(session.id, session.file);
+    this.openSessions.delete(session.id);
+    this.suspended.set(session.id, session.file);
     session.close();
   }
 
@@ -159,7 +159,7 @@ export class Workspace {
   }
 
   /** Opens a session that need not stay open: the caller releases it. */
-  look(where: { sessionPath: string }): Session {
+  openForReading(where: { sessionPath: string }): Session {
     return this.open(where);
   }
 
@@ -182,14 +182,14 @@ export class Workspace {
       const file = cwd === undefined ? undefined : made(key, { cwd });
       if (file !== undefined) return this.open({ sessionPath: file });
     }
-    const file = current?.file ? made(key, { beside: current.file }) : undefined;
+    const file = current?.file ? made(key, { nextTo: current.file }) : undefined;
     return file === undefined ? undefined : this.open({ sessionPath: file });
   }
 
   /** Returns an entry of a session that need not be open, if both exist. */
   entryIn(sessionPath: string | null, entryId: string): Entry | undefined {
     if (sessionPath === null || !this.stores.exists(sessionPath)) return undefined;
-    const session = this.look({ sessionPath });
+    const session = this.openForReading({ sessionPath });
     try {
       const position = session.log.nodes.position(entryId);
       return position < 0 ? undefined : session.entry(position);
@@ -198,13 +198,13 @@ export class Workspace {
     }
   }
 
-  private sessionOn(log: Log, unheard = false): Session {
+  private sessionOn(log: Log, unannounced = false): Session {
     try {
       const session = new Session(log, this.env, this.stores.leaves);
-      if (unheard) this.unheard.add(session);
+      if (unannounced) this.unannounced.add(session);
       return session;
     } catch (error) {
-      if (unheard && log.discard) log.discard();
+      if (unannounced && log.discard) log.discard();
       else log.close();
       throw error;
     }
@@ -212,7 +212,7 @@ export class Workspace {
 
   /** Closes a session that cannot become the current one; removes it if it was made for that. */
   private giveUp(session: Session): void {
-    if (this.unheard.has(session) && session.log.discard) session.log.discard();
+    if (this.unannounced.has(session) && session.log.discard) session.log.discard();
     else session.close();
   }
 
@@ -245,10 +245,10 @@ export class Workspace {
       this.giveUp(next);
       throw error;
     }
-    this.unheard.delete(next);
+    this.unannounced.delete(next);
     this.currentSession = next;
-    this.resting.delete(next.id);
-    if (before && !this.beside.has(before.id)) before.close();
+    this.suspended.delete(next.id);
+    if (before && !this.openSessions.has(before.id)) before.close();
     return before;
   }
 
@@ -279,7 +279,7 @@ export class Workspace {
     const file = wanted.file === undefined ? undefined : this.stores.absolute(wanted.file);
     const beginning = newBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
     if (file !== undefined || !comesOf?.file) return beginning;
-    return { ...beginning, file: this.stores.beside(comesOf.file, beginning.header) };
+    return { ...beginning, file: this.stores.nextTo(comesOf.file, beginning.header) };
   }
 }
 
@@ -321,13 +321,13 @@ function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | C
   }
   if (first < positions.length) yield { log, positions: positions.subarray(first) };
   let parentId = positions.length > 0 ? log.nodes.id(positions[positions.length - 1]) : null;
-  const taken = new Set<string>();
+  const usedIds = new Set<string>();
   for (const { targetId, label, setBy } of plan.labels) {
-    const id = source.newEntryId(taken);
+    const id = source.newEntryId(usedIds);
     const since = source.entry(setBy).timestamp;
     const draft = draftOf("label", { targetId, label });
     yield concat([entryLine({ ...draft, id, parentId, timestamp: since ?? timestamp(source.env) }), LF]);
-    taken.add(id);
+    usedIds.add(id);
     parentId = id;
   }
 }

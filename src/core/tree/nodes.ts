@@ -35,7 +35,7 @@ export const ROLES = [
 ] as const;
 export type Role = (typeof ROLES)[number];
 
-const ODD_ID = 1;
+const NON_HEX_ID = 1;
 export const HEAD_MARKER = 2;
 export const HEAD_BATCH = 4;
 export const HEAD_NO_MESSAGE = 8;
@@ -44,7 +44,7 @@ const SUMMARISES = 16;
  * Most entries for which the table of ids is sized in advance: unlike a column, it takes memory for those that never
  * come.
  */
-const MOST_EXPECTED = 1 << 20;
+const MAX_EXPECTED = 1 << 20;
 
 /** The head of an entry as codes: the facts of one line that the tree needs. */
 export interface Head {
@@ -84,10 +84,10 @@ export function unpackId(packed: number): string {
 }
 
 /** Least capacity of a column. Growing in small steps costs more than the memory: each step is two calls into V8. */
-const LEAST_ROOM = 1024;
+const MIN_ROOM = 1024;
 
 function roomFor(position: number): number {
-  return Math.max(LEAST_ROOM, Math.ceil((position + 16) * 1.5));
+  return Math.max(MIN_ROOM, Math.ceil((position + 16) * 1.5));
 }
 
 function grow<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array>(
@@ -134,7 +134,7 @@ export interface NodesRest {
 }
 
 /** Columns that a tree computes from nodes, with a number for each node. */
-export const FIGURES = ["depths", "childCounts", "yields", "systems", "compactions", "models", "levels"] as const;
+export const COUNTERS = ["depths", "childCounts", "yields", "systems", "compactions", "models", "levels"] as const;
 
 /**
  * Counts that a tree computes from its nodes: kept with them, so that a session that is opened again need not compute
@@ -146,7 +146,7 @@ export interface TreeCounters {
   readonly hidden: number;
   readonly branchCount: number;
   readonly hasEdits: boolean;
-  readonly columns: Readonly<Record<(typeof FIGURES)[number], Int32Array>>;
+  readonly columns: Readonly<Record<(typeof COUNTERS)[number], Int32Array>>;
 }
 
 /** All data of nodes, for keeping it outside of the process. The columns may be longer than `count`. */
@@ -158,7 +158,7 @@ export interface NodesImage {
   readonly roles: Uint8Array;
   readonly flags: Uint8Array;
   readonly table: Uint32Array;
-  readonly figures: TreeCounters["columns"] | null;
+  readonly counterColumns: TreeCounters["columns"] | null;
   readonly rest: NodesRest;
 }
 
@@ -175,8 +175,8 @@ export class Nodes {
 
   private readonly typeNames: string[] = [...KNOWN_TYPES];
   private readonly typeCodes = new Map<string, number>(KNOWN_TYPES.map((name, code) => [name, code]));
-  private readonly oddIds = new Map<number, string>();
-  private readonly oddPositions = new Map<string, number>();
+  private readonly nonHexIds = new Map<number, string>();
+  private readonly nonHexPositions = new Map<string, number>();
   /** Open addressing over the packed ids: position + 1, 0 is free. */
   private table: Uint32Array = new Uint32Array(64);
   private tabled = 0;
@@ -199,35 +199,35 @@ export class Nodes {
     let key = head.packedId;
     let name = head.id;
     let slot = -1;
-    let taken: boolean;
+    let isUsed: boolean;
     if (key >= 0) {
       if ((this.tabled + 1) * 2 > this.table.length) this.retable(this.table.length * 2);
       slot = this.slotOf(key);
-      taken = this.table[slot] !== 0;
-    } else taken = this.oddPositions.has(name);
-    if (taken) {
+      isUsed = this.table[slot] !== 0;
+    } else isUsed = this.nonHexPositions.has(name);
+    if (isUsed) {
       name = this.alias(key >= 0 ? unpackId(key) : name);
       key = -1;
       this.aliases++;
     }
     let parent = ROOT;
     if (head.packedParent >= 0) parent = this.parentFor(head.packedParent, position);
-    else if (head.parentId !== null) parent = this.oddPositions.get(head.parentId) ?? MISSING;
+    else if (head.parentId !== null) parent = this.nonHexPositions.get(head.parentId) ?? MISSING;
     this.ids[position] = key >= 0 ? key : 0;
     this.parents[position] = parent;
     this.types[position] = head.type;
     this.roles[position] = head.role;
-    this.flags[position] = key >= 0 ? head.flags : head.flags | ODD_ID;
+    this.flags[position] = key >= 0 ? head.flags : head.flags | NON_HEX_ID;
     this.count++;
     if (parent === MISSING) this.await(position, head.parentId ?? unpackId(head.packedParent));
     if (key >= 0) {
       this.table[slot] = position + 1;
       this.tabled++;
     } else {
-      this.oddIds.set(position, name);
-      this.oddPositions.set(name, position);
+      this.nonHexIds.set(position, name);
+      this.nonHexPositions.set(name, position);
     }
-    if (this.awaited.size > 0) this.settleAwaited(key >= 0 ? unpackId(key) : name, position);
+    if (this.awaited.size > 0) this.resolveAwaited(key >= 0 ? unpackId(key) : name, position);
     return position;
   }
 
@@ -241,13 +241,13 @@ export class Nodes {
   /** Returns the head that a node was added with, by the codes of these nodes. */
   headOf(position: number): Head {
     const { parents, types, roles, flags, ids } = this;
-    const isOdd = (flags[position] & ODD_ID) !== 0;
+    const isNonHex = (flags[position] & NON_HEX_ID) !== 0;
     const parent = parents[position];
-    const isParentPacked = parent >= 0 && (flags[parent] & ODD_ID) === 0;
+    const isParentPacked = parent >= 0 && (flags[parent] & NON_HEX_ID) === 0;
     const parentId = isParentPacked ? null : this.parentIdOf(position);
     return {
-      packedId: isOdd ? -1 : ids[position],
-      id: isOdd ? this.id(position) : "",
+      packedId: isNonHex ? -1 : ids[position],
+      id: isNonHex ? this.id(position) : "",
       packedParent: isParentPacked ? ids[parent] : packId(parentId ?? ""),
       parentId,
       type: types[position],
@@ -259,16 +259,16 @@ export class Nodes {
   /** Whether a head that was read again is that of a node. The parent of a bridged node is not the one it names. */
   isHeadOf(position: number, head: Head): boolean {
     if (this.types[position] !== head.type) return false;
-    const isOdd = (this.flags[position] & ODD_ID) !== 0;
+    const isNonHex = (this.flags[position] & NON_HEX_ID) !== 0;
     if (
-      isOdd
+      isNonHex
         ? this.id(position) !== (head.packedId >= 0 ? unpackId(head.packedId) : head.id)
         : this.ids[position] !== head.packedId
     )
       return false;
     if (this.bridged.has(position)) return true;
     const parent = this.parents[position];
-    if (parent >= 0 && (this.flags[parent] & ODD_ID) === 0) return this.ids[parent] === head.packedParent;
+    if (parent >= 0 && (this.flags[parent] & NON_HEX_ID) === 0) return this.ids[parent] === head.packedParent;
     const named = head.packedParent >= 0 ? unpackId(head.packedParent) : head.parentId;
     return named === this.parentIdOf(position);
   }
@@ -285,7 +285,7 @@ export class Nodes {
    */
   private parentFor(packed: number, position: number): number {
     const before = position - 1;
-    if (before >= 0 && this.ids[before] === packed && (this.flags[before] & ODD_ID) === 0) return before;
+    if (before >= 0 && this.ids[before] === packed && (this.flags[before] & NON_HEX_ID) === 0) return before;
     const found = this.table[this.slotOf(packed)];
     return found === 0 ? MISSING : found - 1;
   }
@@ -293,7 +293,7 @@ export class Nodes {
   /** Makes room for as many nodes as are likely to come: growing step by step copies them again and again. */
   expect(count: number): void {
     if (count > this.ids.length) this.makeRoom(Math.ceil(count / 1.5));
-    const size = 2 ** Math.ceil(Math.log2(2 * Math.min(count, MOST_EXPECTED)));
+    const size = 2 ** Math.ceil(Math.log2(2 * Math.min(count, MAX_EXPECTED)));
     if (size > this.table.length) this.retable(size);
   }
 
@@ -336,7 +336,7 @@ export class Nodes {
     else this.awaited.delete(parentId);
   }
 
-  private settleAwaited(id: string, position: number): void {
+  private resolveAwaited(id: string, position: number): void {
     const waiting = this.awaited.get(id);
     if (!waiting) return;
     this.awaited.delete(id);
@@ -387,18 +387,18 @@ export class Nodes {
   }
 
   id(position: number): string {
-    return this.flags[position] & ODD_ID ? (this.oddIds.get(position) as string) : unpackId(this.ids[position]);
+    return this.flags[position] & NON_HEX_ID ? (this.nonHexIds.get(position) as string) : unpackId(this.ids[position]);
   }
 
   /** Returns whether an id looks like the alias of an entry whose own id was taken. */
   looksLikeAlias(position: number): boolean {
-    return (this.flags[position] & ODD_ID) !== 0 && this.id(position).includes("~");
+    return (this.flags[position] & NON_HEX_ID) !== 0 && this.id(position).includes("~");
   }
 
   /** Returns the position of the entry with that id, or -1. */
   position(id: string): number {
     const packed = packId(id);
-    return packed >= 0 ? this.findPacked(packed) : (this.oddPositions.get(id) ?? -1);
+    return packed >= 0 ? this.findPacked(packed) : (this.nonHexPositions.get(id) ?? -1);
   }
 
   /** Returns the position of the parent, {@link ROOT} or {@link MISSING}. */
@@ -460,13 +460,13 @@ export class Nodes {
   }
 
   /** Returns what the tree of these nodes has computed from them. */
-  tellFigures: () => TreeCounters | null = () => null;
-  private keptFigures: TreeCounters | null = null;
+  currentCounters: () => TreeCounters | null = () => null;
+  private keptCounters: TreeCounters | null = null;
 
   /** Returns what was computed from the first nodes and kept with them; null on later calls. */
-  takeFigures(): TreeCounters | null {
-    const kept = this.keptFigures;
-    this.keptFigures = null;
+  takeCounters(): TreeCounters | null {
+    const kept = this.keptCounters;
+    this.keptCounters = null;
     return kept;
   }
 
@@ -477,7 +477,7 @@ export class Nodes {
   lose(position: number): void {
     this.flags[position] = (this.flags[position] | HEAD_NO_MESSAGE) & ~SUMMARISES;
     this.losses++;
-    this.keptFigures = null;
+    this.keptCounters = null;
   }
 
   /** Number of times that nodes were forgotten: other nodes may have their positions since then. */
@@ -495,16 +495,16 @@ export class Nodes {
       this.bridged.delete(position);
       const lost = this.missingParent.get(position);
       if (lost !== undefined) this.stopWaiting(position, lost);
-      const id = this.oddIds.get(position);
+      const id = this.nonHexIds.get(position);
       if (id === undefined) packed = true;
       else {
-        this.oddIds.delete(position);
-        this.oddPositions.delete(id);
+        this.nonHexIds.delete(position);
+        this.nonHexPositions.delete(id);
       }
     }
     this.messageStarts.values.fill(0, count);
     this.count = count;
-    if (this.keptFigures && this.keptFigures.count > count) this.keptFigures = null;
+    if (this.keptCounters && this.keptCounters.count > count) this.keptCounters = null;
     if (packed) this.retable(this.table.length);
   }
 
@@ -530,11 +530,11 @@ export class Nodes {
   /** Returns a view of all data of the nodes as it is now. */
   image(): NodesImage {
     const { count } = this;
-    const { columns = null, ...figures } = this.tellFigures() ?? {};
+    const { columns = null, ...counters } = this.currentCounters() ?? {};
     return {
       count,
       ...this.columns(),
-      figures: columns,
+      counterColumns: columns,
       ids: this.ids.subarray(0, count),
       table: this.table,
       rest: {
@@ -542,13 +542,13 @@ export class Nodes {
         aliases: this.aliases,
         losses: this.losses,
         tabled: this.tabled,
-        oddPositions: [...this.oddIds.keys()],
-        oddIds: [...this.oddIds.values()],
+        oddPositions: [...this.nonHexIds.keys()],
+        oddIds: [...this.nonHexIds.values()],
         awaited: [...this.awaited],
         forward: [...this.forward],
         missingParent: [...this.missingParent],
         bridged: [...this.bridged],
-        figures: columns && (figures as Omit<TreeCounters, "columns">),
+        figures: columns && (counters as Omit<TreeCounters, "columns">),
       },
     };
   }
@@ -572,14 +572,14 @@ export class Nodes {
     this.aliases = rest.aliases;
     this.losses = rest.losses;
     for (const [index, position] of rest.oddPositions.entries()) {
-      this.oddIds.set(position, rest.oddIds[index]);
-      this.oddPositions.set(rest.oddIds[index], position);
+      this.nonHexIds.set(position, rest.oddIds[index]);
+      this.nonHexPositions.set(rest.oddIds[index], position);
     }
     for (const [id, waiting] of rest.awaited) this.awaited.set(id, [...waiting]);
     for (const position of rest.forward) this.forward.add(position);
     for (const [position, id] of rest.missingParent) this.missingParent.set(position, id);
     for (const position of rest.bridged) this.bridged.add(position);
-    if (image.figures && rest.figures) this.keptFigures = { ...rest.figures, columns: image.figures };
+    if (image.counterColumns && rest.figures) this.keptCounters = { ...rest.figures, columns: image.counterColumns };
     // An image may come without its table.
     if (image.table.length === 0) this.retable(2 ** Math.ceil(Math.log2(Math.max(64, 2 * (image.count + 1)))));
     return true;
@@ -616,7 +616,7 @@ export class Nodes {
     const mask = size - 1;
     let tabled = 0;
     for (let position = 0; position < count; position++) {
-      if (flags[position] & ODD_ID) continue;
+      if (flags[position] & NON_HEX_ID) continue;
       let slot = Math.imul(ids[position], 0x9e3779b1) & mask;
       while (table[slot] !== 0) slot = (slot + 1) & mask;
       table[slot] = position + 1;

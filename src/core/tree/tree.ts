@@ -1,8 +1,8 @@
 /** The tree of one session: its nodes, its leaf, and running counts that make state cheap at any size. */
 
 import {
+  COUNTERS,
   Column,
-  FIGURES,
   HEAD_MARKER,
   HEAD_NO_MESSAGE,
   KNOWN_TYPES,
@@ -83,12 +83,12 @@ export class Tree {
   constructor(nodes: Nodes, facts: TreeFacts) {
     this.nodes = nodes;
     this.facts = facts;
-    const known = nodes.takeFigures();
+    const known = nodes.takeCounters();
     const order = nodes.forward.size > 0 ? parentsFirst(nodes) : undefined;
     if (known && !order) this.resume(known);
-    else for (const name of FIGURES) this[name] = new Column(new Int32Array(nodes.count + ROOM));
+    else for (const name of COUNTERS) this[name] = new Column(new Int32Array(nodes.count + ROOM));
     this.extendRange(this.extended, nodes.count, order);
-    nodes.tellFigures = () => this.figures();
+    nodes.currentCounters = () => this.counters();
   }
 
   /** Position of the current leaf, or {@link ROOT} before the first entry. */
@@ -97,10 +97,10 @@ export class Tree {
   }
 
   /** Returns what was computed from all nodes, for keeping it with them; null while some are not added. */
-  private figures(): TreeCounters | null {
+  private counters(): TreeCounters | null {
     const { nodes, extended: count, hidden, branchCount, hasEdits } = this;
     if (count !== nodes.count) return null;
-    const columns = FIGURES.map((name) => [name, this[name].values.subarray(0, count)]);
+    const columns = COUNTERS.map((name) => [name, this[name].values.subarray(0, count)]);
     return { count, hidden, branchCount, hasEdits, columns: Object.fromEntries(columns) };
   }
 
@@ -110,7 +110,7 @@ export class Tree {
     this.hidden = hidden;
     this.branchCount = branchCount;
     this.hasEdits = hasEdits;
-    for (const name of FIGURES) this[name] = new Column(columns[name]);
+    for (const name of COUNTERS) this[name] = new Column(columns[name]);
   }
 
   /** Adds the node at `position`, whose parent has been added before. */

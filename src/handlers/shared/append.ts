@@ -6,11 +6,11 @@ import { Raw } from "../../core/json/raw.ts";
 import type { Appended, Foreign, Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 
-/** Sends events, through `tell`, for changes by other programs that have not been reported yet. */
-export function tellForeign(session: Session, foreign: Foreign | null, tell: CommandContext["tell"]): void {
+/** Sends events, through `notify`, for changes by other programs that have not been reported yet. */
+export function notifyForeign(session: Session, foreign: Foreign | null, notify: CommandContext["notify"]): void {
   const { positions = [], lost = 0 } = foreign ?? {};
   if (positions.length > 0)
-    tell("session_append", {
+    notify("session_append", {
       entryIds: positions.map((position) => session.log.nodes.id(position)),
       origin: "foreign",
       entries: Raw.array(() => session.log.readMany(positions, true)),
@@ -18,7 +18,7 @@ export function tellForeign(session: Session, foreign: Foreign | null, tell: Com
   if (lost > 0) {
     const reason = `another program rewrote the session without ${lost} entries that were there`;
     const damage = { kind: "lost_entries" as const, line: 0, byteOffset: 0, length: 0, reason, salvaged: false };
-    tell("session_damage", { damage: [damage] });
+    notify("session_damage", { damage: [damage] });
   }
 }
 
@@ -31,7 +31,7 @@ export function typesOf(context: CommandContext, entryIds: readonly string[]): s
  * Throws BadParams unless the entries of a key have the types that the command writes; else another command used the
  * key.
  */
-export function demandTypes(context: CommandContext, entryIds: readonly string[], types: readonly string[]): void {
+export function requireTypes(context: CommandContext, entryIds: readonly string[], types: readonly string[]): void {
   const found = typesOf(context, entryIds);
   if (found.length === types.length && found.every((type, index) => type === types[index])) return;
   throw new BadParams([
@@ -42,15 +42,15 @@ export function demandTypes(context: CommandContext, entryIds: readonly string[]
 /** Appends drafts and notifies the host. Throws what Session.append throws. */
 export function appendEntries(context: CommandContext, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
-  tellForeign(context.session, context.session.freshForeign(), (name, payload) => context.tell(name, payload));
-  context.tell("session_append", { entryIds: appended.ids, origin: "self" });
+  notifyForeign(context.session, context.session.freshForeign(), (name, payload) => context.notify(name, payload));
+  context.notify("session_append", { entryIds: appended.ids, origin: "self" });
   return appended;
 }
 
 /** Returns the `repeat` of a command that writes one entry of this type and answers with its id. */
 export function entryOf(type: string): (context: CommandContext, entryIds: string[]) => { entryId: string } {
   return (context, entryIds) => {
-    demandTypes(context, entryIds, [type]);
+    requireTypes(context, entryIds, [type]);
     return { entryId: entryIds[0] };
   };
 }

@@ -31,16 +31,16 @@ export const MOVE_FAILURES = [
 ] as const;
 
 /** Throws BadParams unless exactly one of the two is given. */
-export function demandOne({ sessionPath, sessionId }: Where): Where {
+export function requireOne({ sessionPath, sessionId }: Where): Where {
   if ((sessionPath === undefined) === (sessionId === undefined))
     throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
   return { sessionPath, sessionId };
 }
 
 /** Returns the file of a session that this process does not have open. Throws session_locked when it is open here. */
-export function fileAtRest(workspace: Workspace, where: Where, purpose?: Purpose): string {
-  const file = workspace.stores.lifeCycle.locate(demandOne(where), purpose);
-  const open = workspace.holding(file);
+export function closedSessionFile(workspace: Workspace, where: Where, purpose?: Purpose): string {
+  const file = workspace.stores.lifeCycle.locate(requireOne(where), purpose);
+  const open = workspace.idAt(file);
   if (open !== undefined)
     throw new Failure(
       "session_locked",

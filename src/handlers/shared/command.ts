@@ -35,7 +35,7 @@ export interface CommandContext {
   /** Returns the JSON text of a param as the host sent it, so that it can be stored without change. */
   text(...path: (string | number)[]): Uint8Array | undefined;
   /** Sends an event right after this command's reply. */
-  tell<N extends EventName>(event: N, payload: EventPayload<N>): void;
+  notify<N extends EventName>(event: N, payload: EventPayload<N>): void;
   /** Returns whether the host registered for a hook. */
   asks(hook: HookName): boolean;
   /**

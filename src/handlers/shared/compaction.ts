@@ -74,8 +74,8 @@ export function compactionPreparationOf(
 }
 
 function planOf(session: Session, settings: CompactionSettings & { contextWindow: number }): CompactionPlan {
-  session.heedLosses();
+  session.rebuildAfterLosses();
   const plan = prepareCompaction(session.tree, session, session.tree.leaf, settings);
   // Reading may have found damaged messages, and the cut must not be at one of these.
-  return session.heedLosses() ? prepareCompaction(session.tree, session, session.tree.leaf, settings) : plan;
+  return session.rebuildAfterLosses() ? prepareCompaction(session.tree, session, session.tree.leaf, settings) : plan;
 }

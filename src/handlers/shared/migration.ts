@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
-import type { Migrated, Obstacle, Site } from "../../core/ports/migrations.ts";
+import type { Migrated, Obstacle, SessionLocation } from "../../core/ports/migrations.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 
@@ -68,11 +68,11 @@ export const MOVEMENT_FAILURES = [
  */
 export function openSession(context: CommandContext, path: string | undefined): Session | undefined {
   const { target, workspace } = context;
-  return target ?? workspace.openAt(workspace.stores.migrations.standsAt(path as string));
+  return target ?? workspace.openAt(workspace.stores.migrations.currentPathOf(path as string));
 }
 
 /** Returns the file of a session. Throws migration_failed when the session is not stored yet. */
-export function demandStored(session: Session): string {
+export function requireStored(session: Session): string {
   const { file, log } = session;
   if (file === null || !log.persisted)
     throw new Failure("migration_failed", "The session is not stored yet. Its first entry creates its file.");
@@ -86,28 +86,28 @@ export async function move(
   go: (path: string) => Promise<Migrated>,
 ): Promise<z.input<typeof movement>> {
   const session = openSession(context, path);
-  if (!session) return told(await go(path as string));
-  const file = demandStored(session);
+  if (!session) return toMovement(await go(path as string));
+  const file = requireStored(session);
   // A session that was opened for reading only must not be moved. One that is read-only because a migration was cut off
   // is recovered by the move.
   if (session.log.readOnly?.name === "read_only") throw session.log.readOnly;
   await session.commit();
   // Nothing may be written at the old place once the session is at the new one.
-  await session.rest();
+  await session.suspend();
   let moved: Migrated;
   try {
     moved = await go(file);
   } catch (error) {
     try {
-      goOn(context, session, context.workspace.stores.migrations.standsAt(file));
+      continueWith(context, session, context.workspace.stores.migrations.currentPathOf(file));
     } catch {
       // The first error is reported; the next command meets the state that is there.
     }
     throw error;
   }
   if (moved.active === "sqlite_v1") await giveUp(context, session, moved.sessionPath);
-  else goOn(context, session, moved.sessionPath);
-  return told(moved);
+  else continueWith(context, session, moved.sessionPath);
+  return toMovement(moved);
 }
 
 /** Closes a session that is in a database now, because no server keeps such a session open. */
@@ -120,16 +120,22 @@ async function giveUp({ workspace }: CommandContext, session: Session, sessionPa
 }
 
 /** Reopens an open session if it is in another place now, or could not be written before. */
-function goOn({ workspace }: CommandContext, session: Session, sessionPath: string): void {
+function continueWith({ workspace }: CommandContext, session: Session, sessionPath: string): void {
   if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
 }
 
-function told({ site, active: _active, sessionPath, transitions, ...moved }: Migrated): z.input<typeof movement> {
+function toMovement({
+  location,
+  active: _active,
+  sessionPath,
+  transitions,
+  ...moved
+}: Migrated): z.input<typeof movement> {
   return {
     dryRun: false,
-    sessionId: site.sessionId,
+    sessionId: location.sessionId,
     sessionPath,
-    hiddenFromPi: sessionPath === site.container,
+    hiddenFromPi: sessionPath === location.container,
     obstacles: [],
     transitions: [...transitions],
     ...moved,
@@ -150,7 +156,7 @@ export const NOTHING_DONE = {
 
 /** Returns the result of a dry run. */
 export function planned(
-  { sessionId, container }: Site,
+  { sessionId, container }: SessionLocation,
   sessionPath: string,
   state: string,
   entryCount: number,

@@ -51,7 +51,7 @@ export function atMost(context: CommandContext, limit: number | undefined): numb
  * Returns the index after the last item of a page: `limit` items, and no more than the host's `maxReplyBytes` allows.
  * One item is always included; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
  */
-export function take(
+export function pageEnd(
   context: CommandContext,
   limit: number | undefined,
   count: number,

@@ -85,21 +85,21 @@ let references = 0;
  * reported as one of the disk. An error that is neither that nor a failure nor bad input is a bug in the server: the
  * host gets a reference number and nothing internal, stderr gets the stack with the same number.
  */
-export function tellError(error: unknown): ErrorShape {
-  if (isErrno(error)) return tellError(ofTheDisk(error));
-  const told = (code: number, sentence: string, name: string, details?: object, retryable = false): ErrorShape => ({
+export function describeError(error: unknown): ErrorShape {
+  if (isErrno(error)) return describeError(ofTheDisk(error));
+  const shape = (code: number, sentence: string, name: string, details?: object, retryable = false): ErrorShape => ({
     code,
     sentence,
     name,
     data: { name, retryable, ...details },
   });
-  if (error instanceof Failure) return told(error.code, error.message, error.name, error.details, error.retryable);
-  if (error instanceof BadParams) return told(-32602, error.message, "invalid_params", { issues: error.issues });
-  if (error instanceof InvalidRequest) return told(-32600, error.message, "invalid_request");
+  if (error instanceof Failure) return shape(error.code, error.message, error.name, error.details, error.retryable);
+  if (error instanceof BadParams) return shape(-32602, error.message, "invalid_params", { issues: error.issues });
+  if (error instanceof InvalidRequest) return shape(-32600, error.message, "invalid_request");
   const reference = `${process.pid}-${++references}`;
   process.stderr.write(`pi-session-server: internal error ${reference}: ${(error as Error)?.stack ?? error}\n`);
   const sentence = `Internal error ${reference}. Please report it with what is on stderr about it.`;
-  return told(-32603, sentence, "internal_error", { reference });
+  return shape(-32603, sentence, "internal_error", { reference });
 }
 
 /** Returns the pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */

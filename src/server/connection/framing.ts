@@ -35,7 +35,7 @@ class ByteQueue {
    * Bytes of the first chunk that were consumed. Cutting them off each time would make one more object for every
    * message.
    */
-  private taken = 0;
+  private consumed = 0;
   length = 0;
   /** Bytes from the front that are known not to contain the byte that is searched for. */
   searched = 0;
@@ -48,7 +48,7 @@ class ByteQueue {
 
   /** Returns the index of a byte from the front, or -1. Bytes that were searched before are not searched again. */
   indexOf(byte: number): number {
-    let before = -this.taken;
+    let before = -this.consumed;
     for (const chunk of this.chunks) {
       const from = Math.max(0, this.searched - before);
       if (from < chunk.length) {
@@ -62,10 +62,10 @@ class ByteQueue {
   }
 
   /** Removes that many bytes from the front and returns them. */
-  take(count: number): Buffer {
+  shift(count: number): Buffer {
     const parts: Buffer[] = [];
     for (let missing = count; missing > 0; ) {
-      const { taken } = this;
+      const { consumed: taken } = this;
       const chunk = this.chunks[0];
       const part = chunk.subarray(taken, taken + missing);
       parts.push(part);
@@ -79,17 +79,17 @@ class ByteQueue {
   skip(count: number): void {
     this.searched = 0;
     this.length -= count;
-    this.taken += count;
-    if (this.taken < this.chunks[0].length) return;
+    this.consumed += count;
+    if (this.consumed < this.chunks[0].length) return;
     this.chunks.shift();
-    this.taken = 0;
+    this.consumed = 0;
   }
 
   /** Returns a copy of up to that many bytes at the front. */
   peek(count: number): Buffer {
     const parts: Buffer[] = [];
     let missing = Math.min(count, this.length);
-    let from = this.taken;
+    let from = this.consumed;
     for (const chunk of this.chunks) {
       if (missing === 0) break;
       const part = chunk.subarray(from, from + missing);
@@ -124,12 +124,12 @@ class LineDecoder implements Decoder {
       if (this.dropping) {
         if (end < 0) {
           this.dropping.size += this.queue.length;
-          this.queue.take(this.queue.length);
+          this.queue.shift(this.queue.length);
           return undefined;
         }
         const { kept, size } = this.dropping;
         this.dropping = undefined;
-        this.queue.take(end + 1);
+        this.queue.shift(end + 1);
         return { kind: "too_large", bytes: kept, size: size + end };
       }
       if (end < 0) {
@@ -139,7 +139,7 @@ class LineDecoder implements Decoder {
         }
         return undefined;
       }
-      const line = this.queue.take(end);
+      const line = this.queue.shift(end);
       this.queue.skip(1);
       const cut = this.cut(line);
       if (cut) return cut;
@@ -148,7 +148,7 @@ class LineDecoder implements Decoder {
 
   end(): Cut | undefined {
     if (this.dropping) return { kind: "too_large", bytes: this.dropping.kept, size: this.dropping.size };
-    return this.cut(this.queue.take(this.queue.length));
+    return this.cut(this.queue.shift(this.queue.length));
   }
 
   private cut(line: Buffer): Cut | undefined {
@@ -195,7 +195,7 @@ class HeaderDecoder implements Decoder {
         const dropped = Math.min(dropping.left, queue.length);
         const keep = Math.min(dropped, KEPT_OF_TOO_LARGE - dropping.kept.length);
         if (keep > 0) dropping.kept = Buffer.concat([dropping.kept, queue.peek(keep)]);
-        queue.take(dropped);
+        queue.shift(dropped);
         dropping.left -= dropped;
         if (dropping.left > 0) return undefined;
         this.dropping = undefined;
@@ -203,7 +203,7 @@ class HeaderDecoder implements Decoder {
       }
       if (this.awaited !== undefined) {
         if (this.queue.length < this.awaited) return undefined;
-        const bytes = this.queue.take(this.awaited);
+        const bytes = this.queue.shift(this.awaited);
         this.awaited = undefined;
         return { kind: "payload", bytes };
       }
@@ -219,10 +219,10 @@ class HeaderDecoder implements Decoder {
     const found = NEXT_HEADER.exec(text);
     if (!found) {
       // Keep what may be the beginning of a header that is still arriving.
-      this.queue.take(Math.max(0, this.queue.length - 64));
+      this.queue.shift(Math.max(0, this.queue.length - 64));
       return false;
     }
-    this.queue.take(found.index);
+    this.queue.shift(found.index);
     this.lost = false;
     return true;
   }
@@ -245,7 +245,7 @@ class HeaderDecoder implements Decoder {
     const value = field.slice(field.indexOf(":") + 1).trim();
     const length = /^\d+$/.test(value) ? Number(value) : Number.NaN;
     if (!(length < PLAUSIBLE_LENGTH)) return this.bad(`Content-Length: ${value.slice(0, 40)}`);
-    this.queue.take(start + blank.index + blank[0].length);
+    this.queue.shift(start + blank.index + blank[0].length);
     if (length > this.limit) this.dropping = { kept: Buffer.alloc(0), left: length, size: length };
     else this.awaited = length;
     return "again";
@@ -254,7 +254,7 @@ class HeaderDecoder implements Decoder {
   private bad(reason: string): Cut {
     this.lost = true;
     // The first byte is dropped, so that the same position is not found malformed again.
-    this.queue.take(1);
+    this.queue.shift(1);
     return { kind: "bad_header", reason };
   }
 
@@ -325,17 +325,17 @@ function withoutBom(bytes: Buffer): Buffer | undefined {
 export interface Envelope {
   before(bytes: number): string;
   piece(piece: string | Uint8Array): string | Uint8Array;
-  readonly behind: string;
+  readonly after: string;
   /** Whether `before` needs the number of bytes. */
   readonly counts: boolean;
 }
 
 export const frames: Record<FramingName, Envelope> = {
-  lines: { before: () => "", piece: escaped, behind: "\n", counts: false },
+  lines: { before: () => "", piece: escaped, after: "\n", counts: false },
   headers: {
     before: (bytes) => `Content-Length: ${bytes}\r\n\r\n`,
     piece: (piece) => piece,
-    behind: "",
+    after: "",
     counts: true,
   },
 };

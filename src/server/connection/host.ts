@@ -7,28 +7,28 @@ import type { Dialect } from "./dialect.ts";
 import type { OutgoingMessage } from "./output.ts";
 
 /** An event as of the moment it happened; it gets its number when it is sent. */
-export interface ToldEvent {
+export interface PendingEvent {
   readonly name: EventName;
   readonly sessionId: string;
   readonly leafId: string | null;
   readonly payload: Readonly<Record<string, unknown>>;
 }
 
-export function eventOf<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): ToldEvent {
+export function eventOf<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): PendingEvent {
   return { name, sessionId: session.id, leafId: session.leafId, payload };
 }
 
 export class Host {
   private seq = 0;
-  private wanted: ReadonlySet<string> | "all";
+  private subscribed: ReadonlySet<string> | "all";
 
   constructor(wanted: readonly string[] | "all") {
-    this.wanted = wanted === "all" ? "all" : new Set(wanted);
+    this.subscribed = wanted === "all" ? "all" : new Set(wanted);
   }
 
   /** Limits events to these from now on. */
-  want(names: readonly string[]): void {
-    this.wanted = new Set(names);
+  subscribe(names: readonly string[]): void {
+    this.subscribed = new Set(names);
   }
 
   /**
@@ -38,10 +38,10 @@ export class Host {
    */
   message(
     dialect: Dialect,
-    event: ToldEvent,
+    event: PendingEvent,
     made: (pieces: Iterable<string | Uint8Array>) => OutgoingMessage,
   ): OutgoingMessage | undefined {
-    if (this.wanted !== "all" && !this.wanted.has(event.name)) return undefined;
+    if (this.subscribed !== "all" && !this.subscribed.has(event.name)) return undefined;
     const { sessionId, leafId } = event;
     const seq = this.seq + 1;
     for (const payload of [event.payload, withoutStored(event.payload)])
@@ -56,6 +56,6 @@ export class Host {
   }
 }
 
-function withoutStored(payload: ToldEvent["payload"]): ToldEvent["payload"] {
+function withoutStored(payload: PendingEvent["payload"]): PendingEvent["payload"] {
   return Object.fromEntries(Object.entries(payload).filter(([, value]) => !(value instanceof Raw)));
 }

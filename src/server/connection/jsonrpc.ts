@@ -6,11 +6,11 @@ import { type Call, idTextOf } from "./call.ts";
 import {
   type Decoded,
   type Dialect,
+  describeError,
   type HookMessage,
   type Pieces,
   REFUSAL_NAMES,
   type Refusal,
-  tellError,
   withMember,
 } from "./dialect.ts";
 import { checkedParams } from "./params.ts";
@@ -38,7 +38,7 @@ export const jsonrpc: Dialect = {
   reply(call, outcome) {
     const head = `{"jsonrpc":"2.0","id":${call.idText ?? NO_ID}`;
     if (!("error" in outcome)) return withMember(head, "result", outcome.result);
-    const { code, sentence, data } = tellError(outcome.error);
+    const { code, sentence, data } = describeError(outcome.error);
     return [`${head},"error":${JSON.stringify({ code, message: sentence, data })}}`];
   },
 

@@ -65,7 +65,7 @@ export class Output {
     else if (isInMemory(message)) {
       if (frame.counts) this.put(frame.before(byteLength(message)));
       for (const piece of message) this.put(frame.piece(piece));
-      this.put(frame.behind);
+      this.put(frame.after);
     } else {
       this.large = message;
       this.flowing = framed(frame, message);
@@ -118,7 +118,7 @@ export class Output {
     let plain = 0;
     for (const piece of pieces)
       plain += isSpooled(piece) ? piece.bytes : byteLength([frame ? frame.piece(piece) : piece]);
-    return frame ? plain + byteLength([frame.behind, frame.before(plain)]) : plain;
+    return frame ? plain + byteLength([frame.after, frame.before(plain)]) : plain;
   }
 
   /** Yields the pieces as they are between the ends of a frame. */
@@ -221,7 +221,7 @@ function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | 
   for (const piece of pieces)
     if (isSpooled(piece)) yield* piece.blocks();
     else yield piece;
-  yield frame.behind;
+  yield frame.after;
 }
 
 /** Releases the spooled pieces of a message. */

@@ -6,10 +6,10 @@ import { type Call, idTextOf } from "./call.ts";
 import {
   type Decoded,
   type Dialect,
+  describeError,
   type HookMessage,
   type Pieces,
   REFUSAL_NAMES,
-  tellError,
   withMember,
 } from "./dialect.ts";
 import { checkedParams } from "./params.ts";
@@ -44,7 +44,7 @@ export const pi: Dialect = {
   reply(call, outcome) {
     const head = `{${call.idText === undefined ? "" : `"id":${call.idText},`}"type":"response","command":${JSON.stringify(call.name)}`;
     if ("error" in outcome) {
-      const { sentence, name, data } = tellError(outcome.error);
+      const { sentence, name, data } = describeError(outcome.error);
       return failed(call.name, call.idText, sentence, name, data);
     }
     if (outcome.result === null || outcome.result === undefined) return [`${head},"success":true}`];
@@ -83,7 +83,7 @@ function failed(
   data: Readonly<Record<string, unknown>> = {},
 ): Pieces {
   const { name: _name, retryable: _retryable, ...details } = data;
-  const told = { type: "response", command, success: false, error: sentence, code };
-  const text = JSON.stringify(Object.keys(details).length > 0 ? { ...told, data: details } : told);
+  const response = { type: "response", command, success: false, error: sentence, code };
+  const text = JSON.stringify(Object.keys(details).length > 0 ? { ...response, data: details } : response);
   return [idText === undefined ? text : `{"id":${idText},${text.slice(1)}`];
 }

@@ -15,7 +15,7 @@ import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { type Call, textOfParam } from "../connection/call.ts";
 import type { DialectName } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
-import { eventOf, type ToldEvent } from "../connection/host.ts";
+import { eventOf, type PendingEvent } from "../connection/host.ts";
 import type { Sink } from "./sink.ts";
 
 /** The server around the dispatcher. */
@@ -35,7 +35,7 @@ export interface DispatchOptions {
 export interface CallHost extends Omit<DispatchOptions, "shutDown"> {
   readonly settings: ClientSettings;
   /** Makes another session the current one, and adds the events about that to `events`. */
-  replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void>;
+  replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
   start(): void;
   /** Ends the work: nothing new is run. Returns whether it was not ending before. */
@@ -45,11 +45,11 @@ export interface CallHost extends Omit<DispatchOptions, "shutDown"> {
 export class CallContext implements CommandContext {
   private readonly host: CallHost;
   private readonly call: Call;
-  private readonly events: ToldEvent[];
+  private readonly events: PendingEvent[];
   /** Asks the host for its consent; the call's lane waits meanwhile. */
   readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
 
-  constructor(host: CallHost, call: Call, events: ToldEvent[], ask: CommandContext["ask"]) {
+  constructor(host: CallHost, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
     this.host = host;
     this.call = call;
     this.events = events;
@@ -104,7 +104,7 @@ export class CallContext implements CommandContext {
     return textOfParam(this.call, path);
   }
 
-  tell<N extends EventName>(name: N, payload: EventPayload<N>): void {
+  notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
     this.events.push(eventOf(this.session, name, payload));
   }
 

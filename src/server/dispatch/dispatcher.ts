@@ -12,7 +12,7 @@ import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
-import { eventOf, type ToldEvent } from "../connection/host.ts";
+import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { CallContext, type CallHost, type DispatchOptions } from "./call-context.ts";
 import { ForeignWrites } from "./foreign-writes.ts";
 import { IdleSessions } from "./idle-sessions.ts";
@@ -35,9 +35,9 @@ const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
 /** Returns whether a session has nothing left to make durable. If the disk cannot tell, a commit will. */
-function isSettled(session: Session | null): boolean {
+function isDurable(session: Session | null): boolean {
   try {
-    return session?.settled ?? true;
+    return session?.isDurable ?? true;
   } catch {
     return false;
   }
@@ -61,7 +61,7 @@ export class Dispatcher {
   /** Whether `initialize` has been run. */
   private introduced = false;
   private started = false;
-  private startEvent: ToldEvent | null | undefined;
+  private startEvent: PendingEvent | null | undefined;
 
   constructor(options: DispatchOptions) {
     const { workspace, sink, hooks, dialect } = options;
@@ -170,8 +170,8 @@ export class Dispatcher {
   }
 
   /** Ends an input chunk: everything applied in it becomes durable together. */
-  settle(): void {
-    this.commits.settle();
+  commitPending(): void {
+    this.commits.commitAll();
   }
 
   /** Continues after the reader has room again. */
@@ -182,21 +182,21 @@ export class Dispatcher {
 
   /** Resolves when every call that was submitted has been answered. */
   idle(): Promise<void> {
-    this.settle();
+    this.commitPending();
     return this.lanes.idle();
   }
 
   /** Polls idle sessions for entries of other programs. */
-  follow(): void {
+  poll(): void {
     // A reply that is being read still refers to bytes of a file as it is now.
     if (this.ending || !this.sink.hasRoom) return;
-    this.foreign.follow();
+    this.foreign.poll();
     this.sink.flush();
   }
 
   /** Lets go of sessions that nobody uses. */
-  tidy(): void {
-    if (this.sink.hasRoom) this.idleSessions.tidy();
+  evictIdle(): void {
+    if (this.sink.hasRoom) this.idleSessions.evictIdle();
   }
 
   /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
@@ -217,7 +217,7 @@ export class Dispatcher {
   // --- running -------------------------------------------------------------------------------------------------
 
   private run(lane: Lane, call: Call, batch?: BatchReply): void {
-    const events: ToldEvent[] = [];
+    const events: PendingEvent[] = [];
     const readFrom = call.command.effect === "read" ? sourceOf(this.lanes.sessionOf(lane)) : undefined;
     let result: unknown;
     try {
@@ -243,7 +243,7 @@ export class Dispatcher {
         else lane.running = undefined;
         this.finish(lane, call, batch, outcome, events);
         this.pump(lane);
-        this.settle();
+        this.commitPending();
         this.lanes.wake();
       });
   }
@@ -261,12 +261,12 @@ export class Dispatcher {
       // What came before it may have opened, closed or replaced the session that it names.
       const call = this.lanes.resolved(next.call);
       // A session that was opened meanwhile has an order of its own.
-      if (lane === this.lanes.aside && call.target) this.submit(call, next.batch);
+      if (lane === this.lanes.sessionless && call.target) this.submit(call, next.batch);
       else this.run(lane, call, next.batch);
     }
   }
 
-  private execute(lane: Lane, call: Call, events: ToldEvent[]): unknown {
+  private execute(lane: Lane, call: Call, events: PendingEvent[]): unknown {
     if (call.fault !== undefined) throw call.fault;
     const { command } = call;
     if (this.ending && command.name !== "exit") throw new Failure("shutting_down");
@@ -306,21 +306,21 @@ export class Dispatcher {
     call: Call,
     batch: BatchReply | undefined,
     ran: Outcome,
-    events: ToldEvent[],
+    events: PendingEvent[],
     readFrom?: ReadSource,
   ): void {
     const outcome = this.replies.shaped(call, ran);
     const failed = "error" in outcome;
     // A failed write, too, may have left something to make durable: the state that it restored.
     if (call.command.effect === "write") {
-      const settled = isSettled(this.lanes.sessionOf(lane));
-      if (!failed || !settled) lane.apply(settled);
+      const wasDurable = isDurable(this.lanes.sessionOf(lane));
+      if (!failed || !wasDurable) lane.apply(wasDurable);
     }
     lane.push({ call, batch, outcome, readFrom, events: failed ? [] : events });
     this.replies.flush(lane);
   }
 
-  private contextFor(lane: Lane, call: Call, events: ToldEvent[]): CommandContext {
+  private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
     return new CallContext(this.host, call, events, (name, payload) => this.ask(lane, name, payload));
   }
 
@@ -338,9 +338,9 @@ export class Dispatcher {
     }
   }
 
-  private async replace(next: Session, replacement: Replacement, events: ToldEvent[]): Promise<void> {
+  private async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const { reason, fork } = replacement;
-    await this.lanes.leave(next.id, () => this.settle());
+    await this.lanes.leave(next.id, () => this.commitPending());
     const before = this.workspace.current;
     const left = before && eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file });
     await this.workspace.replace(next);

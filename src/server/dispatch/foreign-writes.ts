@@ -2,8 +2,8 @@
 
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { tellForeign } from "../../handlers/shared/append.ts";
-import { eventOf, type ToldEvent } from "../connection/host.ts";
+import { notifyForeign } from "../../handlers/shared/append.ts";
+import { eventOf, type PendingEvent } from "../connection/host.ts";
 import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Replies } from "./replies.ts";
@@ -24,17 +24,17 @@ export class ForeignWrites {
    * finds what others write meanwhile. Throws what Session.refreshToWrite throws.
    */
   beforeWrite(lane: Lane, session: Session): void {
-    if (lane.looked !== session) this.take(lane, session, session.refreshToWrite());
-    lane.looked = session;
+    if (lane.checkedForForeignWrites !== session) this.queueEvents(lane, session, session.refreshToWrite());
+    lane.checkedForForeignWrites = session;
   }
 
   /** Polls idle sessions for entries of other programs. */
-  follow(): void {
+  poll(): void {
     for (const session of this.workspace.sessions) {
       const lane = this.lanes.ofSession(session);
       if (!lane.idle) continue;
       try {
-        this.take(lane, session, session.refresh());
+        this.queueEvents(lane, session, session.refresh());
       } catch {
         // A missing file is reported when a command wants to write to it.
       }
@@ -43,10 +43,10 @@ export class ForeignWrites {
   }
 
   /** Queues the events about foreign changes, so that the host hears of them before anything else leaves. */
-  private take(lane: Lane, session: Session, foreign: ReturnType<Session["refresh"]>): void {
+  private queueEvents(lane: Lane, session: Session, foreign: ReturnType<Session["refresh"]>): void {
     if (!foreign) return;
-    const events: ToldEvent[] = [];
-    tellForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
+    const events: PendingEvent[] = [];
+    notifyForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
     lane.push({ outcome: { result: null }, events });
   }
 }

@@ -6,7 +6,7 @@ import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 
 /** Sessions that may be open at a time, including the current one. */
-const MOST_OPEN = 64;
+const MAX_OPEN = 64;
 
 /** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
 const REST_AFTER = 5 * 60_000;
@@ -28,24 +28,24 @@ export class IdleSessions {
 
   /**
    * Releases the locks of sessions that were not used for a while. Closes the least recently used sessions beyond
-   * `MOST_OPEN`; they open again when they are named.
+   * `MAX_OPEN`; they open again when they are named.
    */
-  tidy(): void {
+  evictIdle(): void {
     const now = this.workspace.env.now();
     const { sessions } = this.workspace;
     this.lanes.dropClosed();
     for (const [index, session] of sessions.entries()) {
       const lane = this.lanes.ofSession(session);
       if (!lane.idle || !lane.isDurable) continue;
-      const isSurplus = session !== this.workspace.current && index <= sessions.length - MOST_OPEN;
+      const isSurplus = session !== this.workspace.current && index <= sessions.length - MAX_OPEN;
       if (isSurplus)
         this.occupy(
           lane,
-          () => this.workspace.rest(session),
+          () => this.workspace.suspend(session),
           () => this.lanes.drop(session.id),
         );
-      else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.resting)
-        this.occupy(lane, () => session.rest());
+      else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.isSuspended)
+        this.occupy(lane, () => session.suspend());
     }
   }
 

@@ -8,7 +8,7 @@ import type { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 
 /** Commands other than reads whose results describe sessions; running them again changes nothing. */
-const TELLS_OF_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
+const DESCRIBES_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
 
 export class LaneCommits {
   private readonly sink: Sink;
@@ -24,11 +24,11 @@ export class LaneCommits {
   }
 
   /** Commits every lane in which something was applied. */
-  settle(): void {
+  commitAll(): void {
     // Replies that are ready leave first, because a commit may wait for the disk at once.
     this.sink.flush();
     for (const lane of this.lanes) {
-      lane.looked = undefined;
+      lane.checkedForForeignWrites = undefined;
       if (!lane.isDurable) this.commit(lane);
     }
   }
@@ -51,13 +51,13 @@ export class LaneCommits {
     const session = this.lanes.sessionOf(lane);
     const mark = lane.applied;
     if (!session) {
-      lane.settle(mark);
+      lane.markDurable(mark);
       return;
     }
     lane.committing = session
       .commit()
       .then(
-        () => lane.settle(mark),
+        () => lane.markDurable(mark),
         (error) => {
           this.undo(lane, error);
           return session.keepPosition();
@@ -68,7 +68,7 @@ export class LaneCommits {
       .then(() => {
         lane.committing = undefined;
         this.replies.flush(lane);
-        this.settle();
+        this.commitAll();
         this.lanes.wake();
       });
   }
@@ -84,11 +84,11 @@ export class LaneCommits {
         if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
         slot.outcome = { error };
         this.keyed.forget(slot.call);
-      } else if ((command.effect === "read" || TELLS_OF_SESSIONS.has(command.name)) && !("error" in slot.outcome)) {
+      } else if ((command.effect === "read" || DESCRIBES_SESSIONS.has(command.name)) && !("error" in slot.outcome)) {
         slot.outcome = this.replies.again(lane, slot);
         slot.readFrom = sourceOf(this.lanes.sessionOf(lane));
       }
     }
-    lane.settle(lane.applied);
+    lane.markDurable(lane.applied);
   }
 }

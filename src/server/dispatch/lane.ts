@@ -4,10 +4,10 @@
  * Each write that is applied raises `applied`; `durable` follows when a commit has brought it to the medium. Whatever
  * leaves waits until everything applied before it is durable:
  *
- *     slot.after <= lane.durable <= lane.applied
+ * slot.after <= lane.durable <= lane.applied
  *
- * holds for each slot that leaves. Only the methods below move these numbers: `settle` asserts the second half, and
- * `shift` keeps the first.
+ * holds for each slot that leaves. Only the methods below move these numbers: `markDurable` asserts the second half,
+ * and `shift` keeps the first.
  */
 
 import type { Log } from "../../core/ports/store.ts";
@@ -15,7 +15,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Question } from "../connection/hooks.ts";
-import type { ToldEvent } from "../connection/host.ts";
+import type { PendingEvent } from "../connection/host.ts";
 import type { Prepared } from "./sink.ts";
 
 /** The log that a read was answered from, with the losses that were known then. */
@@ -39,7 +39,7 @@ export interface Slot {
   readFrom?: ReadSource;
   /** The reply, if it was made in advance. */
   prepared?: Prepared;
-  events: ToldEvent[];
+  events: PendingEvent[];
   /** Number of the lane's writes that must be durable before this may leave. */
   readonly after: number;
 }
@@ -57,7 +57,7 @@ export class BatchReply {
   /** Bytes of the array so far. */
   size = 2;
   readonly refusals: Pieces[] = [];
-  events: ToldEvent[] = [];
+  events: PendingEvent[] = [];
   waiting = 0;
   sent = false;
 }
@@ -80,7 +80,7 @@ export class Lane {
   /** Time of the latest call, in milliseconds. */
   touched = 0;
   /** The session that was checked for foreign writes since the input chunk began. */
-  looked: Session | undefined;
+  checkedForForeignWrites: Session | undefined;
 
   constructor(sessionId: string | null) {
     this.sessionId = sessionId;
@@ -124,7 +124,7 @@ export class Lane {
   }
 
   /** Notes that the first `count` writes are durable, or were undone together. */
-  settle(count: number): void {
+  markDurable(count: number): void {
     if (count > this.appliedWrites)
       throw new TypeError("the order of a lane is broken: no write is durable that was not applied");
     this.durableWrites = Math.max(this.durableWrites, count);

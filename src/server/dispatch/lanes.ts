@@ -10,9 +10,9 @@ export class Lanes {
   /** The lane of the current session, of every call without a session, and of malformed messages. */
   readonly main = new Lane(null);
   /** The lane of commands that touch no session. */
-  readonly aside = new Lane(null);
+  readonly sessionless = new Lane(null);
   /** The lanes of the other open sessions, by session id. */
-  private readonly beside = new Map<string, Lane>();
+  private readonly openLanes = new Map<string, Lane>();
   private waiters: { readonly until: () => boolean; readonly resolve: () => void }[] = [];
 
   constructor(workspace: Workspace) {
@@ -21,8 +21,8 @@ export class Lanes {
 
   *[Symbol.iterator](): Generator<Lane> {
     yield this.main;
-    yield this.aside;
-    yield* this.beside.values();
+    yield this.sessionless;
+    yield* this.openLanes.values();
   }
 
   /** Number of calls and replies that are not out yet. */
@@ -34,27 +34,27 @@ export class Lanes {
 
   /** Returns the session that the calls of a lane change. */
   sessionOf(lane: Lane): Session | null {
-    if (lane === this.aside) return null;
+    if (lane === this.sessionless) return null;
     if (lane.sessionId === null) return this.workspace.current;
     return this.workspace.sessions.find(({ id }) => id === lane.sessionId) ?? null;
   }
 
   /** Returns the lane of an open session. */
   ofSession(session: Session): Lane {
-    return session === this.workspace.current ? this.main : this.besideFor(session.id);
+    return session === this.workspace.current ? this.main : this.openLaneFor(session.id);
   }
 
   ofCall({ command, params, target }: Call): Lane {
-    if (target === null || (!target && command.effect === "server")) return this.aside;
+    if (target === null || (!target && command.effect === "server")) return this.sessionless;
     const { sessionId } = target ? { sessionId: target.id } : ((params ?? {}) as { sessionId?: string });
     if (sessionId === undefined || command.effect === "replace" || sessionId === this.workspace.current?.id)
       return this.main;
-    return this.beside.get(sessionId) ?? (this.workspace.knows(sessionId) ? this.besideFor(sessionId) : this.main);
+    return this.openLanes.get(sessionId) ?? (this.workspace.has(sessionId) ? this.openLaneFor(sessionId) : this.main);
   }
 
-  private besideFor(sessionId: string): Lane {
-    const lane = this.beside.get(sessionId) ?? new Lane(sessionId);
-    this.beside.set(sessionId, lane);
+  private openLaneFor(sessionId: string): Lane {
+    const lane = this.openLanes.get(sessionId) ?? new Lane(sessionId);
+    this.openLanes.set(sessionId, lane);
     return lane;
   }
 
@@ -78,20 +78,20 @@ export class Lanes {
   }
 
   drop(sessionId: string): void {
-    this.beside.delete(sessionId);
+    this.openLanes.delete(sessionId);
   }
 
   /** Drops the lanes of sessions that are not open any more. */
   dropClosed(): void {
-    for (const [id, lane] of this.beside) if (lane.idle && !this.workspace.knows(id)) this.drop(id);
+    for (const [id, lane] of this.openLanes) if (lane.idle && !this.workspace.has(id)) this.drop(id);
   }
 
   /** Waits until the session that becomes the current one has finished what is under way in its own lane. */
-  async leave(sessionId: string, settle: () => void): Promise<void> {
-    const lane = this.beside.get(sessionId);
+  async leave(sessionId: string, commitPending: () => void): Promise<void> {
+    const lane = this.openLanes.get(sessionId);
     if (!lane) return;
     while (!lane.idle) {
-      settle();
+      commitPending();
       await this.when(() => lane.idle);
     }
     this.drop(sessionId);

@@ -4,7 +4,7 @@ import { Failure } from "../../core/failure.ts";
 import { holdsRaw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { tellForeign } from "../../handlers/shared/append.ts";
+import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { DialectName } from "../connection/dialect.ts";
@@ -59,7 +59,7 @@ export class Replies {
     else if (!isReply(slot)) {
       this.options.start();
       for (const event of slot.events) this.sink.event(event);
-      this.tellDamageOf(this.lanes.sessionOf(lane));
+      this.reportDamageOf(this.lanes.sessionOf(lane));
     } else {
       const { call } = slot;
       const introduces = call.command.name === "initialize";
@@ -69,7 +69,7 @@ export class Replies {
       else this.sink.reply(call, this.asOf(lane, slot), this.renewal(lane, slot));
       if (introduces) this.options.start();
       for (const event of slot.events) this.sink.event(event);
-      this.tellDamage(call);
+      this.reportDamage(call);
     }
   }
 
@@ -85,7 +85,7 @@ export class Replies {
     );
     if (introduces) this.options.start();
     for (const event of batch.events) this.sink.event(event);
-    for (const { call } of batch.replies) this.tellDamage(call);
+    for (const { call } of batch.replies) this.reportDamage(call);
   }
 
   // --- what a reply says ---------------------------------------------------------------------------------------
@@ -161,24 +161,26 @@ export class Replies {
   // --- what is found on the way --------------------------------------------------------------------------------
 
   /** Reports damage after a reply: stored entries are read while replies are put together, so it is found then. */
-  private tellDamage(call: Call): void {
+  private reportDamage(call: Call): void {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
     const { current, sessions } = this.options.workspace;
     const isCurrent = sessionId === undefined || sessionId === current?.id;
-    this.tellDamageOf((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
+    this.reportDamageOf((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
   }
 
-  private tellDamageOf(session: Session | null): void {
-    if (session) this.tellUntold(session);
+  private reportDamageOf(session: Session | null): void {
+    if (session) this.reportUnreported(session);
     const damage = session?.freshDamage() ?? [];
     if (session && damage.length > 0)
       this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 
   /** Notifies the host of foreign changes that a request found and could not report itself, because it failed. */
-  private tellUntold(session: Session): void {
+  private reportUnreported(session: Session): void {
     try {
-      tellForeign(session, session.freshForeign(), (name, payload) => this.sink.event(eventOf(session, name, payload)));
+      notifyForeign(session, session.freshForeign(), (name, payload) =>
+        this.sink.event(eventOf(session, name, payload)),
+      );
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       // The tree cannot be read for now; the next reply tries again.

@@ -2,7 +2,7 @@
 
 import type { Call, Outcome } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
-import type { ToldEvent } from "../connection/host.ts";
+import type { PendingEvent } from "../connection/host.ts";
 import type { OutgoingMessage } from "../connection/output.ts";
 
 /** A reply that was made in advance and leaves later; it needs nothing of a session any more. */
@@ -12,7 +12,7 @@ export interface Prepared {
   /** Bytes of the frame that it would have alone, where the host limits replies; else 0. */
   readonly size: number;
   /** Bytes of it that are in memory. */
-  readonly held: number;
+  readonly memoryBytes: number;
 }
 
 export type Renewed = () => Outcome | undefined;
@@ -28,13 +28,13 @@ export interface Sink {
    * wrong.
    */
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
-  /** Makes a reply that leaves later, as part of a message that has `taken` bytes already. */
-  prepare(call: Call, outcome: Outcome, taken: number, renewed?: Renewed): Prepared;
+  /** Makes a reply that leaves later, as part of a message that has `usedBytes` bytes already. */
+  prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared;
   send(prepared: Prepared): void;
   /** Sends the reply to a message from which no call could be made. */
   refuse(reply: Pieces): void;
   batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void;
-  event(event: ToldEvent): void;
+  event(event: PendingEvent): void;
   /** Reports at once how far a command is; not called while the host does not keep up. */
   progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;

@@ -18,19 +18,19 @@ export interface Known {
 /** Rows written in one transaction, and read without a pause. */
 const ROWS_AT_ONCE = 200;
 /** Number of damaged catalogs after which this process works without one. */
-const MOST_DAMAGE = 3;
+const MAX_DAMAGE = 3;
 /** Milliseconds after which opening a catalog is tried again. */
 const TRY_AGAIN_AFTER = 5000;
 /** Milliseconds that a transaction waits for other processes. Rows can be written later, texts for a search cannot. */
 const PATIENCE = { rows: 300, texts: 10_000 };
 
-export class KeptRows {
+export class CachedRows {
   /** Index states in the catalog's file, as last read. */
   readonly indexed = new Map<string, Indexed>();
 
   private readonly options: CatalogOptions;
   private readonly known: Known;
-  private readonly onReadAnew: () => void;
+  private readonly onReread: () => void;
   private sqlite: OpenDatabase | undefined | null;
   private file: CatalogFile | undefined;
   private damages = 0;
@@ -39,11 +39,11 @@ export class KeptRows {
   private changed: Set<string> | undefined;
   private readonly moves = new Map<string, string>();
 
-  /** `onReadAnew` is called when the known index states are no longer valid. */
-  constructor(options: CatalogOptions, known: Known, onReadAnew: () => void) {
+  /** `onReread` is called when the known index states are no longer valid. */
+  constructor(options: CatalogOptions, known: Known, onReread: () => void) {
     this.options = options;
     this.known = known;
-    this.onReadAnew = onReadAnew;
+    this.onReread = onReread;
   }
 
   get sqliteThere(): OpenDatabase | null {
@@ -56,17 +56,17 @@ export class KeptRows {
    * then callers read the session files instead.
    */
   async with<T>(run: (file: CatalogFile) => Promise<T>): Promise<T | undefined> {
-    const { env, places, disk } = this.options;
-    if (this.sqlite === null || this.damages >= MOST_DAMAGE) return undefined;
+    const { env, paths, disk } = this.options;
+    if (this.sqlite === null || this.damages >= MAX_DAMAGE) return undefined;
     try {
       if (this.file && !this.file.isThere) this.leave();
       if (!this.file) {
         if (env.now() < this.tryAgainAt) return undefined;
         const sqlite = this.sqliteThere;
         if (!sqlite) return undefined;
-        const root = places.flat ?? (places.root as string);
+        const root = paths.flat ?? (paths.root as string);
         const name = env.sha256(Buffer.from(root)).slice(0, 16);
-        this.file = CatalogFile.open(sqlite, disk, join(places.state, "catalog"), name);
+        this.file = CatalogFile.open(sqlite, disk, join(paths.state, "catalog"), name);
         this.changed = undefined;
       }
       return await run(this.file);
@@ -96,28 +96,28 @@ export class KeptRows {
   private forget(): void {
     this.changed = undefined;
     this.indexed.clear();
-    this.onReadAnew();
+    this.onReread();
   }
 
   /** Records that a row was replaced or removed. */
-  note(path: string, gone: boolean): void {
+  note(path: string, removed: boolean): void {
     this.changed?.add(path);
-    if (gone) this.moves.delete(path);
+    if (removed) this.moves.delete(path);
   }
 
   noteMove(from: string, to: string): void {
     this.moves.set(to, from);
   }
 
-  /** Reads the index states if another process wrote. Passes each row to `take`, if given. */
-  async load(file: CatalogFile, take: ((path: string, row: SessionRow) => void) | undefined): Promise<void> {
+  /** Reads the index states if another process wrote. Passes each row to `onRow`, if given. */
+  async load(file: CatalogFile, onRow: ((path: string, row: SessionRow) => void) | undefined): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
     this.readIndexed(file);
-    if (!take) return;
+    if (!onRow) return;
     for (const records of file.records(ROWS_AT_ONCE)) {
       for (const { path, record, sum } of records) {
         const row = readRow(path, record, sum);
-        if (row) take(path, row);
+        if (row) onRow(path, row);
       }
       await pause();
     }

@@ -11,13 +11,13 @@ import type {
   Hit,
   Listed,
   ListProgress,
-  ListWish,
+  ListRequest,
   Order,
   Progress,
   Relative,
-  SearchWish,
+  SearchRequest,
 } from "../../core/ports/catalog.ts";
-import { behindCursor, comparing, familyOf, filterOf, parentsOf, placeIn } from "../../core/search/listing.ts";
+import { afterCursor, comparing, familyOf, filterOf, indexIn, parentsOf } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
@@ -25,7 +25,7 @@ import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { KeptRows } from "./cached-rows.ts";
+import { CachedRows } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
 import { Folders, type FoundStamp } from "./folders.ts";
 import type { CatalogOptions } from "./options.ts";
@@ -45,7 +45,7 @@ const SLICE = 8;
 /** Number of changes from which on sorting again is faster than inserting each. */
 const SORT_FROM = 1000;
 /** Maximum number of lists cached for their next pages. */
-const MOST_PAGED = 8;
+const MAX_PAGED = 8;
 /** Files scanned between writes of their rows to the catalog. */
 const SAVE_AFTER = 200;
 /** Attempts of a search to find the index complete. */
@@ -69,14 +69,14 @@ class Finder implements Catalog {
   /** Lists for the most recent requests, until something changes. */
   private readonly pages = new Map<string, readonly Listed[]>();
   /** Whether the folders have been read once. */
-  private looked = false;
+  private hasReadFolders = false;
   /** Settles when the last call in the queue has ended: only one call runs at a time. */
   private last: Promise<unknown> = Promise.resolve();
 
   /** Prefix of the paths of archived sessions. */
   private readonly archive: string;
 
-  private readonly kept: KeptRows;
+  private readonly kept: CachedRows;
   private readonly texts: TextIndex;
   private ahead: NodeJS.Timeout | undefined;
   private closed = false;
@@ -86,30 +86,30 @@ class Finder implements Catalog {
   constructor(options: CatalogOptions) {
     this.options = options;
     this.disk = options.disk;
-    this.archive = `${archiveFolder(options.places)}${sep}`;
-    this.folders = new Folders(options.disk, options.places, () => options.env.now(), options.watchFrom);
+    this.archive = `${archiveFolder(options.paths)}${sep}`;
+    this.folders = new Folders(options.disk, options.paths, () => options.env.now(), options.watchFrom);
     const known = { rows: this.rows, adopt: (path: string, row: SessionRow) => this.put(path, row) };
-    this.kept = new KeptRows(options, known, () => this.texts.forget());
+    this.kept = new CachedRows(options, known, () => this.texts.forget());
     this.texts = new TextIndex(options, this.rows, this.kept);
   }
 
-  list(wish: ListWish, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }> {
+  list(request: ListRequest, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
-      const fits = filterOf(wish);
+      const fits = filterOf(request);
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
       this.indexAhead();
-      const fitting = this.fitting(wish);
-      return { found: behindCursor(fitting, wish), total: fitting.length };
+      const fitting = this.fitting(request);
+      return { found: afterCursor(fitting, request), total: fitting.length };
     });
   }
 
-  search(wish: SearchWish, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {
+  search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
-      const query = parseQuery(wish.query);
+      const query = parseQuery(request.query);
       if (!query) return { hits: [], more: false };
-      const search = new Search(this.options, this.rows, wish, query);
+      const search = new Search(this.options, this.rows, request, query);
       await this.refresh(progress);
       const kinds = search.kinds;
       const found = await this.kept.with(async (file) => {
@@ -128,7 +128,7 @@ class Finder implements Catalog {
   }
 
   family(
-    of: { id: string; beside?: Relative },
+    of: { id: string; open?: Relative },
     progress?: Progress,
   ): Promise<{ root: string | null; nodes: Relative[] }> {
     return this.inTurn(async () => {
@@ -138,10 +138,10 @@ class Finder implements Catalog {
         id,
         parentSession,
       }));
-      const { beside } = of;
-      if (beside && !sessions.some(({ path }) => path === beside.path)) sessions.push(beside);
+      const { open } = of;
+      if (open && !sessions.some(({ path }) => path === open.path)) sessions.push(open);
       const start =
-        sessions.find(({ path, id }) => id === of.id && path === (beside?.path ?? path)) ??
+        sessions.find(({ path, id }) => id === of.id && path === (open?.path ?? path)) ??
         sessions.find(({ id }) => id === of.id);
       if (!start)
         throw new Failure(
@@ -205,7 +205,7 @@ class Finder implements Catalog {
       let since = 0;
       const more = await this.inTurn(() => {
         since = performance.now();
-        return this.closed ? Promise.resolve(false) : this.kept.with((file) => this.texts.goOn(file, "talk"));
+        return this.closed ? Promise.resolve(false) : this.kept.with((file) => this.texts.indexMore(file, "talk"));
       });
       const took = performance.now() - since;
       // Pauses as long as it worked: this process has other work to do.
@@ -236,12 +236,12 @@ class Finder implements Catalog {
   }
 
   /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
-  private fitting(wish: ListWish): readonly Listed[] {
-    const key = JSON.stringify({ ...wish, cursor: undefined });
+  private fitting(request: ListRequest): readonly Listed[] {
+    const key = JSON.stringify({ ...request, cursor: undefined });
     let fitting = this.pages.get(key);
     if (!fitting) {
-      fitting = this.order(wish.sort ?? "modified").filter(filterOf(wish));
-      if (this.pages.size >= MOST_PAGED) this.pages.clear();
+      fitting = this.order(request.sort ?? "modified").filter(filterOf(request));
+      if (this.pages.size >= MAX_PAGED) this.pages.clear();
       this.pages.set(key, fitting);
     }
     return fitting;
@@ -272,14 +272,14 @@ class Finder implements Catalog {
 
   /** Updates the rows to what a scan of every file would return. */
   private async refresh(progress?: ListProgress): Promise<void> {
-    const take = (path: string, row: SessionRow): void => {
+    const onRow = (path: string, row: SessionRow): void => {
       if (this.rows.has(path)) return;
       this.rows.set(path, row);
       this.ordered.clear();
       this.pages.clear();
     };
-    await this.kept.with((file) => this.kept.load(file, this.looked ? undefined : take));
-    const { there, gone } = await this.folders.look();
+    await this.kept.with((file) => this.kept.load(file, this.hasReadFolders ? undefined : onRow));
+    const { there, removed } = await this.folders.changes();
     const vanished = new Map<string, SessionRow>();
     const forget = (path: string): void => {
       const row = this.rows.get(path);
@@ -288,10 +288,10 @@ class Finder implements Catalog {
       vanished.set(keyOf(row.stamp), row);
       this.put(path, undefined);
     };
-    if (gone.length > SORT_FROM) this.ordered.clear();
-    for (const path of gone) forget(path);
-    if (!this.looked) for (const path of [...this.rows.keys()]) if (!there.has(path)) forget(path);
-    this.looked = true;
+    if (removed.length > SORT_FROM) this.ordered.clear();
+    for (const path of removed) forget(path);
+    if (!this.hasReadFolders) for (const path of [...this.rows.keys()]) if (!there.has(path)) forget(path);
+    this.hasReadFolders = true;
     const changed: [string, FoundStamp][] = [];
     for (const [path, stamp] of there) {
       const row = this.rows.get(path);
@@ -367,10 +367,10 @@ class Finder implements Catalog {
     this.pages.clear();
     for (const [order, ordered] of this.ordered) {
       const compare = comparing(order);
-      if (before) ordered.splice(placeIn(ordered, this.listed(before), compare), 1);
+      if (before) ordered.splice(indexIn(ordered, this.listed(before), compare), 1);
       if (row) {
         const listed = this.listed(row);
-        ordered.splice(placeIn(ordered, listed, compare), 0, listed);
+        ordered.splice(indexIn(ordered, listed, compare), 0, listed);
       }
     }
     this.kept.note(path, row === undefined);

@@ -15,7 +15,7 @@ import { type Disk, exists, type FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
 import type { Stamp } from "../fs/stamps.ts";
 import { isActive } from "../v2/pointer.ts";
-import { figuresOfLog, type Scan, type SessionSummary } from "./summary.ts";
+import { type Scan, type SessionSummary, summaryOfLog } from "./summary.ts";
 
 /** Returns the name of the container that a pointer file belongs to; undefined for any other name. */
 export function containerOfPointer(name: string): string | undefined {
@@ -77,8 +77,8 @@ export function scanContainer(
   return closing(openLog(path), (log) => {
     const { count } = log.nodes;
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
-    const figures = figuresOfLog(log, grown ? known : undefined);
-    const base = { ...figures, reach: count, mark: markOf(log, count) };
+    const summary = summaryOfLog(log, grown ? known : undefined);
+    const base = { ...summary, reach: count, mark: markOf(log, count) };
     const size = [disk.info(headerFile(path)), ...segmentsOf(disk, path)].reduce((sum, info) => sum + info.size, 0);
     return { base, now: base, size, grown };
   });

@@ -5,7 +5,7 @@
 
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing, infoOrNull, isTaken } from "../fs/files.ts";
+import { closing, infoOrNull, isNameTaken } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
 import { hash } from "./summary.ts";
@@ -15,9 +15,9 @@ const SCHEMA_VERSION = 1;
 /** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
 /** Words with a part, beyond which reading the texts is faster than asking for each word. */
-const MOST_WORDS = 200;
+const MAX_WORDS = 200;
 /** Words with all trigrams of a part, beyond which they are not checked for the part itself. */
-const MOST_CANDIDATES = 5000;
+const MAX_CANDIDATES = 5000;
 const REMEMBERED_WORDS = 200_000;
 /** Bytes that FTS5 gathers in memory before it writes a part of an index: more than one transaction adds. */
 const HASH_BYTES = 16 << 20;
@@ -99,7 +99,7 @@ export interface Indexed {
 }
 
 /** The place of one entry's text. */
-export interface TextPlace {
+export interface TextSpan {
   /** Offset in the session file; the entry's position when the line does not contain the entry's id. */
   readonly start: number;
   readonly length: number;
@@ -111,12 +111,12 @@ export interface TextPlace {
 }
 
 /** A place in the index. Texts that were added later have higher numbers. */
-export interface Numbered extends TextPlace {
+export interface Numbered extends TextSpan {
   readonly id: number;
   readonly path: string;
 }
 
-export interface NewText extends TextPlace {
+export interface NewText extends TextSpan {
   readonly folded: string;
 }
 
@@ -177,7 +177,7 @@ export class CatalogFile {
       disk.close(disk.create(path));
     } catch (error) {
       // Another process was faster.
-      if (!isTaken(error)) throw error;
+      if (!isNameTaken(error)) throw error;
     }
     const made = new CatalogFile(open, disk, path);
     for (const number of damaged) removeDatabase(disk, pathOf(folder, name, number));
@@ -301,7 +301,7 @@ export class CatalogFile {
     const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
     const added: (() => void)[] = [];
     for (const { folded, ...place } of texts) {
-      const sum = sumOfPlace(place);
+      const sum = sumOfSpan(place);
       const reading = this.lexicon.read(folded);
       if (!there.delete(sum + reading.sum)) added.push(() => this.addText(file, kind, place, sum, folded, reading));
       else this.addWords(reading.unseen);
@@ -311,7 +311,7 @@ export class CatalogFile {
     this.sql(`UPDATE files SET ${kind} = ? WHERE id = ?`).run(state, file);
   }
 
-  private addText(file: number, kind: TextKind, place: TextPlace, sum: string, folded: string, reading: Reading): void {
+  private addText(file: number, kind: TextKind, place: TextSpan, sum: string, folded: string, reading: Reading): void {
     const { start, length, role, time, entry } = place;
     this.addWords(reading.unseen);
     const { lastInsertRowid: id } = this.sql(
@@ -334,16 +334,16 @@ export class CatalogFile {
       part.length < 3
         ? this.sql("SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?").all(
             `%${part.replace("_", "\\_")}%`,
-            MOST_WORDS + 1,
+            MAX_WORDS + 1,
           )
         : this.sql("SELECT w.word FROM parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ? LIMIT ?").all(
             trigramsOf(part),
-            MOST_CANDIDATES + 1,
+            MAX_CANDIDATES + 1,
           )
     ) as { word: string }[];
-    if (part.length >= 3 && rows.length > MOST_CANDIDATES) return undefined;
+    if (part.length >= 3 && rows.length > MAX_CANDIDATES) return undefined;
     const words = rows.map(({ word }) => word).filter((word) => word.includes(part));
-    return words.length > MOST_WORDS ? undefined : words;
+    return words.length > MAX_WORDS ? undefined : words;
   }
 
   private textsFrom(file: number, kind: TextKind, from: number): { id: number; sum: string; text: string }[] {
@@ -391,7 +391,7 @@ export class CatalogFile {
     if (kinds.length > 1) found.sort((a, b) => b.id - a.id);
     return found.slice(0, count).map((row) => {
       const place = { ...row, entry: unpackedEntry(row.entry) };
-      if (row.sum !== sumOfPlace(place)) throw new CatalogDamaged("a place is not as it was written");
+      if (row.sum !== sumOfSpan(place)) throw new CatalogDamaged("a place is not as it was written");
       return place;
     });
   }
@@ -457,7 +457,7 @@ function unpackedEntry(text: string | null): string | null {
   }
 }
 
-function sumOfPlace({ start, length, role, time, entry }: TextPlace): string {
+function sumOfSpan({ start, length, role, time, entry }: TextSpan): string {
   return hash(JSON.stringify([start, length, role, time, entry]));
 }
 

@@ -9,7 +9,7 @@ import { Nodes, ROLES } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
-import type { NewText, TextKind, TextPlace } from "./database.ts";
+import type { NewText, TextKind, TextSpan } from "./database.ts";
 import { activityOf, messageOf, parsed } from "./summary.ts";
 
 /** Kinds of text by role. Texts of other roles are not searched. */
@@ -21,12 +21,12 @@ export const KIND_OF_ROLE: Readonly<Record<string, TextKind>> = {
 };
 
 /** The text of one entry. */
-export interface Said extends TextPlace {
+export interface IndexedText extends TextSpan {
   readonly text: string;
 }
 
 /** Returns the role and text of an entry's message. */
-function saidBy(entry: unknown): { role: string; text: string } {
+function roleAndText(entry: unknown): { role: string; text: string } {
   const message = messageOf(entry) ?? {};
   const role = typeof message.role === "string" ? message.role : "";
   if (role !== "bashExecution") return { role, text: contentText(message.content) };
@@ -44,34 +44,34 @@ const heads = new HeadReader(new Nodes());
 class Enough extends Error {}
 
 /**
- * Passes the texts of a plain file between two offsets to `say`, in file order. `want` chooses by the role, and by the
- * bytes of the line if they are enough to decide. `say` returns false to stop.
+ * Passes the texts of a plain file between two offsets to `onText`, in file order. `accepts` chooses by the role, and
+ * by the bytes of the line if they are enough to decide. `onText` returns false to stop.
  */
 export function scanTexts(
   disk: Disk,
   file: string,
   from: number,
   past: number,
-  want: (role: string, b: Uint8Array, at: number, end: number) => boolean,
-  say: (said: Said, lineEnd: number) => boolean,
+  accepts: (role: string, b: Uint8Array, at: number, end: number) => boolean,
+  onText: (text: IndexedText, lineEnd: number) => boolean,
 ): void {
   const fd = disk.openRead(file);
-  const take = (start: number, b: Uint8Array, at: number, end: number): void => {
+  const addLine = (start: number, b: Uint8Array, at: number, end: number): void => {
     if (start >= past) throw new Enough();
-    if (!heads.read(b, at, Math.min(end, at + HEAD_BYTES)) || heads.type !== 0) return;
+    if (!heads.readFast(b, at, Math.min(end, at + HEAD_BYTES)) || heads.type !== 0) return;
     const role = ROLES[heads.role];
-    if (!(role in KIND_OF_ROLE) || !want(role, b, at, end)) return;
+    if (!(role in KIND_OF_ROLE) || !accepts(role, b, at, end)) return;
     const entry = parsed(b.subarray(at, end));
     if (entry === undefined) return;
-    const { text } = saidBy(entry);
+    const { text } = roleAndText(entry);
     if (
       text !== "" &&
-      !say({ start, length: end - at, role, time: activityOf(entry), entry: null, text }, start + end - at + 1)
+      !onText({ start, length: end - at, role, time: activityOf(entry), entry: null, text }, start + end - at + 1)
     )
       throw new Enough();
   };
   const readLong = (start: number, length: number): void => {
-    take(start, readAt(disk, fd, start, length), 0, length);
+    addLine(start, readAt(disk, fd, start, length), 0, length);
   };
   try {
     const { tail, size } = scanLines(
@@ -80,9 +80,9 @@ export function scanTexts(
       from,
       HEAD_BYTES,
       {
-        line: (_number, start, b, at, end) => take(start, b, at, end),
+        line: (_number, start, b, at, end) => addLine(start, b, at, end),
         long(_number, start, length, head) {
-          if (length > LONGEST_LINE || !heads.read(head, 0, head.length) || heads.type !== 0) return;
+          if (length > LONGEST_LINE || !heads.readFast(head, 0, head.length) || heads.type !== 0) return;
           if (ROLES[heads.role] in KIND_OF_ROLE) readLong(start, length);
         },
       },
@@ -97,38 +97,38 @@ export function scanTexts(
 }
 
 /** Yields the texts of any session through its log: entries have the same ids as in the open session. */
-export function* logTexts(log: Log, wants: (role: string) => boolean, from = 0): Generator<Said> {
+export function* logTexts(log: Log, accepts: (role: string) => boolean, from = 0): Generator<IndexedText> {
   for (let position = from; position < log.nodes.count; position++) {
-    if (!wants(log.nodes.role(position))) continue;
-    const said = saidAt(log, position);
-    if (said) yield said;
+    if (!accepts(log.nodes.role(position))) continue;
+    const text = textAt(log, position);
+    if (text) yield text;
   }
 }
 
 /** Returns the text of an entry in a log, if it has one. */
-export function saidAt(log: Log, position: number): Said | undefined {
+export function textAt(log: Log, position: number): IndexedText | undefined {
   const role = log.nodes.role(position);
   if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;
   const entry = parsed(log.read(position));
-  const { text } = saidBy(entry);
+  const { text } = roleAndText(entry);
   return text === ""
     ? undefined
     : { start: position, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
 }
 
 /** Reads the text at a place in a file, with the id of its entry; undefined when no entry with an id is there. */
-export function readSaid(
+export function readText(
   disk: Disk,
   fd: number,
-  { start, length }: TextPlace,
+  { start, length }: TextSpan,
 ): { id: string; text: string } | undefined {
   const line = readAt(disk, fd, start, length);
   if (!isUtf8(line)) return undefined;
   const entry = parsed(line) as { id?: unknown } | undefined;
-  return typeof entry?.id === "string" ? { id: entry.id, text: saidBy(entry).text } : undefined;
+  return typeof entry?.id === "string" ? { id: entry.id, text: roleAndText(entry).text } : undefined;
 }
 
 /** Converts a text for the index. */
-export function textFrom({ text, ...place }: Said): NewText {
+export function textFrom({ text, ...place }: IndexedText): NewText {
   return { ...place, folded: fold(text) };
 }

@@ -16,11 +16,11 @@ function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): Foun
   return { device, inode, size, modified, changed };
 }
 
-/** The result of `look`, by path. Files that are in neither list have not changed. */
-interface Look {
+/** The result of `changes`, by path. Files that are in neither list have not changed. */
+interface FolderChanges {
   /** Files whose stamps must be compared. */
   readonly there: ReadonlyMap<string, FoundStamp>;
-  readonly gone: readonly string[];
+  readonly removed: readonly string[];
 }
 
 interface Folder {
@@ -35,18 +35,18 @@ interface Folder {
   stop?: () => void;
 }
 
-/** Number of files below which `look` reads all stamps, which takes 5 ms at most and depends on no watch. */
+/** Number of files below which `changes` reads all stamps, which takes 5 ms at most and depends on no watch. */
 const WATCH_FROM = 500;
 /** Notifications since the last full read, beyond which the system may have dropped some. */
-const MOST_TOLD = 2000;
+const MAX_NOTIFICATIONS = 2000;
 /** Milliseconds between full reads even with watches: files can be changed through memory maps or other names. */
-const LOOK_AT_ALL_AFTER = 60_000;
+const FULL_READ_AFTER = 60_000;
 /** Stamps read without a pause. */
 const SLICE = 1000;
 
 export class Folders {
   private readonly disk: Disk;
-  private readonly places: StoragePaths;
+  private readonly paths: StoragePaths;
   private readonly now: () => number;
   private readonly watchFrom: number;
   private folders = new Map<string, Folder>();
@@ -56,25 +56,25 @@ export class Folders {
   private root = "";
   private watching = false;
   private watchable = true;
-  private told = 0;
-  private lookedAtAll = Number.NEGATIVE_INFINITY;
+  private notifications = 0;
+  private lastFullRead = Number.NEGATIVE_INFINITY;
 
-  constructor(disk: Disk, places: StoragePaths, now: () => number, watchFrom = WATCH_FROM) {
+  constructor(disk: Disk, paths: StoragePaths, now: () => number, watchFrom = WATCH_FROM) {
     this.disk = disk;
-    this.places = places;
+    this.paths = paths;
     this.now = now;
     this.watchFrom = watchFrom;
   }
 
-  async look(): Promise<Look> {
+  async changes(): Promise<FolderChanges> {
     if (this.watching) {
       // Changes before this call are reported once the event loop has polled again, which takes two turns.
       await pause();
       await pause();
-      const look = this.lookAtTold();
-      if (look) return look;
+      const changes = this.checkNotified();
+      if (changes) return changes;
     }
-    return this.lookAtAll();
+    return this.readAll();
   }
 
   close(): void {
@@ -84,14 +84,14 @@ export class Folders {
 
   // --- everything ----------------------------------------------------------------------------------------------
 
-  private async lookAtAll(): Promise<Look> {
+  private async readAll(): Promise<FolderChanges> {
     // A watch stays with its folder, even if that is moved.
     if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
     const before = this.folders;
     const there = new Map<string, FoundStamp>();
-    this.told = 0;
+    this.notifications = 0;
     this.rootDirty = false;
-    this.lookedAtAll = this.now();
+    this.lastFullRead = this.now();
     for (const folder of before.values()) folder.dirty = new Set();
     const found = new Map<string, Folder>();
     let count = 0;
@@ -104,35 +104,35 @@ export class Folders {
         this.ask(folder, name, there);
       }
     }
-    const gone: string[] = [];
+    const removed: string[] = [];
     for (const [path, folder] of before) {
       if (found.has(path)) continue;
       folder.stop?.();
-      for (const name of folder.files) gone.push(join(path, name));
+      for (const name of folder.files) removed.push(join(path, name));
     }
     for (const folder of found.values()) {
       const known = before.get(folder.path);
-      this.noteGone(folder, known, there, gone);
+      this.noteRemoved(folder, known, there, removed);
       // Changes reported during this read are checked again.
       if (known && folder.stop) folder.dirty = known.dirty;
     }
     this.folders = found;
     if (count >= this.watchFrom && !this.watching && this.watchable) {
       // The folders are read again after the watches started, so that no change is missed in between.
-      if (this.startWatching()) return this.lookAgain(gone);
+      if (this.startWatching()) return this.readAgain(removed);
     } else if (this.watching && !this.watchNew()) this.stopWatching();
-    return { there, gone };
+    return { there, removed };
   }
 
-  private async lookAgain(gone: string[]): Promise<Look> {
-    const look = await this.lookAtAll();
-    const back = look.there;
-    return { there: back, gone: [...new Set([...gone.filter((path) => !back.has(path)), ...look.gone])] };
+  private async readAgain(removed: string[]): Promise<FolderChanges> {
+    const changes = await this.readAll();
+    const back = changes.there;
+    return { there: back, removed: [...new Set([...removed.filter((path) => !back.has(path)), ...changes.removed])] };
   }
 
   private *folderPaths(): Generator<string> {
-    const { flat, root } = this.places;
-    const archive = archiveFolder(this.places);
+    const { flat, root } = this.paths;
+    const archive = archiveFolder(this.paths);
     if (flat !== undefined) {
       yield flat;
       yield archive;
@@ -201,23 +201,24 @@ export class Folders {
     there.set(path, stampOf(info));
   }
 
-  private noteGone(
+  private noteRemoved(
     folder: Folder,
     before: Folder | undefined,
     there: ReadonlyMap<string, FoundStamp>,
-    gone: string[],
+    removed: string[],
   ): void {
     for (const name of before?.files ?? []) {
       const path = join(folder.path, name);
-      if (!there.has(path) && !folder.files.has(name)) gone.push(path);
+      if (!there.has(path) && !folder.files.has(name)) removed.push(path);
     }
   }
 
   // --- only reported changes -----------------------------------------------------------------------------------
 
   /** Checks only the reported changes. Returns undefined when everything must be read. */
-  private lookAtTold(): Look | undefined {
-    if (this.rootDirty || this.told > MOST_TOLD || this.now() - this.lookedAtAll > LOOK_AT_ALL_AFTER) return undefined;
+  private checkNotified(): FolderChanges | undefined {
+    if (this.rootDirty || this.notifications > MAX_NOTIFICATIONS || this.now() - this.lastFullRead > FULL_READ_AFTER)
+      return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
     for (const folder of this.folders.values()) {
       const info = infoOrNull(this.disk, folder.path);
@@ -225,7 +226,7 @@ export class Folders {
       if (folder.dirty === null) return undefined;
     }
     const there = new Map<string, FoundStamp>();
-    const gone: string[] = [];
+    const removed: string[] = [];
     for (const folder of this.folders.values()) {
       const names = new Set([...(folder.dirty ?? []), ...folder.elsewhere]);
       folder.dirty?.clear();
@@ -239,25 +240,25 @@ export class Folders {
         if (there.has(path) || !known) continue;
         folder.files.delete(name);
         folder.elsewhere.delete(name);
-        gone.push(path);
+        removed.push(path);
       }
     }
-    return { there, gone };
+    return { there, removed };
   }
 
   private rootIdentity(): string {
-    const { flat, root } = this.places;
-    return [flat ?? (root as string), archiveFolder(this.places)]
+    const { flat, root } = this.paths;
+    return [flat ?? (root as string), archiveFolder(this.paths)]
       .map((path) => infoOrNull(this.disk, path))
       .map((info) => (info ? `${info.device} ${info.inode}` : ""))
       .join(" ");
   }
 
   private startWatching(): boolean {
-    const { disk, places } = this;
+    const { disk, paths } = this;
     this.watching = true;
-    const { root } = places;
-    const archive = archiveFolder(places);
+    const { root } = paths;
+    const archive = archiveFolder(paths);
     const above = root === undefined ? [] : [root, ...(infoOrNull(disk, archive) ? [archive] : [])];
     const dirty = (): void => {
       this.rootDirty = true;
@@ -286,7 +287,7 @@ export class Folders {
   private note(path: string, name: string | null): void {
     // Lock files and temporary files are created and removed all the time, and no session has such a name.
     if (name?.startsWith(".")) return;
-    this.told++;
+    this.notifications++;
     const folder = this.folders.get(path);
     if (!folder) this.rootDirty = true;
     else if (name === null) folder.dirty = null;

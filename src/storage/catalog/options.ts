@@ -10,7 +10,7 @@ import type { OpenDatabase } from "../fs/sqlite.ts";
 export interface CatalogOptions {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: StoragePaths;
+  readonly paths: StoragePaths;
   readonly leaves: LeafMemory;
   /** Opens a session file or container for reading. */
   readonly openLog: (file: string) => Log;

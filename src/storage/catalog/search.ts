@@ -1,14 +1,14 @@
 /** Searches texts by the catalog's index or, without one, by reading every file. */
 
 import { join } from "node:path";
-import type { Hit, Listed, SearchWish } from "../../core/ports/catalog.ts";
+import type { Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
 import { comparing, expired, packed, unpacked } from "../../core/search/listing.ts";
 import { expressionOf, fold, holds, type Query, score, snippet } from "../../core/search/query.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
 import type { CatalogFile, Numbered, TextKind } from "./database.ts";
-import { KIND_OF_ROLE, logTexts, readSaid, type Said, saidAt, scanTexts } from "./documents.ts";
+import { type IndexedText, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
 import type { FoundStamp } from "./folders.ts";
 import type { CatalogOptions } from "./options.ts";
 import type { SessionRow } from "./rows.ts";
@@ -40,27 +40,27 @@ interface Paged {
 export class Search {
   private readonly options: CatalogOptions;
   private readonly rows: ReadonlyMap<string, SessionRow>;
-  private readonly wish: SearchWish;
+  private readonly request: SearchRequest;
   private readonly query: Query;
   private readonly sessions = new Map<string, Session | null>();
   private leafRecords: Set<string> | undefined;
 
-  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, wish: SearchWish, query: Query) {
+  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, request: SearchRequest, query: Query) {
     this.options = options;
     this.rows = rows;
-    this.wish = wish;
+    this.request = request;
     this.query = query;
   }
 
   get kinds(): readonly TextKind[] {
-    const { role, toolResults } = this.wish;
+    const { role, toolResults } = this.request;
     if (role !== undefined) return [KIND_OF_ROLE[role] ?? "talk"];
     return toolResults ? ["talk", "tools"] : ["talk"];
   }
 
   private wants(role: string, time: number | null): boolean {
-    const { since, until } = this.wish;
-    if (this.wish.role !== undefined && role !== this.wish.role) return false;
+    const { since, until } = this.request;
+    if (this.request.role !== undefined && role !== this.request.role) return false;
     if (since !== undefined && !((time ?? Number.NaN) >= since)) return false;
     return until === undefined || (time ?? Number.NaN) <= until;
   }
@@ -76,10 +76,10 @@ export class Search {
     const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
     // Without an expression for parts every text may contain the terms, including those with the words.
     const phases = words === undefined || parts === undefined ? [rest] : [words, rest];
-    const place = this.place(phases.length) ?? { phase: 0, ceiling: file.ceiling() };
+    const place = this.pageAtCursor(phases.length) ?? { phase: 0, ceiling: file.ceiling() };
     const { ceiling } = place;
     let { phase, top = ceiling, end, after } = place;
-    const { limit } = this.wish;
+    const { limit } = this.request;
     const hits: FoundTexts[] = [];
     while (phase < phases.length) {
       // Hits of parts of words are many, and their ranking means little.
@@ -106,8 +106,8 @@ export class Search {
     return hits.map(({ score: _score, number: _number, ...hit }) => hit);
   }
 
-  private place(phases: number): Paged | undefined {
-    const { cursor } = this.wish;
+  private pageAtCursor(phases: number): Paged | undefined {
+    const { cursor } = this.request;
     if (cursor === undefined) return undefined;
     const [mode, ...values] = unpacked(cursor);
     const isOurs = mode === "index" && values.length === 6 && values.every((value) => typeof value === "number");
@@ -127,13 +127,13 @@ export class Search {
     end: number | undefined,
     size: number,
   ): Promise<{ found: FoundTexts[]; end: number }> {
-    const { cwd, role, since, until } = this.wish;
+    const { cwd, role, since, until } = this.request;
     const found: FoundTexts[] = [];
     const sorted = (at: number): { found: FoundTexts[]; end: number } => ({ found: found.sort(compareFound), end: at });
     let below = top;
     let sliced = performance.now();
     for (;;) {
-      const places = file.texts({
+      const locations = file.texts({
         kinds: this.kinds,
         expression,
         below,
@@ -143,26 +143,26 @@ export class Search {
         until,
         count: TEXTS_AT_ONCE,
       });
-      for (const place of places) {
+      for (const place of locations) {
         if (end !== undefined && place.id < end) return sorted(end);
         below = place.id;
-        this.take(place, found);
+        this.addHit(place, found);
         if (end === undefined && found.length >= size) return sorted(below);
         if (performance.now() - sliced < SLICE) continue;
         await pause();
         sliced = performance.now();
       }
-      if (places.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
+      if (locations.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
     }
   }
 
-  private take(place: Numbered, found: FoundTexts[]): void {
+  private addHit(place: Numbered, found: FoundTexts[]): void {
     const row = this.rows.get(place.path);
-    const said = row && this.read(place);
-    if (!row || !said) return;
-    const folded = fold(said.text);
+    const text = row && this.read(place);
+    if (!row || !text) return;
+    const folded = fold(text.text);
     if (!holds(folded, this.query)) return;
-    const hit = this.hitIn(row, said.id, place.role, said.text);
+    const hit = this.hitIn(row, text.id, place.role, text.text);
     if (hit) found.push({ ...hit, score: score(folded, this.query), number: place.id });
   }
 
@@ -179,12 +179,12 @@ export class Search {
     if (place.entry !== null) {
       const session = this.session(place.path);
       const position = session?.log.nodes.position(place.entry) ?? -1;
-      const said = session && position >= 0 ? saidAt(session.log, position) : undefined;
-      return said && { id: place.entry, text: said.text };
+      const text = session && position >= 0 ? textAt(session.log, position) : undefined;
+      return text && { id: place.entry, text: text.text };
     }
     const { disk } = this.options;
     try {
-      return withFile(disk, disk.openRead(place.path), (fd) => readSaid(disk, fd, place));
+      return withFile(disk, disk.openRead(place.path), (fd) => readText(disk, fd, place));
     } catch {
       // The file was removed or truncated meanwhile; the next call reads it again.
       return undefined;
@@ -193,7 +193,7 @@ export class Search {
 
   /** Whether an entry is on the path to its session's leaf; undefined when the session does not have it. */
   private isActive(path: string, row: SessionRow, id: string): boolean | undefined {
-    const open = this.wish.isActive(path, id);
+    const open = this.request.isActive(path, id);
     if (open !== undefined) return open;
     if (row.now.plain && !row.now.batch && !this.hasLeafRecord(row.stamp)) return true;
     const session = this.session(path);
@@ -204,9 +204,9 @@ export class Search {
 
   private hasLeafRecord({ device, inode }: FoundStamp): boolean {
     if (!this.leafRecords) {
-      const { disk, places } = this.options;
+      const { disk, paths: locations } = this.options;
       try {
-        this.leafRecords = new Set(disk.names(join(places.state, "leaves")));
+        this.leafRecords = new Set(disk.names(join(locations.state, "leaves")));
       } catch {
         this.leafRecords = new Set();
       }
@@ -234,7 +234,7 @@ export class Search {
    * Returns the same hits by reading every file: the most recently active session first, in it the last entry first.
    */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
-    const { limit, cursor, cwd } = this.wish;
+    const { limit, cursor, cwd } = this.request;
     const hits: FoundTexts[] = [];
     const after = cursor === undefined ? undefined : unpacked(cursor);
     if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
@@ -259,7 +259,7 @@ export class Search {
     const row = this.rows.get(listed.path);
     const found: FoundTexts[] = [];
     if (!row) return found;
-    const look = ({ role, time, text }: Said, entryId: string | null): void => {
+    const examine = ({ role, time, text }: IndexedText, entryId: string | null): void => {
       if (!this.wants(role, time) || !holds(fold(text), this.query)) return;
       const hit = entryId === null ? undefined : this.hitIn(row, entryId, role, text);
       if (hit) found.push({ ...hit, score: 0, number: 0 });
@@ -269,25 +269,25 @@ export class Search {
       if (row.now.plain) {
         const { disk } = this.options;
         const possible = rough(this.query);
-        const held: Said[] = [];
+        const held: IndexedText[] = [];
         scanTexts(
           disk,
           listed.path,
           0,
           row.size,
           (role, b, at, end) => wants(role) && possible(b, at, end),
-          (said) => {
-            if (holds(fold(said.text), this.query)) held.push(said);
+          (text) => {
+            if (holds(fold(text.text), this.query)) held.push(text);
             return true;
           },
         );
         if (held.length === 0) return found;
         withFile(disk, disk.openRead(listed.path), (fd) => {
-          for (const said of held) look(said, readSaid(disk, fd, said)?.id ?? null);
+          for (const text of held) examine(text, readText(disk, fd, text)?.id ?? null);
         });
       } else
         closing(this.options.openLog(listed.path), (log) => {
-          for (const said of logTexts(log, wants)) look(said, said.entry);
+          for (const text of logTexts(log, wants)) examine(text, text.entry);
         });
     } catch {
       // It was removed while it was read.

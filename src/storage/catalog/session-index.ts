@@ -7,8 +7,8 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { copyFile } from "../fs/chunked-io.ts";
-import { type Disk, isAbsent, takeName, temporaryName } from "../fs/disk.ts";
-import { closing, isTaken, withFile } from "../fs/files.ts";
+import { type Disk, isAbsent, renameExclusive, temporaryName } from "../fs/disk.ts";
+import { closing, isNameTaken, withFile } from "../fs/files.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
 import type { CatalogRow } from "./database.ts";
 import { removeDatabase } from "./database-files.ts";
@@ -21,7 +21,7 @@ CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);`;
 
 /** Suffixes of the files that SQL engines create next to an index that they have open. */
-const BESIDE = /^-(?:journal|wal|shm|fsqlite)/;
+const SQLITE_SUFFIX = /^-(?:journal|wal|shm|fsqlite)/;
 
 /**
  * Writes the rows to a new file, or replaces an existing index in one step. The table `meta` stays empty, so that
@@ -39,7 +39,7 @@ export async function writeIndex(
   // A link to an index remains a link.
   const file = replaces ? disk.realPath(path) : path;
   if (replaces) {
-    demandUnused(disk, file);
+    requireUnused(disk, file);
     if (!(await isIndex(open, disk, file)))
       throw new Failure(
         "already_exists",
@@ -56,13 +56,13 @@ export async function writeIndex(
       if (isDurable) await disk.sync(fd);
     });
     if (replaces) {
-      demandUnused(disk, file);
+      requireUnused(disk, file);
       disk.rename(temporary, file);
-    } else takeName(disk, temporary, file);
+    } else renameExclusive(disk, temporary, file);
     if (isDurable) await disk.syncFolder(dirname(file));
   } catch (error) {
     removeDatabase(disk, temporary);
-    if (!isTaken(error)) throw error;
+    if (!isNameTaken(error)) throw error;
     throw new Failure("already_exists", `There is something at ${file} now. Try again, or choose another path.`, {
       path: file,
     });
@@ -83,13 +83,15 @@ function fill(open: OpenDatabase, file: string, rows: Iterable<CatalogRow>): voi
  * Throws session_locked while another program uses an index: its pending writes lie in files next to it, and would be
  * applied to the new one.
  */
-function demandUnused(disk: Disk, file: string): void {
+function requireUnused(disk: Disk, file: string): void {
   const own = basename(file);
-  const beside = disk.names(dirname(file)).find((name) => name.startsWith(own) && BESIDE.test(name.slice(own.length)));
-  if (beside === undefined) return;
+  const leftover = disk
+    .names(dirname(file))
+    .find((name) => name.startsWith(own) && SQLITE_SUFFIX.test(name.slice(own.length)));
+  if (leftover === undefined) return;
   throw new Failure(
     "session_locked",
-    `Another program has the index open, or left ${join(dirname(file), beside)} when it was killed. End it and try again, ` +
+    `Another program has the index open, or left ${join(dirname(file), leftover)} when it was killed. End it and try again, ` +
       "choose another path, or delete the index with the files that begin with its name: it is made of the sessions alone.",
     { path: file },
   );

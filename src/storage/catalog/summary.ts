@@ -116,7 +116,7 @@ class Scanner {
   private hasHeader: boolean;
   private headerMade = false;
   /** Lines of user and assistant messages: their starts and lengths, alternating. */
-  private said: number[] = [];
+  private messageLines: number[] = [];
 
   constructor(disk: Disk, fd: number, file: string, known: SessionSummary | undefined) {
     this.disk = disk;
@@ -133,53 +133,53 @@ class Scanner {
       this.f.reach,
       HEAD_BYTES,
       {
-        line: (_number, start, b, at, end) => this.take(start, b, at, end),
-        long: (_number, start, length, head, last) => this.takeLong(start, length, head, last),
+        line: (_number, start, b, at, end) => this.addLine(start, b, at, end),
+        long: (_number, start, length, head, last) => this.addLongLine(start, length, head, last),
       },
       chunk,
     );
     this.f.reach = tail;
-    this.settle();
+    this.updateActivity();
     // Whether a file without a header is a session is decided again each time.
     const goesOn = this.hasHeader && !this.headerMade;
     const base = { ...this.f, mark: goesOn ? markOf(this.disk, this.fd, tail) : "" };
-    if (tail < size) this.takeTail(tail, size - tail);
+    if (tail < size) this.addLastLine(tail, size - tail);
     if (!this.hasHeader) throw new NotASession();
-    this.settle();
+    this.updateActivity();
     return { base, now: { ...this.f, reach: tail, mark: base.mark }, size };
   }
 
   /** Adds a last line without a line feed if it is complete. It is read again when the file has grown. */
-  private takeTail(start: number, length: number): void {
+  private addLastLine(start: number, length: number): void {
     if (length > LONGEST_READ) return;
     const line = this.read(start, length);
-    if (isUtf8(line) && isJson(line)) this.take(start, line, 0, length);
+    if (isUtf8(line) && isJson(line)) this.addLine(start, line, 0, length);
   }
 
-  private take(start: number, b: Uint8Array, at: number, end: number): void {
+  private addLine(start: number, b: Uint8Array, at: number, end: number): void {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
-    if (!this.hasHeader) return this.takeHeader(start, b, at, past);
-    if (past > at && b[past - 1] === CLOSE_BRACE && heads.read(b, at, Math.min(past, at + HEAD_BYTES)))
-      this.takeEntry(start, past - at, () => b.subarray(at, past), true);
+    if (!this.hasHeader) return this.readHeader(start, b, at, past);
+    if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
+      this.addEntry(start, past - at, () => b.subarray(at, past), true);
     else if (!isBlank(b, at, past)) {
       const line = b.subarray(at, past);
       this.f.plain = false;
-      if (isUtf8(line) && heads.parse(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
-        this.takeEntry(start, past - at, () => line, false);
+      if (isUtf8(line) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
+        this.addEntry(start, past - at, () => line, false);
     }
   }
 
-  private takeLong(start: number, length: number, head: Uint8Array, last: number): void {
+  private addLongLine(start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.hasHeader) throw new NotASession();
-    if (last === CLOSE_BRACE && heads.read(head, 0, head.length))
-      this.takeEntry(start, length, () => this.read(start, length), true);
-    else if (length <= LONGEST_READ) this.take(start, this.read(start, length), 0, length);
+    if (last === CLOSE_BRACE && heads.readFast(head, 0, head.length))
+      this.addEntry(start, length, () => this.read(start, length), true);
+    else if (length <= LONGEST_READ) this.addLine(start, this.read(start, length), 0, length);
     else this.f.plain = false;
   }
 
   /** Adds the entry whose head was just read. */
-  private takeEntry(start: number, length: number, line: () => Uint8Array, usual: boolean): void {
+  private addEntry(start: number, length: number, line: () => Uint8Array, usual: boolean): void {
     const { f } = this;
     const { type, role, packedId, packedParent, flags } = heads;
     f.entries++;
@@ -191,11 +191,11 @@ class Scanner {
     f.messages++;
     if (role !== ROLE.user && role !== ROLE.assistant) return;
     if (length > LONGEST_READ) return;
-    this.said.push(start, length);
+    this.messageLines.push(start, length);
     if (f.first === null && role === ROLE.user) f.first = firstIn(parsed(line()));
   }
 
-  private takeHeader(start: number, b: Uint8Array, at: number, past: number): void {
+  private readHeader(start: number, b: Uint8Array, at: number, past: number): void {
     const bom = start === 0 ? markLength(b, at) : 0;
     if (isBlank(b, at + bom, past)) return;
     const header = parsed(b.subarray(at + bom, past)) as Record<string, unknown> | undefined;
@@ -203,7 +203,7 @@ class Scanner {
     this.hasHeader = true;
     if (header === undefined || header.type !== "session" || typeof header.id !== "string" || header.id === "") {
       this.makeHeader();
-      this.take(start, b, at, past);
+      this.addLine(start, b, at, past);
       return;
     }
     Object.assign(f, headerFacts(header));
@@ -220,14 +220,14 @@ class Scanner {
   }
 
   /** Sets `activity` from the last new message that has a time. */
-  private settle(): void {
-    for (let i = this.said.length - 2; i >= 0; i -= 2) {
-      const activity = activityOf(parsed(this.read(this.said[i], this.said[i + 1])));
+  private updateActivity(): void {
+    for (let i = this.messageLines.length - 2; i >= 0; i -= 2) {
+      const activity = activityOf(parsed(this.read(this.messageLines[i], this.messageLines[i + 1])));
       if (activity === null) continue;
       this.f.activity = activity;
       break;
     }
-    this.said = [];
+    this.messageLines = [];
   }
 
   private read(start: number, length: number): Buffer {
@@ -243,7 +243,7 @@ function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" |
 }
 
 /** Returns the summary of a log, continuing `known`: for sessions that are not plain files of lines. */
-export function figuresOfLog(log: Log, known?: SessionSummary): SessionSummary {
+export function summaryOfLog(log: Log, known?: SessionSummary): SessionSummary {
   const { header, nodes } = log;
   let { name, first, messages, activity } = known ?? EMPTY;
   const from = known?.entries ?? 0;
@@ -257,9 +257,9 @@ export function figuresOfLog(log: Log, known?: SessionSummary): SessionSummary {
   for (let position = nodes.count - 1; position >= from; position--) {
     const role = nodes.role(position);
     if ((role !== "user" && role !== "assistant") || log.length(position) > LONGEST_READ) continue;
-    const said = activityOf(parsed(log.read(position)));
-    if (said === null) continue;
-    activity = said;
+    const text = activityOf(parsed(log.read(position)));
+    if (text === null) continue;
+    activity = text;
     break;
   }
   const entries = nodes.count;

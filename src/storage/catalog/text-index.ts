@@ -4,9 +4,9 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
-import type { KeptRows } from "./cached-rows.ts";
+import type { CachedRows } from "./cached-rows.ts";
 import type { CatalogFile, Indexed, NewText, TextKind } from "./database.ts";
-import { KIND_OF_ROLE, logTexts, type Said, scanTexts, textFrom } from "./documents.ts";
+import { type IndexedText, KIND_OF_ROLE, logTexts, scanTexts, textFrom } from "./documents.ts";
 import type { CatalogOptions } from "./options.ts";
 import { type SessionRow, stateOf } from "./rows.ts";
 
@@ -19,12 +19,12 @@ const OPENING = 4;
 /** Files whose texts are written in one transaction. */
 const FILES_AT_ONCE = 400;
 /** Maximum number of retries beyond one for each file. */
-const MOST_AGAIN = 100_000;
+const MAX_AGAIN = 100_000;
 
 /** Texts of one file to add to the index. */
 interface Addition {
   readonly path: string;
-  readonly known: Indexed;
+  readonly isKnown: Indexed;
   /** The offset or position from which on indexed texts are replaced. */
   readonly from: number;
   readonly texts: readonly NewText[];
@@ -35,11 +35,11 @@ interface Addition {
 export class TextIndex {
   private readonly options: CatalogOptions;
   private readonly rows: ReadonlyMap<string, SessionRow>;
-  private readonly kept: KeptRows;
+  private readonly kept: CachedRows;
   /** Paths whose texts may not be indexed in their current state; for a missing kind all must be compared. */
   private readonly stale = new Map<TextKind, Set<string>>();
 
-  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, kept: KeptRows) {
+  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, kept: CachedRows) {
     this.options = options;
     this.rows = rows;
     this.kept = kept;
@@ -73,7 +73,7 @@ export class TextIndex {
   }
 
   /** Indexes some of the missing texts in one short transaction. Returns false when there were none to index. */
-  async goOn(file: CatalogFile, kind: TextKind): Promise<boolean> {
+  async indexMore(file: CatalogFile, kind: TextKind): Promise<boolean> {
     const additions: Addition[] = [];
     let size = 0;
     const since = performance.now();
@@ -100,7 +100,7 @@ export class TextIndex {
     // Processes that do this at the same time begin at different files and so share the work.
     if (todo.length > FILES_AT_ONCE) todo.push(...todo.splice(0, (process.pid * 7919) % todo.length));
     const total = todo.length;
-    let told = 0;
+    let lastReport = 0;
     let since = performance.now();
     let additions: Addition[] = [];
     let size = 0;
@@ -112,7 +112,7 @@ export class TextIndex {
         const known = file.indexed(path);
         if (!known) {
           // The row itself is missing because of another process: it is written and the file is retried.
-          if (++again > total + MOST_AGAIN) return false;
+          if (++again > total + MAX_AGAIN) return false;
           this.kept.note(path, false);
           await this.kept.save(file);
           if (file.indexed(path)) todo.push(path);
@@ -133,10 +133,10 @@ export class TextIndex {
         size = 0;
       }
       // Very long sessions take many rounds; more rounds than that mean that processes undo each other's work.
-      if (again > total + MOST_AGAIN) return false;
+      if (again > total + MAX_AGAIN) return false;
       const done = total - Math.min(total, todo.length - next);
-      if (progress && total > 1 && done - told >= Math.max(1, total / 100)) {
-        told = done;
+      if (progress && total > 1 && done - lastReport >= Math.max(1, total / 100)) {
+        lastReport = done;
         progress(done, total);
       }
       if (performance.now() - since < SLICE.waiting) continue;
@@ -150,7 +150,7 @@ export class TextIndex {
   private async add(file: CatalogFile, kind: TextKind, additions: readonly Addition[]): Promise<string[]> {
     if (additions.length === 0) return [];
     await this.kept.write(file, "texts", () => {
-      for (const { path, known, from, texts, state } of additions) {
+      for (const { path, isKnown: known, from, texts, state } of additions) {
         const there = file.indexed(path);
         // Another process was faster.
         if (there?.id !== known.id || there[kind] !== known[kind]) continue;
@@ -184,9 +184,9 @@ export class TextIndex {
     const from = life === row.life && isSame ? Math.min(Number(reach), isPlain ? row.base.reach : Infinity) : -1;
     const texts: NewText[] = [];
     let size = 0;
-    const take = (said: Said): void => {
-      texts.push(textFrom(said));
-      size += said.text.length;
+    const addText = (text: IndexedText): void => {
+      texts.push(textFrom(text));
+      size += text.text.length;
     };
     let state = stateOf(row);
     try {
@@ -197,8 +197,8 @@ export class TextIndex {
           Math.max(0, from),
           row.size,
           (role) => KIND_OF_ROLE[role] === kind,
-          (said, lineEnd) => {
-            take(said);
+          (text, lineEnd) => {
+            addText(text);
             if (size < most) return true;
             // The rest of a very long session is left to the next round.
             state = `${row.life} p ${lineEnd} part`;
@@ -207,10 +207,10 @@ export class TextIndex {
         );
       else
         closing(this.options.openLog(path), (log) => {
-          for (const said of logTexts(log, (role) => KIND_OF_ROLE[role] === kind, Math.max(0, from))) {
-            take(said);
+          for (const text of logTexts(log, (role) => KIND_OF_ROLE[role] === kind, Math.max(0, from))) {
+            addText(text);
             if (size < most) continue;
-            state = `${row.life} l ${said.start + 1} ${row.size} part`;
+            state = `${row.life} l ${text.start + 1} ${row.size} part`;
             return;
           }
         });
@@ -218,6 +218,6 @@ export class TextIndex {
       // It was removed or may not be read, which is detected when the folders are read next.
       return undefined;
     }
-    return { path, known, from, texts, state, size };
+    return { path, isKnown: known, from, texts, state, size };
   }
 }

@@ -12,13 +12,13 @@ interface SyncWays {
   /** Blocks until the file is on the medium. */
   readonly atOnce: (fd: number) => void;
   /** Resolves when the file is on the medium, and blocks nothing meanwhile. */
-  readonly beside: (fd: number) => Promise<void>;
+  readonly inBackground: (fd: number) => Promise<void>;
   /** Returns the milliseconds of a monotonic clock. */
   readonly now: () => number;
 }
 
 /** Returns a sync that picks the faster of the two ways each time. */
-export function quickSync({ atOnce, beside, now }: SyncWays): (fd: number) => Promise<void> {
+export function quickSync({ atOnce, inBackground, now }: SyncWays): (fd: number) => Promise<void> {
   let took = Number.POSITIVE_INFINITY;
   return async (fd) => {
     const began = now();
@@ -26,7 +26,7 @@ export function quickSync({ atOnce, beside, now }: SyncWays): (fd: number) => Pr
     const wasQuick = took < QUICK;
     took = Number.POSITIVE_INFINITY;
     if (wasQuick) atOnce(fd);
-    else await beside(fd);
+    else await inBackground(fd);
     took = now() - began;
   };
 }

@@ -2,8 +2,8 @@
 
 import { createHash } from "node:crypto";
 import { sameBytes } from "../../core/json/json.ts";
-import { type Disk, readAll, takeName, writeAll } from "./disk.ts";
-import { isTaken, withFile, writeBeside } from "./files.ts";
+import { type Disk, readAll, renameExclusive, writeAll } from "./disk.ts";
+import { isNameTaken, withFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
 /** Bytes copied without a pause. */
@@ -38,7 +38,7 @@ export async function copyFile(
  * EEXIST when the name is taken.
  */
 export function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<void> {
-  return writeBeside(disk, path, fill, { sync: true }, (temporary) => takeName(disk, temporary, path));
+  return writeTemporary(disk, path, fill, { sync: true }, (temporary) => renameExclusive(disk, temporary, path));
 }
 
 /** Gives a file another name, which must be free: by a link or, where that is not possible, by a durable copy. */
@@ -46,7 +46,7 @@ export async function giveName(disk: Disk, file: string, name: string): Promise<
   try {
     disk.link(file, name);
   } catch (error) {
-    if (isTaken(error)) throw error;
+    if (isNameTaken(error)) throw error;
     await copyFile(disk, file, name, true);
   }
 }

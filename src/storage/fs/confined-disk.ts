@@ -13,7 +13,7 @@ import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { partsOfContainer } from "./container-paths.ts";
 import type { Disk, OpenFolders } from "./disk.ts";
-import { isTaken } from "./files.ts";
+import { isNameTaken } from "./files.ts";
 import { type End, linkError, type Way, walkedDisk } from "./walked-disk.ts";
 
 export interface Confines {
@@ -25,7 +25,7 @@ export interface Confines {
 
 export interface ConfinedDisk extends Disk {
   /** Throws path_outside_root unless the path, with every link followed, lies below one of the `given` folders. */
-  demand(path: string): void;
+  requireInside(path: string): void;
   /** Whether nothing can change a path between its check and its use. */
   readonly isWalked: boolean;
   /** Closes the folders that are held open. */
@@ -57,7 +57,7 @@ export function confinedDisk(disk: Disk, confines: Confines): ConfinedDisk {
   };
   return {
     ...confined,
-    demand(path) {
+    requireInside(path) {
       const real = realOf(whole(path));
       const isBelowOne = roots.some((root) => root.kind === "given" && real !== root.real && isBelow(root.real, real));
       if (!isBelowOne) throw outsideFailure(path);
@@ -118,11 +118,11 @@ export function isBelow(folder: string, path: string): boolean {
 }
 
 /** Links in one path before it counts as a loop, as on Linux. */
-const MOST_LINKS = 40;
+const MAX_LINKS = 40;
 /** Bytes of a path, as on Linux: other programs could not open a longer path that we created part by part. */
-const MOST_PATH = 4096;
+const MAX_PATH = 4096;
 /** Maximum number of folders held open. */
-const MOST_OPEN = 64;
+const MAX_OPEN = 64;
 
 /** State of a walk along a path. */
 interface Walk {
@@ -181,7 +181,7 @@ class Walker implements Way {
   // --- paths -----------------------------------------------------------------------------------------------------
 
   private walk<T>(path: string, end: End, run: (path: string, real: string) => T): T {
-    if (Buffer.byteLength(path) >= MOST_PATH) throw errno("ENAMETOOLONG", path);
+    if (Buffer.byteLength(path) >= MAX_PATH) throw errno("ENAMETOOLONG", path);
     const walk = this.begin(path);
     for (;;) {
       const part = walk.parts.shift();
@@ -221,7 +221,7 @@ class Walker implements Way {
     const ahead = walk.parts.slice(0, -1);
     if (ahead.length > 0 && !ahead.includes("..") && !ahead.includes(".")) {
       const at = join(real, ...ahead);
-      const fd = this.held(at);
+      const fd = this.openDescriptor(at);
       if (fd !== undefined) return { ...walk, at, fd, parts: walk.parts.slice(-1) };
     }
     return walk;
@@ -268,7 +268,7 @@ class Walker implements Way {
     const link = join(walk.at, part);
     const container = partsOfContainer([link, ...walk.parts].join("/"));
     if (container && link.length >= join(container.above, container.parts[0]).length) throw linkError(path);
-    if (++walk.links > MOST_LINKS) throw errno("ELOOP", path);
+    if (++walk.links > MAX_LINKS) throw errno("ELOOP", path);
     walk.parts = [...partsOf(target), ...walk.parts];
     if (isAbsolute(target)) this.jump(walk, `/${walk.parts.join("/")}`, path);
   }
@@ -297,7 +297,7 @@ class Walker implements Way {
 
   /** Returns the descriptor of the folder that now has a real path. Throws ENOTDIR when a link has replaced it. */
   private folder(real: string): number {
-    const held = this.held(real);
+    const held = this.openDescriptor(real);
     if (held !== undefined) return held;
     const fd = this.folders.open(real === "/" ? real : `${this.pathOf(dirname(real))}/${basename(real)}`);
     this.open.set(real, fd);
@@ -308,11 +308,11 @@ class Walker implements Way {
    * Returns the open descriptor of a folder, if there is one. Gives up the descriptor of a folder that was moved or
    * removed: the folder that has the path now counts.
    */
-  private held(real: string): number | undefined {
+  private openDescriptor(real: string): number | undefined {
     const fd = this.open.get(real);
     if (fd === undefined) return undefined;
     this.open.delete(real);
-    if (this.folders.place(fd) === real) {
+    if (this.folders.pathOf(fd) === real) {
       this.open.set(real, fd);
       return fd;
     }
@@ -341,7 +341,7 @@ class Walker implements Way {
         this.disk.syncFolderNow(`${above}/.`);
       } catch (error) {
         // Another process may have created it meanwhile.
-        if (!isTaken(error)) throw error;
+        if (!isNameTaken(error)) throw error;
       }
     }
     const made = [name];
@@ -362,7 +362,7 @@ class Walker implements Way {
   private closeStale(): void {
     if (this.depth > 0) return;
     for (const [real, fd] of this.open) {
-      if (this.open.size <= MOST_OPEN) break;
+      if (this.open.size <= MAX_OPEN) break;
       this.open.delete(real);
       this.stale.push(fd);
     }
@@ -372,7 +372,7 @@ class Walker implements Way {
 
 /** Checks the real path right before the system follows it, on systems where folders cannot be held open. */
 function checkedWay(disk: Disk, roots: readonly Root[]): Way {
-  const demand = (path: string, kind: Root["kind"]): void => {
+  const requireInside = (path: string, kind: Root["kind"]): void => {
     const real = realPathOf(disk, path);
     if (!roots.some((root) => root.kind === kind && isBelow(root.real, real))) throw outsideFailure(path);
   };
@@ -381,11 +381,11 @@ function checkedWay(disk: Disk, roots: readonly Root[]): Way {
   return {
     use(path, end, run) {
       const named = whole(path);
-      demand(end === "itself" ? dirname(named) : named, kindOf(named));
+      requireInside(end === "itself" ? dirname(named) : named, kindOf(named));
       return run(path, false);
     },
     realPath(path) {
-      demand(path, kindOf(whole(path)));
+      requireInside(path, kindOf(whole(path)));
       return disk.realPath(path);
     },
     makeRoot(path) {

@@ -12,7 +12,7 @@ export function containedDisk(disk: Disk): Disk {
   const { folders } = disk;
   if (!disk.list) return disk;
   const look: Use = (above, parts, end, run) => {
-    demandFolders(disk, above, end === "folder" ? parts : parts.slice(0, -1));
+    requireFolders(disk, above, end === "folder" ? parts : parts.slice(0, -1));
     return run([above, ...parts].join("/"));
   };
   const use = folders ? walk(disk, folders) : look;
@@ -31,7 +31,7 @@ export function containedDisk(disk: Disk): Disk {
       if (!container) return disk.info(path, plain);
       // This is called four times before each append, and reads nothing: checking the folders costs half as much as
       // opening them.
-      demandFolders(disk, container.above, container.parts.slice(0, -1));
+      requireFolders(disk, container.above, container.parts.slice(0, -1));
       return disk.info(path, true);
     },
     folders,
@@ -69,7 +69,7 @@ function walk(disk: Disk, folders: OpenFolders): Use {
 }
 
 /** Throws ELOOP when one of the folders `parts` below `above` is a link. */
-function demandFolders(disk: Disk, above: string, parts: readonly string[]): void {
+function requireFolders(disk: Disk, above: string, parts: readonly string[]): void {
   let at = above;
   for (const part of parts) {
     at = `${at}/${part}`;

@@ -40,7 +40,7 @@ export const checkpointFile = (container: string, seq: number): string =>
   join(container, "checkpoints", numbered(seq, "json"));
 export const ledgerFile = (container: string): string => join(container, "migrations", "ledger.jsonl");
 export const temporaryFolder = (container: string): string => join(container, "tmp");
-export const spineFile = (container: string): string => join(container, "index-snapshot.bin");
+export const indexSnapshotFile = (container: string): string => join(container, "index-snapshot.bin");
 
 /** The folders of a container. */
 export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "migrations", "tmp"];
@@ -48,7 +48,9 @@ export const FOLDERS: readonly string[] = ["segments", "index", "checkpoints", "
 export const BLOBS = "blobs";
 
 /** Pattern of the files that lie directly in the container's folder. */
-const FILES = [headerFile, manifestFile, spineFile].map((of) => basename(of("")).replaceAll(".", "\\.")).join("|");
+const FILES = [headerFile, manifestFile, indexSnapshotFile]
+  .map((of) => basename(of("")).replaceAll(".", "\\."))
+  .join("|");
 
 /**
  * Pattern of a path to a part of a container, whether that is the session, is being built, or is kept as a backup. Each

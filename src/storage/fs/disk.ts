@@ -41,7 +41,7 @@ export interface OpenFolders {
   /** Returns the prefix of paths that begin in an open folder. */
   path(fd: number): string;
   /** Returns the current path of an open folder. */
-  place(fd: number): string;
+  pathOf(fd: number): string;
   /** Creates one folder with mode 0700. */
   make(path: string): void;
   /** Returns the target of a link as it is stored. Throws EINVAL when the path is not a link. */
@@ -141,7 +141,7 @@ function findOpenFolders(): OpenFolders | null {
     try {
       // /proc may be missing or hidden from us.
       return place(fd) === "/" && fs.statSync(`${path(fd)}/.`).isDirectory()
-        ? { open, path, place, make, readLink: (at) => fs.readlinkSync(at) }
+        ? { open, path, pathOf: place, make, readLink: (at) => fs.readlinkSync(at) }
         : null;
     } finally {
       fs.closeSync(fd);
@@ -168,7 +168,8 @@ export const realDisk: Disk = {
   truncate: (fd, size) => fs.ftruncateSync(fd, size),
   sync: quickSync({
     atOnce: (fd) => fs.fdatasyncSync(fd),
-    beside: (fd) => new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
+    inBackground: (fd) =>
+      new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
     now: () => performance.now(),
   }),
   syncNow: (fd) => fs.fdatasyncSync(fd),
@@ -366,7 +367,7 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
   const fd = disk.create(temporary);
   try {
     fill(fd);
-    takeName(disk, temporary, path);
+    renameExclusive(disk, temporary, path);
   } catch (error) {
     closeQuietly(disk, fd);
     removeQuietly(disk, temporary);
@@ -384,12 +385,12 @@ function refusesLinks(error: unknown): boolean {
 }
 
 /** Gives a complete temporary file its final name. Throws EEXIST when the name is taken. */
-export function takeName(disk: Disk, temporary: string, path: string): void {
+export function renameExclusive(disk: Disk, temporary: string, path: string): void {
   try {
     disk.link(temporary, path);
   } catch (error) {
     if (!refusesLinks(error)) throw error;
-    takeNameWithoutLinks(disk, temporary, path);
+    renameExclusiveWithoutLinks(disk, temporary, path);
     return;
   }
   // The file exists from here on. If its temporary name cannot be removed, that is not a failure.
@@ -401,7 +402,7 @@ export function takeName(disk: Disk, temporary: string, path: string): void {
  * EEXIST when the name is taken. This is weaker: the empty file is visible for a short time, and stays if we die
  * meanwhile.
  */
-function takeNameWithoutLinks(disk: Disk, temporary: string, path: string): void {
+function renameExclusiveWithoutLinks(disk: Disk, temporary: string, path: string): void {
   const placeholder = disk.create(path);
   try {
     closeQuietly(disk, placeholder);

@@ -80,7 +80,7 @@ export interface WritingOptions {
  * Writes a temporary file in the folder of `path`, closes it, and lets `name` give it its name, which may be another
  * one. A failure leaves no file. The caller syncs the folder.
  */
-export async function writeBeside<T>(
+export async function writeTemporary<T>(
   disk: Disk,
   path: string,
   fill: (fd: number) => void | Promise<void>,
@@ -108,7 +108,7 @@ export async function writeBeside<T>(
 /** Replaces a file, or makes it, in one step. A failure leaves it as it was. The caller syncs the folder. */
 export function replaceFile(disk: Disk, path: string, bytes: Uint8Array, options: WritingOptions): Promise<void> {
   const fill = (fd: number): void => writeAll(disk, fd, bytes);
-  return writeBeside(disk, path, fill, options, (temporary) => disk.rename(temporary, path));
+  return writeTemporary(disk, path, fill, options, (temporary) => disk.rename(temporary, path));
 }
 
 /** Makes a file with this content, in one step and blocking everything else. Throws EEXIST when the name is taken. */
@@ -133,6 +133,6 @@ export function freeName(disk: Disk, nameOf: (n: number) => string): string {
 }
 
 /** Whether an error says that a name is taken. */
-export function isTaken(error: unknown): boolean {
+export function isNameTaken(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === "EEXIST";
 }

@@ -9,7 +9,7 @@ import { beginningOf } from "./files.ts";
 /** Bytes of a file that are read to find its header, which has a few hundred. */
 const HEADER_BYTES = 1 << 16;
 /** Bytes of a file without a header line that are searched for entries. */
-const HEADERLESS_LOOK = 1 << 18;
+const HEADERLESS_SEARCH_BYTES = 1 << 18;
 
 /** The members of a stored header, unchecked but for its type. */
 export type StoredHeader = Readonly<Record<string, unknown>>;
@@ -63,7 +63,7 @@ export function readHeader(disk: Disk, session: string): StoredHeader | undefine
 
 /** Whether a file without a header is a session all the same: its beginning has an entry that only sessions have. */
 export function hasEntriesNearby(disk: Disk, fd: number): boolean {
-  const bytes = Buffer.alloc(HEADERLESS_LOOK);
+  const bytes = Buffer.alloc(HEADERLESS_SEARCH_BYTES);
   const count = disk.read(fd, bytes, 0, bytes.length, 0);
   const lines = bytes.toString("latin1", 0, count).split("\n");
   return lines.some((line) => {

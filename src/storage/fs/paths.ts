@@ -18,7 +18,7 @@ export interface StoragePaths {
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 /** Finds the locations in the environment. `settings` returns the parsed content of a JSON file, or undefined. */
-export function findPlaces(
+export function findPaths(
   variables: Variables,
   sessionDir: string | undefined,
   settings: (file: string) => unknown,
@@ -58,16 +58,16 @@ export function folderName(cwd: string): string {
 }
 
 /** Returns the folder in which new sessions of a working directory are created. */
-export function folderFor(places: StoragePaths, cwd: string): string {
-  return places.flat ?? join(places.root as string, folderName(cwd));
+export function folderFor(paths: StoragePaths, cwd: string): string {
+  return paths.flat ?? join(paths.root as string, folderName(cwd));
 }
 
 export function fileName(header: SessionHeader): string {
   return `${(header.timestamp ?? "").replace(/[:.]/g, "-")}_${header.id}.jsonl`;
 }
 
-export function fileFor(places: StoragePaths, header: SessionHeader): string {
-  return join(folderFor(places, header.cwd ?? ""), fileName(header));
+export function fileFor(paths: StoragePaths, header: SessionHeader): string {
+  return join(folderFor(paths, header.cwd ?? ""), fileName(header));
 }
 
 /** Returns the folder of our own trash. */
@@ -82,25 +82,25 @@ export function archiveFolder({ flat, root, state }: StoragePaths): string {
 }
 
 /** Yields all folders that may contain archived sessions. */
-function archivedFolders(places: StoragePaths, disk: Disk): Generator<string> {
-  const archive = archiveFolder(places);
-  const { state } = places;
-  return sessionFolders(places.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
+function archivedFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+  const archive = archiveFolder(paths);
+  const { state } = paths;
+  return sessionFolders(paths.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
 }
 
 /** Yields all folders that may contain sessions, archived or not. */
-export function* allFolders(places: StoragePaths, disk: Disk): Generator<string> {
-  yield* sessionFolders(places, disk);
-  yield* archivedFolders(places, disk);
+export function* allFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+  yield* sessionFolders(paths, disk);
+  yield* archivedFolders(paths, disk);
 }
 
 /** Yields all folders that may contain session files. */
-export function* sessionFolders(places: StoragePaths, disk: Disk): Generator<string> {
-  if (places.flat !== undefined) {
-    if (exists(disk, places.flat)) yield places.flat;
+export function* sessionFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+  if (paths.flat !== undefined) {
+    if (exists(disk, paths.flat)) yield paths.flat;
     return;
   }
-  const root = places.root as string;
+  const root = paths.root as string;
   if (!exists(disk, root)) return;
   for (const name of disk.names(root)) {
     const folder = join(root, name);

@@ -2,10 +2,10 @@
 
 import { join } from "node:path";
 import type { Disk } from "./disk.ts";
-import { freeName, isTaken, nth, publishBytes } from "./files.ts";
+import { freeName, isNameTaken, nth, publishBytes } from "./files.ts";
 
 /** Writes bytes to `<name>.bin` in a folder, or `<name>-2.bin` and so on when that is taken. Returns the path. */
-export function keepAside(disk: Disk, folder: string, name: string, bytes: Uint8Array): string {
+export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint8Array): string {
   disk.makeFolder(folder);
   for (let n = 1; ; n++) {
     const path = join(folder, `${nth(name, n, "-")}.bin`);
@@ -13,7 +13,7 @@ export function keepAside(disk: Disk, folder: string, name: string, bytes: Uint8
       publishBytes(disk, path, bytes, { sync: false });
       return path;
     } catch (error) {
-      if (!isTaken(error)) throw error;
+      if (!isNameTaken(error)) throw error;
     }
   }
 }

@@ -10,7 +10,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Spool, Spooled } from "../../core/ports/spool.ts";
 import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "./disk.ts";
 import { readAt } from "./files.ts";
-import { sweepStrays } from "./temporary-files.ts";
+import { sweepTemporaryFiles } from "./temporary-files.ts";
 
 /** Bytes read from the file at a time, and bytes gathered before a write. */
 const BLOCK = 1 << 18;
@@ -38,7 +38,7 @@ export class FileSpool implements Spool {
     this.now = now;
   }
 
-  take(pieces: Iterable<string | Uint8Array>): Spooled {
+  store(pieces: Iterable<string | Uint8Array>): Spooled {
     const file = this.open();
     file.waiting++;
     const start = file.size;
@@ -134,7 +134,7 @@ export class FileSpool implements Spool {
     const { disk } = this;
     disk.makeFolder(dirname(path));
     // A process that is killed between the two steps below leaves an empty file.
-    sweepStrays(disk, dirname(path), this.now());
+    sweepTemporaryFiles(disk, dirname(path), this.now());
     const temporary = temporaryName(path);
     const fd = disk.create(temporary);
     removeQuietly(disk, temporary);

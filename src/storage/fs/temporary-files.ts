@@ -7,13 +7,13 @@ import { infoOrNull } from "./files.ts";
 import { isAbandoned, removeTree } from "./staging.ts";
 
 /** Pattern of the names that `temporaryName` makes. */
-const STRAY = /^\..+\.\d+-\d+\.tmp$/;
+const TEMPORARY_NAME = /^\..+\.\d+-\d+\.tmp$/;
 /** Milliseconds without a change after which no process is writing to one any more. */
 const OLD = 24 * 3600_000;
 const swept = new WeakMap<Disk, Set<string>>();
 
 /** Removes old temporary files and abandoned containers from a folder. Does so once for each folder. */
-export function sweepStrays(disk: Disk, folder: string, now: number): void {
+export function sweepTemporaryFiles(disk: Disk, folder: string, now: number): void {
   const folders = swept.get(disk) ?? new Set();
   if (folders.has(folder)) return;
   swept.set(disk, folders.add(folder));
@@ -21,7 +21,7 @@ export function sweepStrays(disk: Disk, folder: string, now: number): void {
     for (const name of disk.names(folder)) {
       const path = join(folder, name);
       if (isAbandoned(disk, path, now)) removeTree(disk, path);
-      const info = STRAY.test(name) ? infoOrNull(disk, path, true) : null;
+      const info = TEMPORARY_NAME.test(name) ? infoOrNull(disk, path, true) : null;
       if (info?.kind === "file" && now - info.modified >= OLD) removeQuietly(disk, path);
     }
   } catch (error) {

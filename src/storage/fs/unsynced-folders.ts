@@ -2,7 +2,7 @@
 
 import type { Disk } from "./disk.ts";
 
-export class LooseFolders {
+export class UnsyncedFolders {
   private readonly disk: Disk;
   private readonly folders = new Set<string>();
 
@@ -14,7 +14,7 @@ export class LooseFolders {
     for (const folder of folders) this.folders.add(folder);
   }
 
-  addAll(others: LooseFolders): void {
+  addAll(others: UnsyncedFolders): void {
     this.add(...others.folders);
   }
 
@@ -25,12 +25,12 @@ export class LooseFolders {
 
   /** Makes the names durable. A folder that is added meanwhile needs another sync and stays in the set. */
   async sync(): Promise<void> {
-    const loose = [...this.folders];
+    const unsynced = [...this.folders];
     this.folders.clear();
     try {
-      for (const folder of loose) await this.disk.syncFolder(folder);
+      for (const folder of unsynced) await this.disk.syncFolder(folder);
     } catch (error) {
-      this.add(...loose);
+      this.add(...unsynced);
       throw error;
     }
   }

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Disk, FileInfo } from "./disk.ts";
-import { isTaken, withFile } from "./files.ts";
+import { isNameTaken, withFile } from "./files.ts";
 
 /** The subject of an operation when its path ends in a link: the link itself, its target, or its target as a folder. */
 export type End = "itself" | "followed" | "folder";
@@ -90,7 +90,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
           makeOne(folder);
         } catch (error) {
           // Another process may have created it meanwhile.
-          if (!isTaken(error)) throw error;
+          if (!isNameTaken(error)) throw error;
         }
       }
       return [...(made ?? []), ...missing];

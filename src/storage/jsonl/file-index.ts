@@ -1,7 +1,7 @@
 /** The index snapshot of one session file: recalled when the file is opened, and kept when it is closed. */
 
 import type { FileInfo } from "../fs/disk.ts";
-import type { ScannedFile, SideIndexes } from "./index-cache.ts";
+import type { IndexCache, ScannedFile } from "./index-cache.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
 import type { WrittenLines } from "./written-lines.ts";
 
@@ -13,9 +13,9 @@ export class FileIndex {
   covered = 0;
   private readonly parts: ScannedParts;
   private readonly scanner: LineScanner;
-  private readonly cache: SideIndexes | undefined;
+  private readonly cache: IndexCache | undefined;
 
-  constructor(parts: ScannedParts, scanner: LineScanner, cache: SideIndexes | undefined) {
+  constructor(parts: ScannedParts, scanner: LineScanner, cache: IndexCache | undefined) {
     this.parts = parts;
     this.scanner = scanner;
     this.cache = cache;
@@ -26,7 +26,7 @@ export class FileIndex {
     const { nodes } = this.parts.entries;
     const known = written?.recall(info, nodes);
     if (known) return this.restore(known);
-    const kept = this.cache?.recall(this.parts.file.fd, info, nodes);
+    const kept = this.cache?.load(this.parts.file.fd, info, nodes);
     if (!kept) return 0;
     this.covered = kept.size;
     return this.restore(kept);
@@ -57,7 +57,7 @@ export class FileIndex {
       const before = Buffer.allocUnsafe(first);
       file.read(before, 0);
       if (before.indexOf(0x0a) !== before.length - 1) return;
-      this.cache.keep(file.fd, entries.nodes, {
+      this.cache.store(file.fd, entries.nodes, {
         info: seen,
         size: end.size,
         lines: end.lines,

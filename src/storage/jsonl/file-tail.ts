@@ -1,7 +1,7 @@
 /** Cuts off what must not stay at the end of a session file: torn writes of dead writers, failed writes of our own. */
 
 import { sameBytes } from "../../core/json/json.ts";
-import { keepAside } from "../fs/quarantine.ts";
+import { quarantine } from "../fs/quarantine.ts";
 import { isSameStamp } from "../fs/stamps.ts";
 import type { OtherWriters } from "./other-writers.ts";
 import type { ScannedParts } from "./scan.ts";
@@ -32,7 +32,7 @@ export class FileTail {
     }
     const bytes = Buffer.allocUnsafe(end.size - start);
     file.read(bytes, start);
-    const keptAt = keepAside(file.disk, this.quarantine, `${sessionId}-${start}`, bytes);
+    const keptAt = quarantine(file.disk, this.quarantine, `${sessionId}-${start}`, bytes);
     // While the stamp is the same, these are the bytes that were judged. Otherwise their writer is still at work.
     if (!file.seen || !isSameStamp(file.info(), file.seen)) {
       end.torn = -1;

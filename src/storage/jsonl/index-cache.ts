@@ -9,7 +9,7 @@
 import type { Env } from "../../core/ports/env.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import { type Disk, type FileInfo, readAll } from "../fs/disk.ts";
-import { keptSpines } from "../log/snapshot-cache.ts";
+import { snapshotCache } from "../log/snapshot-cache.ts";
 
 /** The facts that a reader has about a file whose lines it has scanned. */
 export interface ScannedFile {
@@ -22,19 +22,19 @@ export interface ScannedFile {
   readonly lengths: Uint32Array;
 }
 
-export interface SideIndexes {
+export interface IndexCache {
   /** Fills the empty `nodes` from the snapshot of an open file. Returns null when there is none or it does not hold. */
-  recall(fd: number, info: FileInfo, nodes: Nodes): Omit<ScannedFile, "info"> | null;
+  load(fd: number, info: FileInfo, nodes: Nodes): Omit<ScannedFile, "info"> | null;
   /** Saves a snapshot of a file, unless the file is small or has grown. Best effort: errors are ignored. */
-  keep(fd: number, nodes: Nodes, scanned: ScannedFile): void;
+  store(fd: number, nodes: Nodes, scanned: ScannedFile): void;
 }
 
-export interface SideIndexOptions {
+export interface IndexCacheOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly stateFolder: string;
-  /** See KeptSpines. */
-  readonly leastBytes?: number;
+  /** See SnapshotCache. */
+  readonly minBytes?: number;
 }
 
 /** Bytes that are compared at each end of the scanned part; most samples in between; bytes of a sample. */
@@ -54,9 +54,9 @@ interface SnapshotFacts {
   readonly hash: string;
 }
 
-export function sideIndexes(options: SideIndexOptions): SideIndexes {
+export function indexCache(options: IndexCacheOptions): IndexCache {
   const { disk, env, stateFolder } = options;
-  const spines = keptSpines(disk, stateFolder, options.leastBytes);
+  const snapshots = snapshotCache(disk, stateFolder, options.minBytes);
 
   /** Returns a hash of the bytes at both ends of the scanned part and at the samples. */
   const hashOf = (fd: number, size: number, sampled: readonly number[]): string => {
@@ -81,17 +81,17 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
   };
 
   return {
-    recall(fd, info, nodes) {
-      if (info.size < spines.leastBytes) return null;
-      const spine = spines.recall(info, nodes, (facts) => isOf(facts as SnapshotFacts, fd, info));
-      if (!spine) return null;
-      const { size, lines } = spine.facts as SnapshotFacts;
-      const { starts, lengths } = spine.columns as { starts: Float64Array; lengths: Uint32Array };
+    load(fd, info, nodes) {
+      if (info.size < snapshots.minBytes) return null;
+      const snapshot = snapshots.load(info, nodes, (facts) => isOf(facts as SnapshotFacts, fd, info));
+      if (!snapshot) return null;
+      const { size, lines } = snapshot.facts as SnapshotFacts;
+      const { starts, lengths } = snapshot.columns as { starts: Float64Array; lengths: Uint32Array };
       return { size, lines, starts, lengths };
     },
 
-    keep(fd, nodes, { info, size, lines, starts, lengths }) {
-      if (size < spines.leastBytes || info.size !== size) return;
+    store(fd, nodes, { info, size, lines, starts, lengths }) {
+      if (size < snapshots.minBytes || info.size !== size) return;
       try {
         const { count } = nodes;
         const step = Math.max(1, count / SAMPLES);
@@ -106,7 +106,7 @@ export function sideIndexes(options: SideIndexOptions): SideIndexes {
           sampled,
           hash: hashOf(fd, size, sampled),
         };
-        spines.keep(info, nodes, { columns: { starts, lengths }, facts });
+        snapshots.store(info, nodes, { columns: { starts, lengths }, facts });
       } catch {
         // The file cannot be read any more; its next opening reports that.
       }

@@ -11,14 +11,14 @@ import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format
 import type { EntryHead } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { Beginning, Change, FileStamp, Mended } from "../../core/ports/store.ts";
+import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
-import { isTaken } from "../fs/files.ts";
+import { isNameTaken } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
-import { lockBeside } from "../locks/lock-paths.ts";
+import { lockNextTo } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
-import { changedByOthers, notASession, takenAway } from "../log/failures.ts";
+import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
 import { FileEnd } from "./file-end.ts";
@@ -26,10 +26,10 @@ import { FileIndex } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import { bridgeGaps, checkTail } from "./gaps.ts";
 import type { FileHeader } from "./header.ts";
-import type { SideIndexes } from "./index-cache.ts";
+import type { IndexCache } from "./index-cache.ts";
 import { OtherWriters } from "./other-writers.ts";
 import { PendingWrites } from "./pending-writes.ts";
-import { createFile, fileBytes, type Published, swapFile, takeBack } from "./publish.ts";
+import { createFile, fileBytes, type Published, swapFile, unpublish } from "./publish.ts";
 import { LineRecords } from "./records.ts";
 import { overrideRepaired } from "./repair.ts";
 import { LineScanner } from "./scan.ts";
@@ -42,7 +42,7 @@ export interface JsonlOptions extends FileLogOptions {
   /** Working directory of a session whose own is lost. */
   readonly cwd: string;
   /** Index snapshots of large files. */
-  readonly sideIndexes?: SideIndexes;
+  readonly indexCache?: IndexCache;
   /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
   /** Folder for bytes that are taken out of a session file. */
@@ -73,7 +73,7 @@ export class JsonlBackend implements Backend {
   readonly records: LineRecords;
   readonly reader: EntryReader;
   /** Whether what was read at opening is one consistent state of the file. */
-  isOfOneMoment = true;
+  isConsistent = true;
   private readonly disk: Disk;
   private readonly options: JsonlOptions;
   private readonly file: SessionFile;
@@ -90,14 +90,14 @@ export class JsonlBackend implements Backend {
     this.options = options;
     this.disk = disk;
     this.path = path;
-    this.state = new WriteState(options, ({ inode }) => lockBeside(disk, path, inode));
+    this.state = new WriteState(options, ({ inode }) => lockNextTo(disk, path, inode));
     this.file = new SessionFile(disk, path);
     this.records = new LineRecords(env, this.file, entries, end);
     this.reader = this.records.reader;
     const parts = { file: this.file, entries, records: this.records, end };
     this.scanner = new LineScanner(parts, env, options.cwd, thorough);
     this.others = new OtherWriters(env, parts, this.scanner, this.state);
-    this.index = new FileIndex(parts, this.scanner, options.sideIndexes);
+    this.index = new FileIndex(parts, this.scanner, options.indexCache);
     this.pending = new PendingWrites(this.file);
     this.tail = new FileTail(parts, this.others, options.quarantine);
   }
@@ -174,8 +174,8 @@ export class JsonlBackend implements Backend {
     file.open();
     try {
       this.readFile(written);
-      this.isOfOneMoment = this.records.isOfOneMoment();
-      if (file.seen) state.lock.look(file.seen);
+      this.isConsistent = this.records.isConsistent();
+      if (file.seen) state.lock.findHolder(file.seen);
     } catch (error) {
       this.close();
       throw storageFailure(error, "reading the session");
@@ -225,7 +225,7 @@ export class JsonlBackend implements Backend {
     const { file } = this;
     try {
       const now = file.info();
-      if (file.seen && isUnchanged(now, file.seen)) takeBack(this.disk, this.path, now);
+      if (file.seen && isUnchanged(now, file.seen)) unpublish(this.disk, this.path, now);
     } catch {
       // It may be the file of another program by now.
     }
@@ -235,7 +235,7 @@ export class JsonlBackend implements Backend {
   // --- other writers -------------------------------------------------------------------------------------------
 
   refresh(): Change {
-    return this.others.look(false);
+    return this.others.checkFile(false);
   }
 
   distrust(): void {
@@ -246,10 +246,10 @@ export class JsonlBackend implements Backend {
   private confirm(appending = false): void {
     const { file, state } = this;
     if (state.isConfirmed && file.seen && isSameStamp(file.info(), file.seen)) return;
-    const { kind } = this.others.look(appending);
+    const { kind } = this.others.checkFile(appending);
     if (kind !== "replaced" && kind !== "gone") return;
     state.isConfirmed = false;
-    throw changedByOthers("file");
+    throw changedByAnother("file");
   }
 
   // --- writing -------------------------------------------------------------------------------------------------
@@ -266,13 +266,13 @@ export class JsonlBackend implements Backend {
     );
   }
 
-  addHeld(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+  addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     for (const [i, line] of lines.entries()) this.entries.overrides.set(this.add(line, heads?.[i], -1), line);
   }
 
   private add(line: Uint8Array, head: EntryHead | undefined, start: number): number {
     const position = this.entries.add(line, head);
-    this.records.place(position, start, line.length, 1);
+    this.records.addNode(position, start, line.length, 1);
     return position;
   }
 
@@ -290,7 +290,7 @@ export class JsonlBackend implements Backend {
     const { file, end } = this;
     const isOutdated = this.storedHeader.isOutdated === true;
     this.confirm(!isOutdated && end.torn < 0);
-    if (isOutdated) this.publishAnew(backupName(this.disk, this.path, `v${this.version}`));
+    if (isOutdated) this.republish(backupName(this.disk, this.path, `v${this.version}`));
     file.openToWrite();
     const sealed = this.tail.seal(this.header.id);
     const bytes = fileBytes(lines, sealed);
@@ -321,7 +321,7 @@ export class JsonlBackend implements Backend {
     try {
       published = createFile(this.disk, state, this.path, bytes, this.options.env.now());
     } catch (error) {
-      throw isTaken(error) ? this.nameTaken() : error;
+      throw isNameTaken(error) ? this.nameTaken() : error;
     }
     state.created = held;
     let at = this.headerLine.length + 1;
@@ -336,7 +336,7 @@ export class JsonlBackend implements Backend {
   }
 
   /** Publishes the file as version 3 beside the original, which gets a name that no scanner takes for a session. */
-  private publishAnew(backup: string): void {
+  private republish(backup: string): void {
     const { disk, entries, records, end, file, reader } = this;
     const line = this.headerLine;
     const positions = Int32Array.from({ length: entries.nodes.count }, (_, position) => position);
@@ -349,7 +349,7 @@ export class JsonlBackend implements Backend {
     }
     let size = line.length + 1;
     for (const position of positions) {
-      records.place(position, size, reader.length(position), entries.checked.values[position]);
+      records.addNode(position, size, reader.length(position), entries.checked.values[position]);
       size += reader.length(position) + 1;
     }
     end.setWhole(size, positions.length + 1);
@@ -381,12 +381,12 @@ export class JsonlBackend implements Backend {
     await disk.sync(file.fd);
     await this.state.unsynced.sync();
     // What is durable in a file without its name is lost.
-    if (!isSameFile(disk.info(this.path), file.info())) throw takenAway("replaced the session's file");
+    if (!isSameFile(disk.info(this.path), file.info())) throw removedByAnother("replaced the session's file");
     requireWanted();
     this.markDurable(count, size);
   }
 
-  settle(): void {
+  markAllDurable(): void {
     this.state.unsynced.clear();
     this.markDurable(this.entries.nodes.count, this.end.size);
   }
@@ -466,14 +466,14 @@ export class JsonlBackend implements Backend {
     }
   }
 
-  rebuild(mended: Mended): string {
+  rebuild(repairs: Repairs): string {
     const hadDamagedHeader = this.hasDamagedHeader;
-    const takeBackMended = overrideRepaired(this.entries, this.reader, mended);
+    const revert = overrideRepaired(this.entries, this.reader, repairs);
     const backup = backupName(this.disk, this.path, "damaged");
     try {
-      this.publishAnew(backup);
+      this.republish(backup);
     } catch (error) {
-      takeBackMended();
+      revert();
       throw storageFailure(error, "publishing the repaired session");
     }
     if (hadDamagedHeader) this.state.readOnly = null;
@@ -489,7 +489,7 @@ export function openLog(options: JsonlOptions, path: string, thorough = false, w
     return backend;
   };
   let backend = open(written);
-  for (let looks = 0; backend.mayHideEntries || (!backend.isOfOneMoment && looks < OPENINGS); looks++) {
+  for (let checks = 0; backend.mayHideEntries || (!backend.isConsistent && checks < OPENINGS); checks++) {
     thorough ||= backend.mayHideEntries;
     backend.close();
     backend = open();

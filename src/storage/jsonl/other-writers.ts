@@ -24,9 +24,9 @@ const NO_CHANGE: Change = { kind: "none" };
  * Most repetitions of a check: of the size of a file that has a new time, a millisecond apart, and of new lines that
  * changed while they were read.
  */
-const LOOKS = 20;
+const MAX_CHECKS = 20;
 /** Never notified: `Atomics.wait` on it is a synchronous sleep. */
-const MOMENT = new Int32Array(new SharedArrayBuffer(4));
+const NEVER_NOTIFIED = new Int32Array(new SharedArrayBuffer(4));
 
 export class OtherWriters {
   private readonly env: Env;
@@ -50,7 +50,7 @@ export class OtherWriters {
    * Checks what other programs did to the file. With `appending`, the caller will only write after what is there,
    * whatever that is. Throws storage_failed.
    */
-  look(appending: boolean): Change {
+  checkFile(appending: boolean): Change {
     const { file, records } = this.parts;
     if (!file.isOpen || records.reader.isClosed) return NO_CHANGE;
     let now: FileInfo;
@@ -76,7 +76,7 @@ export class OtherWriters {
     if (this.isSuspected && !appending) return { kind: "replaced" };
     if (!isMoved && !judging) return NO_CHANGE;
     const wasWhole = seen?.size === end.size && end.torn < 0;
-    const now = isMoved && wasWhole && found.size === end.size ? this.lookAgain(found) : found;
+    const now = isMoved && wasWhole && found.size === end.size ? this.awaitNewSize(found) : found;
     if (!isSameFile(now, seen ?? file.info())) return { kind: "replaced" };
     if (now.size < end.known || !file.isThere()) return { kind: "replaced" };
     // Changed, but of the same size: something was overwritten, or an append is under way.
@@ -97,11 +97,11 @@ export class OtherWriters {
    * Checks a file again until its size has changed. A file gets its new time before its new size, so a check during an
    * append may see only the new time.
    */
-  private lookAgain(now: FileInfo): FileInfo {
+  private awaitNewSize(now: FileInfo): FileInfo {
     const { file, end } = this.parts;
     try {
-      for (let looks = 0; looks < LOOKS && now.size === end.size; looks++) {
-        Atomics.wait(MOMENT, 0, 0, 1);
+      for (let checks = 0; checks < MAX_CHECKS && now.size === end.size; checks++) {
+        Atomics.wait(NEVER_NOTIFIED, 0, 0, 1);
         now = file.disk.info(file.path);
       }
     } catch {
@@ -121,7 +121,7 @@ export class OtherWriters {
     const first = nodes.count;
     const { isUnterminated, lines } = end;
     let known = 0;
-    for (let looks = 0; ; looks++) {
+    for (let checks = 0; ; checks++) {
       const from = end.known;
       if (end.torn >= 0) this.forgetTailDamage();
       end.forgetTorn();
@@ -134,7 +134,7 @@ export class OtherWriters {
         if (end.size === from) end.isUnterminated = isUnterminated;
         this.dropIncompleteBatch();
         file.readEdges(end.known);
-        isTrue = state.lock.isHeld || looks === LOOKS || records.holdsNodes(first, from);
+        isTrue = state.lock.isHeld || checks === MAX_CHECKS || records.holdsNodes(first, from);
       } finally {
         scanner.isGrowing = false;
         if (!isTrue) {
@@ -175,7 +175,7 @@ export class OtherWriters {
     state.durableCount = durableCount;
     Object.assign(end, { durable, isMixed: true });
     for (const line of lines) {
-      const fault = heads.parse(line, 0, line.length, () => "");
+      const fault = heads.readAny(line, 0, line.length, () => "");
       const id = heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id;
       if (fault === null && nodes.position(id) >= 0) continue;
       throw new Failure(
@@ -228,7 +228,7 @@ export class OtherWriters {
   /** Whether no program will continue the torn write at the end. Only the lock holder can tell. */
   get isWriterGone(): boolean {
     const { file, end } = this.parts;
-    if (end.isTornOurs || this.state.lock.heirOfDead) return true;
+    if (end.isTornOurs || this.state.lock.previousHolderDied) return true;
     const now = this.env.now();
     return now - (file.seen?.modified ?? now) >= STILL;
   }

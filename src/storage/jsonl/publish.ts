@@ -15,7 +15,7 @@ import {
   writeAll,
 } from "../fs/disk.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
-import { sweepStrays } from "../fs/temporary-files.ts";
+import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
 import { dropAttachments } from "../log/attachments.ts";
@@ -54,7 +54,7 @@ export function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8A
 export function createFile(disk: Disk, state: WriteState, path: string, bytes: Uint8Array, now: number): Published {
   const folder = dirname(path);
   disk.makeFolder(folder);
-  sweepStrays(disk, folder, now);
+  sweepTemporaryFiles(disk, folder, now);
   let lock: Lock | undefined;
   try {
     const fd = publishNew(disk, path, (fd) => {
@@ -126,7 +126,7 @@ export function swapFile(
 }
 
 /** Removes a session that was just published, with its attachments. */
-export function takeBack(disk: Disk, file: string, published: FileInfo): void {
+export function unpublish(disk: Disk, file: string, published: FileInfo): void {
   removeIfSame(disk, file, published);
   dropAttachments(disk, file);
 }

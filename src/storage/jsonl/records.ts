@@ -59,7 +59,7 @@ export class LineRecords implements EntrySource {
   }
 
   /** Records where an entry's line lies, and whether its bytes were checked. */
-  place(position: number, start: number, length: number, checked: number): void {
+  addNode(position: number, start: number, length: number, checked: number): void {
     this.starts.room(position)[position] = start;
     this.lengths.room(position)[position] = length;
     this.entries.checked.room(position)[position] = checked;
@@ -104,7 +104,7 @@ export class LineRecords implements EntrySource {
    * Whether one consistent state was read: nobody changed the file meanwhile, or no entry that was read is a mixture.
    * Other programs may only have cut what a dead writer left, which is no longer than its last append.
    */
-  isOfOneMoment(): boolean {
+  isConsistent(): boolean {
     const { seen, disk } = this.file;
     const now = this.file.info();
     if (!seen || (isSameStamp(now, seen) && !isYoung(now, clockOf(disk)))) return true;
@@ -145,9 +145,9 @@ export class LineRecords implements EntrySource {
   private hasHeadOf(position: number, line: Uint8Array, isWhole: boolean): boolean {
     const { witness } = this;
     const { nodes, placeholders } = this.entries;
-    if (witness.read(line, 0, Math.min(line.length, HEAD_BYTES))) return nodes.isHeadOf(position, witness);
+    if (witness.readFast(line, 0, Math.min(line.length, HEAD_BYTES))) return nodes.isHeadOf(position, witness);
     if (!isWhole) return true;
-    const fault = witness.parse(line, 0, line.length, () => "");
+    const fault = witness.readAny(line, 0, line.length, () => "");
     // If only the fast path could read the head, the line cannot be parsed.
     return fault === null ? nodes.isHeadOf(position, witness) : placeholders.has(position);
   }

@@ -25,10 +25,10 @@ const SAMPLED = 512;
 const OBJECT_BEGINS = Buffer.from('{"');
 /**
  * Limit of the bytes that are read in the search for entries in a damaged line: this many times its length, and at
- * least `SALVAGE_LEAST`.
+ * least `MIN_SALVAGED`.
  */
 const SALVAGE_PASSES = 16;
-const SALVAGE_LEAST = 1 << 22;
+const MIN_SALVAGED = 1 << 22;
 
 /** The parts of a log that a scan fills. */
 export interface ScannedParts {
@@ -93,7 +93,7 @@ export class LineScanner {
 
   private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
-    const usual = this.quick && last === 0x7d && this.entries.heads.read(head, 0, head.length);
+    const usual = this.quick && last === 0x7d && this.entries.heads.readFast(head, 0, head.length);
     if (usual) {
       // A carriage return before the line feed is not part of the line.
       const end = Buffer.allocUnsafe(1);
@@ -115,7 +115,7 @@ export class LineScanner {
       this.quick &&
       past > at &&
       b[past - 1] === 0x7d &&
-      this.entries.heads.read(b, at, Math.min(past, at + HEAD_BYTES))
+      this.entries.heads.readFast(b, at, Math.min(past, at + HEAD_BYTES))
     )
       this.add(start, past - at, 0);
     else this.addUnusual(number, start, b.subarray(at, past));
@@ -127,7 +127,7 @@ export class LineScanner {
     const fault = this.addEntry(number, start, line);
     if (fault === null) return;
     const isSalvaged = this.salvage(number, start, line);
-    const isLegible = this.version >= CURRENT_VERSION && heads.read(line, 0, Math.min(line.length, HEAD_BYTES));
+    const isLegible = this.version >= CURRENT_VERSION && heads.readFast(line, 0, Math.min(line.length, HEAD_BYTES));
     if (isSalvaged) {
       if (isLegible) this.lostParents.set(unpackId(heads.packedId), heads.packedParent);
     } else if (isLegible) {
@@ -142,7 +142,7 @@ export class LineScanner {
     if (this.version < CURRENT_VERSION) return this.addOld(number, start, line);
     const { nodes, heads, overrides } = this.entries;
     let madeId: string | undefined;
-    const fault = heads.parse(line, 0, line.length, () => {
+    const fault = heads.readAny(line, 0, line.length, () => {
       madeId = legacyIdOf(line, this.env.sha256, (id) => nodes.position(id) >= 0);
       return madeId;
     });
@@ -173,7 +173,7 @@ export class LineScanner {
     const before = damage.length;
     let lost = 0;
     let found = false;
-    let budget = Math.max(SALVAGE_LEAST, SALVAGE_PASSES * bytes.length);
+    let budget = Math.max(MIN_SALVAGED, SALVAGE_PASSES * bytes.length);
     for (let at = bytes.indexOf(OBJECT_BEGINS); at >= 0; at = bytes.indexOf(OBJECT_BEGINS, at)) {
       const end = valueEnd(bytes, at, bytes.length);
       budget -= (end < 0 ? bytes.length : end) - at;
@@ -210,7 +210,7 @@ export class LineScanner {
     const { aliases } = nodes;
     const position = nodes.add(heads);
     if (position === SAMPLED) this.expectAsMany(start + length);
-    this.records.place(position, start, length, checked);
+    this.records.addNode(position, start, length, checked);
     if (nodes.aliases > aliases) this.resolveAlias(position);
     return position;
   }
@@ -317,7 +317,7 @@ export class LineScanner {
       migrated = moved.line;
     } else migrated = migrateV2(line);
     let madeId: string | undefined;
-    const fault = heads.parse(migrated, 0, migrated.length, () => {
+    const fault = heads.readAny(migrated, 0, migrated.length, () => {
       madeId = makeId();
       return madeId;
     });

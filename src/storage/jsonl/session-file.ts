@@ -8,7 +8,7 @@ import { Failure } from "../../core/failure.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
 import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
-import { changedByOthers, notASession } from "../log/failures.ts";
+import { changedByAnother, notASession } from "../log/failures.ts";
 
 /** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
@@ -69,7 +69,7 @@ export class SessionFile {
     } finally {
       closeQuietly(this.disk, isSame ? this.fd : fd);
     }
-    if (!isSame) throw changedByOthers("file");
+    if (!isSame) throw changedByAnother("file");
     this.fd = fd;
     this.isWritable = true;
   }

@@ -13,12 +13,12 @@ import {
   isAbsent,
   removeIfSame,
   removeQuietly,
-  takeName,
+  renameExclusive,
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
-import { isTaken } from "../fs/files.ts";
-import { sweepStrays } from "../fs/temporary-files.ts";
+import { isNameTaken } from "../fs/files.ts";
+import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
 import { type Durability, FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
@@ -58,7 +58,7 @@ async function publish(
   let makesAttachments = false;
   try {
     disk.makeFolder(dirname(file));
-    sweepStrays(disk, dirname(file), env.now());
+    sweepTemporaryFiles(disk, dirname(file), env.now());
     if (attachmentsOf !== undefined && !isAbsent(disk, attachmentFolder(attachmentsOf))) {
       makesAttachments = !exists(disk, target);
       shareAttachments(disk, attachmentsOf, target);
@@ -69,10 +69,10 @@ async function publish(
     const written = new WrittenLines(headerLine);
     try {
       writeAll(disk, fd, concat([headerLine, LF]));
-      await write(disk, fd, written.follow(content), durability);
+      await write(disk, fd, written.record(content), durability);
       const whole = disk.infoOf(fd);
       written.end(whole);
-      takeName(disk, temporary, file);
+      renameExclusive(disk, temporary, file);
       named = whole;
     } catch (error) {
       removeQuietly(disk, temporary);
@@ -85,7 +85,7 @@ async function publish(
   } catch (error) {
     if (named) removeIfSame(disk, file, named);
     if (makesAttachments) dropAttachments(disk, file);
-    if (!named && isTaken(error))
+    if (!named && isNameTaken(error))
       throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
         sessionPath: file,
       });
@@ -99,14 +99,14 @@ async function publish(
  */
 async function write(disk: Disk, fd: number, pieces: Iterable<Uint8Array>, durability: Durability): Promise<void> {
   const syncs: Promise<void>[] = [];
-  let loose = 0;
+  let unsynced = 0;
   try {
     for (const piece of pieces) {
       writeAll(disk, fd, piece);
-      loose += piece.length;
-      if (loose < SYNCED_EARLY || durability !== "sync") continue;
+      unsynced += piece.length;
+      if (unsynced < SYNCED_EARLY || durability !== "sync") continue;
       syncs.push(disk.sync(fd));
-      loose = 0;
+      unsynced = 0;
     }
     if (durability === "sync") syncs.push(disk.sync(fd));
     // The system reports a failure to one of these syncs and not to those after it.

@@ -26,13 +26,13 @@ export class WrittenLines {
   }
 
   /** Yields the bytes to write and records their lines. Each piece is valid until the next is asked for. */
-  *follow(content: Content): Iterable<Uint8Array> {
+  *record(content: Content): Iterable<Uint8Array> {
     for (const part of content)
       if (part instanceof Uint8Array) {
-        this.takeLine(part);
+        this.recordLine(part);
         yield part;
       } else {
-        this.takeCopies(part);
+        this.recordCopies(part);
         yield* part.log.copy(part.positions, true);
       }
   }
@@ -57,25 +57,25 @@ export class WrittenLines {
   }
 
   /** Records a line with its line feed. Sets `unknown` if it is not of the usual kind. */
-  private takeLine(bytes: Uint8Array): void {
+  private recordLine(bytes: Uint8Array): void {
     const { heads } = this;
     const length = bytes.indexOf(0x0a);
     const isLine = length > 0 && length === bytes.length - 1 && bytes[length - 1] === 0x7d;
-    this.unknown ||= !isLine || !heads.read(bytes, 0, Math.min(length, HEAD_BYTES));
-    if (!this.unknown) this.place(this.nodes.add(heads), length);
+    this.unknown ||= !isLine || !heads.readFast(bytes, 0, Math.min(length, HEAD_BYTES));
+    if (!this.unknown) this.recordExtent(this.nodes.add(heads), length);
   }
 
-  private takeCopies({ log, positions }: CopiedLines): void {
+  private recordCopies({ log, positions }: CopiedLines): void {
     if (!this.sources.has(log)) {
       this.sources.add(log);
       this.nodes.expect(log.nodes.count);
     }
     if (this.unknown) return;
     for (let i = 0; i < positions.length; i++)
-      this.place(this.nodes.addLike(log.nodes, positions[i]), log.length(positions[i]));
+      this.recordExtent(this.nodes.addLike(log.nodes, positions[i]), log.length(positions[i]));
   }
 
-  private place(position: number, length: number): void {
+  private recordExtent(position: number, length: number): void {
     this.starts.room(position)[position] = this.size;
     this.lengths.room(position)[position] = length;
     this.size += length + 1;

@@ -9,17 +9,17 @@ import type { MovedSession } from "../../core/ports/lifecycle.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
-import { type Hold, type Keeping, keepLeaf } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith } from "./moving.ts";
+import { keepLeaf, type LifecycleDeps, type LockedSession } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith } from "./move.ts";
 
 /** Archives a session. Throws path_outside_root when it lies in no session folder, and already_exists. */
-export function archiveSession(keeping: Keeping, held: Hold): Promise<MovedSession> {
-  return moveSession(keeping, held, homeOf(keeping.places), archiveFolder(keeping.places));
+export function archiveSession(deps: LifecycleDeps, locked: LockedSession): Promise<MovedSession> {
+  return moveSession(deps, locked, homeOf(deps.paths), archiveFolder(deps.paths));
 }
 
 /** Moves a session back from the archive. Throws path_outside_root when it is not archived, and already_exists. */
-export function unarchiveSession(keeping: Keeping, held: Hold): Promise<MovedSession> {
-  return moveSession(keeping, held, archiveFolder(keeping.places), homeOf(keeping.places));
+export function unarchiveSession(deps: LifecycleDeps, locked: LockedSession): Promise<MovedSession> {
+  return moveSession(deps, locked, archiveFolder(deps.paths), homeOf(deps.paths));
 }
 
 function homeOf({ flat, root }: StoragePaths): string {
@@ -37,9 +37,14 @@ function counterpart(disk: Disk, file: string, from: string, to: string): string
   return join(to, relative(folder, path));
 }
 
-async function moveSession(keeping: Keeping, held: Hold, home: string, target: string): Promise<MovedSession> {
-  const { disk } = keeping;
-  const { file, sessionId, leafId } = held;
+async function moveSession(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  home: string,
+  target: string,
+): Promise<MovedSession> {
+  const { disk } = deps;
+  const { file, sessionId, leafId } = locked;
   const to = counterpart(disk, file, home, target);
   const others = belongings(disk, file, sessionId);
   const folder = dirname(to);
@@ -54,8 +59,8 @@ async function moveSession(keeping: Keeping, held: Hold, home: string, target: s
     others.map((name) => [join(dirname(file), name), join(folder, name)]),
   );
   if (leafId !== undefined) {
-    held.forgetLeaf();
-    await keepLeaf(keeping, to, leafId);
+    locked.forgetLeaf();
+    await keepLeaf(deps, to, leafId);
   }
   return { sessionId, sessionPath: file, movedTo: to };
 }

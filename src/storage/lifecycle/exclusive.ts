@@ -12,12 +12,12 @@ import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { kindOf } from "../fs/folders.ts";
 import { archiveFolder, folderFor, type StoragePaths } from "../fs/paths.ts";
 import { frozenFrom } from "../v2/pointer.ts";
-import { withoutLink } from "./moving.ts";
+import { withoutLink } from "./move.ts";
 
-export interface Keeping {
+export interface LifecycleDeps {
   readonly disk: Disk;
   readonly env: Env;
-  readonly places: StoragePaths;
+  readonly paths: StoragePaths;
   readonly leaves: LeafMemory;
   /**
    * Moves paths to the desktop's trash, where there is a command for that. Returns the new path of the first, if it can
@@ -41,7 +41,7 @@ export interface Keeping {
 }
 
 /** An exclusive session: no other process can write to it meanwhile. */
-export interface Hold {
+export interface LockedSession {
   readonly file: string;
   readonly sessionId: string;
   readonly log: Log;
@@ -51,13 +51,13 @@ export interface Hold {
 }
 
 /** Throws read_only when this server may not write. */
-export function demandWritable({ readOnly }: Keeping): void {
+export function requireWritable({ readOnly }: LifecycleDeps): void {
   if (!readOnly) return;
   throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
 }
 
 /** Records the leaf of a session that was moved to another file. Best effort: errors are ignored. */
-export async function keepLeaf({ open, leaves }: Keeping, file: string, leafId: string | null): Promise<void> {
+export async function keepLeaf({ open, leaves }: LifecycleDeps, file: string, leafId: string | null): Promise<void> {
   try {
     const log = open(file);
     await leaves.record(log, leafId).finally(() => log.close());
@@ -67,19 +67,19 @@ export async function keepLeaf({ open, leaves }: Keeping, file: string, leafId: 
 }
 
 /** Runs `run` while this process has the session's lock. Throws what opening it throws, and session_locked. */
-export async function holding<T>(
-  keeping: Keeping,
+export async function exclusively<T>(
+  deps: LifecycleDeps,
   path: string,
   doing: string,
-  run: (held: Hold) => Promise<T>,
+  run: (locked: LockedSession) => Promise<T>,
 ): Promise<T> {
-  demandWritable(keeping);
-  const { disk, leaves } = keeping;
+  requireWritable(deps);
+  const { disk, leaves } = deps;
   return guarded(doing, () =>
-    closing(keeping.open(withoutLink(disk, path)), (log) => {
+    closing(deps.open(withoutLink(disk, path)), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
       if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
-      log.takeLock();
+      log.acquireLock();
       return run({
         // Hosts may still use the path of a file that was migrated.
         file: log.file ?? path,
@@ -99,28 +99,28 @@ export async function holding<T>(
 }
 
 /** Returns the file of a session, by its path or by its whole id. */
-export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purpose?: Purpose): string {
+export function locate(deps: LifecycleDeps, { sessionPath, sessionId }: Where, purpose?: Purpose): string {
   if (sessionPath !== undefined) {
-    const file = keeping.allowed(sessionPath);
-    if (kindOf(keeping.disk, file) !== undefined && !exists(keeping.disk, `${file}.migrated`)) return file;
+    const file = deps.allowed(sessionPath);
+    if (kindOf(deps.disk, file) !== undefined && !exists(deps.disk, `${file}.migrated`)) return file;
     // It was migrated or is missing: opening it shows which.
-    const log = keeping.open(file);
+    const log = deps.open(file);
     log.close();
     return log.file ?? file;
   }
   const id = sessionId as string;
-  const exact = keeping.withId(id);
+  const exact = deps.withId(id);
   if (exact.length === 1) return exact[0];
   // An interrupted move leaves two names of one file, or copies on two file systems. It continues from the old one.
-  const isOne = new Set(exact.map((file) => infoOrNull(keeping.disk, file)?.size)).size === 1;
-  const movable = isOne && purpose ? exact.filter((file) => canMove(keeping, file, purpose)) : [];
+  const isOne = new Set(exact.map((file) => infoOrNull(deps.disk, file)?.size)).size === 1;
+  const movable = isOne && purpose ? exact.filter((file) => canMove(deps, file, purpose)) : [];
   if (movable.length === 1) return movable[0];
   if (exact.length > 1)
     throw new Failure("ambiguous_id", `${exact.length} files have the id ${id}. Name the one you mean by its path.`, {
       sessionId: id,
       matches: exact.length,
     });
-  keeping.find(id);
+  deps.find(id);
   throw new Failure(
     "ambiguous_id",
     `Moving or deleting a session takes its whole id, and ${id} is only the beginning of one. list_sessions shows them.`,
@@ -128,7 +128,7 @@ export function locate(keeping: Keeping, { sessionPath, sessionId }: Where, purp
   );
 }
 
-function canMove({ disk, places, absolute }: Keeping, file: string, purpose: Purpose): boolean {
-  if (typeof purpose !== "string") return dirname(file) !== folderFor(places, resolve(absolute(purpose.cwd)));
-  return isBelow(knownPath(disk, archiveFolder(places)), knownPath(disk, file)) === (purpose === "unarchive");
+function canMove({ disk, paths, absolute }: LifecycleDeps, file: string, purpose: Purpose): boolean {
+  if (typeof purpose !== "string") return dirname(file) !== folderFor(paths, resolve(absolute(purpose.cwd)));
+  return isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)) === (purpose === "unarchive");
 }

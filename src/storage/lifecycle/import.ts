@@ -11,12 +11,12 @@ import type { Log } from "../../core/ports/store.ts";
 import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { closing, freeName, guarded, isTaken, nth, withFile } from "../fs/files.ts";
+import { closing, freeName, guarded, isNameTaken, nth, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
-import { demandWritable, holding, type Keeping } from "./exclusive.ts";
-import { belongings } from "./moving.ts";
+import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
+import { belongings } from "./move.ts";
 import { copySession, headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */
@@ -39,9 +39,9 @@ interface ImportSource {
 /** Relation of an existing session to one that is imported. */
 type Relation = "has all" | "has its beginning" | "has some" | "other";
 
-export async function importSession(keeping: Keeping, path: string, progress?: Progress): Promise<Imported> {
-  demandWritable(keeping);
-  return closing(keeping.open(path), (log) =>
+export async function importSession(deps: LifecycleDeps, path: string, progress?: Progress): Promise<Imported> {
+  requireWritable(deps);
+  return closing(deps.open(path), (log) =>
     guarded("importing the session", async () => {
       if (log.store !== "jsonl")
         throw new Failure(
@@ -52,10 +52,10 @@ export async function importSession(keeping: Keeping, path: string, progress?: P
       await readAllOf(log, progress);
       for (let tries = 1; ; tries++)
         try {
-          return await withSource(keeping.disk, path, (source) => bring(keeping, log, source, progress));
+          return await withSource(deps.disk, path, (source) => importSource(deps, log, source, progress));
         } catch (error) {
           // Another process was faster: its session is compared in the next attempt.
-          if (!isTaken(error) || tries >= TRIES) throw error;
+          if (!isNameTaken(error) || tries >= TRIES) throw error;
         }
     }),
   );
@@ -87,43 +87,43 @@ function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => 
   });
 }
 
-async function bring(
-  keeping: Keeping,
+async function importSource(
+  deps: LifecycleDeps,
   log: Log,
   source: ImportSource,
   progress: Progress | undefined,
 ): Promise<Imported> {
-  const { disk } = keeping;
+  const { disk } = deps;
   const { size } = source;
   const done = (at: number): void => progress?.(size + Math.min(at, size), 2 * size);
   const facts = { entryCount: log.nodes.count, version: log.version, damage: [...log.damage] };
   const { id } = log.header;
   let other: string | undefined;
-  for (const file of keeping.withId(id)) {
-    const relation = await relate(keeping, log, source, file, done);
+  for (const file of deps.withId(id)) {
+    const relation = await relate(deps, log, source, file, done);
     if (relation === "other") {
       other ??= file;
       continue;
     }
     await bringAttachments(disk, source.path, file);
-    if (relation === "has its beginning") await goOn(keeping, source, file);
-    else if (relation === "has some") await addMissing(keeping, log, file);
+    if (relation === "has its beginning") await continueWith(deps, source, file);
+    else if (relation === "has some") await addMissing(deps, log, file);
     return { sessionId: id, sessionPath: file, outcome: relation === "has all" ? "known" : "continued", ...facts };
   }
   if (other === undefined) {
-    const target = targetOf(keeping, log.header);
+    const target = targetOf(deps, log.header);
     await bringAttachments(disk, source.path, target);
     await copyFile(disk, source.path, target, false, done);
     await disk.syncFolder(dirname(target));
     return { sessionId: id, sessionPath: target, outcome: "new", ...facts };
   }
   // The same bytes always get the same id.
-  const sessionId = await idFor(keeping, id, source);
+  const sessionId = await idFor(deps, id, source);
   const conflict = { sessionId, conflictsWith: other, ...facts };
-  for (const file of keeping.withId(sessionId))
-    if ((await relate(keeping, log, source, file, done)) === "has all")
+  for (const file of deps.withId(sessionId))
+    if ((await relate(deps, log, source, file, done)) === "has all")
       return { ...conflict, sessionPath: file, outcome: "known" };
-  const target = targetOf(keeping, { ...log.header, id: sessionId });
+  const target = targetOf(deps, { ...log.header, id: sessionId });
   const parent = log.header.branchedFrom === undefined ? "parentSession" : "branchedFrom";
   const withId = withMember(source.line, "id", bytesOf(JSON.stringify(sessionId)));
   const line = withMember(withId, parent, bytesOf(JSON.stringify(other)));
@@ -135,13 +135,13 @@ async function bring(
 
 /** Compares a session file of ours with the source. Headers may differ: other programs rewrite them. */
 async function relate(
-  keeping: Keeping,
+  deps: LifecycleDeps,
   log: Log,
   source: ImportSource,
   file: string,
   done: (at: number) => void,
 ): Promise<Relation> {
-  const { disk } = keeping;
+  const { disk } = deps;
   // A container stores its entries in another form, so its bytes cannot be compared.
   const files = isContainerName(file) ? [] : [file];
   const compare = async (there: ImportSource): Promise<Relation> => {
@@ -159,7 +159,7 @@ async function relate(
       // With a damaged header, the offset of its entries is unknown.
       if (!(error instanceof Failure) || error.name !== "corrupt") throw error;
     }
-  return compareEntries(keeping, log, file);
+  return compareEntries(deps, log, file);
 }
 
 function backupsOf(disk: Disk, file: string, id: string): string[] {
@@ -169,8 +169,8 @@ function backupsOf(disk: Disk, file: string, id: string): string[] {
 }
 
 /** Compares entry by entry: a torn end or a rewritten file does not make it another session. */
-function compareEntries(keeping: Keeping, log: Log, file: string): Relation {
-  return closing(keeping.open(file), (there) => {
+function compareEntries(deps: LifecycleDeps, log: Log, file: string): Relation {
+  return closing(deps.open(file), (there) => {
     if (holdsAll(there, log)) return "has all";
     return holdsAll(log, there) ? "has some" : "other";
   });
@@ -187,8 +187,8 @@ function holds(log: Log, part: Log, p: number): boolean {
 }
 
 /** Appends the entries that a session lacks. Throws content_modified unless all its entries are in the source. */
-async function addMissing(keeping: Keeping, source: Log, file: string): Promise<void> {
-  await holding(keeping, file, "continuing the session", async ({ log }) => {
+async function addMissing(deps: LifecycleDeps, source: Log, file: string): Promise<void> {
+  await exclusively(deps, file, "continuing the session", async ({ log }) => {
     if (!holdsAll(source, log))
       throw new Failure("content_modified", "Another program wrote to the session meanwhile. Try again.");
     const lines: Uint8Array[] = [];
@@ -201,9 +201,9 @@ async function addMissing(keeping: Keeping, source: Log, file: string): Promise<
 }
 
 /** Appends the rest of the source to a session that has its beginning, all or nothing. */
-async function goOn(keeping: Keeping, source: ImportSource, file: string): Promise<void> {
-  const { disk } = keeping;
-  await holding(keeping, file, "continuing the session", async () => {
+async function continueWith(deps: LifecycleDeps, source: ImportSource, file: string): Promise<void> {
+  const { disk } = deps;
+  await exclusively(deps, file, "continuing the session", async () => {
     const there = await withSource(disk, file, async (found) => {
       const length = found.size - found.body;
       const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
@@ -223,13 +223,13 @@ async function goOn(keeping: Keeping, source: ImportSource, file: string): Promi
 }
 
 /** Returns the path for an imported session. No member of its header becomes part of a path unchecked. */
-function targetOf(keeping: Keeping, { id, timestamp: since, cwd }: SessionHeader): string {
-  const { disk, env, places } = keeping;
+function targetOf(deps: LifecycleDeps, { id, timestamp: since, cwd }: SessionHeader): string {
+  const { disk, env, paths } = deps;
   const time = Date.parse(since ?? "");
   const at = Number.isFinite(time) ? new Date(time).toISOString() : timestamp(env);
   const place = cwd ?? "";
-  const usable = place !== "" && !place.includes("\0") && bytesOf(folderName(place)).length <= MOST_NAME;
-  const folder = folderFor(places, usable ? place : keeping.cwd);
+  const usable = place !== "" && !place.includes("\0") && bytesOf(folderName(place)).length <= MAX_NAME;
+  const folder = folderFor(paths, usable ? place : deps.cwd);
   const stem = stemOf(env, id);
   disk.makeFolder(folder);
   const nameOf = (n: number): string => fileName({ type: "session", id: stem, timestamp: nth(at, n, "-") });
@@ -242,7 +242,7 @@ export function stemOf(env: Env, id: string): string {
 }
 
 /** Bytes of the longest name that file systems accept. */
-const MOST_NAME = 255;
+const MAX_NAME = 255;
 
 /** Copies the attachments of a session. They are named by their content, so that existing ones are the same. */
 export async function bringAttachments(disk: Disk, from: string, to: string): Promise<void> {
@@ -257,7 +257,7 @@ export async function bringAttachments(disk: Disk, from: string, to: string): Pr
 }
 
 /** Returns a session id derived from an id and from content, as a UUID of version 8. */
-async function idFor({ disk, env }: Keeping, id: string, { fd, size, body }: ImportSource): Promise<string> {
+async function idFor({ disk, env }: LifecycleDeps, id: string, { fd, size, body }: ImportSource): Promise<string> {
   let digest = env.sha256(bytesOf(id));
   for (const piece of piecesOf(disk, fd, body, size)) {
     digest = env.sha256(bytesOf(digest + env.sha256(piece)));

@@ -5,8 +5,8 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { pause, piecesOf } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, removeQuietly, takeName, writeAll } from "../fs/disk.ts";
-import { guarded, isTaken, writeBeside } from "../fs/files.ts";
+import { closeQuietly, type Disk, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
+import { guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
 import { LF } from "../log/lines.ts";
 import { bringAttachments } from "./import.ts";
 
@@ -18,7 +18,7 @@ export async function writeOutput(
   disk: Disk,
   path: string,
   pieces: Iterable<string | Uint8Array>,
-  taken: "refuse" | "rename" | "replace",
+  onExisting: "refuse" | "rename" | "replace",
   attachmentsOf: string | undefined,
   isDurable: boolean,
 ): Promise<string> {
@@ -34,31 +34,33 @@ export async function writeOutput(
   };
   return guarded("writing the output", async () => {
     try {
-      written = await writeBeside(disk, path, fill, { sync: isDurable }, (file) => take(disk, file, path, taken));
+      written = await writeTemporary(disk, path, fill, { sync: isDurable }, (file) =>
+        giveName(disk, file, path, onExisting),
+      );
       if (attachmentsOf !== undefined) await bringAttachments(disk, attachmentsOf, written);
       if (isDurable) await disk.syncFolder(dirname(written));
       return written;
     } catch (error) {
-      if (written !== undefined && taken !== "replace") removeQuietly(disk, written);
+      if (written !== undefined && onExisting !== "replace") removeQuietly(disk, written);
       throw error;
     }
   });
 }
 
 /** Gives the output its name, and returns that. */
-function take(disk: Disk, temporary: string, path: string, taken: "refuse" | "rename" | "replace"): string {
-  if (taken === "replace") {
+function giveName(disk: Disk, temporary: string, path: string, onExisting: "refuse" | "rename" | "replace"): string {
+  if (onExisting === "replace") {
     disk.rename(temporary, path);
     return path;
   }
   for (let n = 1; ; n++) {
     const name = n === 1 ? path : path.replace(/(\.[^./\\]*)?$/, `-${n}$1`);
     try {
-      takeName(disk, temporary, name);
+      renameExclusive(disk, temporary, name);
       return name;
     } catch (error) {
-      if (!isTaken(error)) throw error;
-      if (taken === "refuse")
+      if (!isNameTaken(error)) throw error;
+      if (onExisting === "refuse")
         throw new Failure("already_exists", `Something exists at ${path} already. Set overwrite, or name another.`, {
           path,
         });

@@ -8,15 +8,15 @@ import type { Relocated } from "../../core/ports/lifecycle.ts";
 import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent, writeAll } from "../fs/disk.ts";
-import { nth, withFile, writeBeside } from "../fs/files.ts";
+import { nth, withFile, writeTemporary } from "../fs/files.ts";
 import { firstLineIn, headerOfLine } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { isOneFile } from "../fs/stamps.ts";
-import { type Hold, type Keeping, keepLeaf } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith } from "./moving.ts";
+import { keepLeaf, type LifecycleDeps, type LockedSession } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith } from "./move.ts";
 
 /** Bytes beyond which a header is not rewritten. */
-const MOST_HEADER = 64 << 20;
+const MAX_HEADER = 64 << 20;
 
 /**
  * Gives a session another working directory: first rewrites its header in place, then moves it. So at any time there is
@@ -25,25 +25,25 @@ const MOST_HEADER = 64 << 20;
  * keeps writing.
  */
 export async function relocateSession(
-  keeping: Keeping,
-  held: Hold,
+  deps: LifecycleDeps,
+  locked: LockedSession,
   wanted: string,
   allowMissing: boolean,
 ): Promise<Relocated> {
-  const { disk, places } = keeping;
-  const { sessionId, log, leafId } = held;
-  const cwd = resolve(keeping.absolute(wanted));
-  if (!allowMissing) demandFolder(keeping, cwd);
-  const isContainer = isContainerName(held.file);
-  const home = folderFor(places, cwd);
+  const { disk, paths } = deps;
+  const { sessionId, log, leafId } = locked;
+  const cwd = resolve(deps.absolute(wanted));
+  if (!allowMissing) requireFolder(deps, cwd);
+  const isContainer = isContainerName(locked.file);
+  const home = folderFor(paths, cwd);
   const place = join(
     home,
-    isContainer || isSessionName(basename(held.file)) ? basename(held.file) : fileName(log.header),
+    isContainer || isSessionName(basename(locked.file)) ? basename(locked.file) : fileName(log.header),
   );
   const isRewritten = log.header.cwd === cwd;
   // A folder may have two paths; the session is not moved from one to the other.
-  const isThere = isOnePlace(disk, held.file, place);
-  const other = otherName(keeping, held);
+  const isThere = isSameName(disk, locked.file, place);
+  const other = otherName(deps, locked);
   if (other !== undefined && !isRewritten)
     throw new Failure(
       "already_exists",
@@ -51,8 +51,8 @@ export async function relocateSession(
         "or remove that name, first.",
       { path: other },
     );
-  const file = isThere ? (other ?? held.file) : held.file;
-  const to = isThere && other === undefined ? held.file : place;
+  const file = isThere ? (other ?? locked.file) : locked.file;
+  const to = isThere && other === undefined ? locked.file : place;
   if (isRewritten && to === file)
     throw new Failure("already_exists", "The session has this working directory already.", { path: file });
   const moveTo = (name: string): string =>
@@ -63,9 +63,9 @@ export async function relocateSession(
       if (await isInTheWay(disk, join(dirname(file), name), moveTo(name))) throw alreadyThere(moveTo(name));
   // A container has its header in a separate file, and only that is rewritten.
   const rewritten = isContainer ? headerFile(file) : file;
-  const isTaken = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, moveTo(basename(backup)));
+  const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, moveTo(basename(backup)));
   const earlier = isRewritten ? lastBackup(disk, rewritten) : undefined;
-  const backup = earlier ?? freeBackup(disk, rewritten, isTaken);
+  const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
   const size = earlier === undefined ? await replace(disk, rewritten, backup, cwd) : undefined;
   if (to !== file)
     try {
@@ -80,14 +80,14 @@ export async function relocateSession(
       if (size !== undefined) putBack(disk, backup, rewritten, size);
       throw error;
     }
-  held.forgetLeaf();
-  if (leafId !== undefined) await keepLeaf(keeping, to, leafId);
+  locked.forgetLeaf();
+  if (leafId !== undefined) await keepLeaf(deps, to, leafId);
   const keptAt = isContainer ? join(to, basename(backup)) : moveTo(basename(backup));
   return { sessionId, sessionPath: file, movedTo: to, keptAt };
 }
 
 /** Throws BadParams unless the folder exists. */
-function demandFolder({ disk, allowed }: Keeping, cwd: string): void {
+function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
   try {
     allowed(cwd);
   } catch {
@@ -102,13 +102,13 @@ function demandFolder({ disk, allowed }: Keeping, cwd: string): void {
 }
 
 /** Returns the second name of a session file, which an interrupted move left. */
-function otherName({ disk, withId }: Keeping, { file, sessionId }: Hold): string | undefined {
+function otherName({ disk, withId }: LifecycleDeps, { file, sessionId }: LockedSession): string | undefined {
   if (isContainerName(file) || disk.info(file).links === 1) return undefined;
-  return withId(sessionId).find((other) => !isOnePlace(disk, other, file) && isOneFile(disk, other, file));
+  return withId(sessionId).find((other) => !isSameName(disk, other, file) && isOneFile(disk, other, file));
 }
 
 /** Whether two paths are one name in one folder. */
-function isOnePlace(disk: Disk, a: string, b: string): boolean {
+function isSameName(disk: Disk, a: string, b: string): boolean {
   if (basename(a) !== basename(b)) return false;
   if (dirname(a) === dirname(b)) return true;
   try {
@@ -135,14 +135,14 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
     const fill = async (fd: number): Promise<void> => {
       size = await copyWith(disk, file, fd, cwd);
     };
-    await writeBeside(disk, file, fill, { sync: false }, async (temporary) => {
+    await writeTemporary(disk, file, fill, { sync: false }, async (temporary) => {
       if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
       else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
       await disk.syncFolder(dirname(file));
       disk.rename(temporary, file);
     });
     await disk.syncFolder(dirname(file));
-    await takeLateWrites(disk, keptAt, file, size);
+    await copyLateWrites(disk, keptAt, file, size);
     return disk.info(file).size;
   } catch (error) {
     if (exists(disk, keptAt)) {
@@ -192,7 +192,7 @@ export async function copySession(
 export function headerIn(disk: Disk, fd: number, size: number, file: string): HeaderPlace {
   const pieces: Uint8Array[] = [];
   let read = 0;
-  for (const piece of piecesOf(disk, fd, 0, Math.min(size, MOST_HEADER))) {
+  for (const piece of piecesOf(disk, fd, 0, Math.min(size, MAX_HEADER))) {
     pieces.push(Uint8Array.from(piece));
     read += piece.length;
     const found = firstLineIn(concat(pieces), read === size);
@@ -203,7 +203,7 @@ export function headerIn(disk: Disk, fd: number, size: number, file: string): He
 }
 
 /** Appends what programs that do not use our locks wrote to the old file until it lost its name. */
-function takeLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
+function copyLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
   return withFile(disk, disk.openRead(old), async (source) => {
     const now = disk.infoOf(source).size;
     if (now <= size) return;
@@ -219,10 +219,10 @@ function backupOf(file: string, n: number): string {
 }
 
 /** Returns a free name for the backup of a file, or the one that an earlier attempt gave it. */
-function freeBackup(disk: Disk, file: string, isTaken: (backup: string) => boolean): string {
+function freeBackup(disk: Disk, file: string, isInUse: (backup: string) => boolean): string {
   for (let n = 1; ; n++) {
     const backup = backupOf(file, n);
-    if (isAbsent(disk, backup) ? !isTaken(backup) : isOneFile(disk, file, backup)) return backup;
+    if (isAbsent(disk, backup) ? !isInUse(backup) : isOneFile(disk, file, backup)) return backup;
   }
 }
 

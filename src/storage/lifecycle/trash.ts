@@ -16,8 +16,8 @@ import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
 import { trashFolder } from "../fs/paths.ts";
 import { stagingName } from "../fs/staging.ts";
 import { isOneFile } from "../fs/stamps.ts";
-import { demandWritable, type Hold, type Keeping, keepLeaf } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith } from "./moving.ts";
+import { keepLeaf, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
+import { alreadyThere, belongings, isInTheWay, moveWith } from "./move.ts";
 
 const RECORD = "record.json";
 
@@ -32,30 +32,30 @@ interface Record {
 }
 
 /** Deletes a session. Throws session_locked, storage_full, storage_failed. */
-export async function deleteSession(keeping: Keeping, held: Hold, permanent: boolean): Promise<Deleted> {
-  const { disk } = keeping;
-  const { file, sessionId } = held;
+export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, permanent: boolean): Promise<Deleted> {
+  const { disk } = deps;
+  const { file, sessionId } = locked;
   const folder = dirname(file);
   const deleted = { sessionId, sessionPath: file };
   if (permanent) {
-    await unlink(disk, file, belongings(disk, file, sessionId), held);
+    await unlink(disk, file, belongings(disk, file, sessionId), locked);
     return { ...deleted, trash: "none" };
   }
-  if (keeping.desktopTrash) {
+  if (deps.desktopTrash) {
     const paths = [file, ...belongings(disk, file, sessionId).map((name) => join(folder, name))];
-    const movedTo = await keeping.desktopTrash(paths);
+    const movedTo = await deps.desktopTrash(paths);
     if (kindOf(disk, file) === undefined) {
-      held.forgetLeaf();
+      locked.forgetLeaf();
       // Files that it left would appear next to the next session of that name.
       const left = paths.slice(1).filter((path) => kindOf(disk, path) !== undefined);
-      if (left.length > 0) await toItem(keeping, held, left);
+      if (left.length > 0) await toItem(deps, locked, left);
       await disk.syncFolder(folder);
       return { ...deleted, movedTo, trash: "desktop" };
     }
   }
   const others = belongings(disk, file, sessionId).map((name) => join(folder, name));
-  const item = await toItem(keeping, held, [file, ...others]);
-  held.forgetLeaf();
+  const item = await toItem(deps, locked, [file, ...others]);
+  locked.forgetLeaf();
   return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
 }
 
@@ -63,9 +63,9 @@ export async function deleteSession(keeping: Keeping, held: Hold, permanent: boo
  * Removes a session for good: first the session itself, in one step, then the files that belong to it. A container is
  * first renamed to a name that no scanner recognizes.
  */
-async function unlink(disk: Disk, file: string, others: readonly string[], held: Hold): Promise<void> {
+async function unlink(disk: Disk, file: string, others: readonly string[], locked: LockedSession): Promise<void> {
   const folder = dirname(file);
-  held.forgetLeaf();
+  locked.forgetLeaf();
   const isContainer = kindOf(disk, file) === "folder";
   const container = isContainer ? stagingName(file) : file;
   // A container without a pointer may be a session too.
@@ -92,11 +92,11 @@ async function unlink(disk: Disk, file: string, others: readonly string[], held:
 }
 
 /** Moves files to a folder of the trash, and returns that folder. The first of them moves last. */
-async function toItem(keeping: Keeping, held: Hold, paths: readonly string[]): Promise<string> {
-  const { disk, env } = keeping;
+async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonly string[]): Promise<string> {
+  const { disk, env } = deps;
   const at = timestamp(env);
-  const record: Record = { sessionId: held.sessionId, path: held.file, deletedAt: at, leafId: held.leafId };
-  const item = begunItem(keeping, held) ?? newItem(keeping, at, held.sessionId);
+  const record: Record = { sessionId: locked.sessionId, path: locked.file, deletedAt: at, leafId: locked.leafId };
+  const item = begunItem(deps, locked) ?? newItem(deps, at, locked.sessionId);
   try {
     if (!exists(disk, join(item, RECORD)))
       publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
@@ -104,16 +104,16 @@ async function toItem(keeping: Keeping, held: Hold, paths: readonly string[]): P
     const [first, ...others] = paths.map((path) => [path, join(item, basename(path))] as const);
     await moveWith(disk, first, others);
   } catch (error) {
-    discardEmpty(keeping, item);
+    discardEmpty(deps, item);
     throw error;
   }
   return item;
 }
 
 /** Returns the trash folder that an interrupted deletion of the same file left. */
-function begunItem(keeping: Keeping, { file, sessionId }: Hold): string | undefined {
-  const { disk } = keeping;
-  for (const { item, record } of itemsIn(keeping)) {
+function begunItem(deps: LifecycleDeps, { file, sessionId }: LockedSession): string | undefined {
+  const { disk } = deps;
+  for (const { item, record } of itemsIn(deps)) {
     if (record.sessionId !== sessionId || record.path !== file) continue;
     const there = join(item, basename(file));
     if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
@@ -122,7 +122,7 @@ function begunItem(keeping: Keeping, { file, sessionId }: Hold): string | undefi
 }
 
 /** Removes a trash folder that contains only its record. */
-function discardEmpty({ disk }: Keeping, item: string): void {
+function discardEmpty({ disk }: LifecycleDeps, item: string): void {
   try {
     if (namesIn(disk, item).some((name) => name !== RECORD)) return;
     removeQuietly(disk, join(item, RECORD));
@@ -133,19 +133,19 @@ function discardEmpty({ disk }: Keeping, item: string): void {
 }
 
 /** Creates a new trash folder. */
-function newItem({ disk, places }: Keeping, at: string, sessionId: string): string {
+function newItem({ disk, paths }: LifecycleDeps, at: string, sessionId: string): string {
   const name = `${at.replace(/[:.]/g, "-")}_${SESSION_ID.test(sessionId) ? sessionId : "session"}`;
   for (let n = 1; ; n++) {
-    const item = join(trashFolder(places), nth(name, n, "-"));
+    const item = join(trashFolder(paths), nth(name, n, "-"));
     if (disk.makeFolder(item).includes(item)) return item;
   }
 }
 
 /** Restores a session. Throws session_not_found, already_exists, path_outside_root, storage_full, storage_failed. */
-export async function restoreSession(keeping: Keeping, where: Where): Promise<MovedSession> {
-  const { disk } = keeping;
-  demandWritable(keeping);
-  const found = findItem(keeping, where);
+export async function restoreSession(deps: LifecycleDeps, where: Where): Promise<MovedSession> {
+  const { disk } = deps;
+  requireWritable(deps);
+  const found = findItem(deps, where);
   if (!found)
     throw new Failure(
       "session_not_found",
@@ -153,7 +153,7 @@ export async function restoreSession(keeping: Keeping, where: Where): Promise<Mo
       { ...where },
     );
   const { item, record } = found;
-  const to = keeping.allowed(record.path);
+  const to = deps.allowed(record.path);
   const name = basename(to);
   const from = join(item, name);
   const others = namesIn(disk, item).filter((other) => other !== RECORD && other !== name);
@@ -167,8 +167,8 @@ export async function restoreSession(keeping: Keeping, where: Where): Promise<Mo
     [from, to],
     others.map((one) => [join(item, one), join(dirname(to), one)]),
   );
-  if (record.leafId !== undefined) await keepLeaf(keeping, to, record.leafId);
-  discardEmpty(keeping, item);
+  if (record.leafId !== undefined) await keepLeaf(deps, to, record.leafId);
+  discardEmpty(deps, item);
   return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
 }
 
@@ -179,20 +179,20 @@ interface TrashItem {
 }
 
 /** Returns the most recently deleted session that fits. */
-function findItem(keeping: Keeping, { sessionPath, sessionId }: Where): TrashItem | undefined {
-  const path = sessionPath === undefined ? undefined : keeping.absolute(sessionPath);
+function findItem(deps: LifecycleDeps, { sessionPath, sessionId }: Where): TrashItem | undefined {
+  const path = sessionPath === undefined ? undefined : deps.absolute(sessionPath);
   let newest: TrashItem | undefined;
-  for (const { item, record } of itemsIn(keeping)) {
+  for (const { item, record } of itemsIn(deps)) {
     const file = join(item, basename(record.path));
-    if (!exists(keeping.disk, file)) continue;
+    if (!exists(deps.disk, file)) continue;
     const fits = path === undefined ? record.sessionId === sessionId : [record.path, file, item].includes(path);
     if (fits && (newest === undefined || record.deletedAt >= newest.record.deletedAt)) newest = { item, record };
   }
   return newest;
 }
 
-function* itemsIn({ disk, places }: Keeping): Generator<TrashItem> {
-  const trash = trashFolder(places);
+function* itemsIn({ disk, paths }: LifecycleDeps): Generator<TrashItem> {
+  const trash = trashFolder(paths);
   for (const item of namesIn(disk, trash).map((name) => join(trash, name))) {
     const record = readRecord(disk, item);
     if (record) yield { item, record };

@@ -19,7 +19,7 @@ import { closeQuietly, type Disk, type FileInfo, removeQuietly } from "../fs/dis
 import { infoOrNull } from "../fs/files.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { isSameFile } from "../fs/stamps.ts";
-import { type FileKey, isYoung, type LockOptions, type LockPlace, type Means, TRIES } from "./contract.ts";
+import { type FileKey, isYoung, type LockLocation, type LockOptions, type Means, TRIES } from "./contract.ts";
 import { Flock } from "./flock.ts";
 import { isListed } from "./kernel-list.ts";
 import { SqliteLock } from "./sqlite-lock.ts";
@@ -27,7 +27,7 @@ import { SqliteLock } from "./sqlite-lock.ts";
 export interface CarriedLock {
   readonly kind: LockKind;
   /** Returns the current path of the lock file; undefined when it has no name any more. */
-  place(): string | undefined;
+  currentPath(): string | undefined;
   /** Unlocks and removes the file, given its current path. */
   release(place: string | undefined): void;
 }
@@ -47,14 +47,14 @@ export class CarriedLocks {
   /**
    * Takes the lock at a place. Returns "held" when another process has it, null when no file there can carry a lock.
    */
-  take({ device }: FileKey, place: LockPlace): CarriedLock | "held" | null {
+  acquire({ device }: FileKey, place: LockLocation): CarriedLock | "held" | null {
     if (this.hopeless.has(device) || this.means().next().done) return null;
     for (let tries = 0; tries < TRIES; tries++) {
       const opened = this.open(place);
       if (opened === "again") continue;
       if (opened === "held" || opened === null) return opened;
-      const taken = this.lock(place.path, opened.fd, opened.isNew, device);
-      if (taken !== "again") return taken;
+      const acquired = this.lock(place.path, opened.fd, opened.isNew, device);
+      if (acquired !== "again") return acquired;
     }
     // Other processes take and release it all the time.
     return "held";
@@ -90,20 +90,20 @@ export class CarriedLocks {
   }
 
   /** Creates the lock file, or opens it when it exists. */
-  private open({ path, like }: LockPlace): { fd: number; isNew: boolean } | "held" | "again" | null {
+  private open({ path, like }: LockLocation): { fd: number; isNew: boolean } | "held" | "again" | null {
     const { disk } = this;
     try {
       const fd = disk.create(path);
       if (like !== undefined) lend(disk, like, fd);
       return { fd, isNew: true };
     } catch (error) {
-      const { code } = demandErrno(error);
+      const { code } = requireErrno(error);
       if (code !== "EEXIST") return null;
     }
     try {
       return { fd: disk.openAppend(path), isNew: false };
     } catch (error) {
-      const { code } = demandErrno(error);
+      const { code } = requireErrno(error);
       if (code === "ENOENT") return "again";
       // It belongs to another user. Whether that user's process holds it can be seen nevertheless.
       return this.isHeld(path) || isJustMade(disk, path) ? "held" : null;
@@ -113,24 +113,24 @@ export class CarriedLocks {
   private lock(path: string, fd: number, isNew: boolean, device: number): CarriedLock | "held" | "again" | null {
     const { disk } = this;
     let info: FileInfo | undefined;
-    let letGo: (() => void) | "held" | null = null;
+    let unlock: (() => void) | "held" | null = null;
     try {
       info = disk.infoOf(fd);
       if (!isLockFile(info)) return null;
       for (const means of this.means()) {
-        letGo = means.lock(path, fd, info, isNew);
-        if (letGo === "held") return "held";
-        if (letGo === null) continue;
+        unlock = means.lock(path, fd, info, isNew);
+        if (unlock === "held") return "held";
+        if (unlock === null) continue;
         if (!hasName(disk, path, info)) return "again";
-        const lock = this.held(means.kind, path, fd, info, letGo);
-        letGo = null;
+        const lock = this.lockOf(means.kind, path, fd, info, unlock);
+        unlock = null;
         fd = -1;
         return lock;
       }
       this.hopeless.add(device);
       return null;
     } finally {
-      if (typeof letGo === "function") letGo();
+      if (typeof unlock === "function") unlock();
       if (fd >= 0) {
         // No process can hold a file that cannot be locked.
         if (isNew && info && this.hopeless.has(device) && hasName(disk, path, info)) removeQuietly(disk, path);
@@ -139,14 +139,14 @@ export class CarriedLocks {
     }
   }
 
-  private held(kind: LockKind, path: string, fd: number, info: FileInfo, letGo: () => void): CarriedLock {
+  private lockOf(kind: LockKind, path: string, fd: number, info: FileInfo, unlock: () => void): CarriedLock {
     const { disk } = this;
     return {
       kind,
-      place: () => (hasName(disk, path, info) ? path : placeOf(disk, fd, info)),
+      currentPath: () => (hasName(disk, path, info) ? path : currentPathOf(disk, fd, info)),
       release(place) {
         if (place !== undefined) removeQuietly(disk, place);
-        letGo();
+        unlock();
         closeQuietly(disk, fd);
       },
     };
@@ -154,7 +154,7 @@ export class CarriedLocks {
 }
 
 /** Returns the current path of an open file. */
-function placeOf(disk: Disk, fd: number, info: FileInfo): string | undefined {
+function currentPathOf(disk: Disk, fd: number, info: FileInfo): string | undefined {
   try {
     const place = disk.realPath(`/proc/self/fd/${fd}`);
     return hasName(disk, place, info) ? place : undefined;
@@ -193,7 +193,7 @@ function hasName(disk: Disk, path: string, info: FileInfo): boolean {
  * Returns an errno error. Throws any other error as it is, and storage_failed when no file at all can be opened for
  * now.
  */
-function demandErrno(error: unknown): NodeJS.ErrnoException {
+function requireErrno(error: unknown): NodeJS.ErrnoException {
   if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE")
     throw storageFailure(error, "locking the session");
   return error;

@@ -16,12 +16,12 @@ export interface Lock {
    * Whether the previous holder died with the lock: its note was still there when the lock became ours. A holder that
    * could not remove its note looks the same.
    */
-  readonly heirOfDead?: boolean;
+  readonly previousHolderDied?: boolean;
   release(): void;
 }
 
 /** The place of a lock file in a session's folder. */
-export interface LockPlace {
+export interface LockLocation {
   /** The lock file, created and removed as needed. Nothing else may ever open it (see `carried.ts`). */
   readonly path: string;
   /** The file whose owner and permissions it gets; by default only our user may open it. */
@@ -33,11 +33,11 @@ export interface Locks {
    * Takes the lock of a file without waiting, or returns its holder. Throws read_only when no lock can be kept at all,
    * and storage_failed when the system refuses one for now.
    */
-  take(file: FileKey, place?: LockPlace): Lock | Holder;
+  acquire(file: FileKey, place?: LockLocation): Lock | Holder;
   /**
    * Returns the other holder of a file's lock, if any. Creates nothing, and never makes a process that takes it fail.
    */
-  holder(file: FileKey, place?: LockPlace): Holder | null;
+  holder(file: FileKey, place?: LockLocation): Holder | null;
 }
 
 /** A way to lock an open file. */
@@ -60,8 +60,8 @@ export interface LockOptions {
   readonly sqlite?: () => OpenDatabase | undefined;
 }
 
-export function isLock(taken: Lock | Holder): taken is Lock {
-  return "release" in taken;
+export function isLock(acquired: Lock | Holder): acquired is Lock {
+  return "release" in acquired;
 }
 
 /** Returns a lock whose release has an effect only once. */

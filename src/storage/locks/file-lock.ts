@@ -10,7 +10,7 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { removeQuietly } from "../fs/disk.ts";
-import { isTaken, publishBytes } from "../fs/files.ts";
+import { isNameTaken, publishBytes } from "../fs/files.ts";
 import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
 import {
   type FileKey,
@@ -25,7 +25,7 @@ import {
 } from "./contract.ts";
 
 /** Number of times that rival claims are read before giving up. */
-const LOOKS = 100;
+const MAX_CHECKS = 100;
 /**
  * Number of claims made by this instance. It is part of their names, with pid and start time, so that each is unique.
  */
@@ -60,7 +60,7 @@ export function fileLocks(options: LockOptions): Locks {
     const own = `${path}.${process.pid}-${Math.floor(performance.timeOrigin)}-${++claimNames}.claim`;
     publish(own, bytesOf(JSON.stringify(claims.make(inode))));
     try {
-      for (let looks = 0; looks < LOOKS; looks++) {
+      for (let checks = 0; checks < MAX_CHECKS; checks++) {
         const others = rivals(path, own);
         if (others.length === 0) {
           const now = readClaim(disk, path);
@@ -88,8 +88,8 @@ export function fileLocks(options: LockOptions): Locks {
   };
 
   /** Takes the lock at a path, or returns its holder, or null when no lock can be kept there. */
-  const takeAt = (path: string, bytes: Uint8Array, inode: number): Lock | Holder | null => {
-    let heirOfDead = false;
+  const acquireAt = (path: string, bytes: Uint8Array, inode: number): Lock | Holder | null => {
+    let previousHolderDied = false;
     for (let tries = 0; tries < TRIES; tries++) {
       try {
         disk.makeFolder(dirname(path));
@@ -99,16 +99,16 @@ export function fileLocks(options: LockOptions): Locks {
             const now = readClaim(disk, path);
             if (now && sameBytes(now.bytes, bytes)) removeQuietly(disk, path);
           },
-          { kind: "file", heirOfDead },
+          { kind: "file", previousHolderDied },
         );
       } catch (error) {
         const found = readClaim(disk, path);
         const holder = holderAt(path, found);
         if (holder) return holder;
-        if (!isTaken(error)) return null;
+        if (!isNameTaken(error)) return null;
         if (!found) continue;
         clearQuietly(path, found.bytes, inode);
-        heirOfDead = true;
+        previousHolderDied = true;
       }
     }
     return UNKNOWN;
@@ -130,23 +130,23 @@ export function fileLocks(options: LockOptions): Locks {
       }
       return null;
     },
-    take(file) {
+    acquire(file) {
       const bytes = bytesOf(JSON.stringify(claims.make(file.inode)));
       const locks: Lock[] = [];
       const release = (): void => {
         for (const lock of locks) lock.release();
       };
       for (const path of pathsOf(file)) {
-        const taken = takeAt(path, bytes, file.inode);
-        if (taken === null) continue;
-        if (!isLock(taken)) {
+        const acquired = acquireAt(path, bytes, file.inode);
+        if (acquired === null) continue;
+        if (!isLock(acquired)) {
           release();
-          return taken;
+          return acquired;
         }
-        locks.push(taken);
+        locks.push(acquired);
       }
       if (locks.length > 0)
-        return lockWith(release, { kind: "file", heirOfDead: locks.some((lock) => lock.heirOfDead) });
+        return lockWith(release, { kind: "file", previousHolderDied: locks.some((lock) => lock.previousHolderDied) });
       throw new Failure(
         "read_only",
         "The session cannot be locked, so nothing may be written. Set PI_SESSION_SERVER_STATE_DIR to a writable folder.",

@@ -7,10 +7,10 @@ import { dirname, join } from "node:path";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
-import { isTaken, withFile } from "../fs/files.ts";
+import { isNameTaken, withFile } from "../fs/files.ts";
 import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
 import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
-import { noteBeside } from "./lock-paths.ts";
+import { noteNextTo } from "./lock-paths.ts";
 
 interface WrittenNote {
   /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
@@ -33,7 +33,7 @@ export class HolderNotes {
   /** Returns the holder by its note. Ignores notes of processes that have ended; of several notes the newest counts. */
   read(file: FileKey, lockPath?: string): Holder | null {
     const paths = this.inFolders(file);
-    if (lockPath !== undefined) paths.push(noteBeside(lockPath));
+    if (lockPath !== undefined) paths.push(noteNextTo(lockPath));
     let holder: Holder | null = null;
     for (const path of paths) {
       const claim = readClaim(this.disk, path)?.claim;
@@ -48,12 +48,12 @@ export class HolderNotes {
     const { disk } = this;
     const bytes = bytesOf(JSON.stringify(this.claims.make(file.inode)));
     if (lockPath !== undefined) {
-      const path = noteBeside(lockPath);
+      const path = noteNextTo(lockPath);
       const outcome = this.put(path, bytes, file);
       if (outcome !== "refused")
         return {
           wasLeft: outcome === "left",
-          remove: (now) => removeQuietly(disk, now === undefined ? path : noteBeside(now)),
+          remove: (now) => removeQuietly(disk, now === undefined ? path : noteNextTo(now)),
         };
     }
     const written: string[] = [];
@@ -87,7 +87,7 @@ export class HolderNotes {
       try {
         fd = disk.create(path);
       } catch (error) {
-        if (!isTaken(error)) throw error;
+        if (!isNameTaken(error)) throw error;
         // A copy of a container may have brought the note of another session with it.
         const { claim } = readClaim(disk, path) ?? {};
         left = (claim?.inode ?? file.inode) === file.inode;

@@ -7,18 +7,18 @@
 import { dirname, join } from "node:path";
 import { headerFile } from "../fs/container-paths.ts";
 import { type Disk, removeQuietly } from "../fs/disk.ts";
-import type { LockPlace } from "./contract.ts";
+import type { LockLocation } from "./contract.ts";
 
 const IN_CONTAINER = "writer.lock";
 const HOLDER = ".holder";
 
 /** Returns the place of the lock of a session file in `folder`. */
-export function lockInFolder(folder: string, inode: number): LockPlace {
+export function lockInFolder(folder: string, inode: number): LockLocation {
   return { path: join(folder, `.pi-session-${inode}.lock`) };
 }
 
 /** Returns the place of the lock of a session file. `file` may be a link to it. */
-export function lockBeside(disk: Disk, file: string, inode: number): LockPlace {
+export function lockNextTo(disk: Disk, file: string, inode: number): LockLocation {
   let real = file;
   try {
     real = disk.realPath(file);
@@ -28,12 +28,12 @@ export function lockBeside(disk: Disk, file: string, inode: number): LockPlace {
   return { ...lockInFolder(dirname(real), inode), like: real };
 }
 
-export function lockInContainer(container: string): LockPlace {
+export function lockInContainer(container: string): LockLocation {
   return { path: join(container, IN_CONTAINER), like: headerFile(container) };
 }
 
 /** Returns the path of the holder's note for a lock file. */
-export function noteBeside(lockPath: string): string {
+export function noteNextTo(lockPath: string): string {
   return lockPath.replace(/\.lock$/, HOLDER);
 }
 
@@ -42,7 +42,7 @@ export function noteBeside(lockPath: string): string {
  * so that every other process finds the same lock at any time.
  */
 export function shareLock(disk: Disk, container: string, next: string): void {
-  for (const name of [IN_CONTAINER, noteBeside(IN_CONTAINER)])
+  for (const name of [IN_CONTAINER, noteNextTo(IN_CONTAINER)])
     try {
       disk.link(join(container, name), join(next, name));
     } catch {
@@ -52,10 +52,10 @@ export function shareLock(disk: Disk, container: string, next: string): void {
 
 /** Removes the lock and its note from a container that is no longer a session. */
 export function dropLock(disk: Disk, container: string): void {
-  for (const name of [IN_CONTAINER, noteBeside(IN_CONTAINER)]) removeQuietly(disk, join(container, name));
+  for (const name of [IN_CONTAINER, noteNextTo(IN_CONTAINER)]) removeQuietly(disk, join(container, name));
 }
 
 /** Whether a name in a container is that of its lock or the lock's note, which are never copied with a container. */
 export function isLockInContainer(name: string): boolean {
-  return name === IN_CONTAINER || name === noteBeside(IN_CONTAINER);
+  return name === IN_CONTAINER || name === noteNextTo(IN_CONTAINER);
 }

@@ -12,8 +12,8 @@ export {
   type FileKey,
   isLock,
   type Lock,
+  type LockLocation,
   type LockOptions,
-  type LockPlace,
   type Locks,
 } from "./contract.ts";
 export { fileLocks } from "./file-lock.ts";
@@ -26,15 +26,15 @@ export function makeLocks(options: LockOptions): Locks {
 export function sharedLocks(locks: Locks): Locks {
   const held = new Map<string, { lock: Lock; users: number }>();
   return {
-    take(file, place) {
+    acquire(file, place) {
       const key = keyOf(file);
       let entry = held.get(key);
-      let heirOfDead = false;
+      let previousHolderDied = false;
       if (!entry) {
-        const lock = locks.take(file, place);
+        const lock = locks.acquire(file, place);
         if (!isLock(lock)) return lock;
         // Only the first user repairs what a dead holder left: the later ones come after a holder that is alive.
-        heirOfDead = lock.heirOfDead === true;
+        previousHolderDied = lock.previousHolderDied === true;
         entry = { lock, users: 0 };
         held.set(key, entry);
       }
@@ -46,7 +46,7 @@ export function sharedLocks(locks: Locks): Locks {
           held.delete(key);
           shared.lock.release();
         },
-        { kind: shared.lock.kind, heirOfDead },
+        { kind: shared.lock.kind, previousHolderDied },
       );
     },
     holder: (file, place) => (held.has(keyOf(file)) ? null : locks.holder(file, place)),
@@ -54,4 +54,4 @@ export function sharedLocks(locks: Locks): Locks {
 }
 
 /** Locks that always succeed, for when there is no other writer: in tests, and for hosts that request it. */
-export const noLocks: Locks = { take: () => ({ release() {} }), holder: () => null };
+export const noLocks: Locks = { acquire: () => ({ release() {} }), holder: () => null };

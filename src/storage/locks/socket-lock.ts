@@ -14,8 +14,8 @@ import {
   type FileKey,
   keyOf,
   type Lock,
+  type LockLocation,
   type LockOptions,
-  type LockPlace,
   type Locks,
   lockWith,
   TRIES,
@@ -39,12 +39,12 @@ export function socketLocks(options: LockOptions): Locks {
   const { disk } = options;
   const notes = new HolderNotes(options);
   const carried = new CarriedLocks(options);
-  const holderOf = (file: FileKey, place?: LockPlace): Holder => notes.read(file, place?.path) ?? UNKNOWN;
+  const holderOf = (file: FileKey, place?: LockLocation): Holder => notes.read(file, place?.path) ?? UNKNOWN;
   /** Takes the file lock and writes the note, once the socket is ours. */
-  const takeRest = (file: FileKey, server: Server, place?: LockPlace): Lock | Holder => {
+  const acquireFileLock = (file: FileKey, server: Server, place?: LockLocation): Lock | Holder => {
     let lock: CarriedLock | "held" | null = null;
     try {
-      lock = place ? carried.take(file, place) : null;
+      lock = place ? carried.acquire(file, place) : null;
     } catch (error) {
       server.close();
       throw error;
@@ -56,19 +56,19 @@ export function socketLocks(options: LockOptions): Locks {
     const note = notes.write(file, place?.path);
     return lockWith(
       () => {
-        const now = lock?.place();
+        const now = lock?.currentPath();
         note.remove(now);
         lock?.release(now);
         server.close();
       },
-      { kind: lock?.kind ?? "socket", heirOfDead: note.wasLeft },
+      { kind: lock?.kind ?? "socket", previousHolderDied: note.wasLeft },
     );
   };
   return {
-    take(file, place) {
+    acquire(file, place) {
       for (let tries = 0; tries < TRIES; tries++) {
         const server = bind(file);
-        if (server) return takeRest(file, server, place);
+        if (server) return acquireFileLock(file, server, place);
         // Otherwise the holder has just released it, or the system refused it for another reason.
         if (isBound(disk, file) ?? true) return holderOf(file, place);
       }

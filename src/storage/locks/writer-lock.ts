@@ -2,26 +2,26 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
-import { type FileKey, isLock, type Lock, type LockPlace, type Locks } from "./locks.ts";
+import { type FileKey, isLock, type Lock, type LockLocation, type Locks } from "./locks.ts";
 
 export class WriterLock {
   private readonly locks: Locks;
-  private readonly findPlace: (file: FileKey) => LockPlace | undefined;
+  private readonly findLocation: (file: FileKey) => LockLocation | undefined;
   /** The place for an inode, cached: resolving the links of a name costs 0.01 ms. */
-  private place: { readonly inode: number; readonly found: LockPlace | undefined } | undefined;
+  private location: { readonly inode: number; readonly found: LockLocation | undefined } | undefined;
   private lock: Lock | undefined;
   private holder: Holder | null = null;
 
-  /** `findPlace` returns the place of the lock that a file of the log carries. */
-  constructor(locks: Locks, findPlace: (file: FileKey) => LockPlace | undefined = () => undefined) {
+  /** `findLocation` returns the place of the lock that a file of the log carries. */
+  constructor(locks: Locks, findLocation: (file: FileKey) => LockLocation | undefined = () => undefined) {
     this.locks = locks;
-    this.findPlace = findPlace;
+    this.findLocation = findLocation;
   }
 
-  private placeOf(file: FileKey): LockPlace | undefined {
+  private locationOf(file: FileKey): LockLocation | undefined {
     const { inode } = file;
-    if (this.place?.inode !== inode) this.place = { inode, found: this.findPlace(file) };
-    return this.place.found;
+    if (this.location?.inode !== inode) this.location = { inode, found: this.findLocation(file) };
+    return this.location.found;
   }
 
   get isHeld(): boolean {
@@ -34,26 +34,26 @@ export class WriterLock {
   }
 
   /** Whether the lock is held and came from a holder that died with it. */
-  get heirOfDead(): boolean {
-    return this.lock?.heirOfDead === true;
+  get previousHolderDied(): boolean {
+    return this.lock?.previousHolderDied === true;
   }
 
   /** Finds out which other process is writing to a file. */
-  look(file: FileKey): Holder | null {
-    this.holder = this.locks.holder(file, this.placeOf(file));
+  findHolder(file: FileKey): Holder | null {
+    this.holder = this.locks.holder(file, this.locationOf(file));
     return this.holder;
   }
 
   /**
-   * Returns the other writer that was found last, by `look` or by a refused lock, unless it has released the lock
+   * Returns the other writer that was found last, by `findHolder` or by a refused lock, unless it has released the lock
    * since.
    */
   lockedBy(file: FileKey | undefined): Holder | null {
-    return this.holder && file ? this.look(file) : this.holder;
+    return this.holder && file ? this.findHolder(file) : this.holder;
   }
 
   /** Takes the lock of the log's file. Throws session_locked. */
-  take(file: FileKey): void {
+  acquire(file: FileKey): void {
     this.adopt(this.claim(file));
   }
 
@@ -61,14 +61,14 @@ export class WriterLock {
    * Takes the lock of a file that is to become the log's, and returns it. While the file has no name yet, it can have
    * no other writer. Throws session_locked.
    */
-  claim(file: FileKey, place: LockPlace | undefined = this.placeOf(file)): Lock {
-    const taken = this.locks.take(file, place);
-    if (isLock(taken)) return taken;
-    this.holder = taken;
+  claim(file: FileKey, place: LockLocation | undefined = this.locationOf(file)): Lock {
+    const acquired = this.locks.acquire(file, place);
+    if (isLock(acquired)) return acquired;
+    this.holder = acquired;
     throw new Failure(
       "session_locked",
-      `${taken.client}${taken.pid > 0 ? ` (process ${taken.pid})` : ""} is writing to this session. Close it there, or clone it here.`,
-      { holder: taken },
+      `${acquired.client}${acquired.pid > 0 ? ` (process ${acquired.pid})` : ""} is writing to this session. Close it there, or clone it here.`,
+      { holder: acquired },
     );
   }
 

@@ -9,9 +9,9 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Batch } from "../../core/format/entry.ts";
-import { firstLook, LOOKED_AT } from "../../core/json/fast-path.ts";
+import { fastPath, MAX_BYTES } from "../../core/json/fast-path.ts";
 import { concat, parse } from "../../core/json/json.ts";
-import { BodyReader } from "../../core/json/validate.ts";
+import { LineValidator } from "../../core/json/validate.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Column } from "../../core/tree/nodes.ts";
 import { type Disk, readAll, readWhole } from "../fs/disk.ts";
@@ -20,7 +20,7 @@ import type { KnownEntries } from "./known-entries.ts";
 import { CHUNK, LF } from "./lines.ts";
 
 /** Half the bytes of the first window. Each window is twice as long as the one before, up to a chunk. */
-const LEAST_WINDOW = 1 << 13;
+const MIN_WINDOW = 1 << 13;
 /** Most bytes between two records that are read one after the other with a window. */
 const NEAR = 1 << 13;
 
@@ -74,7 +74,7 @@ export interface EntrySource {
   /** Called before an entry whose bytes are damaged gets its placeholder. */
   noteLost(position: number): void;
   /** Returns what is added to the reason of damage in a record. */
-  placeOf?(position: number): string;
+  locationOf?(position: number): string;
   /** Yields the lines of a run as they are, each with its line feed. `again` has memory that may be used again. */
   copyRun(positions: ArrayLike<number>, run: Run, again?: { bytes?: Buffer }): Iterable<Uint8Array>;
 }
@@ -87,7 +87,7 @@ export class EntryReader {
   private readonly env: Env;
   private readonly entries: KnownEntries;
   private readonly source: EntrySource;
-  private readonly bodies = new BodyReader();
+  private readonly bodies = new LineValidator();
   /** Whether bytes may have changed since the heads were read: heads are compared when a line is checked. */
   private isDoubted = false;
   /**
@@ -96,7 +96,7 @@ export class EntryReader {
    */
   private window: (KnownBytes & { readonly file: number; readonly start: number; readonly end: number }) | undefined;
   /** Bytes of the last window; the next one may hold twice as many. */
-  private reach = LEAST_WINDOW;
+  private lastWindow = MIN_WINDOW;
   /** Extent of the record that was read last. */
   private lastRead = { start: -NEAR, end: -NEAR };
 
@@ -117,7 +117,7 @@ export class EntryReader {
   /** Discards the window, so that its bytes are read again. */
   closeWindow(): void {
     this.window = undefined;
-    this.reach = LEAST_WINDOW;
+    this.lastWindow = MIN_WINDOW;
   }
 
   length(position: number): number {
@@ -140,7 +140,7 @@ export class EntryReader {
         continue;
       }
       const { bytes, isKnown } = this.knownBytes(run.file, run.start, run.length, again);
-      if (passing && bytes.length > (again?.length ?? 0) && bytes.length <= LOOKED_AT) again = bytes;
+      if (passing && bytes.length > (again?.length ?? 0) && bytes.length <= MAX_BYTES) again = bytes;
       const whole = isUtf8(bytes) ? this.checkTogether(positions, run, bytes, isKnown) : null;
       // Slices of a Buffer take five times as long to make.
       const plain = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -209,15 +209,15 @@ export class EntryReader {
     }
     if (!source.end) return this.knownBytes(file, start, length);
     // A single read does not start a window, and a record as long as a window needs none.
-    const reach = Math.min(CHUNK, this.reach * 2);
+    const reach = Math.min(CHUNK, this.lastWindow * 2);
     const ahead = start >= this.lastRead.end && start - this.lastRead.end < NEAR;
     const back = start + length <= this.lastRead.start && this.lastRead.start - start - length < NEAR;
     this.lastRead = { start, end: start + length };
     if (length >= reach || !(ahead || back)) {
-      this.reach = LEAST_WINDOW;
+      this.lastWindow = MIN_WINDOW;
       return this.knownBytes(file, start, length);
     }
-    this.reach = reach;
+    this.lastWindow = reach;
     const from = ahead ? start : Math.max(0, start + length - reach);
     const past = Math.min(ahead ? start + reach : start + length, source.end(file));
     if (past < start + length) return this.knownBytes(file, start, length);
@@ -282,15 +282,15 @@ export class EntryReader {
         if (feed < 0 || feed >= at + source.lineLength(position)) whole[i - first] = 1;
       }
     }
-    const look = unchecked > 1 && bytes.length <= LOOKED_AT ? firstLook() : null;
-    if (!look) return whole;
-    look.bytes.set(bytes);
+    const fast = unchecked > 1 && bytes.length <= MAX_BYTES ? fastPath() : null;
+    if (!fast) return whole;
+    fast.bytes.set(bytes);
     for (let i = first; i < past; i++) {
       const position = positions[i];
       if (whole[i - first] === 1) continue;
       const at = source.starts.values[position] - start;
       const from = at + source.lineStart(position);
-      const messageStart = look.read(from, from + source.lineLength(position));
+      const messageStart = fast.read(from, from + source.lineLength(position));
       if (messageStart < 0) continue;
       const record = bytes.subarray(at, at + source.lengths.values[position]);
       if (!source.isOf(position, record, isKnown && !this.isDoubted)) continue;
@@ -386,7 +386,7 @@ export class EntryReader {
       byteOffset: source.starts.values[position],
       length: source.lengths.values[position],
       entryId: entries.nodes.id(position),
-      reason: `${reason}${source.placeOf?.(position) ?? ""}`,
+      reason: `${reason}${source.locationOf?.(position) ?? ""}`,
       salvaged,
     });
   }

@@ -9,7 +9,7 @@ export function notASession(file: string, reason: string): Failure {
 }
 
 /** Returns the failure of a write that would have built on something other than what is stored. */
-export function changedByOthers(what: "file" | "files"): Failure {
+export function changedByAnother(what: "file" | "files"): Failure {
   return new Failure(
     "storage_failed",
     `Another program changed the session's ${what} meanwhile. Nothing was written; try again.`,
@@ -19,7 +19,7 @@ export function changedByOthers(what: "file" | "files"): Failure {
 }
 
 /** Returns the failure of a commit after which the entries would be gone with the files that another program took away. */
-export function takenAway(deed: string): Failure {
+export function removedByAnother(deed: string): Failure {
   return new Failure("storage_failed", `Another program ${deed}. Try again.`, {}, { byOthers: true });
 }
 

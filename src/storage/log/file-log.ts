@@ -7,14 +7,14 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
-import type { Change, FileStamp, Holder, LockKind, Log, Mended } from "../../core/ports/store.ts";
+import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { LooseFolders } from "../fs/unsynced-folders.ts";
-import type { FileKey, LockPlace, Locks } from "../locks/locks.ts";
+import { UnsyncedFolders } from "../fs/unsynced-folders.ts";
+import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { EntryReader } from "./entry-reader.ts";
-import { Commits } from "./group-commit.ts";
+import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
@@ -30,7 +30,7 @@ export interface FileLogOptions {
 export class WriteState {
   readonly isSynced: boolean;
   readonly lock: WriterLock;
-  readonly unsynced: LooseFolders;
+  readonly unsynced: UnsyncedFolders;
   /** Entries before this position are durable. */
   durableCount = 0;
   /** Whether what is known was compared with the stored bytes since the lock was taken. */
@@ -40,15 +40,15 @@ export class WriteState {
   /** The reason why appends are refused, or null. */
   readOnly: Failure | null;
   /** The commits of the log; null before there is one. */
-  commits: Commits | null = null;
+  commits: GroupCommit | null = null;
 
   constructor(
     { disk, locks, durability, readOnly }: FileLogOptions & { readonly readOnly?: boolean },
-    findLock: (file: FileKey) => LockPlace | undefined,
+    findLock: (file: FileKey) => LockLocation | undefined,
   ) {
     this.isSynced = durability === "sync";
     this.lock = new WriterLock(locks, findLock);
-    this.unsynced = new LooseFolders(disk);
+    this.unsynced = new UnsyncedFolders(disk);
     this.readOnly = readOnly ? new Failure("read_only") : null;
   }
 
@@ -99,14 +99,14 @@ export interface Backend {
   /** Throws already_exists if something has the path of a session that is not created yet. */
   requireFreeName(): void;
   /** Adds entries that are held in memory. Heads that are not known are read from the lines. */
-  addHeld(lines: readonly Uint8Array[], heads?: KnownHeads): void;
+  addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void;
   /** Creates the session with the lines that were held and these, in one step. */
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void;
   /** Writes lines at the end, and adds their entries. The lock is held. */
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void;
 
   /** Records that everything is durable, where that means to survive no more than the death of the process. */
-  settle(): void;
+  markAllDurable(): void;
   /** See {@link Committing}. */
   makeDurable(requireWanted: () => void): Promise<void>;
   /** Called after each commit, successful or not. */
@@ -123,7 +123,7 @@ export interface Backend {
   /** Makes sure, before a repair, that what is known is what is stored. */
   confirmToRepair(): void;
   /** Publishes the session anew without its damage. Returns the path of the backup. */
-  rebuild(mended: Mended): string;
+  rebuild(repairs: Repairs): string;
   /** Marks the durable end. The lock is held. Returns the number of the checkpoint. */
   checkpointNow?(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number>;
 
@@ -139,7 +139,7 @@ export class FileLog implements Log {
   readonly damage: readonly Damage[];
   readonly checkpointNow: Log["checkpointNow"];
   readonly backend: Backend;
-  private readonly commits: Commits;
+  private readonly commits: GroupCommit;
 
   constructor(backend: Backend) {
     this.backend = backend;
@@ -148,7 +148,7 @@ export class FileLog implements Log {
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
     if (backend.checkpointNow) this.checkpointNow = (reason = "manual") => this.checkpoint(reason);
-    this.commits = new Commits({
+    this.commits = new GroupCommit({
       makeDurable: (requireWanted) => backend.makeDurable(requireWanted),
       rollBack: () => this.rollBack(),
       commit: () => this.commit(),
@@ -251,12 +251,12 @@ export class FileLog implements Log {
     return next;
   }
 
-  takeLock(): boolean {
+  acquireLock(): boolean {
     const { backend } = this;
     const { lock } = backend.state;
     if (lock.isHeld || !this.persisted) return false;
     try {
-      lock.take(backend.lockTarget());
+      lock.acquire(backend.lockTarget());
     } catch (error) {
       throw storageFailure(error, "locking the session");
     }
@@ -279,23 +279,23 @@ export class FileLog implements Log {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  append(lines: readonly Uint8Array[], { hold, heads }: { hold?: boolean; heads?: KnownHeads } = {}): void {
+  append(lines: readonly Uint8Array[], { defer: hold, heads }: { defer?: boolean; heads?: KnownHeads } = {}): void {
     const { backend } = this;
     const { state } = backend;
     this.requireOpen();
     if (state.readOnly) throw state.readOnly;
     if (!this.persisted && hold) {
       backend.requireFreeName();
-      backend.addHeld(lines, heads);
+      backend.addDeferred(lines, heads);
       state.durableCount = this.nodes.count;
       return;
     }
     try {
       if (this.persisted) {
-        this.takeLock();
+        this.acquireLock();
         backend.append(lines, heads);
       } else backend.create(lines, heads);
-      if (!state.isSynced) backend.settle();
+      if (!state.isSynced) backend.markAllDurable();
     } catch (error) {
       throw storageFailure(error, "appending to the session");
     }
@@ -313,7 +313,7 @@ export class FileLog implements Log {
 
   rollBack(): void {
     if (this.durableCount >= this.nodes.count || this.backend.keepAll?.()) return;
-    this.commits.giveUp();
+    this.commits.invalidate();
     this.backend.rollBack();
   }
 
@@ -322,7 +322,7 @@ export class FileLog implements Log {
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted || this.nodes.count === 0) return null;
     try {
-      this.takeLock();
+      this.acquireLock();
       return (await this.backend.checkpointNow?.(reason, () => this.commit())) ?? null;
     } catch (error) {
       throw storageFailure(error, "making a checkpoint");
@@ -331,22 +331,22 @@ export class FileLog implements Log {
 
   // --- repairing -----------------------------------------------------------------------------------------------
 
-  get mendable(): readonly Damage[] {
+  get repairable(): readonly Damage[] {
     const { repairable, missingParts = [] } = this.backend;
     return [...this.damage.filter(({ kind }) => repairable.has(kind)), ...missingParts];
   }
 
-  repair(mended: Mended = new Map()): string | null {
+  repair(repairs: Repairs = new Map()): string | null {
     const { backend } = this;
-    const isNeeded = (): boolean => this.mendable.length > 0 || mended.size > 0;
+    const isNeeded = (): boolean => this.repairable.length > 0 || repairs.size > 0;
     let backup: string | null = null;
     if (isNeeded()) {
       backend.requireRepairable();
-      this.takeLock();
+      this.acquireLock();
       backend.confirmToRepair();
     }
     if (isNeeded()) {
-      backup = backend.rebuild(mended);
+      backup = backend.rebuild(repairs);
       // The session has none of this damage any more, whether or not the rest succeeds.
       backend.entries.forgetDamage(backend.repairable);
     }

@@ -4,12 +4,12 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 
 /** The operations of a log that its commits use. */
-export interface Committing {
+export interface CommittedLog {
   /**
    * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
-   * calls `demandWanted`, which throws when the entries were rolled back meanwhile.
+   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
    */
-  makeDurable(demandWanted: () => void): Promise<void>;
+  makeDurable(requireCurrent: () => void): Promise<void>;
   /** Discards everything that is not durable. */
   rollBack(): void;
   /** Runs the log's own `commit`, for entries that came too late for the running operation. */
@@ -18,16 +18,16 @@ export interface Committing {
   ended?(): void;
 }
 
-export class Commits {
-  private readonly log: Committing;
+export class GroupCommit {
+  private readonly log: CommittedLog;
   /** The running disk operation, and the number of entries it makes durable. */
   private running: { readonly count: number; readonly done: Promise<void> } | null = null;
   /** The operation after it, if a commit waits for one. */
   private next: Promise<void> | null = null;
   /** Number of times that entries were rolled back. */
-  private era = 0;
+  private generation = 0;
 
-  constructor(log: Committing) {
+  constructor(log: CommittedLog) {
     this.log = log;
   }
 
@@ -41,7 +41,7 @@ export class Commits {
     if (!running)
       return this.run(
         count,
-        (demandWanted) => log.makeDurable(demandWanted),
+        (requireCurrent) => log.makeDurable(requireCurrent),
         () => log.ended?.(),
       );
     if (running.count >= count) return running.done;
@@ -56,16 +56,17 @@ export class Commits {
   }
 
   /** Runs an operation that makes `count` entries durable. No other may be running. */
-  run(count: number, operation: (demandWanted: () => void) => Promise<void>, ended: () => void): Promise<void> {
-    const { era } = this;
-    const demandWanted = (): void => {
-      if (era !== this.era) throw new Failure("storage_failed", "The changes were given up before they were durable.");
+  run(count: number, operation: (requireCurrent: () => void) => Promise<void>, ended: () => void): Promise<void> {
+    const { generation } = this;
+    const requireCurrent = (): void => {
+      if (generation !== this.generation)
+        throw new Failure("storage_failed", "The changes were given up before they were durable.");
     };
     const watched = async (): Promise<void> => {
       try {
-        await operation(demandWanted);
+        await operation(requireCurrent);
       } catch (error) {
-        if (era === this.era) this.log.rollBack();
+        if (generation === this.generation) this.log.rollBack();
         throw storageFailure(error, "making the changes durable");
       } finally {
         this.running = null;
@@ -78,7 +79,7 @@ export class Commits {
   }
 
   /** Invalidates the running operation after a rollback: it fails. */
-  giveUp(): void {
-    this.era++;
+  invalidate(): void {
+    this.generation++;
   }
 }

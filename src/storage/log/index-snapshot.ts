@@ -12,15 +12,15 @@
 
 import { crc32 } from "node:zlib";
 import { bytesOf, parse } from "../../core/json/json.ts";
-import { FIGURES, type Nodes, type NodesImage, type NodesRest, ROLES } from "../../core/tree/nodes.ts";
+import { COUNTERS, type Nodes, type NodesImage, type NodesRest, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, readAll, writeAll } from "../fs/disk.ts";
 
-export type SpineColumn = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
+export type SnapshotColumn = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
 
 /** Data that a backend keeps in addition to the nodes. */
-export interface SpineExtras {
+export interface SnapshotExtras {
   /** Columns by name, of any length; usually one value for each entry. */
-  readonly columns: Readonly<Record<string, SpineColumn>>;
+  readonly columns: Readonly<Record<string, SnapshotColumn>>;
   /** A small JSON value. */
   readonly facts: unknown;
 }
@@ -64,13 +64,13 @@ const BACKENDS = ".";
 const NODE_COLUMNS = ["ids", "parents", "types", "roles", "flags", "table"] as const;
 
 /** Writes an index snapshot to an open file. Returns the number of bytes written. Throws errno errors. */
-export function writeSpine(disk: Disk, fd: number, nodes: Nodes, extras: SpineExtras): number {
+export function writeIndexSnapshot(disk: Disk, fd: number, nodes: Nodes, extras: SnapshotExtras): number {
   const image = nodes.image();
   const columns = [
-    ...NODE_COLUMNS.map((name): [string, SpineColumn] => [name, image[name]]),
-    ...signed(TREES, image.figures ?? {}),
+    ...NODE_COLUMNS.map((name): [string, SnapshotColumn] => [name, image[name]]),
+    ...signed(TREES, image.counterColumns ?? {}),
     ...signed(BACKENDS, extras.columns),
-  ].flatMap(([name, column]) => inRuns(name, column) ?? [asItStands(name, column)]);
+  ].flatMap(([name, column]) => inRuns(name, column) ?? [asStored(name, column)]);
   const directory: Directory = {
     littleEndian: LITTLE_ENDIAN,
     roles: ROLES,
@@ -101,13 +101,13 @@ export function writeSpine(disk: Disk, fd: number, nodes: Nodes, extras: SpineEx
  * unchanged, when there is no complete snapshot of this version; never throws. `wanted` may refuse the snapshot by its
  * facts before the columns are read.
  */
-export function readSpine(
+export function readIndexSnapshot(
   disk: Disk,
   fd: number,
   nodes: Nodes,
   from = 0,
   wanted: (facts: unknown) => boolean = () => true,
-): SpineExtras | null {
+): SnapshotExtras | null {
   try {
     const end = disk.infoOf(fd).size;
     const prefix = new Uint8Array(PREFIX);
@@ -124,7 +124,7 @@ export function readSpine(
     if (directory.littleEndian !== LITTLE_ENDIAN || directory.roles.join() !== ROLES.join()) return null;
     if (!wanted(directory.facts)) return null;
     let crc = crc32(text);
-    const read = new Map<string, SpineColumn>();
+    const read = new Map<string, SnapshotColumn>();
     for (const { name, kind, stored } of directory.columns) {
       const size = padded(stored * KINDS[kind].BYTES_PER_ELEMENT);
       if (!(size >= 0 && size <= end - at)) return null;
@@ -138,8 +138,8 @@ export function readSpine(
     const { count, rest } = directory;
     const own = Object.fromEntries(NODE_COLUMNS.map((name) => [name, read.get(name)]));
     const ofTree = unsigned(TREES, read);
-    const figures = FIGURES.every((name) => name in ofTree) ? ofTree : null;
-    if (!nodes.adopt({ count, rest, figures, ...own } as NodesImage)) return null;
+    const counterColumns = COUNTERS.every((name) => name in ofTree) ? ofTree : null;
+    if (!nodes.adopt({ count, rest, counterColumns, ...own } as NodesImage)) return null;
     return { columns: unsigned(BACKENDS, read), facts: directory.facts };
   } catch {
     // The snapshot is missing or truncated, or its directory is not JSON.
@@ -160,34 +160,34 @@ function readSummed(disk: Disk, fd: number, bytes: Uint8Array, from: number, bef
 
 interface Stored {
   readonly facts: ColumnFacts;
-  readonly column: SpineColumn;
+  readonly column: SnapshotColumn;
 }
 
-function asItStands(name: string, column: SpineColumn): Stored {
+function asStored(name: string, column: SnapshotColumn): Stored {
   const kind = column.constructor.name as keyof typeof KINDS;
   return { facts: { name, kind, stored: column.length }, column };
 }
 
 /** Returns the ends of a column's runs, and their values, if that is much shorter; otherwise undefined. */
-function inRuns(name: string, column: SpineColumn): [Stored, Stored] | undefined {
+function inRuns(name: string, column: SnapshotColumn): [Stored, Stored] | undefined {
   const { length } = column;
   const ends: number[] = [];
   for (let at = 1; at <= length; at++)
     if (at === length || column[at] !== column[at - 1]) {
       if (ends.push(at) * WORTH > length) return undefined;
     }
-  const values = asItStands(name, column.slice(0, ends.length));
+  const values = asStored(name, column.slice(0, ends.length));
   for (const [run, end] of ends.entries()) values.column[run] = column[end - 1];
-  return [asItStands(ENDS + name, Uint32Array.from(ends)), { ...values, facts: { ...values.facts, length } }];
+  return [asStored(ENDS + name, Uint32Array.from(ends)), { ...values, facts: { ...values.facts, length } }];
 }
 
 /** Returns a column with spare elements at its end, but not for the table, which does not grow there. */
-function emptyColumn(name: string, kind: keyof typeof KINDS, length: number): SpineColumn {
+function emptyColumn(name: string, kind: keyof typeof KINDS, length: number): SnapshotColumn {
   return new KINDS[kind](name === "table" ? length : length + ROOM);
 }
 
 /** Restores a column that was stored as runs. */
-function spread(read: Map<string, SpineColumn>, { name, kind, stored, length }: ColumnFacts): void {
+function spread(read: Map<string, SnapshotColumn>, { name, kind, stored, length }: ColumnFacts): void {
   const ends = read.get(ENDS + name);
   const values = read.get(name);
   if (length === undefined || !ends || !values) return;
@@ -198,16 +198,16 @@ function spread(read: Map<string, SpineColumn>, { name, kind, stored, length }: 
   read.set(name, column);
 }
 
-function signed(sign: string, columns: Readonly<Record<string, SpineColumn>>): [string, SpineColumn][] {
+function signed(sign: string, columns: Readonly<Record<string, SnapshotColumn>>): [string, SnapshotColumn][] {
   return Object.entries(columns).map(([name, column]) => [sign + name, column]);
 }
 
-function unsigned(sign: string, columns: ReadonlyMap<string, SpineColumn>): Record<string, SpineColumn> {
+function unsigned(sign: string, columns: ReadonlyMap<string, SnapshotColumn>): Record<string, SnapshotColumn> {
   const own = [...columns].filter(([name]) => name.startsWith(sign));
   return Object.fromEntries(own.map(([name, column]) => [name.slice(sign.length), column]));
 }
 
-function bytesIn(column: SpineColumn): Uint8Array {
+function bytesIn(column: SnapshotColumn): Uint8Array {
   return new Uint8Array(column.buffer, column.byteOffset, column.byteLength);
 }
 

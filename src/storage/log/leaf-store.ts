@@ -69,7 +69,7 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
         if (!recorded) return undefined;
         const { count } = log.nodes;
         // A torn write after the entries, or a changed time, does not invalidate the position.
-        const place = placesOf(recorded).find((known) => isAmong(known, log, count));
+        const place = leavesOf(recorded).find((known) => isAmong(known, log, count));
         if (place) return place.leafId;
         // For an unchanged file the number may differ, because not all entries are known before all of it was read.
         const same = sameStamp(recorded.stamp, log.stamp) && recorded.lastId === lastIdOf(log, count);
@@ -86,13 +86,13 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
       const bytes = bytesIn(disk, file);
       const before =
         log.durableCount < count
-          ? placesOf(recordIn(bytes)).find((place) => isAmong(place, log, log.durableCount))
+          ? leavesOf(recordIn(bytes)).find((place) => isAmong(place, log, log.durableCount))
           : undefined;
       let renamed = false;
       try {
         disk.makeFolder(folder);
         const place: RecordedLeaf = { count, lastId: lastIdOf(log, count), leafId };
-        await publish(file, bytesOf(JSON.stringify({ stamp: log.stamp, ...place, before: before && placeIn(before) })));
+        await publish(file, bytesOf(JSON.stringify({ stamp: log.stamp, ...place, before: before && indexIn(before) })));
         renamed = true;
         if (durable) await disk.syncFolder(folder);
       } catch (error) {
@@ -130,13 +130,13 @@ function isId(id: unknown): boolean {
   return id === null || typeof id === "string";
 }
 
-function placesOf(recorded: Recorded | undefined): RecordedLeaf[] {
+function leavesOf(recorded: Recorded | undefined): RecordedLeaf[] {
   if (!recorded) return [];
   const { before } = recorded;
   return before && isId(before.leafId) ? [recorded, before] : [recorded];
 }
 
-function placeIn({ count, lastId, leafId }: RecordedLeaf): RecordedLeaf {
+function indexIn({ count, lastId, leafId }: RecordedLeaf): RecordedLeaf {
   return { count, lastId, leafId };
 }
 

@@ -7,29 +7,29 @@
 import { join } from "node:path";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import { type Disk, type FileInfo, removeQuietly, temporaryName } from "../fs/disk.ts";
-import { readSpine, type SpineExtras, writeSpine } from "./index-snapshot.ts";
+import { readIndexSnapshot, type SnapshotExtras, writeIndexSnapshot } from "./index-snapshot.ts";
 
-export interface KeptSpines {
+export interface SnapshotCache {
   /** Bytes below which a session gets no snapshot. */
-  readonly leastBytes: number;
+  readonly minBytes: number;
   /** Fills the empty `nodes` from the snapshot of a file. Returns null when there is none or its facts do not hold. */
-  recall(info: FileInfo, nodes: Nodes, holds: (facts: unknown) => boolean): SpineExtras | null;
+  load(info: FileInfo, nodes: Nodes, holds: (facts: unknown) => boolean): SnapshotExtras | null;
   /** Saves a snapshot of a file. Best effort: errors are ignored. */
-  keep(info: FileInfo, nodes: Nodes, extras: SpineExtras): void;
+  store(info: FileInfo, nodes: Nodes, extras: SnapshotExtras): void;
 }
 
 /** Bytes below which a session gets no snapshot: its lines are read in a few milliseconds. */
-const LEAST_BYTES = 4 << 20;
-const MOST_FILES = 64;
+const MIN_BYTES = 4 << 20;
+const MAX_FILES = 64;
 
-export function keptSpines(disk: Disk, stateFolder: string, leastBytes = LEAST_BYTES): KeptSpines {
+export function snapshotCache(disk: Disk, stateFolder: string, minBytes = MIN_BYTES): SnapshotCache {
   const folder = join(stateFolder, "spines");
   const fileOf = ({ device, inode }: FileInfo): string => join(folder, `${device}-${inode}.spine`);
 
   return {
-    leastBytes,
+    minBytes,
 
-    recall(info, nodes, holds) {
+    load(info, nodes, holds) {
       let file: number;
       try {
         file = disk.openRead(fileOf(info));
@@ -37,20 +37,20 @@ export function keptSpines(disk: Disk, stateFolder: string, leastBytes = LEAST_B
         return null;
       }
       try {
-        return readSpine(disk, file, nodes, 0, holds);
+        return readIndexSnapshot(disk, file, nodes, 0, holds);
       } finally {
         disk.close(file);
       }
     },
 
-    keep(info, nodes, extras) {
+    store(info, nodes, extras) {
       const path = fileOf(info);
       const temporary = temporaryName(path);
       try {
         disk.makeFolder(folder);
         const file = disk.create(temporary);
         try {
-          writeSpine(disk, file, nodes, extras);
+          writeIndexSnapshot(disk, file, nodes, extras);
         } finally {
           disk.close(file);
         }
@@ -64,10 +64,10 @@ export function keptSpines(disk: Disk, stateFolder: string, leastBytes = LEAST_B
 
   function dropOldest(): void {
     const files = disk.names(folder).map((name) => join(folder, name));
-    if (files.length <= MOST_FILES) return;
+    if (files.length <= MAX_FILES) return;
     const byAge = files
       .map((file) => ({ file, modified: disk.info(file).modified }))
       .sort((a, b) => a.modified - b.modified);
-    for (const { file } of byAge.slice(0, files.length - MOST_FILES)) removeQuietly(disk, file);
+    for (const { file } of byAge.slice(0, files.length - MAX_FILES)) removeQuietly(disk, file);
   }
 }

@@ -102,7 +102,7 @@ interface AuditOptions {
 }
 
 /** Most findings that are reported; the invariants count all. */
-const MOST_FINDINGS = 1000;
+const MAX_FINDINGS = 1000;
 
 /** Audits a container. Throws errno errors when the disk refuses; anything wrong in the store is a finding. */
 export async function audit(disk: Disk, container: string, options: AuditOptions = {}): Promise<Audit> {
@@ -111,7 +111,7 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
   const indexSize = sizeOf(disk, indexFile(container));
   const total = segments.reduce((sum, { size }) => sum + size, indexSize);
   let done = 0;
-  const tell = async (bytes: number): Promise<void> => {
+  const report = async (bytes: number): Promise<void> => {
     done += bytes;
     options.progress?.(done, total);
     await pause();
@@ -120,10 +120,10 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
   auditor.readHeader();
   auditor.readMarks();
   auditor.readRows();
-  await tell(indexSize);
+  await report(indexSize);
   for (const { seq, size } of segments) {
     auditor.readSegment(seq);
-    await tell(size);
+    await report(size);
   }
   auditor.conclude();
   if (!options.staging) auditor.readPointer();
@@ -186,7 +186,7 @@ class Auditor {
   /** Number of entries that name a parent, by its id. */
   private readonly children = new Map<string, number>();
   private readonly branchHeads = new Set<string>();
-  private readonly odd: { entryId: string; reason: string }[] = [];
+  private readonly skipped: { entryId: string; reason: string }[] = [];
 
   /** The store up to the last whole frame. */
   private end = BEGINNING;
@@ -205,7 +205,7 @@ class Auditor {
 
   private find(invariant: InvariantId | null, file: string, reason: string, spot: Spot = {}): void {
     if (invariant) this.broken.add(invariant);
-    if (++this.findings > MOST_FINDINGS) return;
+    if (++this.findings > MAX_FINDINGS) return;
     const { byteOffset = 0, length = 0, entryId, recoverable = false } = spot;
     const named = entryId === undefined ? {} : { entryId };
     this.found.push({ invariant, file, byteOffset, length, ...named, reason, recoverable });
@@ -281,14 +281,14 @@ class Auditor {
   }
 
   /**
-   * Passes each line of a file to `take`, and one that is longer than a chunk to `long`. Reports a file that cannot be
-   * read, and a last line without line feed for the reason `cutOff`. Returns whether the file was read.
+   * Passes each line of a file to `checkLine`, and one that is longer than a chunk to `long`. Reports a file that
+   * cannot be read, and a last line without line feed for the reason `cutOff`. Returns whether the file was read.
    */
   private readLines(
     file: string,
     path: string,
     cutOff: string,
-    take: (start: number, b: Uint8Array, at: number, end: number) => void,
+    checkLine: (start: number, b: Uint8Array, at: number, end: number) => void,
     long: (fd: number, start: number, length: number) => void,
   ): boolean {
     let fd: number;
@@ -300,7 +300,7 @@ class Auditor {
     }
     withFile(this.disk, fd, () => {
       const { tail, size } = scanLines(this.disk, fd, 0, 0, {
-        line: (_number, start, b, at, end) => take(start, b, at, end),
+        line: (_number, start, b, at, end) => checkLine(start, b, at, end),
         long: (_number, start, length) => long(fd, start, length),
       });
       if (tail < size) this.find("INV-003", file, cutOff, { byteOffset: tail, length: size - tail, recoverable: true });
@@ -310,7 +310,7 @@ class Auditor {
 
   readRows(): void {
     const file = "index/offsets.jsonl";
-    const take = (start: number, b: Uint8Array, at: number, end: number): void => {
+    const checkLine = (start: number, b: Uint8Array, at: number, end: number): void => {
       if (end === at) return;
       const spot = { byteOffset: start, length: end - at };
       try {
@@ -325,7 +325,7 @@ class Auditor {
       }
     };
     const cutOff = "unterminated JSONL line: the last row was cut off";
-    this.readLines(file, indexFile(this.container), cutOff, take, (_fd, byteOffset, length) =>
+    this.readLines(file, indexFile(this.container), cutOff, checkLine, (_fd, byteOffset, length) =>
       this.find("INV-003", file, "a row is too long", { byteOffset, length }),
     );
   }
@@ -336,17 +336,17 @@ class Auditor {
     let frameSeq = 0;
     if (seq !== this.lastSegment + 1) this.find("INV-003", file, `missing segment ${this.lastSegment + 1}`);
     this.lastSegment = seq;
-    const take = (start: number, b: Uint8Array, at: number, end: number): void =>
-      this.takeFrame(file, seq, ++frameSeq, start, b, at, end);
+    const checkLine = (start: number, b: Uint8Array, at: number, end: number): void =>
+      this.checkFrame(file, seq, ++frameSeq, start, b, at, end);
     const cutOff = "the last frame is not LF-terminated: it was cut off";
-    const isRead = this.readLines(file, path, cutOff, take, (fd, start, length) =>
-      take(start, readAt(this.disk, fd, start, length + 1), 0, length),
+    const isRead = this.readLines(file, path, cutOff, checkLine, (fd, start, length) =>
+      checkLine(start, readAt(this.disk, fd, start, length + 1), 0, length),
     );
     if (isRead && frameSeq > 0) this.segmentCount++;
   }
 
   /** Checks the frame `b[at, end)`, which its line feed follows. */
-  private takeFrame(
+  private checkFrame(
     file: string,
     seq: number,
     frameSeq: number,
@@ -399,8 +399,8 @@ class Auditor {
     if (entry && entry.id !== entryId) report("INV-003", "the payload has another id");
     if (entry && entry.parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
     if (entry && entry.type !== entryType) report("INV-003", "the payload has another type");
-    if (!isWireId(entryId)) this.odd.push({ entryId, reason: "its id has other characters" });
-    if (!RUST_TYPES.has(entryType)) this.odd.push({ entryId, reason: `its type is ${entryType}` });
+    if (!isWireId(entryId)) this.skipped.push({ entryId, reason: "its id has other characters" });
+    if (!RUST_TYPES.has(entryType)) this.skipped.push({ entryId, reason: `its type is ${entryType}` });
   }
 
   /** Returns the members of a frame's entry; undefined when it is none. */
@@ -415,7 +415,7 @@ class Auditor {
       return undefined;
     }
     // The usual head; the payload was found to be JSON when the frame was decoded.
-    if (heads.read(b, payloadStart, payloadEnd)) {
+    if (heads.readFast(b, payloadStart, payloadEnd)) {
       const parent = heads.packedParent < 0 ? null : unpackId(heads.packedParent);
       return { id: unpackId(heads.packedId), parent, type: KNOWN_TYPES[heads.type] };
     }
@@ -512,7 +512,7 @@ class Auditor {
     if (manifest) {
       const { head, counters, integrity, files } = manifest;
       const then = this.marks.get(head.entrySeq);
-      const tell = (name: string): void =>
+      const report = (name: string): void =>
         this.find(
           name === "chainHash" ? "INV-005" : "INV-004",
           "manifest.json",
@@ -521,28 +521,29 @@ class Auditor {
       if (head.entrySeq > this.frameCount)
         this.find("INV-004", "manifest.json", `its head is entry ${head.entrySeq}, and there are ${this.frameCount}`);
       else if (then) {
-        if (then.entryId !== head.entryId || then.segmentSeq !== head.segmentSeq) tell("head");
-        if (then.chain !== integrity.chainHash) tell("chainHash");
-        if (then.crc !== integrity.lastCrc32c) tell("lastCrc32c");
-        if (then.segments !== files.segmentCount) tell("files.segmentCount");
+        if (then.entryId !== head.entryId || then.segmentSeq !== head.segmentSeq) report("head");
+        if (then.chain !== integrity.chainHash) report("chainHash");
+        if (then.crc !== integrity.lastCrc32c) report("lastCrc32c");
+        if (then.segments !== files.segmentCount) report("files.segmentCount");
         for (const name of Object.keys(counters) as (keyof Counters)[])
-          if (then.counters[name] !== counters[name]) tell(`counters.${name}`);
+          if (then.counters[name] !== counters[name]) report(`counters.${name}`);
       }
     }
     let before: Checkpoint | undefined;
     for (const checkpoint of this.checkpoints) {
       const { headEntrySeq, headEntryId, chainHash } = checkpoint;
       const then = this.marks.get(headEntrySeq);
-      const told = (invariant: InvariantId, reason: string): void =>
+      const addFinding = (invariant: InvariantId, reason: string): void =>
         this.find(invariant, checkpoint.snapshotRef, reason, { entryId: headEntryId });
-      if (headEntrySeq > this.frameCount) told("INV-004", `its head is entry ${headEntrySeq}, which is not there`);
-      else if (then && then.entryId !== headEntryId) told("INV-004", `entry ${headEntrySeq} is ${then.entryId}`);
-      else if (then && then.chain !== chainHash) told("INV-005", "its chain is not the one up to its head");
+      if (headEntrySeq > this.frameCount)
+        addFinding("INV-004", `its head is entry ${headEntrySeq}, which is not there`);
+      else if (then && then.entryId !== headEntryId) addFinding("INV-004", `entry ${headEntrySeq} is ${then.entryId}`);
+      else if (then && then.chain !== chainHash) addFinding("INV-005", "its chain is not the one up to its head");
       if (
         before &&
         (before.headEntrySeq > headEntrySeq || before.compactedBeforeEntrySeq > checkpoint.compactedBeforeEntrySeq)
       )
-        told("INV-004", "it goes back to before the previous checkpoint");
+        addFinding("INV-004", "it goes back to before the previous checkpoint");
       before = checkpoint;
     }
   }
@@ -585,7 +586,7 @@ class Auditor {
       manifest: this.manifest,
       checkpoints: this.checkpoints,
       pointer: this.pointer,
-      notExchangeable: this.odd,
+      notExchangeable: this.skipped,
     };
   }
 }

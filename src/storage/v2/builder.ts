@@ -14,9 +14,9 @@ import {
   FOLDERS,
   headerFile,
   indexFile,
+  indexSnapshotFile,
   manifestFile,
   segmentFile,
-  spineFile,
 } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
 import type { Durability } from "../log/file-log.ts";
@@ -29,6 +29,7 @@ import {
   type Manifest,
   type SourceFormat,
 } from "./documents.ts";
+import { EMPTY_END, EMPTY_TAIL, Extents, type FrameExtent, type StoreEnd, type Tail, tailAfter } from "./extents.ts";
 import {
   crc32c,
   crcText,
@@ -40,8 +41,7 @@ import {
   sha256,
   writeFrame,
 } from "./frame.ts";
-import { Tally } from "./manifest.ts";
-import { EMPTY_END, EMPTY_TAIL, type FramePlace, FramePlaces, type StoreEnd, type Tail, tailAfter } from "./places.ts";
+import { ManifestCounters } from "./manifest.ts";
 import { encodeBlock } from "./snapshot.ts";
 
 export interface BuilderOptions {
@@ -58,7 +58,7 @@ export interface NextFrame {
   readonly row: string;
   /** Whether it begins a segment. */
   readonly isNew: boolean;
-  readonly place: FramePlace;
+  readonly extent: FrameExtent;
   readonly tail: Tail;
 }
 
@@ -113,7 +113,7 @@ export function nextFrame(
       byteLength: bytes.length,
       crc32c: crcText(crc),
     }),
-    place: {
+    extent: {
       segmentSeq: at.segmentSeq,
       start,
       length: bytes.length,
@@ -129,9 +129,9 @@ export function nextFrame(
  * Returns a placeholder, as reading does (guarantee 1), for an entry whose line is not JSON but has a legible head;
  * null when the head is not legible either.
  */
-function standInFor(line: Uint8Array): Uint8Array | null {
+function placeholderFor(line: Uint8Array): Uint8Array | null {
   const heads = new HeadReader(new Nodes());
-  if (!heads.read(line, 0, line.length)) return null;
+  if (!heads.readFast(line, 0, line.length)) return null;
   const nodes = new Nodes();
   const { packedParent, parentId } = heads;
   const position = nodes.add(heads);
@@ -148,14 +148,14 @@ function standInFor(line: Uint8Array): Uint8Array | null {
 
 export class Builder implements StoreEnd {
   readonly nodes = new Nodes();
-  readonly places = new FramePlaces();
+  readonly extents = new Extents();
   tail: Tail = EMPTY_TAIL;
   indexEnd = 0;
   lastRow = EMPTY_END.lastRow;
   /** The manifest, once it is written. */
   manifest: Manifest | undefined;
   /** Bytes of the index snapshot, once it is written. */
-  spineEnd = 0;
+  snapshotEnd = 0;
   private readonly options: BuilderOptions;
   /** Folder of the new container. */
   readonly folder: string;
@@ -203,13 +203,14 @@ export class Builder implements StoreEnd {
   add(line: Uint8Array, checked = false): number {
     let payload = payloadOf(line);
     if (!checked && (!isUtf8(payload) || !isJson(payload))) {
-      const standIn = standInFor(payload);
-      if (!standIn) throw new Failure("corrupt", "A line of the session is not an entry. repair_session removes it.");
-      payload = standIn;
+      const placeholder = placeholderFor(payload);
+      if (!placeholder)
+        throw new Failure("corrupt", "A line of the session is not an entry. repair_session removes it.");
+      payload = placeholder;
     }
     const { nodes, heads } = this;
-    if (!heads.read(payload, 0, payload.length)) {
-      const fault = heads.parse(payload, 0, payload.length, () => "");
+    if (!heads.readFast(payload, 0, payload.length)) {
+      const fault = heads.readAny(payload, 0, payload.length, () => "");
       if (fault !== null || (heads.packedId < 0 && heads.id === ""))
         throw new Failure(
           "corrupt",
@@ -220,16 +221,19 @@ export class Builder implements StoreEnd {
     const position = nodes.add(heads);
     if (nodes.aliases > aliases) {
       const id = nodes.id(position);
-      throw new Failure("corrupt", `The id ${id.slice(0, id.lastIndexOf("~"))} occurs twice. repair_session repairs it.`);
+      throw new Failure(
+        "corrupt",
+        `The id ${id.slice(0, id.lastIndexOf("~"))} occurs twice. repair_session repairs it.`,
+      );
     }
     // Frames that are written together share one time: reading the clock costs as much as a checksum.
     if (this.framesLength === 0) this.now = timestamp(this.options.env);
     const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
     if (frame.isNew) {
-      this.rotate(frame.place.segmentSeq);
+      this.rotate(frame.extent.segmentSeq);
       this.frames.set(frame.bytes);
     }
-    this.places.set(position, frame.place);
+    this.extents.set(position, frame.extent);
     this.tail = frame.tail;
     this.framesLength += frame.bytes.length;
     this.rows.push(frame.row);
@@ -263,49 +267,49 @@ export class Builder implements StoreEnd {
     this.framesLength = 0;
   }
 
-  /** Whether a whole segment waits for {@link settle}. */
+  /** Whether a whole segment waits for {@link commit}. */
   get isBehind(): boolean {
     return this.unsynced.length > 2;
   }
 
   /** Writes everything that was added so far, and fsyncs it if durability is "sync". */
-  async settle(): Promise<void> {
+  async commit(): Promise<void> {
     const { disk, durability } = this.options;
     this.flush();
     for (const fd of [...this.unsynced, this.index]) if (durability === "sync") await disk.sync(fd);
-    this.closeSettled();
+    this.closeCommitted();
   }
 
   /** Does the same synchronously. */
-  settleNow(): void {
+  commitNow(): void {
     const { disk, durability } = this.options;
     this.flush();
     for (const fd of [...this.unsynced, this.index]) if (durability === "sync") disk.syncNow(fd);
-    this.closeSettled();
+    this.closeCommitted();
   }
 
-  private closeSettled(): void {
+  private closeCommitted(): void {
     for (const fd of this.unsynced) if (fd !== this.segment) closeQuietly(this.options.disk, fd);
     this.unsynced = this.segment >= 0 ? [this.segment] : [];
   }
 
-  /** Writes the manifest and, with a reason, a first checkpoint and the index snapshot. Call `settle` after it. */
+  /** Writes the manifest and, with a reason, a first checkpoint and the index snapshot. Call `commit` after it. */
   finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: CheckpointReason): Manifest {
     this.flush();
     const { env } = this.options;
     const at = timestamp(env);
-    const tally = new Tally(this.nodes);
-    this.manifest = tally.manifest(this.tail, { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at });
+    const counters = new ManifestCounters(this.nodes);
+    this.manifest = counters.manifest(this.tail, { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at });
     this.write(manifestFile(this.folder), bytesOf(encodeManifest(this.manifest)));
     if (reason === undefined || this.nodes.count === 0) return this.manifest;
     const checkpoint = checkpointOf(this.manifest, 1, at, reason);
     this.write(checkpointFile(this.folder, 1), bytesOf(encodeCheckpoint(checkpoint)));
     if (this.nodes.missingParent.size === 0) {
       const { tail, indexEnd, lastRow } = this;
-      const reach = { count: this.nodes.count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
-      const block = encodeBlock(this.nodes, this.places, 0, reach);
-      this.write(spineFile(this.folder), block);
-      this.spineEnd = block.length;
+      const covered = { count: this.nodes.count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
+      const block = encodeBlock(this.nodes, this.extents, 0, covered);
+      this.write(indexSnapshotFile(this.folder), block);
+      this.snapshotEnd = block.length;
     }
     return this.manifest;
   }

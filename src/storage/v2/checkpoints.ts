@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import { checkpointFile, checkpointFolder, manifestFile, numbered, temporaryFolder } from "../fs/container-paths.ts";
-import { closeQuietly, removeQuietly, takeName, writeAll } from "../fs/disk.ts";
+import { closeQuietly, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
 import type { Container } from "./container.ts";
 import {
   CHECKPOINT_SCHEMA,
@@ -19,9 +19,9 @@ import {
   readManifest,
   snapshotRef,
 } from "./documents.ts";
+import { EMPTY_TAIL, type Tail } from "./extents.ts";
 import { checkpointSeqs, lastCheckpoint } from "./last-checkpoint.ts";
-import { type Counted, Tally } from "./manifest.ts";
-import { EMPTY_TAIL, type Tail } from "./places.ts";
+import { type Counted, ManifestCounters } from "./manifest.ts";
 import type { Snapshots } from "./snapshots.ts";
 
 /** Returns the checkpoint of the state that a manifest tells. */
@@ -47,7 +47,7 @@ export function checkpointOf(
 export class Checkpoints {
   private readonly container: Container;
   private readonly snapshots: Snapshots;
-  private readonly tally: Tally;
+  private readonly counters: ManifestCounters;
   /** Members of the manifest that are not computed; null until they are known. */
   counted: Counted | null = null;
   /** Whether the manifest on disk is not that of the durable state. */
@@ -57,7 +57,7 @@ export class Checkpoints {
   constructor(container: Container, snapshots: Snapshots) {
     this.container = container;
     this.snapshots = snapshots;
-    this.tally = new Tally(container.entries.nodes);
+    this.counters = new ManifestCounters(container.entries.nodes);
   }
 
   /** Whether a checkpoint is due since the last one that is known, or none is known. */
@@ -93,7 +93,7 @@ export class Checkpoints {
   /** Returns the bytes of all frames before a position. */
   private bytesBefore(position: number): number {
     let bytes = 0;
-    const { values } = this.container.places.lengths;
+    const { values } = this.container.extents.lengths;
     for (let p = 0; p < position; p++) bytes += values[p];
     return bytes;
   }
@@ -107,9 +107,9 @@ export class Checkpoints {
     const at = timestamp(options.env);
     const manifest = this.manifestNow(at);
     const text = encodeCheckpoint(checkpointOf(manifest, seq, at, reason));
-    const mark = await this.settled(`${numbered(seq, "json")}.tmp`, text);
-    takeName(disk, mark, checkpointFile(container.folder, seq));
-    const path = await this.settled("manifest.json.tmp", encodeManifest(manifest));
+    const mark = await this.writeSynced(`${numbered(seq, "json")}.tmp`, text);
+    renameExclusive(disk, mark, checkpointFile(container.folder, seq));
+    const path = await this.writeSynced("manifest.json.tmp", encodeManifest(manifest));
     disk.rename(path, manifestFile(container.folder));
     if (options.durability === "sync") {
       await disk.syncFolder(checkpointFolder(container.folder));
@@ -125,7 +125,7 @@ export class Checkpoints {
       const { sourceFormat = "native_v2", createdAt = updatedAt } = readManifest(disk, manifestFile(folder)) ?? {};
       this.counted = { sessionId: header.id, sourceFormat, createdAt };
     }
-    return this.tally.manifest(end.durable.tail, { ...this.counted, updatedAt });
+    return this.counters.manifest(end.durable.tail, { ...this.counted, updatedAt });
   }
 
   /**
@@ -169,7 +169,7 @@ export class Checkpoints {
   }
 
   /** Writes a temporary file, waits until it is on the medium, and returns its path. */
-  private async settled(name: string, text: string): Promise<string> {
+  private async writeSynced(name: string, text: string): Promise<string> {
     const { disk, options } = this.container;
     const { path, fd } = this.temporary(name, text);
     try {

@@ -7,13 +7,13 @@ import { bytesOf } from "../../core/json/json.ts";
 import { pointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
-import { takenAway } from "../log/failures.ts";
+import { removedByAnother } from "../log/failures.ts";
 import type { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
+import { EMPTY_END, type Tail } from "./extents.ts";
 import { crcText, decodeRow, type IndexRow } from "./frame.ts";
 import type { IndexWriter } from "./index-writer.ts";
-import { EMPTY_END, type Tail } from "./places.ts";
 import type { SegmentWriter } from "./segment-writer.ts";
 import type { Segment } from "./segments.ts";
 import type { Snapshots } from "./snapshots.ts";
@@ -68,7 +68,7 @@ export class ContainerCommits {
     );
   }
 
-  async makeDurable(demandWanted: () => void): Promise<void> {
+  async makeDurable(requireCurrent: () => void): Promise<void> {
     const { frames, index, states } = this.parts;
     const { state, end, entries } = this.container;
     const { count } = entries.nodes;
@@ -77,8 +77,8 @@ export class ContainerCommits {
     await frames.sync();
     // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
     await state.unsynced.sync();
-    demandWanted();
-    this.demandFrames(tail);
+    requireCurrent();
+    this.requireFrames(tail);
     states.to("SEGMENT_SEALED", "the frames are on the medium");
     // Another log of this process may have made all of it durable meanwhile.
     if (state.durableCount < count) {
@@ -86,7 +86,7 @@ export class ContainerCommits {
       const bytes = index.write(pending);
       if (bytes.length > 0) await index.sync();
       await state.unsynced.sync();
-      demandWanted();
+      requireCurrent();
       if (state.durableCount < count) {
         index.accept(bytes, pending);
         this.markDurable(count, tail);
@@ -109,7 +109,7 @@ export class ContainerCommits {
    * Throws storage_failed unless the frames are there and the container has its name. No row may name a missing frame
    * (INV-003), and what is durable in a container that lost its name is lost too.
    */
-  private demandFrames({ segmentSeq, segmentSize }: Tail): void {
+  private requireFrames({ segmentSeq, segmentSize }: Tail): void {
     const { container } = this;
     const { disk, folder, end, state } = container;
     const isCut = segmentSeq > 0 && disk.info(segmentFile(folder, segmentSeq)).size < segmentSize;
@@ -117,7 +117,7 @@ export class ContainerCommits {
     // The next refresh finds another session, or what is left of this one.
     end.seen = undefined;
     state.isConfirmed = false;
-    throw takenAway(isCut ? "truncated the session's files" : "replaced this session with another one");
+    throw removedByAnother(isCut ? "truncated the session's files" : "replaced this session with another one");
   }
 
   private markDurable(count: number, tail: Tail): void {
@@ -131,16 +131,16 @@ export class ContainerCommits {
    * Makes everything durable synchronously: where durability means no more than surviving the death of the process, or
    * where another log waits.
    */
-  settle(): void {
+  markAllDurable(): void {
     if (this.isDurable) return;
     const { frames, index, states } = this.parts;
     const { state, end, entries } = this.container;
     const { isSynced, isCommitting, unsynced } = state;
     const { tail } = end;
     try {
-      frames.settleNow(isSynced, isCommitting);
+      frames.commitNow(isSynced, isCommitting);
       if (isSynced) unsynced.syncNow();
-      this.demandFrames(tail);
+      this.requireFrames(tail);
       if (!isCommitting) states.to("SEGMENT_SEALED", "the frames are written");
       const rows = [...end.rows];
       const bytes = index.write(rows);
@@ -153,7 +153,7 @@ export class ContainerCommits {
       if (!isCommitting) states.to("INDEXED", "the index rows are written");
     } catch (error) {
       if (!this.isDurable) {
-        state.commits?.giveUp();
+        state.commits?.invalidate();
         this.rollBack();
       }
       throw error;

@@ -1,11 +1,11 @@
 /** The end of a container as it is known, in one value. */
 
 import type { FileInfo } from "../fs/disk.ts";
-import { EMPTY_END, EMPTY_TAIL, type RowMark, type StoreEnd, type Tail } from "./places.ts";
+import { EMPTY_END, EMPTY_TAIL, type RowMark, type StoreEnd, type Tail } from "./extents.ts";
 import type { Segment } from "./segments.ts";
 
 /** Leftovers that the first write cuts off. */
-export interface Remains {
+export interface TornTail {
   /** End of the valid frames. What follows is cut off, and moved to quarantine first unless it was written by us. */
   readonly segmentSeq: number;
   readonly start: number;
@@ -29,7 +29,7 @@ export interface Base extends StoreEnd {
  *
  * - `tail` is the end of the last known entry's frame. The index names the known entries but the last `rows.length`,
  *   with its first `indexEnd` bytes; `lastRow` is the last of those rows.
- * - With an `indexFault`, or with `remains`, nothing is appended before the first write has cut these off.
+ * - With an `indexFault`, or with `tornTail`, nothing is appended before the first write has cut these off.
  * - `base` and `durable` are at or before this end, and `base` is at or before the entries in `rows`.
  */
 export class ContainerEnd implements StoreEnd {
@@ -43,7 +43,7 @@ export class ContainerEnd implements StoreEnd {
   indexFault: string | null = null;
   /** The index as it was last seen; any other stamp is another process's doing. */
   seen: FileInfo | undefined;
-  remains: Remains | null = null;
+  tornTail: TornTail | null = null;
   /** Number of entries that were found after the index at opening. */
   replayed = 0;
   /** The part that need not be examined again; null while entries are known that the index does not name. */
@@ -66,7 +66,7 @@ export class ContainerEnd implements StoreEnd {
   restart(base: StoreEnd): void {
     this.goTo(base);
     this.rows = [];
-    this.remains = null;
+    this.tornTail = null;
     this.replayed = 0;
     this.indexFault = null;
   }

@@ -13,14 +13,14 @@ import { closeQuietly, type Disk, type FileInfo, infoOrNull, readAll, readWhole 
 import { isSameFile } from "../fs/stamps.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
-import { changedByOthers, notASession } from "../log/failures.ts";
+import { changedByAnother, notASession } from "../log/failures.ts";
 import { type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries } from "../log/known-entries.ts";
-import type { KeptSpines } from "../log/snapshot-cache.ts";
+import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import { ContainerEnd } from "./container-end.ts";
 import { isUuid } from "./documents.ts";
+import { Extents, type Tail } from "./extents.ts";
 import { FrameHeads } from "./frame-heads.ts";
-import { FramePlaces, type Tail } from "./places.ts";
 import { orNone, Segments } from "./segments.ts";
 
 /** Bytes of the largest header that is read; a usual one has a few hundred. */
@@ -40,7 +40,7 @@ export interface SegmentedOptions extends FileLogOptions {
   /** Amounts appended since the last checkpoint; either makes the next one due. */
   readonly checkpointEvery: { readonly entries: number; readonly bytes: number };
   /** Index snapshots of large containers, kept from before. */
-  readonly spines?: KeptSpines;
+  readonly snapshots?: SnapshotCache;
 }
 
 export class Container {
@@ -60,7 +60,7 @@ export class Container {
   readonly state: WriteState;
   readonly entries = new KnownEntries();
   readonly heads = new FrameHeads(this.entries);
-  readonly places = new FramePlaces();
+  readonly extents = new Extents();
   readonly end = new ContainerEnd();
   readonly segments: Segments;
   readonly reader: EntryReader;
@@ -86,7 +86,7 @@ export class Container {
    * Throws not_a_session when a file or folder that entries are in is a link. Any other part that is one counts as
    * missing.
    */
-  demandPlain(): void {
+  requireNoLinks(): void {
     if (!this.disk.list) return;
     const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
     const needed = new Set([headerFile(this.folder), index, segments].map((path) => basename(path)));
@@ -163,10 +163,10 @@ export class Container {
   }
 
   /** Throws storage_failed unless a file that we write still has its name, and ends where it must. */
-  demandEnd(path: string, fd: number, end: number): FileInfo {
+  requireEnd(path: string, fd: number, end: number): FileInfo {
     const info = this.disk.infoOf(fd);
     const named = infoOrNull(this.disk, path);
-    if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByOthers();
+    if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByAnother();
     return info;
   }
 
@@ -174,9 +174,9 @@ export class Container {
    * Returns the failure for files that another program changed. What was known may no longer hold, so the next refresh
    * compares.
    */
-  changedByOthers(): Failure {
+  changedByAnother(): Failure {
     this.state.isConfirmed = false;
-    return changedByOthers("files");
+    return changedByAnother("files");
   }
 
   refuseWrites(): void {
@@ -194,13 +194,13 @@ export class Container {
 
   /** Returns the checksum of the bytes at an entry's place as they are. Throws errno errors. */
   crcAt(position: number): number {
-    const { segmentSeq, start, length } = this.places.at(position);
+    const { segmentSeq, start, length } = this.extents.at(position);
     return this.segments.crc(segmentSeq, start, length);
   }
 
   /** Returns the same of the last of `count` entries; null when its bytes cannot be read, or are very many. */
   lastFrameOf(count: number): number | null {
-    if (count === 0 || this.places.lengths.values[count - 1] > CHECKED_LINE) return null;
+    if (count === 0 || this.extents.lengths.values[count - 1] > CHECKED_LINE) return null;
     try {
       return this.crcAt(count - 1);
     } catch {
@@ -216,20 +216,20 @@ export class Container {
 
   /** Returns a function that makes the entries from a position on, the end, and all damage, what they are now. */
   image(from: number): () => void {
-    const { entries, places, state } = this;
+    const { entries, extents, state } = this;
     const { nodes, damage, overrides, placeholders } = entries;
     const { aliases } = nodes;
     const { readOnly } = state;
     const known = Array.from({ length: nodes.count - from }, (_, i) => ({
       head: nodes.headOf(from + i),
-      place: places.at(from + i),
+      place: extents.at(from + i),
     }));
     const reported = [...damage];
     const maps = [overrides, placeholders].map((lines) => ({ lines, entries: [...lines] }));
     const restoreEnd = this.end.image();
     return () => {
       entries.forgetFrom(from);
-      for (const { head, place } of known) places.set(nodes.add(head), place);
+      for (const { head, place } of known) extents.set(nodes.add(head), place);
       nodes.aliases = aliases;
       this.reader.doubt();
       for (const { lines, entries } of maps) for (const [position, line] of entries) lines.set(position, line);

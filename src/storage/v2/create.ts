@@ -10,7 +10,7 @@ import type { Lock } from "../locks/locks.ts";
 import type { WriterLock } from "../locks/writer-lock.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
-import { dropStray, newPointer, publishPointer } from "./pointer.ts";
+import { dropOrphanPointer, newPointer, publishPointer } from "./pointer.ts";
 
 /** A container that was created, with its lock. */
 export interface CreatedContainer {
@@ -34,12 +34,12 @@ export function createContainer(
   let renamed = false;
   let lock: Lock | undefined;
   try {
-    demandFree(disk, file);
+    requireFree(disk, file);
     disk.makeFolder(join(file, ".."));
     builder.begin(headerLine);
     for (const line of lines) builder.add(line);
     const manifest = builder.finish(header, "native_v2");
-    builder.settleNow();
+    builder.commitNow();
     builder.close();
     const key = disk.info(headerFile(builder.folder));
     lock = writerLock.claim(key, lockInContainer(builder.folder));
@@ -60,8 +60,8 @@ export function createContainer(
  * Throws already_exists when the name is taken by a container, by its pointer, or by a session file that pi_agent_rust
  * would take the container to belong to. Removes a stray pointer first.
  */
-export function demandFree(disk: Disk, file: string): void {
-  dropStray(disk, file);
+export function requireFree(disk: Disk, file: string): void {
+  dropOrphanPointer(disk, file);
   for (const taken of [file, pointerFile(file), file.replace(/\.v2$/, ".jsonl")])
     if (exists(disk, taken))
       throw new Failure("already_exists", `Something exists at ${taken} already. Choose another path.`, {

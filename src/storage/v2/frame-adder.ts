@@ -4,12 +4,12 @@ import { patchMembers } from "../../core/format/entry.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Container } from "./container.ts";
+import { type Tail, tailAfter } from "./extents.ts";
 import { crcText, encodeRow, type Frame, type IndexRow, Malformed, sha256 } from "./frame.ts";
 import { PAYLOAD } from "./frame-heads.ts";
-import { type Tail, tailAfter } from "./places.ts";
 
 /** The state of the store before an entry of a batch, in case the batch has to be dropped. */
-interface Before {
+interface RollbackPoint {
   readonly position: number;
   readonly tail: Tail;
   readonly indexEnd: number;
@@ -18,7 +18,7 @@ interface Before {
 
 export class FrameAdder {
   private readonly container: Container;
-  private readonly befores: Before[] = [];
+  private readonly rollbackPoints: RollbackPoint[] = [];
 
   constructor(container: Container) {
     this.container = container;
@@ -29,18 +29,23 @@ export class FrameAdder {
    * buffer that it was decoded from. Returns its position.
    */
   add(frame: Frame, start: number, length: number, at: number, crc: number): number {
-    const { entries, places, end, reader } = this.container;
+    const { entries, extents, end, reader } = this.container;
     const { nodes } = entries;
     const { aliases } = nodes;
     const { segmentSeq, payloadBytes: payloadLength } = frame;
-    const before: Before = { position: nodes.count, tail: end.tail, indexEnd: end.indexEnd, rows: end.rows.length };
+    const before: RollbackPoint = {
+      position: nodes.count,
+      tail: end.tail,
+      indexEnd: end.indexEnd,
+      rows: end.rows.length,
+    };
     const position = nodes.add(entries.heads);
     const payloadStart = frame.payloadStart - at;
-    places.set(position, { segmentSeq, start, length, payloadStart, payloadLength, crc });
+    extents.set(position, { segmentSeq, start, length, payloadStart, payloadLength, crc });
     entries.checked.set(position, 0);
     end.tail = tailAfter(end.tail, frame, start, length, crc);
-    if (nodes.isBatch(position)) this.befores.push(before);
-    else this.befores.length = 0;
+    if (nodes.isBatch(position)) this.rollbackPoints.push(before);
+    else this.rollbackPoints.length = 0;
     if (nodes.aliases > aliases) {
       const id = nodes.id(position);
       const payload = reader.bytes(segmentSeq, start + payloadStart, payloadLength);
@@ -84,9 +89,9 @@ export class FrameAdder {
       const { id, parentId } = heads.ids();
       return id === row.entryId && (parentId === null || nodes.position(parentId) >= 0);
     };
-    if (!heads.reader.read(bytes, payloadStart, Math.min(bytes.length, payloadStart + HEAD_BYTES)) || !fits()) {
+    if (!heads.reader.readFast(bytes, payloadStart, Math.min(bytes.length, payloadStart + HEAD_BYTES)) || !fits()) {
       if (!usual) throw new Malformed("its frame is damaged");
-      heads.reader.take({ type: usual.entryType, id: usual.entryId, parentId: usual.parentEntryId }, () => "");
+      heads.reader.readValue({ type: usual.entryType, id: usual.entryId, parentId: usual.parentEntryId }, () => "");
       if (!fits()) throw new Malformed("its frame is damaged");
     }
     const { id, parentId } = heads.ids();
@@ -105,12 +110,12 @@ export class FrameAdder {
   }
 
   /** Returns the state before an entry of the batch that was added last. */
-  before(position: number): Before | undefined {
-    return this.befores.find((before) => before.position === position);
+  before(position: number): RollbackPoint | undefined {
+    return this.rollbackPoints.find((before) => before.position === position);
   }
 
   /** Forgets the ways back from entries at and after a position. */
   forgetFrom(position: number): void {
-    while ((this.befores.at(-1)?.position ?? -1) >= position) this.befores.pop();
+    while ((this.rollbackPoints.at(-1)?.position ?? -1) >= position) this.rollbackPoints.pop();
   }
 }

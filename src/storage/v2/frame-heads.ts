@@ -21,9 +21,9 @@ export class FrameHeads {
   /** Reads the head of the entry in a whole frame. Throws {@link Malformed}. */
   read(b: Uint8Array, frame: Frame): void {
     const { payloadStart, payloadEnd } = frame;
-    if (this.reader.read(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
+    if (this.reader.readFast(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
     if (!isUtf8(b.subarray(payloadStart, payloadEnd))) throw new Malformed("its payload is not UTF-8");
-    const fault = this.reader.parse(b, payloadStart, payloadEnd, () => frame.entryId);
+    const fault = this.reader.readAny(b, payloadStart, payloadEnd, () => frame.entryId);
     if (fault !== null) throw new Malformed(`its payload is ${fault}`);
   }
 
@@ -47,20 +47,20 @@ export class FrameHeads {
   }
 
   /** Throws {@link Malformed} unless the members of a frame match the entry in it, whose head was read last. */
-  demandMatch(frame: Frame): void {
+  requireMatch(frame: Frame): void {
     if (!this.isBound(frame)) throw new Malformed("its frame names another entry than its payload");
   }
 
   /** Reads the head of the entry in a whole frame. Throws {@link Malformed} unless the two match. */
-  demandBound(b: Uint8Array, frame: Frame): void {
+  requireBound(b: Uint8Array, frame: Frame): void {
     this.read(b, frame);
-    this.demandMatch(frame);
+    this.requireMatch(frame);
   }
 
   /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
   idIn(b: Uint8Array, first: number, end: number): string | null {
     const mark = Buffer.from(b.buffer, b.byteOffset + first, end - first).indexOf(PAYLOAD);
-    if (mark < 0 || !this.reader.read(b, first + mark + PAYLOAD.length, end)) return null;
+    if (mark < 0 || !this.reader.readFast(b, first + mark + PAYLOAD.length, end)) return null;
     return this.ids().id;
   }
 }

@@ -6,9 +6,9 @@ import { indexFile } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, isCutOff, openFile, readAll } from "../fs/disk.ts";
 import { scanLines } from "../log/lines.ts";
 import type { Container } from "./container.ts";
+import type { RowMark, StoreEnd } from "./extents.ts";
 import { crc32c, decodeFrame, decodeHead, decodeRow, FRAME_HEAD_BYTES, type IndexRow, Malformed } from "./frame.ts";
 import type { FrameAdder } from "./frame-adder.ts";
-import type { RowMark, StoreEnd } from "./places.ts";
 import { isOf } from "./salvage.ts";
 import { type Segment, scratchBuffer } from "./segments.ts";
 
@@ -26,7 +26,7 @@ export interface Rest {
 }
 
 /** The last row that was accepted, and what was known before it. */
-interface LastTaken {
+interface LastAccepted {
   readonly row: IndexRow;
   readonly nodeCount: number;
   readonly aliases: number;
@@ -37,7 +37,7 @@ interface LastTaken {
 }
 
 /** The result of reading rows of the index. */
-interface Taken {
+interface AcceptedRows {
   /** Reason why the row after the last accepted one was refused; null when none was. */
   readonly fault: string | null;
   readonly rest: Rest;
@@ -45,7 +45,7 @@ interface Taken {
   readonly size: number;
   /** Whether rows of entries that were known before are exactly those that the index still lacked. */
   readonly known: boolean;
-  readonly before: LastTaken | null;
+  readonly before: LastAccepted | null;
 }
 
 /** Returns the mark of the row that ends at byte `end` of the index. */
@@ -86,11 +86,11 @@ export class IndexRows {
       return { rows: [], isIntact: false, promised: 0 };
     }
     try {
-      let taken = this.take(fd);
+      let taken = this.addRows(fd);
       if ((taken.fault !== null || this.isMoreThere()) && !this.isLastWhole()) {
         if (forgetRecalled && !taken.before) {
           forgetRecalled();
-          taken = this.take(fd);
+          taken = this.addRows(fd);
         }
         if (taken.before && !this.isLastWhole()) taken = this.giveLastBack(taken.before, taken);
       }
@@ -113,11 +113,11 @@ export class IndexRows {
 
   /** Whether the last known frame is at its recorded place, with every byte. */
   private isLastWhole(): boolean {
-    const { entries, places } = this.container;
+    const { entries, extents } = this.container;
     const { nodes } = entries;
     const last = nodes.count - 1;
     try {
-      return last < 0 || this.container.crcAt(last) === places.crcs.values[last];
+      return last < 0 || this.container.crcAt(last) === extents.crcs.values[last];
     } catch (error) {
       if (isCutOff(error)) return false;
       throw error;
@@ -125,7 +125,7 @@ export class IndexRows {
   }
 
   /** Undoes the last accepted row, so that it is the first one that was refused. */
-  private giveLastBack(before: LastTaken, taken: Taken): Taken {
+  private giveLastBack(before: LastAccepted, taken: AcceptedRows): AcceptedRows {
     const { row, nodeCount, aliases, damageCount, end, lastRow } = before;
     const { entries } = this.container;
     entries.forgetFrom(nodeCount);
@@ -138,7 +138,7 @@ export class IndexRows {
   }
 
   /** Adds the entries of the rows after the known ones, as far as the byte `past` of the index. */
-  take(fd: number, past?: number): Taken {
+  addRows(fd: number, past?: number): AcceptedRows {
     const { disk, end, entries } = this.container;
     const rows: IndexRow[] = [];
     let fault: string | null = null;
@@ -148,8 +148,8 @@ export class IndexRows {
     /** Lengths of the last row that was accepted, and of the one before it. */
     let length = 0;
     let lengthBefore = 0;
-    let before: Omit<LastTaken, "lastRow"> | null = null;
-    const take = (b: Uint8Array, at: number, to: number): void => {
+    let before: Omit<LastAccepted, "lastRow"> | null = null;
+    const addRow = (b: Uint8Array, at: number, to: number): void => {
       let row: IndexRow | undefined;
       try {
         row = decodeRow(b, at, to);
@@ -162,7 +162,7 @@ export class IndexRows {
           const { tail, indexEnd } = end;
           const { count: nodeCount, aliases } = entries.nodes;
           const damageCount = entries.damage.length;
-          this.takeRow(row);
+          this.addRow(row);
           before = { row, nodeCount, aliases, damageCount, end: { tail, indexEnd } };
         } else if (!this.isKnown(row)) {
           known = false;
@@ -179,7 +179,7 @@ export class IndexRows {
       }
     };
     const visitor = {
-      line: (_number: number, _start: number, b: Uint8Array, at: number, to: number) => take(b, at, to),
+      line: (_number: number, _start: number, b: Uint8Array, at: number, to: number) => addRow(b, at, to),
       long: () => {
         fault ??= `a row at byte ${end.indexEnd} is too long`;
         isIntact = false;
@@ -189,7 +189,7 @@ export class IndexRows {
     const { size } = scanLines(disk, fd, end.indexEnd, HEAD_BYTES, visitor, scratchBuffer(), past);
     const rowBefore = (at: number, length: number): RowMark => (length === 0 ? lastRow : rowMark(disk, fd, at, length));
     end.lastRow = rowBefore(end.indexEnd, length);
-    const last = before as Omit<LastTaken, "lastRow"> | null;
+    const last = before as Omit<LastAccepted, "lastRow"> | null;
     return {
       fault,
       size,
@@ -201,17 +201,17 @@ export class IndexRows {
 
   /** Whether a row is the next one that the index still lacked. If so, it is removed from the waiting rows. */
   private isKnown(row: IndexRow): boolean {
-    const { end, places } = this.container;
+    const { end, extents } = this.container;
     const waiting = end.rows.length;
     const position = row.entrySeq - 1;
     const isNext = waiting > 0 && row.entrySeq === end.tail.entrySeq - waiting + 1;
-    if (!isNext || places.crcs.values[position] !== Number.parseInt(row.crc32c, 16)) return false;
+    if (!isNext || extents.crcs.values[position] !== Number.parseInt(row.crc32c, 16)) return false;
     end.rows.shift();
     return true;
   }
 
   /** Adds the entry of a row if it follows the tail and its frame is within the segment; else throws Malformed. */
-  private takeRow(row: IndexRow): void {
+  private addRow(row: IndexRow): void {
     const { sizes } = this;
     const { tail } = this.container.end;
     if (row.entrySeq !== tail.entrySeq + 1)
@@ -227,14 +227,14 @@ export class IndexRows {
     const size = sizes.get(row.segmentSeq) ?? 0;
     if (row.byteOffset + row.byteLength > size)
       throw new Malformed(`the frame would end after the ${size} bytes of segment ${row.segmentSeq}`);
-    this.takeIndexed(row);
+    this.addIndexed(row);
   }
 
   /**
    * Adds the entry of a row, from the head of its frame, or from the whole frame where the head is not enough. Throws
    * {@link Malformed}.
    */
-  private takeIndexed(row: IndexRow): void {
+  private addIndexed(row: IndexRow): void {
     const { heads } = this.container;
     const { segmentSeq, byteOffset, byteLength } = row;
     const crc = Number.parseInt(row.crc32c, 16);
@@ -243,7 +243,7 @@ export class IndexRows {
     if (usual !== null && usual.payloadEnd === byteLength - 2) {
       const enough = head.length >= Math.min(usual.payloadStart + HEAD_BYTES, usual.payloadEnd);
       const end = Math.min(head.length, usual.payloadEnd);
-      if (enough && heads.reader.read(head, usual.payloadStart, end) && isOf(usual, row) && heads.isBound(usual)) {
+      if (enough && heads.reader.readFast(head, usual.payloadStart, end) && isOf(usual, row) && heads.isBound(usual)) {
         this.adder.add(usual, byteOffset, byteLength, 0, crc);
         return;
       }
@@ -260,7 +260,7 @@ export class IndexRows {
     const frame = decodeFrame(bytes, 0, bytes.length - 1, false);
     heads.read(bytes, frame);
     if (!isOf(frame, row)) throw new Malformed("its frame says something else");
-    heads.demandMatch(frame);
+    heads.requireMatch(frame);
     this.adder.add(frame, byteOffset, byteLength, 0, crc);
   }
 

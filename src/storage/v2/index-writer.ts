@@ -45,7 +45,7 @@ export class IndexWriter {
     this.cutAttempted();
     this.attempted = bytes;
     writeAll(disk, this.fd, bytes);
-    end.seen = this.demandEnd(end.indexEnd + bytes.length);
+    end.seen = this.requireEnd(end.indexEnd + bytes.length);
     return bytes;
   }
 
@@ -53,7 +53,7 @@ export class IndexWriter {
   accept(bytes: Uint8Array, rows: readonly string[]): void {
     if (rows.length === 0) return;
     const { end } = this.container;
-    const seen = this.demandEnd(end.indexEnd + bytes.length);
+    const seen = this.requireEnd(end.indexEnd + bytes.length);
     this.attempted = NOTHING;
     end.rows.splice(0, rows.length);
     end.indexEnd += bytes.length;
@@ -91,19 +91,19 @@ export class IndexWriter {
     const { indexEnd } = container.end;
     const length = disk.infoOf(this.fd).size - indexEnd;
     if (length > 0) {
-      if (length > attempted.length) throw container.changedByOthers();
+      if (length > attempted.length) throw container.changedByAnother();
       const found = Buffer.allocUnsafe(length);
       readAll(disk, this.fd, found, indexEnd);
-      if (!sameBytes(found, attempted.subarray(0, length))) throw container.changedByOthers();
+      if (!sameBytes(found, attempted.subarray(0, length))) throw container.changedByAnother();
       disk.truncate(this.fd, indexEnd);
     }
-    this.demandEnd(indexEnd);
+    this.requireEnd(indexEnd);
     this.attempted = NOTHING;
   }
 
   /** Throws storage_failed unless the index that we write still has its name, and ends where it must. */
-  private demandEnd(end: number): FileInfo {
-    return this.container.demandEnd(indexFile(this.container.folder), this.fd, end);
+  private requireEnd(end: number): FileInfo {
+    return this.container.requireEnd(indexFile(this.container.folder), this.fd, end);
   }
 
   /** Cuts off index rows of entries that were rolled back. When that fails, the next write tries again. */
@@ -125,7 +125,7 @@ export class IndexWriter {
     this.open();
     const now = disk.infoOf(this.fd);
     if (now.size > end.indexEnd) {
-      if (!seen || !isSameStamp(now, seen)) throw container.changedByOthers();
+      if (!seen || !isSameStamp(now, seen)) throw container.changedByAnother();
       disk.truncate(this.fd, end.indexEnd);
     }
     end.seen = disk.infoOf(this.fd);

@@ -11,7 +11,7 @@ import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import type { Beginning, Change, FileStamp, Mended } from "../../core/ports/store.ts";
+import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { type FileInfo, infoOrNull, isAbsent } from "../fs/disk.ts";
@@ -24,7 +24,7 @@ import { type NextFrame, nextFrame } from "./builder.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
-import { type CreatedContainer, createContainer, demandFree } from "./create.ts";
+import { type CreatedContainer, createContainer, requireFree } from "./create.ts";
 import { payloadOf } from "./frame.ts";
 import { IndexWriter } from "./index-writer.ts";
 import { isActive, makeParts } from "./pointer.ts";
@@ -68,7 +68,7 @@ export class V2Backend implements Backend {
     this.entries = container.entries;
     this.reader = container.reader;
     this.states = new StateMachine(() => timestamp(options.env));
-    this.snapshots = new Snapshots(container, options.spines);
+    this.snapshots = new Snapshots(container, options.snapshots);
     this.opener = new ContainerReader(container, this.snapshots);
     this.frames = new SegmentWriter(container);
     this.index = new IndexWriter(container);
@@ -131,14 +131,18 @@ export class V2Backend implements Backend {
   open(held = false): void {
     const { container, state } = this;
     try {
-      this.opener.open((key) => !held && state.lock.look(key) !== null);
+      this.opener.open((key) => !held && state.lock.findHolder(key) !== null);
       state.isConfirmed = held;
     } catch (error) {
       this.close();
       if (isMissing(error))
-        throw new Failure("session_not_found", `There is no session at ${this.path}. list_sessions shows those that exist.`, {
-          sessionPath: this.path,
-        });
+        throw new Failure(
+          "session_not_found",
+          `There is no session at ${this.path}. list_sessions shows those that exist.`,
+          {
+            sessionPath: this.path,
+          },
+        );
       throw storageFailure(error, "reading the session");
     }
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restart("FAILED");
@@ -152,7 +156,7 @@ export class V2Backend implements Backend {
   /** Whether the container must be opened again, because other processes may have written to it meanwhile. */
   get wasDisturbed(): boolean {
     const { key, state } = this.container;
-    return !state.isConfirmed && key !== undefined && this.opener.isDoubtful(state.lock.look(key) !== null);
+    return !state.isConfirmed && key !== undefined && this.opener.isDoubtful(state.lock.findHolder(key) !== null);
   }
 
   /** Makes the session read-only and FAILED, until a migration or rollback that was cut off is finished. */
@@ -199,10 +203,10 @@ export class V2Backend implements Backend {
   // --- writing -------------------------------------------------------------------------------------------------
 
   requireFreeName(): void {
-    demandFree(this.options.disk, this.path);
+    requireFree(this.options.disk, this.path);
   }
 
-  addHeld(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+  addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { container, entries } = this;
     const first = entries.nodes.count;
     this.addNodes(lines, heads);
@@ -250,9 +254,9 @@ export class V2Backend implements Backend {
    */
   private catchUp(): void {
     const other = this.writers.get(this.container.identity);
-    if (other && other !== this.commits) other.settle();
+    if (other && other !== this.commits) other.markAllDurable();
     const change = this.refresh();
-    if (change.kind !== "none" && change.kind !== "grown") throw this.container.changedByOthers();
+    if (change.kind !== "none" && change.kind !== "grown") throw this.container.changedByAnother();
     // Reading it may have found that nothing may be written.
     if (this.state.readOnly) throw this.state.readOnly;
   }
@@ -282,8 +286,8 @@ export class V2Backend implements Backend {
 
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     this.catchUp();
-    this.mend();
-    const { entries, places, end } = this.container;
+    this.recoverEnd();
+    const { entries, extents, end } = this.container;
     const { nodes } = entries;
     const first = nodes.count;
     this.addNodes(lines, heads);
@@ -297,8 +301,8 @@ export class V2Backend implements Backend {
         tail = frame.tail;
       }
       this.frames.write(frames);
-      for (const [i, { place, row }] of frames.entries()) {
-        places.set(first + i, place);
+      for (const [i, { extent: place, row }] of frames.entries()) {
+        extents.set(first + i, place);
         entries.checked.set(first + i, 1);
         end.rows.push(row);
       }
@@ -312,11 +316,11 @@ export class V2Backend implements Backend {
   }
 
   /** Repairs what a crash or a failed write left, before anything is written after it. */
-  private mend(): void {
+  private recoverEnd(): void {
     const { end } = this.container;
     const rebuilt = end.replayed > 0 || end.indexFault !== null;
     this.makeMissing();
-    this.frames.cutRemains();
+    this.frames.cutTornTail();
     if (end.indexFault !== null) this.index.cutFault();
     if (!rebuilt) return;
     try {
@@ -332,7 +336,7 @@ export class V2Backend implements Backend {
 
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { container, checkpoints, state } = this;
-    const { entries, places, end, file } = container;
+    const { entries, extents, end, file } = container;
     const { nodes, overrides } = entries;
     const first = nodes.count;
     const held = [...overrides.values()];
@@ -352,7 +356,7 @@ export class V2Backend implements Backend {
     overrides.clear();
     state.unsynced.add(segmentFolder(file), join(file, "index"), file, dirname(file));
     for (let position = 0; position < nodes.count; position++) {
-      places.set(position, builder.places.at(position));
+      extents.set(position, builder.extents.at(position));
       entries.checked.set(position, 1);
     }
     end.goTo(builder);
@@ -365,12 +369,12 @@ export class V2Backend implements Backend {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  makeDurable(demandWanted: () => void): Promise<void> {
-    return this.commits.makeDurable(demandWanted);
+  makeDurable(requireCurrent: () => void): Promise<void> {
+    return this.commits.makeDurable(requireCurrent);
   }
 
-  settle(): void {
-    this.commits.settle();
+  markAllDurable(): void {
+    this.commits.markAllDurable();
   }
 
   committed(): void {
@@ -412,19 +416,19 @@ export class V2Backend implements Backend {
     const { container } = this;
     if (container.folder === container.file) {
       const { kind } = this.refresh();
-      if (kind === "replaced" || kind === "gone") throw container.changedByOthers();
+      if (kind === "replaced" || kind === "gone") throw container.changedByAnother();
     }
     this.makeMissing();
   }
 
   /** Rebuilds the container from what can be read and swaps the two. */
-  rebuild(mended: Mended): string {
+  rebuild(repairs: Repairs): string {
     const { container, state } = this;
     const { disk, file, folder } = container;
     const backup = folder === file ? backupName(disk, file, "damaged") : folder;
     const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
     this.states.fail(isDamaged ? "frames are damaged" : "messages lack what readers need");
-    rebuild(container, this.linesMended(mended), backup);
+    rebuild(container, this.repairedLines(repairs), backup);
     dropLock(disk, backup);
     this.commits.closeFiles();
     container.folder = file;
@@ -438,15 +442,15 @@ export class V2Backend implements Backend {
 
   /**
    * Yields the lines as they are written anew: a placeholder for a damaged one, without a parent that is missing, and
-   * as `mended` says.
+   * as `repairs` says.
    */
-  private *linesMended(mended: Mended): Generator<Uint8Array> {
+  private *repairedLines(repairs: Repairs): Generator<Uint8Array> {
     const { nodes } = this.entries;
     for (let position = 0; position < nodes.count; position++) {
       const stored = this.reader.read(position);
       const isOrphan = nodes.parent(position) === MISSING;
       const line = isOrphan ? withMember(stored, "parentId", bytesOf("null")) : stored;
-      yield mended.get(position)?.(line) ?? line;
+      yield repairs.get(position)?.(line) ?? line;
     }
   }
 

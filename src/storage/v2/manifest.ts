@@ -2,7 +2,7 @@
 
 import { Column, type Nodes } from "../../core/tree/nodes.ts";
 import { type Manifest, SOUND, type SourceFormat, sealManifest } from "./documents.ts";
-import type { Tail } from "./places.ts";
+import type { Tail } from "./extents.ts";
 
 /** Members of a manifest that cannot be computed from frames. */
 export interface Counted {
@@ -11,7 +11,7 @@ export interface Counted {
   readonly createdAt: string;
 }
 
-export class Tally {
+export class ManifestCounters {
   private readonly nodes: Nodes;
   private count = 0;
   private messages = 0;
@@ -28,7 +28,7 @@ export class Tally {
    * Returns the manifest of a store that ends at `tail`. Its entries must be durable, because counting them cannot be
    * undone.
    */
-  manifest(tail: Tail, told: Counted & { readonly updatedAt: string }): Manifest {
+  manifest(tail: Tail, values: Counted & { readonly updatedAt: string }): Manifest {
     const { nodes } = this;
     for (; this.count < tail.entrySeq; this.count++) {
       const position = this.count;
@@ -42,7 +42,7 @@ export class Tally {
       if (before < 2) this.children.set(parent, before + 1);
     }
     return sealManifest({
-      ...told,
+      ...values,
       head: {
         segmentSeq: tail.segmentSeq,
         entrySeq: tail.entrySeq,

@@ -14,8 +14,8 @@ import { closing, guarded } from "../fs/files.ts";
 import type { Locks } from "../locks/contract.ts";
 import { isUuid } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
-import { pointerAt, siteIn } from "./migration-site.ts";
 import { snapshotOf } from "./pointer.ts";
+import { locationIn, pointerAt } from "./session-location.ts";
 
 export interface MigrationOptions {
   readonly disk: Disk;
@@ -39,7 +39,7 @@ const FRAME_ROOM = 1024;
 const PAUSE_ENTRIES = 4096;
 const PAUSE_BYTES = 4 << 20;
 /** Most obstacles that are reported. */
-const MOST_OBSTACLES = 100;
+const MAX_OBSTACLES = 100;
 
 /** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
 export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
@@ -58,28 +58,28 @@ export async function planOf(
 ): Promise<Plan> {
   const { disk, segmentBytes = SEGMENT_BYTES } = options;
   const { nodes, header } = log;
-  const site = siteIn(dirname(file), header.id, basename(file));
+  const location = locationIn(dirname(file), header.id, basename(file));
   const obstacles: Obstacle[] = [];
-  const tell = (kind: string, reason: string, entryId?: string): void => {
-    if (obstacles.length < MOST_OBSTACLES)
+  const add = (kind: string, reason: string, entryId?: string): void => {
+    if (obstacles.length < MAX_OBSTACLES)
       obstacles.push({ kind, reason, ...(entryId === undefined ? {} : { entryId }) });
   };
-  if (log.readOnly && log.readOnly.name !== "read_only") tell(log.readOnly.name, log.readOnly.message);
-  if (!isUuid(header.id)) tell("invalid_id", `the session id ${header.id} is not a UUID`);
+  if (log.readOnly && log.readOnly.name !== "read_only") add(log.readOnly.name, log.readOnly.message);
+  if (!isUuid(header.id)) add("invalid_id", `the session id ${header.id} is not a UUID`);
   // With a pointer, a rollback that was cut off left this, and it is finished first.
-  if (exists(disk, snapshotOf(file)) && pointerAt(disk, site.pointer) === null)
-    tell("already_exists", `${basename(file)}.migrated exists; move it away`);
-  if (exists(disk, site.container) && !exists(disk, headerFile(site.container)))
-    tell("already_exists", `${basename(site.container)} exists and is not a container of a session; move it away`);
+  if (exists(disk, snapshotOf(file)) && pointerAt(disk, location.pointer) === null)
+    add("already_exists", `${basename(file)}.migrated exists; move it away`);
+  if (exists(disk, location.container) && !exists(disk, headerFile(location.container)))
+    add("already_exists", `${basename(location.container)} exists and is not a container of a session; move it away`);
   for await (const positions of stretchesOf(log)) {
     for (const p of positions)
       if (log.length(p) + FRAME_ROOM > segmentBytes)
-        tell("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
+        add("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
       else if (reading) log.read(p);
     progress?.(positions[positions.length - 1] + 1, nodes.count);
   }
-  for (const { kind, reason, entryId } of log.mendable) tell(kind, reason, entryId);
-  return { site, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
+  for (const { kind, reason, entryId } of log.repairable) add(kind, reason, entryId);
+  return { location, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
 }
 
 /** Yields the positions of a log's entries, as many at a time as are handled without a pause. */

@@ -3,14 +3,14 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import type { Migrated, Site, Verification, Wishes } from "../../core/ports/migrations.ts";
+import type { Migrated, SessionLocation, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { headerFile, ledgerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { freeName } from "../fs/files.ts";
 import { removeTree } from "../fs/staging.ts";
 import { isLock, keyOf, type Lock } from "../locks/contract.ts";
-import { lockBeside, lockInContainer } from "../locks/lock-paths.ts";
+import { lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
 import {
   type ErrorClass,
   type EventOutcome,
@@ -21,12 +21,12 @@ import {
 } from "./documents.ts";
 import { appendEvent } from "./ledger.ts";
 import type { MigrationOptions } from "./migration-plan.ts";
-import { asideName, pointerAt } from "./migration-site.ts";
 import { missingPointer } from "./pointer.ts";
+import { pointerAt, rolledBackName } from "./session-location.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 
-export const ALL_HOLD: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
-export const NONE_HOLD: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
+export const ALL_VALID: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
+export const NONE_VALID: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
 /** The reason where nobody gave one. */
 export const UNFINISHED = "the cutover was not brought to its end";
 
@@ -55,7 +55,7 @@ export function operatorNeeded({ reason, source }: Pointer): Failure {
 export class MigrationRun {
   readonly options: MigrationOptions;
   readonly disk: Disk;
-  readonly site: Site;
+  readonly location: SessionLocation;
   readonly wishes: Wishes;
   readonly migrationId: string;
   readonly correlationId: string;
@@ -63,10 +63,10 @@ export class MigrationRun {
   format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
   private readonly locks: Lock[] = [];
 
-  constructor(options: MigrationOptions, site: Site, wishes: Wishes) {
+  constructor(options: MigrationOptions, location: SessionLocation, wishes: Wishes) {
     this.options = options;
     this.disk = options.disk;
-    this.site = site;
+    this.location = location;
     this.wishes = wishes;
     this.migrationId = options.env.sessionId();
     this.correlationId = wishes.correlationId ?? `migration-${this.migrationId}`;
@@ -79,29 +79,29 @@ export class MigrationRun {
   }
 
   /** Returns a path in the folder of the session. */
-  beside(name: string): string {
-    return join(dirname(this.site.container), name);
+  pathOf(name: string): string {
+    return join(dirname(this.location.container), name);
   }
 
   /** Returns the pointer as it is now; one that is missing is derived from the container's documents. */
   pointer(): Pointer | null {
-    const { disk, site } = this;
-    const pointer = pointerAt(disk, site.pointer) ?? missingPointer(disk, site.container);
+    const { disk, location } = this;
+    const pointer = pointerAt(disk, location.pointer) ?? missingPointer(disk, location.container);
     this.format = pointer?.sourceFormat ?? this.format;
     return pointer;
   }
 
   /** Returns the result of an operation that did nothing but what `more` says. */
   done(more: Partial<Migrated> & Pick<Migrated, "active" | "sessionPath" | "entryCount">): Migrated {
-    const { site, migrationId, correlationId } = this;
+    const { location, migrationId, correlationId } = this;
     return {
-      site,
+      location,
       migrationId,
       correlationId,
       state: "CLEAN",
       transitions: [],
       snapshotId: null,
-      verification: ALL_HOLD,
+      verification: ALL_VALID,
       laterEntries: 0,
       rebuilt: false,
       keptAt: null,
@@ -117,11 +117,11 @@ export class MigrationRun {
     verification: Verification,
     more: { errorClass?: ErrorClass; correlationId?: string } = {},
   ): Promise<void> {
-    const { site, migrationId, correlationId } = this;
-    const file = site.source === null ? `${site.sessionId}.jsonl` : basename(site.source);
+    const { location, migrationId, correlationId } = this;
+    const file = location.source === null ? `${location.sessionId}.jsonl` : basename(location.source);
     const ends: [path: string, format: SourceFormat][] = [
       [file, this.format],
-      [basename(site.container), "native_v2"],
+      [basename(location.container), "native_v2"],
     ];
     const [source, target] = phase === "rollback" ? ends.reverse() : ends;
     await appendEvent(this.disk, ledgerFile(container), {
@@ -140,17 +140,17 @@ export class MigrationRun {
   }
 
   /** Takes the writer's locks of the files at these paths, as far as they exist. Throws session_locked. */
-  hold(...paths: string[]): void {
-    const { disk, site } = this;
+  lockPaths(...paths: string[]): void {
+    const { disk, location } = this;
     const held = new Set<string>();
     for (const path of paths) {
       if (!exists(disk, path)) continue;
       const info = disk.info(path);
       if (held.has(keyOf(info))) continue;
       held.add(keyOf(info));
-      const isContainer = path === headerFile(site.container);
-      const place = isContainer ? lockInContainer(site.container) : lockBeside(disk, path, info.inode);
-      const taken = this.options.locks.take(info, place);
+      const isContainer = path === headerFile(location.container);
+      const place = isContainer ? lockInContainer(location.container) : lockNextTo(disk, path, info.inode);
+      const taken = this.options.locks.acquire(info, place);
       if (!isLock(taken))
         throw new Failure(
           "session_locked",
@@ -180,14 +180,15 @@ export class MigrationRun {
    * Removes what was built, because nothing was published. Its ledger says why, and the session file stays as it is.
    */
   async giveUp(error: unknown, verification: Verification): Promise<void> {
-    const { disk, site } = this;
+    const { disk, location } = this;
     try {
-      if (exists(disk, site.container) && !exists(disk, site.staging)) disk.rename(site.container, site.staging);
-      if (!exists(disk, ledgerFile(site.staging))) {
-        removeTree(disk, site.staging);
+      if (exists(disk, location.container) && !exists(disk, location.staging))
+        disk.rename(location.container, location.staging);
+      if (!exists(disk, ledgerFile(location.staging))) {
+        removeTree(disk, location.staging);
         return;
       }
-      await this.note(site.staging, "failed", "recoverable_error", verification, { errorClass: classOf(error) });
+      await this.note(location.staging, "failed", "recoverable_error", verification, { errorClass: classOf(error) });
       this.clearStaging();
     } catch {
       // The disk refuses this too; the next migration finds the staging folder and starts again.
@@ -196,19 +197,19 @@ export class MigrationRun {
 
   /** Removes everything in the staging folder but the ledger. */
   clearStaging(): void {
-    const { disk, site } = this;
-    if (!exists(disk, site.staging)) return;
-    for (const name of disk.names(site.staging)) {
+    const { disk, location } = this;
+    if (!exists(disk, location.staging)) return;
+    for (const name of disk.names(location.staging)) {
       if (name === "migrations") continue;
-      const path = join(site.staging, name);
+      const path = join(location.staging, name);
       if (disk.info(path).kind === "folder") removeTree(disk, path);
       else disk.remove(path);
     }
   }
 
   /** Returns a free name for a container that is not the session any more. */
-  freeAside(): string {
-    return freeName(this.disk, (n) => asideName(this.site, n));
+  freeName(): string {
+    return freeName(this.disk, (n) => rolledBackName(this.location, n));
   }
 }
 

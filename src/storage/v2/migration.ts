@@ -27,11 +27,11 @@ import { Builder } from "./builder.ts";
 import { type Pointer, readManifest } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { type MigrationOptions, planOf, stretchesOf } from "./migration-plan.ts";
-import { pointerAt, putPointer, siteOf } from "./migration-site.ts";
-import { holds, MigrationRun, migrationFailed, NONE_HOLD, UNFINISHED } from "./migration-steps.ts";
+import { holds, MigrationRun, migrationFailed, NONE_VALID, UNFINISHED } from "./migration-steps.ts";
 import { snapshotOf } from "./pointer.ts";
-import { forceBack, settle } from "./rollback.ts";
-import { demandSettled, isDatabase, takeBlobs } from "./sqlite-v1.ts";
+import { finishInterrupted, forceBack } from "./rollback.ts";
+import { locationOf, pointerAt, putPointer } from "./session-location.ts";
+import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
 
 /**
  * Migrates a session file, after finishing what an earlier attempt left. Throws migration_failed with the obstacles,
@@ -39,35 +39,35 @@ import { demandSettled, isDatabase, takeBlobs } from "./sqlite-v1.ts";
  * store is FAILED and an operator must act.
  */
 export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
-  const run = new MigrationRun(options, siteOf(options.disk, path), wishes);
+  const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
   return guarded("migrating the session", () => forward(run)).finally(() => run.release());
 }
 
 async function forward(run: MigrationRun): Promise<Migrated> {
-  const { options, disk, site } = run;
-  await settle(run);
+  const { options, disk, location } = run;
+  await finishInterrupted(run);
   const pointer = run.pointer();
   if (pointer?.active === "native_v2") return isThere(run, pointer);
-  const { source } = site;
+  const { source } = location;
   if (source !== null && isDatabase(disk, source)) {
     run.format = "sqlite_v1";
-    run.hold(source);
+    run.lockPaths(source);
   }
   if (source === null)
-    throw new Failure("session_not_found", `There is no session file for ${site.container}.`, {
-      sessionPath: site.container,
+    throw new Failure("session_not_found", `There is no session file for ${location.container}.`, {
+      sessionPath: location.container,
     });
   return closing(options.openFile(source), async (log) => {
-    demandNone((await planOf(options, log, source, false)).obstacles);
+    requireNoObstacles((await planOf(options, log, source, false)).obstacles);
     // The log of a database is a copy of what was read, and the database is locked already.
-    if (run.format === "jsonl_v3") log.takeLock();
+    if (run.format === "jsonl_v3") log.acquireLock();
     return new Migration(run, log, source).copy();
   });
 }
 
 /** Returns the result for a session that is in a container already. */
 function isThere(run: MigrationRun, { snapshotId, correlationId }: Pointer): Migrated {
-  const { container } = run.site;
+  const { container } = run.location;
   const entryCount = readManifest(run.disk, manifestFile(container))?.counters.entriesTotal ?? 0;
   const active = "native_v2";
   return run.done({ active, sessionPath: container, entryCount, snapshotId, migrationId: null, correlationId });
@@ -81,7 +81,7 @@ class Migration {
   private readonly stamp: FileInfo;
   private manifestHash = "";
   private snapshotId = "";
-  private verification = NONE_HOLD;
+  private verification = NONE_VALID;
 
   constructor(run: MigrationRun, log: Log, source: string) {
     this.run = run;
@@ -92,7 +92,7 @@ class Migration {
 
   async copy(): Promise<Migrated> {
     const { run, log, source } = this;
-    const { disk, site, options } = run;
+    const { disk, location, options } = run;
     const leafId = this.leaf();
     const machine = run.machine("CLEAN");
     machine.to("MIGRATION_STAGING", "the container is being built");
@@ -115,12 +115,12 @@ class Migration {
       ...(run.format === "sqlite_v1" ? { sourceFormat: run.format } : {}),
     };
     try {
-      await putPointer(disk, site.pointer, marker);
+      await putPointer(disk, location.pointer, marker);
       disk.rename(source, snapshotOf(source));
       await disk.syncFolder(dirname(source));
-      await this.demandFrozen(snapshotOf(source), snapshotId);
-      await run.note(site.container, "completed", "ok", verification);
-      await putPointer(disk, site.pointer, { ...marker, phase: "completed" });
+      await this.requireFrozen(snapshotOf(source), snapshotId);
+      await run.note(location.container, "completed", "ok", verification);
+      await putPointer(disk, location.pointer, { ...marker, phase: "completed" });
     } catch (error) {
       // After the marker only going back is allowed (seed 003, "Migration cutover failure").
       machine.to("FAILED", UNFINISHED);
@@ -128,7 +128,7 @@ class Migration {
       throw error;
     }
     machine.to("MIGRATED", "the container is the session");
-    await run.keepLeaf(leafId, () => options.openContainer(site.container, true));
+    await run.keepLeaf(leafId, () => options.openContainer(location.container, true));
     return run.done({
       state: machine.state,
       transitions: machine.history,
@@ -136,24 +136,24 @@ class Migration {
       verification,
       entryCount: log.nodes.count,
       active: "native_v2",
-      sessionPath: site.container,
+      sessionPath: location.container,
     });
   }
 
   /** Builds the container, reads it back and gives it its name, which does not make it the session yet. */
   private async stage(): Promise<void> {
     const { run, source, stamp } = this;
-    const { disk, site } = run;
+    const { disk, location } = run;
     // Building, reading back and hashing the source go over its bytes once each.
     const total = 3 * Math.max(1, stamp.size);
-    const tell = (part: number, done: number): void =>
+    const report = (part: number, done: number): void =>
       run.wishes.progress?.(part * stamp.size + Math.min(done, stamp.size), total);
     await this.prepareStaging();
-    await run.note(site.staging, "planned", "ok", NONE_HOLD);
-    const { manifestHash, chainHash, count } = await this.build((done) => tell(0, done));
+    await run.note(location.staging, "planned", "ok", NONE_VALID);
+    const { manifestHash, chainHash, count } = await this.build((done) => report(0, done));
     this.manifestHash = manifestHash;
-    await run.note(site.staging, "staging_copy", "ok", NONE_HOLD);
-    const found = await audit(disk, site.staging, { staging: true, progress: (done) => tell(1, done) });
+    await run.note(location.staging, "staging_copy", "ok", NONE_VALID);
+    const found = await audit(disk, location.staging, { staging: true, progress: (done) => report(1, done) });
     const verification = {
       entryCountMatch: found.counters.entriesTotal === count,
       hashChainMatch: found.chainHash === chainHash,
@@ -165,13 +165,13 @@ class Migration {
         `The written container is not as it should be: ${found.findings[0]?.reason ?? "entries are missing"}. The session is unchanged; check the disk and migrate again.`,
         { verification },
       );
-    this.snapshotId = await hashOf(disk, source, (done) => tell(2, done));
-    await run.note(site.staging, "integrity_check", "ok", verification);
-    this.demandUnchanged();
-    disk.rename(site.staging, site.container);
-    await disk.syncFolder(dirname(site.container));
-    await run.note(site.container, "cutover_commit", "ok", verification);
-    this.demandUnchanged();
+    this.snapshotId = await hashOf(disk, source, (done) => report(2, done));
+    await run.note(location.staging, "integrity_check", "ok", verification);
+    this.requireUnchanged();
+    disk.rename(location.staging, location.container);
+    await disk.syncFolder(dirname(location.container));
+    await run.note(location.container, "cutover_commit", "ok", verification);
+    this.requireUnchanged();
   }
 
   /**
@@ -191,7 +191,7 @@ class Migration {
   private async undo(reason: string): Promise<void> {
     const { run } = this;
     try {
-      await forceBack(run, pointerAt(run.disk, run.site.pointer), reason, true);
+      await forceBack(run, pointerAt(run.disk, run.location.pointer), reason, true);
     } catch (error) {
       if (error instanceof Failure) throw error;
     }
@@ -199,13 +199,13 @@ class Migration {
 
   /** Makes an empty staging folder, which keeps the ledger of earlier attempts. */
   private async prepareStaging(): Promise<void> {
-    const { disk, site } = this.run;
+    const { disk, location } = this.run;
     // A crash before the marker left this; it is not a session and becomes the staging folder again.
-    if (exists(disk, site.container))
-      disk.rename(site.container, exists(disk, site.staging) ? this.run.freeAside() : site.staging);
+    if (exists(disk, location.container))
+      disk.rename(location.container, exists(disk, location.staging) ? this.run.freeName() : location.staging);
     this.run.clearStaging();
-    disk.makeFolder(dirname(ledgerFile(site.staging)));
-    await disk.syncFolder(dirname(site.staging));
+    disk.makeFolder(dirname(ledgerFile(location.staging)));
+    await disk.syncFolder(dirname(location.staging));
   }
 
   private async build(
@@ -213,7 +213,7 @@ class Migration {
   ): Promise<{ manifestHash: string; chainHash: string; count: number }> {
     const { run, log, source } = this;
     const { disk, env, segmentBytes = SEGMENT_BYTES } = run.options;
-    const { staging } = run.site;
+    const { staging } = run.location;
     const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, staging);
     try {
       builder.begin(log.headerLine);
@@ -226,14 +226,14 @@ class Migration {
           bytes += line.length + 1;
         }
         progress(bytes);
-        if (builder.isBehind) await builder.settle();
+        if (builder.isBehind) await builder.commit();
       }
       // Reading the bodies may have found damage.
-      demandNone(log.mendable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
+      requireNoObstacles(log.repairable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
       const manifest = builder.finish(log.header, run.format, "post_migration");
-      await builder.settle();
+      await builder.commit();
       builder.close();
-      if (run.format === "sqlite_v1") takeBlobs(disk, source, join(staging, BLOBS));
+      if (run.format === "sqlite_v1") extractBlobs(disk, source, join(staging, BLOBS));
       else shareAttachments(disk, source, join(staging, BLOBS));
       await builder.syncFolders();
       const { manifestHash } = manifest.integrity;
@@ -247,21 +247,21 @@ class Migration {
   }
 
   /** Throws migration_failed when another program changed the session file since it was opened. */
-  private demandUnchanged(): void {
+  private requireUnchanged(): void {
     const { run, log, source, stamp } = this;
-    if (run.format === "sqlite_v1") demandSettled(run.disk, source);
+    if (run.format === "sqlite_v1") requireMerged(run.disk, source);
     if (log.refresh().kind === "none" && isUnchanged(run.disk.info(source), stamp)) return;
     throw changedMeanwhile();
   }
 
-  private async demandFrozen(snapshot: string, snapshotId: string): Promise<void> {
+  private async requireFrozen(snapshot: string, snapshotId: string): Promise<void> {
     const { disk } = this.run;
     if (isUnchanged(disk.info(snapshot), this.stamp)) return;
     if ((await hashOf(disk, snapshot)) !== snapshotId) throw changedMeanwhile();
   }
 }
 
-function demandNone(obstacles: readonly Obstacle[]): void {
+function requireNoObstacles(obstacles: readonly Obstacle[]): void {
   if (obstacles.length === 0) return;
   const named = obstacles
     .slice(0, 3)

@@ -6,8 +6,8 @@ import { guarded } from "../fs/files.ts";
 import { audit } from "./audit.ts";
 import { migrate } from "./migration.ts";
 import { type MigrationOptions, plan } from "./migration-plan.ts";
-import { standsAt, status } from "./migration-site.ts";
 import { rollBack } from "./rollback.ts";
+import { currentPathOf, status } from "./session-location.ts";
 
 /** Makes the port. `allowed` returns the absolute path, or throws path_outside_root. */
 export function makeMigrations(
@@ -24,7 +24,7 @@ export function makeMigrations(
     migrate: async (path, wishes) => migrate(options, writable(path), wishes),
     rollBack: async (path, wishes) => rollBack(options, writable(path), wishes),
     status: (path) => status(options.disk, allowed(path)),
-    standsAt: (path) => guarded("looking for the session", () => standsAt(options.disk, allowed(path))),
+    currentPathOf: (path) => guarded("looking for the session", () => currentPathOf(options.disk, allowed(path))),
     audit: (container, progress) =>
       guarded("reading the session", async () => audit(options.disk, allowed(container), { progress })),
   };

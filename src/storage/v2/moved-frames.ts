@@ -6,7 +6,7 @@ import { isSameStamp } from "../fs/stamps.ts";
 import { CHUNK } from "../log/lines.ts";
 import type { Container } from "./container.ts";
 import { crc32c, decodeFrame, Malformed } from "./frame.ts";
-import { gluedFrames, LEAST_FRAME } from "./salvage.ts";
+import { gluedFrames, MIN_FRAME } from "./salvage.ts";
 
 export class MovedFrames {
   private readonly container: Container;
@@ -25,14 +25,14 @@ export class MovedFrames {
    * checksum is wrong. Returns null when there is neither.
    */
   payload(position: number, frame: Uint8Array): Uint8Array | null {
-    const { entries, places, reader, end } = this.container;
-    const { segmentSeq, length } = places.at(position);
+    const { entries, extents, reader, end } = this.container;
+    const { segmentSeq, length } = extents.at(position);
     const start = this.startsIn(segmentSeq).get(position);
     if (start !== undefined) {
       const bytes = reader.bytes(segmentSeq, start, length);
       if (reader.isWhole(position, bytes, true)) {
         this.reportMoved(position, start);
-        places.starts.set(position, start);
+        extents.starts.set(position, start);
         if (end.base?.count === position + 1)
           end.base = { ...end.base, lastFrame: this.container.lastFrameOf(position + 1) };
         return reader.lineIn(bytes, position);
@@ -48,8 +48,8 @@ export class MovedFrames {
 
   /** Reports, once for each segment, that its frames moved. The invariants of the store do not hold (INV-003). */
   private reportMoved(position: number, start: number): void {
-    const { places, reader } = this.container;
-    const segmentSeq = places.segments.values[position];
+    const { extents, reader } = this.container;
+    const segmentSeq = extents.segments.values[position];
     if (!this.moved.has(segmentSeq))
       reader.report("bad_index", position, `the frame is at byte ${start}, not where the index says`, true);
     this.moved.add(segmentSeq);
@@ -63,7 +63,7 @@ export class MovedFrames {
     if (bytes[bytes.length - 1] !== 0x0a) return null;
     try {
       const frame = decodeFrame(bytes, 0, bytes.length - 1);
-      heads.demandBound(bytes, frame);
+      heads.requireBound(bytes, frame);
       const parent = nodes.parent(position);
       const parentId = parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null);
       const isSame = frame.entryId === nodes.id(position) && frame.parentEntryId === parentId;
@@ -93,9 +93,9 @@ export class MovedFrames {
   }
 
   private search(segmentSeq: number): ReadonlyMap<number, number> {
-    const { entries, places } = this.container;
+    const { entries, extents } = this.container;
     const { nodes } = entries;
-    const { segments, starts, lengths, crcs } = places;
+    const { segments, starts, lengths, crcs } = extents;
     const wanted = new Map<string, number[]>();
     const keyOf = (crc: number, length: number): string => `${crc} ${length}`;
     for (let position = nodes.count - 1; position >= 0; position--) {
@@ -111,11 +111,11 @@ export class MovedFrames {
       if (position !== undefined && starts.values[position] !== start) found.set(position, start);
       return position !== undefined;
     };
-    const look = (at: number, b: Uint8Array, first: number, end: number): void => {
-      if (end - first < LEAST_FRAME || isHit(at, b, first, end)) return;
+    const checkLine = (at: number, b: Uint8Array, first: number, end: number): void => {
+      if (end - first < MIN_FRAME || isHit(at, b, first, end)) return;
       for (const glued of gluedFrames(b, first, end)) if (isHit(at + glued - first, b, glued, end)) return;
     };
-    this.container.segments.scan(segmentSeq, 0, look, undefined, Buffer.allocUnsafe(CHUNK));
+    this.container.segments.scan(segmentSeq, 0, checkLine, undefined, Buffer.allocUnsafe(CHUNK));
     return found;
   }
 }

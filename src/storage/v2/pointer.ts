@@ -109,7 +109,7 @@ export function originOf(disk: Disk, container: string): Origin | string {
 }
 
 /** Bytes at the start of a session file in which its header's id is looked for. */
-const HEADER_LOOK = 4096;
+const HEADER_SEARCH_BYTES = 4096;
 
 function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
   const named = `"${id}"`;
@@ -118,7 +118,7 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
     if (name.includes(id)) return true;
     let start: Uint8Array | null;
     try {
-      start = beginningOf(disk, join(folder, name), HEADER_LOOK);
+      start = beginningOf(disk, join(folder, name), HEADER_SEARCH_BYTES);
     } catch {
       // Whatever it is, it cannot be read as a session.
       return false;
@@ -205,7 +205,7 @@ export function containerFor(disk: Disk, file: string): string | null {
  * Returns the session file or database that took the place of a container; null when the container is the session, or
  * nothing is.
  */
-export function fileInPlaceOf(disk: Disk, container: string): string | null {
+export function fileReplacing(disk: Disk, container: string): string | null {
   const pointer = guarded("opening the session", () => pointerOf(disk, container));
   if (pointer === null || pointer === "damaged" || pointer.active === "native_v2" || pointer.source === null)
     return null;
@@ -281,7 +281,7 @@ export function folderOf(disk: Disk, file: string): string {
 }
 
 /** Removes the pointer of a session that began in V2 and whose container is missing. */
-export function dropStray(disk: Disk, container: string): void {
+export function dropOrphanPointer(disk: Disk, container: string): void {
   if (!isAbsent(disk, folderOf(disk, container))) return;
   const pointer = pointerOf(disk, container);
   if (pointer !== null && pointer !== "damaged" && pointer.active === "native_v2" && pointer.source === null)

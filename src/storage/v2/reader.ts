@@ -11,7 +11,7 @@ import { headerFile, indexFile, segmentFile } from "../fs/container-paths.ts";
 import { closeQuietly, type FileInfo, isAbsent, isCutOff } from "../fs/disk.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CHECKED_LINE, type Container } from "./container.ts";
-import type { Base, Remains } from "./container-end.ts";
+import type { Base, TornTail } from "./container-end.ts";
 import { FrameAdder } from "./frame-adder.ts";
 import { IndexRows, rowMark } from "./index-rows.ts";
 import { Replay } from "./replay.ts";
@@ -28,7 +28,7 @@ export class ContainerReader {
   private judgements: Damage[] = [];
   /** Whether that part is why nothing may be written. */
   private refusedByJudgement = false;
-  private isAsJudged: Remains["isAsJudged"] = () => false;
+  private isAsJudged: TornTail["isAsJudged"] = () => false;
 
   constructor(container: Container, snapshots: Snapshots) {
     this.container = container;
@@ -42,7 +42,7 @@ export class ContainerReader {
   open(isLive: (key: FileInfo) => boolean): void {
     const { container, snapshots } = this;
     const { entries, reader } = container;
-    container.demandPlain();
+    container.requireNoLinks();
     container.readHeader();
     const live = isLive(container.key as FileInfo);
     // Read before the sizes of the segments: a row that is added meanwhile names a frame that is not in them.
@@ -57,7 +57,7 @@ export class ContainerReader {
       reader.report("missing_parent", position, reason, true);
     }
     for (let p = Math.max(0, entries.nodes.count - CHECKED_TAIL); p < entries.nodes.count; p++)
-      if (container.places.lengths.values[p] <= CHECKED_LINE) reader.read(p);
+      if (container.extents.lengths.values[p] <= CHECKED_LINE) reader.read(p);
   }
 
   /** Reads what comes after the known part. While another process is the writer, only what it has indexed. */
@@ -77,7 +77,7 @@ export class ContainerReader {
     const rest = new IndexRows(container, adder, segments).read(live, forgetRecalled);
     end.seen = seen;
     container.noteBase();
-    const isAsJudged: Remains["isAsJudged"] = ({ seq, info }) => {
+    const isAsJudged: TornTail["isAsJudged"] = ({ seq, info }) => {
       const judged = segments.find((segment) => segment.seq === seq);
       return judged !== undefined && isSameStamp(judged.info, info);
     };
@@ -88,7 +88,7 @@ export class ContainerReader {
       replay.run(rest);
       this.isAsJudged = isAsJudged;
       replay.dropIncompleteBatch();
-      replay.holdAgainstMarks();
+      replay.compareWithMarks();
     }
     this.judgements = entries.damage.slice(known);
     this.refusedByJudgement = readOnly === null && container.state.readOnly !== null;
@@ -101,12 +101,12 @@ export class ContainerReader {
    */
   judgeAgain(): Change {
     const { container } = this;
-    const { entries, places, end } = container;
+    const { entries, extents, end } = container;
     const { nodes, damage } = entries;
     const { base } = end;
     if (!base || !this.isThere(base)) return { kind: "replaced" };
     const { count } = nodes;
-    const crcs = places.crcs.values.slice(base.count, count);
+    const crcs = extents.crcs.values.slice(base.count, count);
     const restore = this.image(base.count);
     try {
       entries.forgetFrom(base.count);
@@ -123,7 +123,7 @@ export class ContainerReader {
       restore();
       throw error;
     }
-    if (nodes.count < count || crcs.some((crc, i) => crc !== places.crcs.values[base.count + i])) {
+    if (nodes.count < count || crcs.some((crc, i) => crc !== extents.crcs.values[base.count + i])) {
       // Until another log replaces it, this one keeps what it knew.
       restore();
       return { kind: "replaced" };
@@ -202,7 +202,7 @@ export class ContainerReader {
         // Rows that are added from here on are for the next refresh: they name frames that are not in these segments.
         const before = disk.infoOf(fd);
         const rows = new IndexRows(container, new FrameAdder(container), container.segments.list());
-        const { fault, known } = rows.take(fd, before.size);
+        const { fault, known } = rows.addRows(fd, before.size);
         if (fault !== null || !known) {
           // Until another log replaces it, this one keeps what it knew.
           restore();

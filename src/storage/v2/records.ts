@@ -20,7 +20,7 @@ export class FrameRecords implements EntrySource {
   private readonly moved: MovedFrames;
 
   constructor(container: Container) {
-    const { starts, lengths, segments } = container.places;
+    const { starts, lengths, segments } = container.extents;
     this.starts = starts;
     this.lengths = lengths;
     this.files = segments;
@@ -41,15 +41,15 @@ export class FrameRecords implements EntrySource {
   }
 
   lineLength(position: number): number {
-    return this.container.places.payloadLengths.values[position];
+    return this.container.extents.payloadLengths.values[position];
   }
 
   lineStart(position: number): number {
-    return this.container.places.payloadStarts.values[position];
+    return this.container.extents.payloadStarts.values[position];
   }
 
   isOf(position: number, frame: Uint8Array): boolean {
-    return crc32c(frame) === this.container.places.crcs.values[position];
+    return crc32c(frame) === this.container.extents.crcs.values[position];
   }
 
   elsewhere(position: number, frame: Uint8Array): Uint8Array | null {
@@ -63,7 +63,7 @@ export class FrameRecords implements EntrySource {
     this.container.refuseWritesOnce();
   }
 
-  placeOf(position: number): string {
+  locationOf(position: number): string {
     return ` (segment ${this.files.values[position]})`;
   }
 

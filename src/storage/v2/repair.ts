@@ -82,7 +82,7 @@ export function rebuild(container: Container, lines: Iterable<Uint8Array>, backu
     else builder.begin(headerLine);
     for (const line of lines) builder.add(line);
     builder.finish(header, readManifest(disk, manifestFile(folder))?.sourceFormat ?? "native_v2", "recovery");
-    builder.settleNow();
+    builder.commitNow();
     builder.close();
     if (exists(disk, ledgerFile(folder))) disk.link(ledgerFile(folder), ledgerFile(builder.folder));
     recordRepair(container, "integrity_mismatch", builder.folder, backup);

@@ -6,13 +6,13 @@
 import { manifestFile } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import type { Container } from "./container.ts";
-import type { Remains } from "./container-end.ts";
+import type { TornTail } from "./container-end.ts";
 import { readManifest } from "./documents.ts";
+import { EMPTY_END } from "./extents.ts";
 import { crc32c, decodeFrame, decodeHead, Malformed } from "./frame.ts";
 import type { FrameAdder } from "./frame-adder.ts";
 import type { Rest } from "./index-rows.ts";
 import { lastCheckpoint } from "./last-checkpoint.ts";
-import { EMPTY_END } from "./places.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
 import type { Segment } from "./segments.ts";
 
@@ -39,13 +39,13 @@ export class Replay {
   private readonly container: Container;
   private readonly adder: FrameAdder;
   private readonly segments: readonly Segment[];
-  private readonly isAsJudged: Remains["isAsJudged"];
+  private readonly isAsJudged: TornTail["isAsJudged"];
 
   constructor(
     container: Container,
     adder: FrameAdder,
     segments: readonly Segment[],
-    isAsJudged: Remains["isAsJudged"],
+    isAsJudged: TornTail["isAsJudged"],
   ) {
     this.container = container;
     this.adder = adder;
@@ -64,10 +64,10 @@ export class Replay {
     const isKnown = (entryId: string): boolean => entries.nodes.position(entryId) >= 0;
     const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, heads);
     const reason = this.scan(salvage, limit);
-    const { found, bad, strangers } = salvage.settle(isKnown);
+    const { found, bad, strangers } = salvage.finish(isKnown);
     let salvaged = 0;
     for (const one of found)
-      if (this.takeFound(one)) salvaged++;
+      if (this.addSalvaged(one)) salvaged++;
       else if (one.row) salvage.giveUp(one.row);
     end.replayed = end.tail.entrySeq - indexed;
     // Anything else is left to its writer.
@@ -91,8 +91,8 @@ export class Replay {
     }
     // A crash during a rotation leaves a segment without frames.
     const last = this.segments.at(-1)?.seq ?? 0;
-    if (!end.remains && this.container.state.readOnly?.name !== "corrupt" && last > end.tail.segmentSeq)
-      end.remains = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged: this.isAsJudged };
+    if (!end.tornTail && this.container.state.readOnly?.name !== "corrupt" && last > end.tail.segmentSeq)
+      end.tornTail = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged: this.isAsJudged };
   }
 
   /**
@@ -107,17 +107,17 @@ export class Replay {
       if (seq < from) continue;
       const start = seq === end.tail.segmentSeq ? end.tail.segmentSize : 0;
       if (size <= start) continue;
-      const take = (at: number, b: Uint8Array, first: number, past: number): void => {
+      const addFrame = (at: number, b: Uint8Array, first: number, past: number): void => {
         if (reason === null && end.tail.entrySeq >= limit) return;
         try {
-          if (reason === null) this.takeReplayed(seq, at, b, first, past, salvage);
+          if (reason === null) this.addReplayed(seq, at, b, first, past, salvage);
         } catch (error) {
           if (!(error instanceof Malformed)) throw error;
           reason = error.message;
         }
         if (reason !== null) salvage.line(seq, at, b, first, past, limit);
       };
-      const scanned = segments.scan(seq, start, take, (start, past) =>
+      const scanned = segments.scan(seq, start, addFrame, (start, past) =>
         salvage.bad(seq, start, past, "it is longer than a frame may be"),
       );
       if (scanned.tail < scanned.size && (reason !== null || end.tail.entrySeq < limit)) {
@@ -131,7 +131,7 @@ export class Replay {
   /** Reports bytes that are what a writer left that died while it wrote, and leaves them to the first write. */
   private noteTorn(bad: readonly Bad[], lost: number): void {
     const [{ segmentSeq, start, reason }] = bad;
-    this.container.end.remains = { segmentSeq, start, ours: false, isAsJudged: this.isAsJudged };
+    this.container.end.tornTail = { segmentSeq, start, ours: false, isAsJudged: this.isAsJudged };
     let length = 0;
     for (const { start, end } of bad) length += end - start;
     const why = lost > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
@@ -142,7 +142,7 @@ export class Replay {
    * Adds the frame `b[first, end)`, line feed excluded, that begins at `start`, if it is the expected one; else throws
    * {@link Malformed}.
    */
-  private takeReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
+  private addReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
     const frame = decodeFrame(b, first, end);
     const { tail } = this.container.end;
     const isNew = seq !== tail.segmentSeq;
@@ -150,14 +150,14 @@ export class Replay {
     if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
     if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
       throw new Malformed("its numbers are not those of its place");
-    this.container.heads.demandBound(b, frame);
+    this.container.heads.requireBound(b, frame);
     const crc = crc32c(b, first, end + 1);
     if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
     this.adder.addUnindexed({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
   }
 
   /** Adds a frame that was salvaged; returns false when it no longer matches its entry. */
-  private takeFound({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
+  private addSalvaged({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
     const bytes = this.container.reader.bytes(segmentSeq, start, length);
     try {
       if (isDamaged && row !== null) {
@@ -166,7 +166,7 @@ export class Replay {
         return true;
       }
       const frame = decodeFrame(bytes, 0, length - 1, false);
-      this.container.heads.demandBound(bytes, frame);
+      this.container.heads.requireBound(bytes, frame);
       this.adder.addUnindexed({ ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
       return true;
     } catch (error) {
@@ -182,7 +182,7 @@ export class Replay {
    */
   dropIncompleteBatch(): void {
     const { container, isAsJudged } = this;
-    const { entries, places, reader, end } = container;
+    const { entries, extents, reader, end } = container;
     if (container.state.readOnly?.name === "corrupt") return;
     const found = reader.incompleteBatch(container.header.id);
     if (!found) return;
@@ -192,8 +192,8 @@ export class Replay {
     if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
     const which = `${batch.index + 1} of ${batch.count} entries that belong together`;
     reader.report("incomplete_batch", first, which, false);
-    const { segmentSeq, start } = places.at(first);
-    end.remains = { segmentSeq, start, ours: end.remains?.ours ?? true, isAsJudged };
+    const { segmentSeq, start } = extents.at(first);
+    end.tornTail = { segmentSeq, start, ours: end.tornTail?.ours ?? true, isAsJudged };
     if (before.indexEnd < end.indexEnd) end.indexFault ??= "its last rows are of entries that were never complete";
     end.goTo({ tail: before.tail, indexEnd: before.indexEnd, lastRow: EMPTY_END.lastRow });
     end.rows.length = before.rows;
@@ -211,13 +211,13 @@ export class Replay {
    * Compares the entries with the manifest and the last checkpoint, which mark a durable end. Both are written after
    * the entries that they name: where these are missing, acknowledged entries were lost (seed 003, "Recovery").
    */
-  holdAgainstMarks(): void {
+  compareWithMarks(): void {
     const { disk, folder, state } = this.container;
     if (state.readOnly?.name === "corrupt") return;
-    for (const mark of [...marksOf(disk, folder)]) this.holdAgainst(mark);
+    for (const mark of [...marksOf(disk, folder)]) this.compareWithMark(mark);
   }
 
-  private holdAgainst({ name, entrySeq, entryId, chainHash }: Mark): void {
+  private compareWithMark({ name, entrySeq, entryId, chainHash }: Mark): void {
     const { entries, end } = this.container;
     const missing = entrySeq - end.tail.entrySeq;
     if (missing > 0) {

@@ -25,11 +25,11 @@ import {
   isAbsent,
   readWhole,
   removeQuietly,
-  takeName,
+  renameExclusive,
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
-import { closing, freeName, guarded, isTaken, nth, writeBeside } from "../fs/files.ts";
+import { closing, freeName, guarded, isNameTaken, nth, writeTemporary } from "../fs/files.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
@@ -37,17 +37,17 @@ import type { Pointer } from "./documents.ts";
 import { chained, GENESIS, payloadOf, sha256 } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
 import { type MigrationOptions, range, stretchesOf } from "./migration-plan.ts";
-import { headerAt, pointerAt, putPointer, siteOf, versionIn } from "./migration-site.ts";
 import {
-  ALL_HOLD,
+  ALL_VALID,
   holds,
   MigrationRun,
   migrationFailed,
-  NONE_HOLD,
+  NONE_VALID,
   operatorNeeded,
   UNFINISHED,
 } from "./migration-steps.ts";
 import { snapshotOf } from "./pointer.ts";
+import { headerAt, locationOf, pointerAt, putPointer, versionIn } from "./session-location.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -59,27 +59,27 @@ import type { StoreState } from "./states.ts";
  * not migrated, or when a cutover that was cut off has no file to go back to; then the store is FAILED.
  */
 export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
-  const run = new MigrationRun(options, siteOf(options.disk, path), wishes);
+  const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
   return guarded("rolling the migration back", () => back(run)).finally(() => run.release());
 }
 
 async function back(run: MigrationRun): Promise<Migrated> {
-  const { disk, site, wishes } = run;
+  const { disk, location, wishes } = run;
   const pointer = run.pointer();
-  if (pointer === null || (pointer.active !== "native_v2" && !exists(disk, site.container)))
+  if (pointer === null || (pointer.active !== "native_v2" && !exists(disk, location.container)))
     throw migrationFailed("The session was not migrated, so there is nothing to roll back.");
-  if (pointer.active !== "native_v2") return isBack(run, pointer, await tidy(run, pointer));
+  if (pointer.active !== "native_v2") return isBack(run, pointer, await finishRollback(run, pointer));
   if (pointer.phase !== "cutover_commit")
     return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
   await forceBack(run, pointer, wishes.reason ?? UNFINISHED);
-  return isBack(run, pointerAt(disk, site.pointer) as Pointer, null);
+  return isBack(run, pointerAt(disk, location.pointer) as Pointer, null);
 }
 
 /** Finishes an interrupted migration or rollback as its pointer says. */
-export async function settle(run: MigrationRun): Promise<void> {
+export async function finishInterrupted(run: MigrationRun): Promise<void> {
   const pointer = run.pointer();
   if (pointer === null || pointer.phase === "completed") return;
-  if (pointer.active !== "native_v2") await tidy(run, pointer);
+  if (pointer.active !== "native_v2") await finishRollback(run, pointer);
   else if (pointer.phase === "cutover_commit") await forceBack(run, pointer, UNFINISHED);
   else if (pointer.phase === "rollback") await restore(run, pointer, pointer.reason ?? "rollback was asked for");
   else throw operatorNeeded(pointer);
@@ -96,18 +96,18 @@ export async function forceBack(
   reason: string,
   isHeld = false,
 ): Promise<void> {
-  const { disk, site } = run;
+  const { disk, location } = run;
   // The marker itself was not published.
-  if (pointer === null || pointer.active !== "native_v2") return run.giveUp(migrationFailed(reason), NONE_HOLD);
-  const source = run.beside(pointer.source as string);
-  if (!isHeld) run.hold(headerFile(site.container), source, snapshotOf(source));
-  const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === site.sessionId);
+  if (pointer === null || pointer.active !== "native_v2") return run.giveUp(migrationFailed(reason), NONE_VALID);
+  const source = run.pathOf(pointer.source as string);
+  if (!isHeld) run.lockPaths(headerFile(location.container), source, snapshotOf(source));
+  const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === location.sessionId);
   if (target === undefined)
     throw operatorNeeded(await fail(run, pointer, `the rollback target ${basename(source)} is missing`));
   if (target !== source) await nameAgain(disk, target, source);
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
-  await putPointer(disk, site.pointer, after);
-  await tidy(run, after);
+  await putPointer(disk, location.pointer, after);
+  await finishRollback(run, after);
 }
 
 /**
@@ -115,13 +115,13 @@ export async function forceBack(
  */
 async function fail(run: MigrationRun, pointer: Pointer, reason: string): Promise<Pointer> {
   const failed: Pointer = { ...pointer, phase: "failed", reason };
-  await run.note(run.site.container, "failed", "fatal_error", NONE_HOLD, { errorClass: "atomicity_violation" });
-  await putPointer(run.disk, run.site.pointer, failed);
+  await run.note(run.location.container, "failed", "fatal_error", NONE_VALID, { errorClass: "atomicity_violation" });
+  await putPointer(run.disk, run.location.pointer, failed);
   return failed;
 }
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
-  const sessionPath = run.beside(source as string);
+  const sessionPath = run.pathOf(source as string);
   const entryCount = closing(run.options.openFile(sessionPath, true), ({ nodes }) => nodes.count);
   const active = run.format;
   return run.done({ state: "ROLLED_BACK", active, sessionPath, entryCount, snapshotId, correlationId, keptAt });
@@ -134,7 +134,7 @@ function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointe
 async function findSnapshot(run: MigrationRun, { snapshotId }: Pointer, source: string): Promise<boolean> {
   const { disk } = run;
   const snapshot = snapshotOf(source);
-  run.hold(snapshot, source);
+  run.lockPaths(snapshot, source);
   if (exists(disk, snapshot)) {
     if ((await hashOf(disk, snapshot)) === snapshotId) return true;
     throw migrationFailed(
@@ -149,14 +149,14 @@ async function findSnapshot(run: MigrationRun, { snapshotId }: Pointer, source: 
 }
 
 async function restore(run: MigrationRun, pointer: Pointer, reason: string): Promise<Migrated> {
-  const { options, site } = run;
-  const named = pointer.source === null ? null : run.beside(pointer.source);
+  const { options, location } = run;
+  const named = pointer.source === null ? null : run.pathOf(pointer.source);
   const hasSnapshot = pointer.snapshotId !== null && named !== null && (await findSnapshot(run, pointer, named));
-  return closing(options.openContainer(site.container), async (log) => {
+  return closing(options.openContainer(location.container), async (log) => {
     const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
     try {
-      log.takeLock();
-      const file = named ?? options.fileFor(log.header, dirname(site.container));
+      log.acquireLock();
+      const file = named ?? options.fileFor(log.header, dirname(location.container));
       return await takeBack({ run, pointer, reason, log, before, later: laterThan(log, before), file });
     } finally {
       before?.close();
@@ -180,14 +180,14 @@ interface Rollback {
 
 async function takeBack(going: Rollback): Promise<Migrated> {
   const { run, pointer, reason, log, before, later, file } = going;
-  const { disk, site, wishes } = run;
-  const found = await audit(disk, site.container, { progress: wishes.progress });
+  const { disk, location, wishes } = run;
+  const found = await audit(disk, location.container, { progress: wishes.progress });
   const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
-  const isSound = whole && log.mendable.length === 0;
+  const isSound = whole && log.repairable.length === 0;
   if ((before === null || later.length > 0) && !isSound) {
     // Nothing was written to the container: it is the session as before, and can be repaired.
     if (pointer.phase === "rollback")
-      await putPointer(disk, site.pointer, { ...pointer, phase: "completed", reason: null });
+      await putPointer(disk, location.pointer, { ...pointer, phase: "completed", reason: null });
     throw migrationFailed(
       "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
     );
@@ -203,7 +203,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const isThere = exists(disk, file);
   let verification: Verification;
   try {
-    await putPointer(disk, site.pointer, intent);
+    await putPointer(disk, location.pointer, intent);
     await putBack(going);
     verification = await verify(going, found.chainHash, whole);
     if (!holds(verification))
@@ -216,10 +216,10 @@ async function takeBack(going: Rollback): Promise<Migrated> {
     throw error;
   }
   const after: Pointer = { ...intent, active: run.format };
-  await putPointer(disk, site.pointer, after);
+  await putPointer(disk, location.pointer, after);
   await run.keepLeaf(run.options.leaves?.recall(log), () => run.options.openFile(file, true));
   log.close();
-  const keptAt = await tidy(run, after, verification, before?.version);
+  const keptAt = await finishRollback(run, after, verification, before?.version);
   machine.to("ROLLED_BACK", reason);
   return run.done({
     state: machine.state,
@@ -238,10 +238,10 @@ async function takeBack(going: Rollback): Promise<Migrated> {
 
 /** Undoes a rollback that failed before its marker, as far as the disk allows. `made`: the file that it made. */
 async function withdraw({ run, pointer }: Rollback, made: string | null): Promise<void> {
-  const { disk, site } = run;
+  const { disk, location } = run;
   try {
     if (made !== null && exists(disk, made)) disk.remove(made);
-    await putPointer(disk, site.pointer, pointer);
+    await putPointer(disk, location.pointer, pointer);
   } catch {
     // Rolling back again goes on from here.
   }
@@ -273,8 +273,8 @@ async function putBack(going: Rollback): Promise<void> {
     } else writeAll(disk, fd, concat([log.headerLine, LF]));
     for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
   };
-  await writeBeside(disk, file, fill, { sync: true }, async (temporary) => {
-    if (!isThere) return takeName(disk, temporary, file);
+  await writeTemporary(disk, file, fill, { sync: true }, async (temporary) => {
+    if (!isThere) return renameExclusive(disk, temporary, file);
     if (!(await beginsWith(disk, temporary, file))) throw inTheWay(file);
     disk.rename(temporary, file);
   });
@@ -293,7 +293,7 @@ function holdsAll({ run, log, file }: Rollback): Promise<boolean> {
 
 /** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
 async function putDatabaseBack({ run, log, before, file }: Rollback): Promise<void> {
-  const { disk, site } = run;
+  const { disk, location } = run;
   const temporary = temporaryName(file);
   try {
     if (before) await copyFile(disk, snapshotOf(file), temporary, true);
@@ -303,9 +303,9 @@ async function putDatabaseBack({ run, log, before, file }: Rollback): Promise<vo
       headerLine: log.headerLine,
       lines: log.readMany(range(0, log.nodes.count)),
       has: before?.nodes.count ?? 0,
-      blobs: blobsIn(disk, join(site.container, BLOBS)),
+      blobs: blobsIn(disk, join(location.container, BLOBS)),
     });
-    takeName(disk, temporary, file);
+    renameExclusive(disk, temporary, file);
   } catch (error) {
     removeQuietly(disk, temporary);
     throw error;
@@ -316,8 +316,8 @@ async function putDatabaseBack({ run, log, before, file }: Rollback): Promise<vo
 /** Reads the session file that is to become active as any other program would. */
 function verify({ run, log, later, file }: Rollback, chainHash: string, whole: boolean): Promise<Verification> {
   return closing(run.options.openFile(file, true), async (there) => {
-    const indexConsistent = there.mendable.length === 0;
-    if (later.length === 0 && !whole) return { ...ALL_HOLD, indexConsistent };
+    const indexConsistent = there.repairable.length === 0;
+    if (later.length === 0 && !whole) return { ...ALL_VALID, indexConsistent };
     const [ours, theirs] = [log.nodes, there.nodes];
     let chain = GENESIS;
     let isOrdered = theirs.count === ours.count;
@@ -337,22 +337,22 @@ function verify({ run, log, later, file }: Rollback, chainHash: string, whole: b
  * Finishes a rollback after its marker: appends the event and removes names that are no longer needed. Returns where
  * the container is kept; null when it was moved before.
  */
-async function tidy(
+async function finishRollback(
   run: MigrationRun,
   { source: name, correlationId }: Pointer,
-  verification = ALL_HOLD,
+  verification = ALL_VALID,
   version?: number,
 ): Promise<string | null> {
-  const { disk, site } = run;
-  const source = run.beside(name as string);
+  const { disk, location } = run;
+  const source = run.pathOf(name as string);
   const snapshot = snapshotOf(source);
-  const isContainerThere = exists(disk, site.container);
+  const isContainerThere = exists(disk, location.container);
   if (isContainerThere) {
-    const { events } = readLedger(disk, ledgerFile(site.container));
-    const isTold = events.some(
+    const { events } = readLedger(disk, ledgerFile(location.container));
+    const isRecorded = events.some(
       (event) => event.phase === "rollback" && event.outcome === "ok" && event.correlationId === correlationId,
     );
-    if (!isTold) await run.note(site.container, "rollback", "ok", verification, { correlationId });
+    if (!isRecorded) await run.note(location.container, "rollback", "ok", verification, { correlationId });
   }
   if (exists(disk, snapshot)) {
     const isOne = isOneFile(disk, source, snapshot) || (await hashOf(disk, source)) === (await hashOf(disk, snapshot));
@@ -367,9 +367,9 @@ async function tidy(
     await disk.syncFolder(dirname(source));
   }
   if (!isContainerThere) return null;
-  const keptAt = run.freeAside();
-  disk.rename(site.container, keptAt);
-  await disk.syncFolder(dirname(site.container));
+  const keptAt = run.freeName();
+  disk.rename(location.container, keptAt);
+  await disk.syncFolder(dirname(location.container));
   return keptAt;
 }
 
@@ -401,7 +401,7 @@ async function nameAgain(disk: Disk, file: string, name: string): Promise<void> 
   try {
     await giveName(disk, file, name);
   } catch (error) {
-    throw isTaken(error) ? inTheWay(name) : error;
+    throw isNameTaken(error) ? inTheWay(name) : error;
   }
   await disk.syncFolder(dirname(name));
 }

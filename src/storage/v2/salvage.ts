@@ -5,6 +5,7 @@
  */
 
 import { isJson } from "../../core/json/json.ts";
+import type { Tail } from "./extents.ts";
 import {
   crc32c,
   crcText,
@@ -15,12 +16,11 @@ import {
   type IndexRow,
   Malformed,
 } from "./frame.ts";
-import type { Tail } from "./places.ts";
 
 /** Bytes of the shortest possible frame: its schema, hash and member names alone take 220. */
-export const LEAST_FRAME = 220;
+export const MIN_FRAME = 220;
 /** Bytes of the shortest line that can name an entry: as many come before its id. */
-const LEAST_NAMED = 30;
+const MIN_NAMED = 30;
 /** Multiple of a line's length that is read again, at most, to find the frames that may end with it. */
 const REREADS = 4;
 /** Most rows of one entry that are considered: one is right, and damage rarely makes a second. */
@@ -49,7 +49,7 @@ export interface FoundFrame {
 /** Access to the entry in a frame. */
 export interface Entries {
   /** Throws {@link Malformed} unless the members of a frame match the entry in it. */
-  demandBound(b: Uint8Array, frame: Frame): void;
+  requireBound(b: Uint8Array, frame: Frame): void;
   /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
   idIn(b: Uint8Array, first: number, end: number): string | null;
 }
@@ -63,7 +63,7 @@ interface Piece {
   readonly reason: string;
   /** The row that matches the head of a line that is not a frame. */
   readonly named: IndexRow | null;
-  isTaken: boolean;
+  isUsed: boolean;
 }
 
 /** Whether a frame is the one that a row names. */
@@ -77,7 +77,7 @@ export function isOf(frame: Frame, row: IndexRow): boolean {
 }
 
 /** Whether rows follow the tail and each other without a gap. Rows that merged or are wrong do not. */
-function follow(rows: readonly IndexRow[], tail: Tail): boolean {
+function areContiguous(rows: readonly IndexRow[], tail: Tail): boolean {
   let { entrySeq, segmentSeq, frameSeq, segmentSize } = tail;
   for (const row of rows) {
     const isNew = row.segmentSeq === segmentSeq + 1 && row.frameSeq === 1 && row.byteOffset === 0;
@@ -109,7 +109,7 @@ export class Salvage {
   private readonly bySeq = new Map<number, IndexRow[]>();
   private readonly byId = new Map<string, IndexRow>();
   /** Rows whose frame was found: by its checksum, its numbers or its head. */
-  private readonly settled = new Set<IndexRow>();
+  private readonly foundRows = new Set<IndexRow>();
   /** Rows of entries that lines which are not frames seem to hold. */
   private readonly named = new Set<IndexRow>();
   /** Number of whole frames that are not entries of the session. */
@@ -123,7 +123,7 @@ export class Salvage {
   /** Starts with the index rows after `tail`, in the order of the index. `isIntact`: all of them were legible. */
   constructor(rows: readonly IndexRow[], isIntact: boolean, tail: Tail, entries: Entries) {
     const indexed = tail.entrySeq;
-    this.isIntact = isIntact && follow(rows, tail);
+    this.isIntact = isIntact && areContiguous(rows, tail);
     this.indexed = indexed;
     this.entries = entries;
     for (const row of rows) {
@@ -140,20 +140,20 @@ export class Salvage {
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
     const exact = rows.find((row) => row.byteLength === length && row.crc32c === crcText(crc));
-    if (exact) this.settled.add(exact);
+    if (exact) this.foundRows.add(exact);
     return exact !== undefined;
   }
 
   /** Notes that the frame of a row is not there after all. */
   giveUp(row: IndexRow): void {
-    this.settled.delete(row);
+    this.foundRows.delete(row);
   }
 
   /** Returns how many entries that rows name were not found. */
   unsettled(isKnown: (entryId: string) => boolean): number {
     let count = 0;
     for (const rows of this.bySeq.values())
-      if (!rows.some((row) => this.settled.has(row) || isKnown(row.entryId))) count++;
+      if (!rows.some((row) => this.foundRows.has(row) || isKnown(row.entryId))) count++;
     return count;
   }
 
@@ -163,7 +163,7 @@ export class Salvage {
    */
   line(segmentSeq: number, start: number, b: Uint8Array, first: number, end: number, limit: number): void {
     let reason = "it is too short";
-    if (end - first >= LEAST_FRAME) {
+    if (end - first >= MIN_FRAME) {
       try {
         this.frame(segmentSeq, start, b, first, end, limit);
         return;
@@ -191,7 +191,7 @@ export class Salvage {
     const last = this.pieces.at(-1);
     const isMore = named === null && last?.frame === null && last.named === null;
     if (isMore && last.segmentSeq === segmentSeq && last.end === start) last.end = end;
-    else this.pieces.push({ segmentSeq, start, end, frame: null, reason, named, isTaken: false });
+    else this.pieces.push({ segmentSeq, start, end, frame: null, reason, named, isUsed: false });
   }
 
   private frame(
@@ -206,18 +206,18 @@ export class Salvage {
     const frame = decodeFrame(b, first, end);
     // It counts as another program's until it is found to be an entry of the session.
     this.strangers++;
-    this.entries.demandBound(b, frame);
+    this.entries.requireBound(b, frame);
     const { entrySeq, entryId } = frame;
     if (entrySeq > limit) return;
     const length = end - first + 1;
     const crc = crcText(crc32c(b, first, end + 1));
     const rows = this.bySeq.get(entrySeq) ?? [];
-    const exact = rows.find((row) => row.byteLength === length && row.crc32c === crc && !this.settled.has(row));
+    const exact = rows.find((row) => row.byteLength === length && row.crc32c === crc && !this.foundRows.has(row));
     // The text of an entry may hold frames, and the bytes around them may be lost.
     if (before && !exact && rows.length > 0) throw new Malformed("its row has another checksum");
     before?.();
     const row = exact ?? rows.find((row) => isOf(frame, row)) ?? null;
-    if (exact) this.settled.add(exact);
+    if (exact) this.foundRows.add(exact);
     this.pieces.push({
       segmentSeq,
       start,
@@ -225,7 +225,7 @@ export class Salvage {
       frame: { entrySeq, entryId, row },
       reason: "its entry is whole elsewhere, or the index names another",
       named: null,
-      isTaken: exact !== undefined,
+      isUsed: exact !== undefined,
     });
   }
 
@@ -233,7 +233,7 @@ export class Salvage {
    * Returns the row of the entry that a line which is not a frame seems to hold; null for any later line of that entry.
    */
   private namedBy(b: Uint8Array, first: number, end: number): IndexRow | null {
-    if (this.byId.size === 0 || end - first < LEAST_NAMED) return null;
+    if (this.byId.size === 0 || end - first < MIN_NAMED) return null;
     const head = decodeHead(b, first, end);
     let row = head === null ? undefined : this.byId.get(head.entryId);
     if (!head || !row || !isOf(head, row)) row = this.byId.get(this.entries.idIn(b, first, end) ?? "");
@@ -246,24 +246,24 @@ export class Salvage {
    * Returns the frames that count, in the order of their entries, and all other byte ranges. `isKnown`: whether an
    * entry was found before.
    */
-  settle(isKnown: (entryId: string) => boolean): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
-    const { pieces, settled } = this;
+  finish(isKnown: (entryId: string) => boolean): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
+    const { pieces, foundRows } = this;
     const taken = new Set<string>();
-    for (const { frame, isTaken } of pieces) if (frame && isTaken) taken.add(frame.entryId);
+    for (const { frame, isUsed: isTaken } of pieces) if (frame && isTaken) taken.add(frame.entryId);
     for (const piece of pieces) {
       const { frame } = piece;
-      if (!frame || piece.isTaken || taken.has(frame.entryId) || isKnown(frame.entryId)) continue;
+      if (!frame || piece.isUsed || taken.has(frame.entryId) || isKnown(frame.entryId)) continue;
       if (!this.isBelievable(frame)) continue;
-      piece.isTaken = true;
+      piece.isUsed = true;
       taken.add(frame.entryId);
-      if (frame.row) settled.add(frame.row);
+      if (frame.row) foundRows.add(frame.row);
     }
     // An entry that is nowhere whole keeps its place in the tree by the first line that names it.
     for (const piece of pieces) {
       const { named } = piece;
-      if (!named || settled.has(named) || taken.has(named.entryId) || isKnown(named.entryId)) continue;
-      piece.isTaken = true;
-      settled.add(named);
+      if (!named || foundRows.has(named) || taken.has(named.entryId) || isKnown(named.entryId)) continue;
+      piece.isUsed = true;
+      foundRows.add(named);
       taken.add(named.entryId);
     }
     return this.inOrder();
@@ -274,9 +274,9 @@ export class Salvage {
     if (entrySeq <= this.indexed) return false;
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
-    if (row) return !this.settled.has(row);
+    if (row) return !this.foundRows.has(row);
     // When the index is damaged too, the row may be what is wrong.
-    return !this.isIntact && !rows.some((other) => this.settled.has(other));
+    return !this.isIntact && !rows.some((other) => this.foundRows.has(other));
   }
 
   private inOrder(): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
@@ -284,7 +284,7 @@ export class Salvage {
     const bad: Bad[] = [];
     let key = this.indexed;
     for (const piece of this.pieces) {
-      const { frame, named, isTaken, segmentSeq, start, end, reason } = piece;
+      const { frame, named, isUsed: isTaken, segmentSeq, start, end, reason } = piece;
       if (frame === null || !isTaken) {
         const last = bad.at(-1);
         if (last?.segmentSeq === segmentSeq && last.end === start) bad[bad.length - 1] = { ...last, end };

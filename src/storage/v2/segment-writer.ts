@@ -3,11 +3,11 @@
 import { concat } from "../../core/json/json.ts";
 import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, readAll, writeAll } from "../fs/disk.ts";
-import { keepAside } from "../fs/quarantine.ts";
+import { quarantine } from "../fs/quarantine.ts";
 import type { NextFrame } from "./builder.ts";
 import type { Container } from "./container.ts";
-import type { Remains } from "./container-end.ts";
-import type { Tail } from "./places.ts";
+import type { TornTail } from "./container-end.ts";
+import type { Tail } from "./extents.ts";
 
 export class SegmentWriter {
   private readonly container: Container;
@@ -32,15 +32,15 @@ export class SegmentWriter {
       for (let from = 0; from < frames.length; ) {
         let past = from + 1;
         while (past < frames.length && !frames[past].isNew) past++;
-        const { place, isNew } = frames[from];
+        const { extent: place, isNew } = frames[from];
         const { segmentSeq, start } = place;
         const path = segmentFile(container.folder, segmentSeq);
         const fd = this.writerOf(segmentSeq, isNew);
         const bytes = concat(frames.slice(from, past).map(({ bytes }) => bytes));
         attempted.set(segmentSeq, { start, bytes });
-        container.demandEnd(path, fd, start);
+        container.requireEnd(path, fd, start);
         writeAll(container.disk, fd, bytes);
-        segments.note(segmentSeq, container.demandEnd(path, fd, start + bytes.length));
+        segments.note(segmentSeq, container.requireEnd(path, fd, start + bytes.length));
         from = past;
       }
     } catch (error) {
@@ -77,7 +77,7 @@ export class SegmentWriter {
   }
 
   /** Fsyncs them synchronously if `sync` is set. `keepOpen`: a commit that runs still has to fsync these files. */
-  settleNow(sync: boolean, keepOpen: boolean): void {
+  commitNow(sync: boolean, keepOpen: boolean): void {
     const { disk } = this.container;
     for (const fd of this.sealed) if (sync) disk.syncNow(fd);
     if (!keepOpen) for (const fd of this.sealed.splice(0)) closeQuietly(disk, fd);
@@ -85,10 +85,10 @@ export class SegmentWriter {
   }
 
   /** Cuts off what comes after a tail, if all of it was written by us. When that fails, the next write tries again. */
-  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: Remains["isAsJudged"]): void {
-    this.container.end.remains = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsJudged };
+  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: TornTail["isAsJudged"]): void {
+    this.container.end.tornTail = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsJudged };
     try {
-      this.cutRemains();
+      this.cutTornTail();
     } catch {
       // It stays until the next write.
     }
@@ -98,24 +98,24 @@ export class SegmentWriter {
    * Cuts off what a crash or a failed write left after the frames. Throws storage_failed, having cut nothing, when the
    * bytes are not those that were examined.
    */
-  cutRemains(): void {
+  cutTornTail(): void {
     const { container } = this;
     const { disk, folder, segments } = container;
-    const { remains } = container.end;
-    if (!remains) return;
+    const { tornTail } = container.end;
+    if (!tornTail) return;
     const cuts: { readonly seq: number; readonly start: number; readonly size: number }[] = [];
     for (const segment of segments.list().reverse()) {
       const { seq, size } = segment;
-      if (seq < remains.segmentSeq) break;
-      const start = seq === remains.segmentSeq ? remains.start : 0;
+      if (seq < tornTail.segmentSeq) break;
+      const start = seq === tornTail.segmentSeq ? tornTail.start : 0;
       if (size <= start && start > 0) continue;
       segments.forget(seq);
-      if (!remains.isAsJudged(segment, start)) throw container.changedByOthers();
+      if (!tornTail.isAsJudged(segment, start)) throw container.changedByAnother();
       cuts.push({ seq, start, size });
     }
     for (const { seq, start, size } of cuts) {
       const path = segmentFile(folder, seq);
-      if (!remains.ours && size > start) this.keepRemains(seq, start, size);
+      if (!tornTail.ours && size > start) this.quarantineTornTail(seq, start, size);
       if (this.writer?.segmentSeq === seq && start === 0) this.dropWriter();
       segments.forget(seq);
       if (start === 0) disk.remove(path);
@@ -130,14 +130,14 @@ export class SegmentWriter {
       }
       container.state.unsynced.add(segmentFolder(folder));
     }
-    container.end.remains = null;
+    container.end.tornTail = null;
   }
 
-  private keepRemains(segmentSeq: number, start: number, size: number): void {
+  private quarantineTornTail(segmentSeq: number, start: number, size: number): void {
     const { disk, options, header, segments, entries } = this.container;
     const bytes = Buffer.allocUnsafe(size - start);
     readAll(disk, segments.fd(segmentSeq), bytes, start);
-    const keptAt = keepAside(disk, options.quarantine, `${header.id}-${segmentSeq}-${start}`, bytes);
+    const keptAt = quarantine(disk, options.quarantine, `${header.id}-${segmentSeq}-${start}`, bytes);
     const { damage } = entries;
     const index = damage.findIndex(({ kind, keptAt }) => kind === "torn_tail" && keptAt === undefined);
     if (index >= 0) damage[index] = { ...damage[index], keptAt };

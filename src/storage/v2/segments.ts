@@ -80,7 +80,7 @@ export class Segments {
     }
     const fd = this.disk.openRead(segmentFile(this.container.folder, seq));
     this.fds.set(seq, fd);
-    this.watchAnew(this.watchedSegment(seq), fd);
+    this.restartWatch(this.watchedSegment(seq), fd);
     return fd;
   }
 
@@ -89,7 +89,7 @@ export class Segments {
     const fd = this.fd(seq);
     const watched = this.watchedSegment(seq);
     const found = watched.since(fd, since);
-    if (found === "unsure") this.watchAnew(watched, fd);
+    if (found === "unsure") this.restartWatch(watched, fd);
     return found;
   }
 
@@ -114,18 +114,18 @@ export class Segments {
   scan(
     seq: number,
     start: number,
-    take: (at: number, b: Uint8Array, first: number, end: number) => void,
+    visit: (at: number, b: Uint8Array, first: number, end: number) => void,
     skipped?: (start: number, end: number) => void,
     chunk = scratchBuffer(),
   ): Scanned {
     const visitor = {
-      line: (_number: number, at: number, b: Uint8Array, first: number, end: number) => take(at, b, first, end),
+      line: (_number: number, at: number, b: Uint8Array, first: number, end: number) => visit(at, b, first, end),
       long: (_number: number, at: number, length: number) => {
         const over = Math.max(0, length - FRAME_BYTES);
         if (over > 0) skipped?.(at, at + over);
         const line = Buffer.allocUnsafe(length - over + 1);
         readAll(this.disk, this.fd(seq), line, at + over);
-        take(at + over, line, 0, length - over);
+        visit(at + over, line, 0, length - over);
       },
     };
     return scanLines(this.disk, this.fd(seq), start, 0, visitor, chunk);
@@ -141,7 +141,7 @@ export class Segments {
   }
 
   /** Records the present stamp of a segment if it is another than before, and forgets earlier checks of its bytes. */
-  private watchAnew(watched: Watched, fd: number): void {
+  private restartWatch(watched: Watched, fd: number): void {
     const now = this.disk.infoOf(fd);
     if (watched.seen && isSameStamp(now, watched.seen)) return;
     if (watched.seen) this.forgetChecks();

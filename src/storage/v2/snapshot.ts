@@ -8,7 +8,7 @@
 import { crc32 } from "node:zlib";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Nodes, NodesImage } from "../../core/tree/nodes.ts";
-import type { FramePlaces, Tail } from "./places.ts";
+import type { Extents, Tail } from "./extents.ts";
 
 const MAGIC = bytesOf("PSSpine2");
 /**
@@ -20,7 +20,7 @@ const FIXED = 24;
 const ENTRY = 4 * 6 + 2 + 1 + 1;
 
 /** The part of a container that an index snapshot covers. */
-export interface Reach {
+export interface Coverage {
   /** Number of entries covered. */
   readonly count: number;
   readonly tail: Tail;
@@ -31,7 +31,7 @@ export interface Reach {
   readonly rowCrc: number;
 }
 
-interface Details extends Reach {
+interface Details extends Coverage {
   readonly from: number;
   /** Names of types by their codes. */
   readonly types: readonly string[];
@@ -47,18 +47,18 @@ interface Details extends Reach {
  * Encodes a block for the entries from `from` to the reach's count. Every parent must be there and no id taken twice:
  * other sessions get no index snapshot.
  */
-export function encodeBlock(nodes: Nodes, places: FramePlaces, from: number, reach: Reach): Uint8Array {
-  const { count } = reach;
+export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covered: Coverage): Uint8Array {
+  const { count } = covered;
   const n = count - from;
   const { ids, parents, types, roles, flags, rest } = nodes.image();
   const within = (position: number): boolean => position >= from && position < count;
   const firsts: number[] = [];
-  for (let p = from; p < count; p++) if (places.starts.values[p] === 0) firsts.push(p);
+  for (let p = from; p < count; p++) if (extents.starts.values[p] === 0) firsts.push(p);
   const odd = rest.oddPositions
     .map((position, i) => [position, rest.oddIds[i]] as const)
     .filter(([position]) => within(position));
   const forward = rest.forward.filter(within);
-  const text = bytesOf(JSON.stringify({ ...reach, from, types: rest.types, odd, forward, firsts } satisfies Details));
+  const text = bytesOf(JSON.stringify({ ...covered, from, types: rest.types, odd, forward, firsts } satisfies Details));
   const bytes = Buffer.alloc(FIXED + padded(n * ENTRY + text.length));
   bytes.set(MAGIC);
   bytes.writeUInt32LE(bytes.length, 8);
@@ -68,10 +68,10 @@ export function encodeBlock(nodes: Nodes, places: FramePlaces, from: number, rea
   for (const column of [
     ids,
     parents,
-    places.lengths,
-    places.payloadStarts,
-    places.payloadLengths,
-    places.crcs,
+    extents.lengths,
+    extents.payloadStarts,
+    extents.payloadLengths,
+    extents.crcs,
     types,
     roles,
     flags,
@@ -130,7 +130,7 @@ export function readBlocks(file: Buffer): SnapshotBlock[] {
  * Fills empty nodes and places from the blocks of a file. Returns false when the blocks were made with other known
  * types.
  */
-export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, places: FramePlaces): boolean {
+export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, extents: Extents): boolean {
   const last = blocks[blocks.length - 1].details;
   const { count } = last;
   // Room for what comes next, so that the first append need not copy the columns.
@@ -168,7 +168,7 @@ export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes
     roles,
     flags,
     table: new Uint32Array(0),
-    figures: null,
+    counterColumns: null,
     rest: {
       types: last.types,
       aliases: 0,
@@ -195,6 +195,6 @@ export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes
     }
     from = end;
   }
-  places.take({ segments, starts, lengths, payloadStarts, payloadLengths, crcs });
+  extents.load({ segments, starts, lengths, payloadStarts, payloadLengths, crcs });
   return true;
 }

@@ -4,17 +4,17 @@
  */
 
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { indexFile, spineFile } from "../fs/container-paths.ts";
+import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
 import { closeQuietly, exists, openFile, readAll, readWhole, writeAll } from "../fs/disk.ts";
-import type { KeptSpines } from "../log/snapshot-cache.ts";
+import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
+import { EMPTY_END, type ExtentColumns, type StoreEnd } from "./extents.ts";
 import { crc32c, decodeRow } from "./frame.ts";
-import { EMPTY_END, type PlaceColumns, type StoreEnd } from "./places.ts";
 import type { Segment } from "./segments.ts";
-import { encodeBlock, loadBlocks, type Reach, readBlocks, type SnapshotBlock } from "./snapshot.ts";
+import { type Coverage, encodeBlock, loadBlocks, readBlocks, type SnapshotBlock } from "./snapshot.ts";
 
 /** Facts of a container that the state folder keeps, in addition to the columns. */
-interface KeptContainer extends Reach {
+interface KeptContainer extends Coverage {
   /** Id of the session. */
   readonly id: string;
   /** Bytes of the container's own index snapshot that were valid, and the number of entries in them. */
@@ -22,20 +22,20 @@ interface KeptContainer extends Reach {
   readonly spineCount: number;
 }
 
-function reachOf(count: number, { tail, indexEnd, lastRow }: StoreEnd): Reach {
+function coverageOf(count: number, { tail, indexEnd, lastRow }: StoreEnd): Coverage {
   return { count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
 }
 
 export class Snapshots {
   private readonly container: Container;
-  private readonly kept: KeptSpines | undefined;
+  private readonly kept: SnapshotCache | undefined;
   /** Number of entries in the index snapshot that the state folder keeps. */
   private keptCount = 0;
   /** Bytes of the container's own that are valid, and the number of entries in them. */
   private ownEnd = 0;
   private ownCount = 0;
 
-  constructor(container: Container, kept: KeptSpines | undefined) {
+  constructor(container: Container, kept: SnapshotCache | undefined) {
     this.container = container;
     this.kept = kept;
   }
@@ -57,7 +57,7 @@ export class Snapshots {
     }
     try {
       const { size } = disk.infoOf(index);
-      const fits = (reach: Reach): boolean => this.fits(reach, index, size, segments);
+      const fits = (covered: Coverage): boolean => this.fits(covered, index, size, segments);
       return this.recall(fits) || this.readOwn(fits);
     } finally {
       closeQuietly(disk, index);
@@ -65,25 +65,25 @@ export class Snapshots {
   }
 
   /** Loads the index snapshot that the state folder keeps. Returns whether there was one that fits. */
-  private recall(fits: (reach: Reach) => boolean): boolean {
+  private recall(fits: (covered: Coverage) => boolean): boolean {
     const { key, header, entries } = this.container;
-    const isOurs = ({ id, ...reach }: KeptContainer): boolean => id === header.id && fits(reach);
-    const kept = key && this.kept?.recall(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
+    const isOurs = ({ id, ...covered }: KeptContainer): boolean => id === header.id && fits(covered);
+    const kept = key && this.kept?.load(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
     if (!kept) return false;
-    this.container.places.take(kept.columns as PlaceColumns);
-    const { spineEnd, spineCount, ...reach } = kept.facts as KeptContainer;
-    this.resumeAt(reach, spineEnd, spineCount);
-    this.keptCount = reach.count;
+    this.container.extents.load(kept.columns as ExtentColumns);
+    const { spineEnd: snapshotEnd, spineCount: snapshotCount, ...covered } = kept.facts as KeptContainer;
+    this.resumeAt(covered, snapshotEnd, snapshotCount);
+    this.keptCount = covered.count;
     return true;
   }
 
   /** Loads the container's own index snapshot. Returns whether there was one that fits. */
-  private readOwn(fits: (reach: Reach) => boolean): boolean {
-    const { disk, folder, entries, places } = this.container;
+  private readOwn(fits: (covered: Coverage) => boolean): boolean {
+    const { disk, folder, entries, extents } = this.container;
     let blocks: SnapshotBlock[];
     let file: Buffer;
     try {
-      const bytes = readWhole(disk, spineFile(folder));
+      const bytes = readWhole(disk, indexSnapshotFile(folder));
       file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       blocks = readBlocks(file);
     } catch (error) {
@@ -93,14 +93,14 @@ export class Snapshots {
     for (let last = blocks.pop(); last; last = blocks.pop()) {
       const { details, end } = last;
       if (!fits(details)) continue;
-      if (!loadBlocks(file, [...blocks, last], entries.nodes, places)) return false;
+      if (!loadBlocks(file, [...blocks, last], entries.nodes, extents)) return false;
       this.resumeAt(details, end, details.count);
       return true;
     }
     return false;
   }
 
-  private resumeAt({ count, tail, indexEnd, rowLength, rowCrc }: Reach, ownEnd: number, ownCount: number): void {
+  private resumeAt({ count, tail, indexEnd, rowLength, rowCrc }: Coverage, ownEnd: number, ownCount: number): void {
     this.container.entries.checked.set(count, 0);
     this.container.end.goTo({ tail, indexEnd, lastRow: { length: rowLength, crc: rowCrc } });
     this.ownEnd = ownEnd;
@@ -108,7 +108,7 @@ export class Snapshots {
   }
 
   private fits(
-    { tail, indexEnd, rowLength, rowCrc, count }: Reach,
+    { tail, indexEnd, rowLength, rowCrc, count }: Coverage,
     index: number,
     indexSize: number,
     segments: readonly Segment[],
@@ -141,15 +141,15 @@ export class Snapshots {
 
   /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
   keep(): void {
-    const { entries, places, end, key, state, header } = this.container;
+    const { entries, extents, end, key, state, header } = this.container;
     const { nodes, damage, overrides } = entries;
     const { count } = nodes;
     const plain = damage.length === 0 && overrides.size === 0 && end.rows.length === 0 && end.indexFault === null;
-    if (!this.kept || !key || !plain || state.readOnly || end.remains || nodes.aliases > 0) return;
-    if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.leastBytes) return;
+    if (!this.kept || !key || !plain || state.readOnly || end.tornTail || nodes.aliases > 0) return;
+    if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
     const own = { spineEnd: this.ownEnd, spineCount: this.ownCount };
-    const facts: KeptContainer = { ...reachOf(count, end), id: header.id, ...own };
-    this.kept.keep(key, nodes, { columns: places.columns(count), facts });
+    const facts: KeptContainer = { ...coverageOf(count, end), id: header.id, ...own };
+    this.kept.store(key, nodes, { columns: extents.columns(count), facts });
     this.keptCount = count;
   }
 
@@ -158,24 +158,24 @@ export class Snapshots {
    * effort.
    */
   grow(): void {
-    const { disk, folder, entries, places, end } = this.container;
+    const { disk, folder, entries, extents, end } = this.container;
     const { nodes } = entries;
     const { tail, lastRow } = end.durable;
     if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;
-    const reach = reachOf(tail.entrySeq, end.durable);
-    if (reach.count <= this.ownCount) return;
-    for (const position of nodes.forward) if (nodes.parent(position) >= reach.count) return;
-    const path = spineFile(folder);
+    const covered = coverageOf(tail.entrySeq, end.durable);
+    if (covered.count <= this.ownCount) return;
+    for (const position of nodes.forward) if (nodes.parent(position) >= covered.count) return;
+    const path = indexSnapshotFile(folder);
     try {
       const fd = exists(disk, path) ? disk.openAppend(path) : disk.create(path);
       try {
         const { size } = disk.infoOf(fd);
         if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, ownCount: 0 });
         if (size !== this.ownEnd) disk.truncate(fd, this.ownEnd);
-        const block = encodeBlock(nodes, places, this.ownCount, reach);
+        const block = encodeBlock(nodes, extents, this.ownCount, covered);
         writeAll(disk, fd, block);
         this.ownEnd += block.length;
-        this.ownCount = reach.count;
+        this.ownCount = covered.count;
       } finally {
         closeQuietly(disk, fd);
       }

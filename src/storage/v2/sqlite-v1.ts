@@ -21,7 +21,7 @@ import { type Database, findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 const MAGIC = bytesOf("SQLite format 3\0");
 const LF = bytesOf("\n");
 /** Suffixes of files that hold changes of a database, or show that a program has it open. */
-const WRITTEN_BESIDE = ["-wal", "-journal"];
+const JOURNAL_SUFFIXES = ["-wal", "-journal"];
 
 /** A way to find SQLite; in tests it may find none. */
 type Sqlite = () => OpenDatabase | undefined;
@@ -92,7 +92,7 @@ interface Blob {
  * Writes the media of a database into a folder, each as a file named by its SHA-256. Fsyncs the files, but not the
  * folder.
  */
-export function takeBlobs(disk: Disk, file: string, folder: string, sqlite?: Sqlite): void {
+export function extractBlobs(disk: Disk, file: string, folder: string, sqlite?: Sqlite): void {
   reading(disk, file, sqlite, (database) => {
     if (!hasTable(database, "pi_session_blobs")) return;
     const blobs = database.prepare("SELECT digest, data FROM pi_session_blobs").all() as Blob[];
@@ -197,8 +197,8 @@ export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
 }
 
 /** Throws migration_failed when files next to a database hold changes that are not in it yet. */
-export function demandSettled(disk: Disk, file: string): void {
-  for (const ending of WRITTEN_BESIDE) {
+export function requireMerged(disk: Disk, file: string): void {
+  for (const ending of JOURNAL_SUFFIXES) {
     let size: number;
     try {
       size = disk.info(`${file}${ending}`).size;
@@ -217,7 +217,7 @@ export function demandSettled(disk: Disk, file: string): void {
 
 function reading<T>(disk: Disk, file: string, sqlite: Sqlite = findSqlite, read: (database: Database) => T): T {
   const open = sqlite() ?? missing();
-  demandSettled(disk, file);
+  requireMerged(disk, file);
   const url = pathToFileURL(file);
   // SQLite then creates no file next to the database and locks nobody out of it.
   url.searchParams.set("immutable", "1");

@@ -8,14 +8,14 @@ import { bytesOfContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
-import { sweepStrays } from "../fs/temporary-files.ts";
+import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { shareAttachments } from "../log/attachments.ts";
 import { notASession } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { Writers } from "./commits.ts";
 import type { SegmentedOptions } from "./container.ts";
-import { demandFree } from "./create.ts";
+import { requireFree } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
@@ -47,7 +47,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
       throw new Failure("invalid_id", `A V2 session is a folder whose name ends with ${CONTAINER}, not at ${file}.`, {
         sessionPath: file,
       });
-    sweepStrays(disk, dirname(file), env.now());
+    sweepTemporaryFiles(disk, dirname(file), env.now());
   };
   return {
     name: "v2",
@@ -64,20 +64,20 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
       const builder = new Builder(options, stagingName(file));
       let renamed = false;
       try {
-        demandFree(disk, file);
+        requireFree(disk, file);
         disk.makeFolder(dirname(file));
         builder.begin(beginning.headerLine);
         if (beginning.attachmentsOf !== undefined)
           shareAttachments(disk, beginning.attachmentsOf, join(builder.folder, BLOBS));
         for (const line of linesOf(bytesOfContent(content))) {
           builder.add(line);
-          if (builder.isBehind) await builder.settle();
+          if (builder.isBehind) await builder.commit();
         }
         const manifest = builder.finish(beginning.header, "native_v2", "periodic");
-        await builder.settle();
+        await builder.commit();
         builder.close();
         await builder.syncFolders();
-        demandFree(disk, file);
+        requireFree(disk, file);
         disk.rename(builder.folder, file);
         renamed = true;
         publishPointer(
@@ -129,7 +129,7 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
     throw storageFailure(error, "opening the session");
   }
   const pointer = found === "damaged" ? null : found;
-  if (pointer === null) demandSession(disk, file);
+  if (pointer === null) requireSession(disk, file);
   if (pointer !== null && pointer.active !== "native_v2")
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
   const unfinished = pointer !== null && pointer.phase !== "completed" ? unsettled(pointer) : undefined;
@@ -137,7 +137,7 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
 }
 
 /** Throws session_not_found or not_a_session unless a container without a readable pointer is a session. */
-function demandSession(disk: Disk, file: string): void {
+function requireSession(disk: Disk, file: string): void {
   let origin: Origin | string;
   try {
     origin = originOf(disk, file);

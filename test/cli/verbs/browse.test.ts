@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { ReadStream, WriteStream } from "node:tty";
 import { describe, expect, test } from "vitest";
 import { type Key, keysIn } from "../../../src/cli/terminal/keys.ts";
-import { type Screen, takeScreen } from "../../../src/cli/terminal/screen.ts";
+import { openScreen, type Screen } from "../../../src/cli/terminal/screen.ts";
 import { folderName } from "../../../src/storage/fs/paths.ts";
 import { letRest } from "../../support/cases.ts";
 import { assistantText, fileText, headerText, TIME, userText } from "../../support/lines.ts";
@@ -83,7 +83,7 @@ function stored(place: Place, id: string, text: string, more: string[] = []): st
 
 function browsing(place: Place, ...args: string[]): { glass: Glass; done: Promise<Run> } {
   const glass = new Glass();
-  const done = runHere(place, ["browse", ...args], { terminal: { takeScreen: () => glass, errorColumns: 80 } });
+  const done = runHere(place, ["browse", ...args], { terminal: { openScreen: () => glass, errorColumns: 80 } });
   return { glass, done };
 }
 
@@ -220,7 +220,7 @@ class Teletype extends EventEmitter {
 describe("a terminal", () => {
   function taken(): { tty: Teletype; screen: Screen; keys: Key[]; gone: number[] } {
     const tty = new Teletype();
-    const screen = takeScreen(tty as unknown as ReadStream, tty as unknown as WriteStream);
+    const screen = openScreen(tty as unknown as ReadStream, tty as unknown as WriteStream);
     const keys: Key[] = [];
     const gone: number[] = [];
     screen.listen({ key: (key) => keys.push(key), resized: () => {}, gone: () => gone.push(1) });
@@ -274,7 +274,7 @@ describe("a terminal", () => {
   test("that became another size is asked anew where it does not tell by itself", () => {
     const tty = new Teletype();
     let rows = 10;
-    const screen = takeScreen(tty as unknown as ReadStream, tty as unknown as WriteStream, () => ({
+    const screen = openScreen(tty as unknown as ReadStream, tty as unknown as WriteStream, () => ({
       rows,
       columns: 0,
     }));

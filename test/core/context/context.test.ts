@@ -170,8 +170,8 @@ describe("with a compaction", () => {
       ...chain(1, 5),
     ];
     expect(await seen(lines)).toEqual([summaryOf(4), said(5)]);
-    const keeping = [...chain(2), compactionLine(2, id(1)), ...chain(1, 3), compactionLine(4, id(1)), ...chain(1, 5)];
-    expect(await seen(keeping)).toEqual([summaryOf(4), said(1), said(3), said(5)]);
+    const deps = [...chain(2), compactionLine(2, id(1)), ...chain(1, 3), compactionLine(4, id(1)), ...chain(1, 5)];
+    expect(await seen(deps)).toEqual([summaryOf(4), said(1), said(3), said(5)]);
   });
 
   test("on another branch means nothing here", async () => {

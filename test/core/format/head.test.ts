@@ -11,13 +11,13 @@ import { forSeeds, type Random } from "../../support/random.ts";
 function quick(line: string): Head | null {
   const heads = new HeadReader(new Nodes());
   const bytes = bytesOf(line);
-  return heads.read(bytes, 0, Math.min(bytes.length, HEAD_BYTES)) ? pick(heads) : null;
+  return heads.readFast(bytes, 0, Math.min(bytes.length, HEAD_BYTES)) ? pick(heads) : null;
 }
 
 function thorough(line: string): Head | string {
   const heads = new HeadReader(new Nodes());
   const bytes = bytesOf(line);
-  return heads.parse(bytes, 0, bytes.length, () => "made") ?? pick(heads);
+  return heads.readAny(bytes, 0, bytes.length, () => "made") ?? pick(heads);
 }
 
 function pick({ packedId, id, packedParent, parentId, type, role, flags }: Head): Head {

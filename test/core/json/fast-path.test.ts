@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 // @ts-expect-error plain JavaScript, for the command line
 import { assembled } from "../../../scripts/assemble.js";
-import { firstLook } from "../../../src/core/json/fast-path.ts";
+import { fastPath } from "../../../src/core/json/fast-path.ts";
 
 const MODULE = new URL("../../../src/core/json/fast-path-module.ts", import.meta.url);
 
@@ -13,7 +13,7 @@ test("fast-path-module.ts is what npm run assemble makes of fast-path.wat", asyn
 });
 
 test("the module is used where there is WebAssembly", () => {
-  const look = firstLook();
+  const look = fastPath();
   expect(look).not.toBeNull();
   const line = new TextEncoder().encode('{"type":"message","id":"a1b2c3d4","message":{"role":"user"}}');
   look?.bytes.set(line);

@@ -1,9 +1,9 @@
 /** Whole lines are told as JSON.parse tells them, by the thorough reading and by the first look alike. */
 
 import { describe, expect, test } from "vitest";
-import { type FirstLook, firstLook, LOOKED_AT } from "../../../src/core/json/fast-path.ts";
+import { type FastPath, fastPath, MAX_BYTES } from "../../../src/core/json/fast-path.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { BodyReader } from "../../../src/core/json/validate.ts";
+import { LineValidator } from "../../../src/core/json/validate.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
 
 const TELLING = ["type", "id", "parentId", "message", "customType", "_batch"];
@@ -63,7 +63,7 @@ function isJson(text: string): boolean {
 }
 
 /** Reads a line somewhere among others. */
-function look({ bytes, read }: FirstLook, text: string, at: number): number {
+function look({ bytes, read }: FastPath, text: string, at: number): number {
   const b = bytesOf(text);
   bytes.set(bytesOf('{"a":["before\n'), Math.max(0, at - 14));
   bytes.set(b, at);
@@ -71,7 +71,7 @@ function look({ bytes, read }: FirstLook, text: string, at: number): number {
   return read(at, at + b.length);
 }
 
-const first = firstLook() as FirstLook;
+const first = fastPath() as FastPath;
 
 describe("lines of every kind", () => {
   const cases = (property: (text: string, random: Random) => void): void =>
@@ -82,7 +82,7 @@ describe("lines of every kind", () => {
     });
 
   test("are JSON where JSON.parse says so", () => {
-    const bodies = new BodyReader();
+    const bodies = new LineValidator();
     cases((text, random) => {
       const b = bytesOf(`${"x".repeat(random.int(20))}`);
       const all = bytesOf(`${"x".repeat(b.length)}${text}\n{"next":1}`);
@@ -91,7 +91,7 @@ describe("lines of every kind", () => {
   });
 
   test("pass the first look only if a thorough reading finds the same", () => {
-    const bodies = new BodyReader();
+    const bodies = new LineValidator();
     let passed = 0;
     cases((text, random) => {
       const found = look(first, text, 14 + random.int(40));
@@ -118,7 +118,7 @@ describe("lines of every kind", () => {
   });
 
   test("tell their message and whether their head stands twice", () => {
-    const bodies = new BodyReader();
+    const bodies = new LineValidator();
     cases((text) => {
       const b = bytesOf(text);
       if (!bodies.read(b, 0, b.length) || !text.startsWith("{")) return;
@@ -148,7 +148,7 @@ test.each([
   ['{"ids":"a","id":"b"}', 0, false],
   ['{"_batch":{},"data":{"_batch":1,"_batch":2}}', 0, false],
 ])("%s", (text, messageStart, isAmbiguous) => {
-  const bodies = new BodyReader();
+  const bodies = new LineValidator();
   const b = bytesOf(text);
   expect(bodies.read(b, 0, b.length)).toBe(true);
   expect(bodies).toMatchObject({ messageStart, isAmbiguous });
@@ -156,15 +156,15 @@ test.each([
 });
 
 test("the first look goes as deep as it is long, and no further than its memory", () => {
-  const half = LOOKED_AT / 2;
-  first.bytes.fill(0x5b, 0, half).fill(0x5d, half, LOOKED_AT);
-  expect(first.read(0, LOOKED_AT)).toBe(0);
+  const half = MAX_BYTES / 2;
+  first.bytes.fill(0x5b, 0, half).fill(0x5d, half, MAX_BYTES);
+  expect(first.read(0, MAX_BYTES)).toBe(0);
   first.bytes.fill(0x5b);
-  expect(first.read(0, LOOKED_AT)).toBe(-1);
+  expect(first.read(0, MAX_BYTES)).toBe(-1);
   first.bytes.fill(0x61).set([0x22]);
-  expect(first.read(0, LOOKED_AT)).toBe(-1);
-  first.bytes.set([0x5c], LOOKED_AT - 1);
-  expect(first.read(0, LOOKED_AT)).toBe(-1);
+  expect(first.read(0, MAX_BYTES)).toBe(-1);
+  first.bytes.set([0x5c], MAX_BYTES - 1);
+  expect(first.read(0, MAX_BYTES)).toBe(-1);
   first.bytes.fill(0x31);
-  expect(first.read(0, LOOKED_AT)).toBe(0);
+  expect(first.read(0, MAX_BYTES)).toBe(0);
 });

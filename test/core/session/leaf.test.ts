@@ -79,7 +79,7 @@ test("entries of others that are found where the session is left are told", asyn
   session.moveLeaf(0);
   await session.commit();
   writeMore(disk, userText(id(9), id(2)));
-  await session.rest();
+  await session.suspend();
   expect(session.refresh()?.positions.map((position) => session.log.nodes.id(position))).toEqual([id(9)]);
 });
 
@@ -143,7 +143,7 @@ class History {
   async append(): Promise<void> {
     const drafts = Array.from({ length: this.random.chance(0.7) ? 1 : 3 }, () => this.draft());
     try {
-      if (this.session.log.takeLock()) await this.refresh();
+      if (this.session.log.acquireLock()) await this.refresh();
       // What others wrote since then comes first, and does not take the leaf along.
       this.leaf = this.session.append(drafts).ids.at(-1) as string;
       this.unseen = [];
@@ -174,13 +174,13 @@ class History {
     } catch (error) {
       if (this.disk.struck) throw error;
       // The log takes the file for another while ours is not durable.
-      expect([(error as Failure).name, this.session.settled]).toEqual(["content_modified", false]);
+      expect([(error as Failure).name, this.session.isDurable]).toEqual(["content_modified", false]);
       await this.commit();
       this.session.refresh();
     }
     const isDurable = this.leaf === this.durable;
     for (const entry of this.unseen) if (entry.parent === this.leaf) this.leaf = entry.id;
-    if (isDurable || this.session.settled) this.durable = this.leaf;
+    if (isDurable || this.session.isDurable) this.durable = this.leaf;
     this.unseen = [];
   }
 
@@ -195,10 +195,10 @@ class History {
 
   async commit(meanwhile?: () => void): Promise<void> {
     const { leaf } = this;
-    const { settled } = this.session;
+    const { isDurable: settled } = this.session;
     try {
       const done = this.session.commit();
-      expect(this.session.settled).toBe(settled);
+      expect(this.session.isDurable).toBe(settled);
       meanwhile?.();
       await done;
       this.durable = leaf;
@@ -224,7 +224,7 @@ class History {
       await this.refresh();
       await this.commit();
       expect(openOn(this.disk).leafId, "an opening").toBe(this.leaf);
-      expect(this.session.settled).toBe(true);
+      expect(this.session.isDurable).toBe(true);
       const alone = this.disk.content(FILE) as Uint8Array;
       expect(openOn(diskWith(alone)).leafId, "without records").toBe(leafIn(textOf(alone)));
       if (what === 9) await this.session.leave();
@@ -233,7 +233,7 @@ class History {
     }
     expect(this.session.leafId).toBe(this.leaf);
     // The host is told so at once.
-    if (this.session.settled) this.durable = this.leaf;
+    if (this.session.isDurable) this.durable = this.leaf;
   }
 }
 

@@ -42,7 +42,7 @@ function lockFile(change: Json): { held: boolean; holder: Json } {
   const stateFolder = temporaryFolder();
   const locks = fileLocks({ disk: realDisk, stateFolder, client: "us", now: () => "2026-01-24T16:22:26.831Z" });
   const key: FileKey = { device: 7, inode: 70 };
-  const lock = locks.take(key);
+  const lock = locks.acquire(key);
   if (!isLock(lock)) throw new Error("nobody has it yet");
   const path = join(stateFolder, "locks", "7-70.lock");
   const content = JSON.parse(readFileSync(path, "utf8"));
@@ -50,7 +50,7 @@ function lockFile(change: Json): { held: boolean; holder: Json } {
   expect(readdirSync(join(stateFolder, "locks"))).toEqual([]);
   writeFileSync(path, typeof change === "string" ? change : JSON.stringify({ ...content, ...change }));
   const holder = locks.holder(key);
-  const taken = locks.take(key);
+  const taken = locks.acquire(key);
   if (isLock(taken)) taken.release();
   return { held: !isLock(taken), holder };
 }
@@ -179,7 +179,7 @@ cases("X", [
       // Locks in files have nowhere to be then: whoever cannot lock does not write.
       const stateFolder = join(other.home, "project", "session.jsonl");
       const locks = fileLocks({ disk: { ...realDisk, makeFolder: refuse }, stateFolder, client: "us", now: () => "" });
-      expect(() => locks.take({ device: 7, inode: 71 })).toThrow(/PI_SESSION_SERVER_STATE_DIR/);
+      expect(() => locks.acquire({ device: 7, inode: 71 })).toThrow(/PI_SESSION_SERVER_STATE_DIR/);
     },
   },
   {

@@ -77,7 +77,7 @@ describe.each(["lines", "headers"] as const)("%s", (framing) => {
         // Any part of it may wait in a file.
         const cut = random.int(pieces.length + 1);
         const message: OutgoingMessage = random.chance(0.4)
-          ? [...pieces.slice(0, cut), spool.take(output.inFrame(pieces.slice(cut)))]
+          ? [...pieces.slice(0, cut), spool.store(output.inFrame(pieces.slice(cut)))]
           : pieces;
         expect(output.sizeOf(message)).toBe(Buffer.byteLength(text));
         output.send(message);
@@ -105,7 +105,7 @@ describe("a message that waits in a file", () => {
     const reader = new SlowReader();
     const output = new Output(reader, () => told++);
     output.frameWith(frames.lines);
-    output.send(["[", spool.take(Array.from({ length: COUNT }, () => PIECE)), "]"]);
+    output.send(["[", spool.store(Array.from({ length: COUNT }, () => PIECE)), "]"]);
     return { spool, disk, fault, reader, output, reads: () => disk.countOf("read"), roomTold: () => told };
   }
 
@@ -142,7 +142,7 @@ describe("a message that waits in a file", () => {
 
   test("whose reader goes away is given up, with what follows it", async () => {
     const { spool, disk, reader, output, reads, roomTold } = flowing();
-    output.send(["after", spool.take([PIECE])]);
+    output.send(["after", spool.store([PIECE])]);
     const drained = output.drained();
     reader.destroy();
     await drained;
@@ -153,20 +153,20 @@ describe("a message that waits in a file", () => {
 
   test("shares its file with others, each of which fails alone when there is no room", () => {
     const { spool, disk, folder, fault } = spoolHere();
-    const first = spool.take(["one", PIECE]);
+    const first = spool.store(["one", PIECE]);
     fault.next = ["write", "ENOSPC"];
-    expect(() => spool.take([PIECE, PIECE, PIECE, PIECE, PIECE])).toThrow(
+    expect(() => spool.store([PIECE, PIECE, PIECE, PIECE, PIECE])).toThrow(
       expect.objectContaining({ name: "storage_full", message: expect.stringContaining("limit and cursor") }),
     );
     fault.next = ["write", "EIO"];
-    expect(() => spool.take([PIECE])).toThrow(expect.objectContaining({ name: "storage_failed" }));
+    expect(() => spool.store([PIECE])).toThrow(expect.objectContaining({ name: "storage_failed" }));
     fault.next = undefined;
     const failing = (function* () {
       yield PIECE;
       throw new Error("what it is made of");
     })();
-    expect(() => spool.take(failing)).toThrow("what it is made of");
-    const second = spool.take(["two"]);
+    expect(() => spool.store(failing)).toThrow("what it is made of");
+    const second = spool.store(["two"]);
     expect(readdirSync(folder)).toEqual([]);
     expect([...second.blocks()].map(String)).toEqual(["two"]);
     expect(Buffer.concat([...first.blocks()]).toString()).toBe(`one${"x".repeat(PIECE.length)}`);

@@ -29,7 +29,7 @@ describe("a lane", () => {
         else if (what === 3 && marks.length > 0) {
           // Commits end in any order, as far as the lane knows.
           const [mark] = marks.splice(random.int(marks.length), 1);
-          lane.settle(mark);
+          lane.markDurable(mark);
           durable = Math.max(durable, mark);
         } else {
           const slot = lane.shift();
@@ -44,7 +44,7 @@ describe("a lane", () => {
   test("refuses to call durable what was not applied", () => {
     const lane = new Lane(null);
     lane.apply(false);
-    expect(() => lane.settle(2)).toThrow("no write is durable that was not applied");
+    expect(() => lane.markDurable(2)).toThrow("no write is durable that was not applied");
     expect([lane.applied, lane.durable]).toEqual([1, 0]);
   });
 });

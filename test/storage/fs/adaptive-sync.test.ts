@@ -16,7 +16,7 @@ async function waysOf(...durations: (number | Error)[]): Promise<string[]> {
   };
   const sync = quickSync({
     atOnce: () => go("at once"),
-    beside: async () => go("beside"),
+    inBackground: async () => go("beside"),
     now: () => clock,
   });
   for (const duration of durations) {
@@ -45,7 +45,7 @@ test("while one is under way the next goes beside, too", async () => {
   const ends: (() => void)[] = [];
   const sync = quickSync({
     atOnce: () => ways.push("at once"),
-    beside: () => {
+    inBackground: () => {
       ways.push("beside");
       return new Promise((resolve) => ends.push(resolve));
     },

@@ -117,7 +117,7 @@ describe.each<[string, Disk]>([
         () => disk.makeFolder(`${path}2`),
         () => disk.realPath(path),
         () => disk.copyMode(path, 0),
-        () => disk.demand(path),
+        () => disk.requireInside(path),
       ])
         expect(refused, `${path} ${refused}`).toThrow(outside);
     }
@@ -135,7 +135,7 @@ describe.each<[string, Disk]>([
       if (real === realDisk || existsSync(path)) expect(() => disk.openAppend(path), path).toThrow(outside);
     // What host and files call ours is ours to reach, and not for them to name.
     expect(text(disk, join(own, "file"))).toBe("ours");
-    expect(() => disk.demand(join(own, "file"))).toThrow(outside);
+    expect(() => disk.requireInside(join(own, "file"))).toThrow(outside);
     symlinkSync(own, join(root, "own"));
     expect(() => disk.openRead(join(root, "own/file"))).toThrow(outside);
     expect([readFileSync(join(out, "file"), "utf8"), readdirSync(out)]).toEqual(["outside", ["file"]]);
@@ -151,7 +151,7 @@ describe.each<[string, Disk]>([
     for (const path of ["relative/file", "absolute/file", "file", "absolute/../deep/file"])
       expect([path, text(disk, join(root, path))]).toEqual([path, "inside"]);
     expect(disk.realPath(join(root, "file"))).toBe(join(root, "deep/file"));
-    expect(() => disk.demand(join(root, "file"))).not.toThrow();
+    expect(() => disk.requireInside(join(root, "file"))).not.toThrow();
     expect(() => disk.info(join(root, "about"))).toThrow("ELOOP");
     disk.remove(join(root, "file"));
     expect(readdirSync(root)).not.toContain("file");
@@ -165,13 +165,13 @@ describe.each<[string, Disk]>([
     expect(text(disk, join(base, "alias/deep/file"))).toBe("inside");
     expect(text(disk, join(root, "deep/file"))).toBe("inside");
     expect(() => disk.names(missing)).toThrow("ENOENT");
-    expect(() => disk.demand(join(missing, "new"))).not.toThrow();
+    expect(() => disk.requireInside(join(missing, "new"))).not.toThrow();
     expect(disk.makeFolder(join(missing, "below"))).toEqual(
       ["", "..", "below"].map((name) => join(missing, name)).sort((a, b) => a.length - b.length),
     );
     expect(disk.names(missing)).toEqual(["below"]);
     expect(() => disk.names(root)).toThrow(outside);
-    for (const path of [missing, join(base, "alias/deep")]) expect(() => disk.demand(path)).toThrow(outside);
+    for (const path of [missing, join(base, "alias/deep")]) expect(() => disk.requireInside(path)).toThrow(outside);
   });
 
   test("that are FIFOs or devices open as they do elsewhere, and never wait", () => {

@@ -13,7 +13,7 @@ import {
   readAll,
   readWhole,
   realDisk,
-  takeName,
+  renameExclusive,
   writeAll,
 } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../../support/disk.ts";
@@ -124,10 +124,10 @@ describe("giving a file its name", () => {
       },
     });
     write(disk, "/temporary", "one");
-    takeName(linkless, "/temporary", "/file");
+    renameExclusive(linkless, "/temporary", "/file");
     expect(disk.paths()).toEqual(["/file"]);
     write(disk, "/temporary", "two");
-    expect(() => takeName(linkless, "/temporary", "/file")).toThrow("EEXIST");
+    expect(() => renameExclusive(linkless, "/temporary", "/file")).toThrow("EEXIST");
     expect(textOf(disk.content("/file") as Uint8Array)).toBe("one");
     expect([exists(disk, "/file"), exists(disk, "/nothing")]).toEqual([true, false]);
   });
@@ -154,7 +154,7 @@ describe("giving a file its name", () => {
         write(disk, "/temporary", "ours");
         let taken = true;
         try {
-          takeName(linkless, "/temporary", "/file");
+          renameExclusive(linkless, "/temporary", "/file");
         } catch (error) {
           taken = false;
           expect(error).toMatchObject({ code: "EEXIST" });
@@ -175,7 +175,7 @@ describe("giving a file its name", () => {
       rename: refused("EIO"),
     });
     write(disk, "/temporary", "ours");
-    expect(() => takeName(linkless, "/temporary", "/file")).toThrow("EIO");
+    expect(() => renameExclusive(linkless, "/temporary", "/file")).toThrow("EIO");
     expect(disk.paths()).toEqual(["/temporary"]);
   });
 });

@@ -8,10 +8,10 @@ import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Store } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { Nodes } from "../../../src/core/tree/nodes.ts";
-import { sideIndexes } from "../../../src/storage/jsonl/index-cache.ts";
+import { indexCache } from "../../../src/storage/jsonl/index-cache.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
-import { readSpine, writeSpine } from "../../../src/storage/log/index-snapshot.ts";
+import { readIndexSnapshot, writeIndexSnapshot } from "../../../src/storage/log/index-snapshot.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -33,7 +33,7 @@ function indexedOn(disk: FaultDisk, locks: Locks = noLocks, readOnly = false): S
     cwd: "/home/me/project",
     durability: "sync",
     fileFor: (header) => `${FOLDER}/${header.id}.jsonl`,
-    sideIndexes: sideIndexes({ disk, env, stateFolder: STATE, leastBytes: 1 }),
+    indexCache: indexCache({ disk, env, stateFolder: STATE, minBytes: 1 }),
   });
 }
 
@@ -237,15 +237,15 @@ describe("a spine", () => {
     const disk = new FaultDisk();
     disk.makeFolder("/spines");
     const fd = disk.create("/spines/one");
-    writeSpine(disk, fd, nodes, EXTRAS);
+    writeIndexSnapshot(disk, fd, nodes, EXTRAS);
     disk.close(fd);
     return disk;
   }
 
-  function read(disk: FaultDisk): { nodes: Nodes; extras: ReturnType<typeof readSpine> } {
+  function read(disk: FaultDisk): { nodes: Nodes; extras: ReturnType<typeof readIndexSnapshot> } {
     const nodes = new Nodes();
     const fd = disk.openRead("/spines/one");
-    const extras = readSpine(disk, fd, nodes);
+    const extras = readIndexSnapshot(disk, fd, nodes);
     disk.close(fd);
     return { nodes, extras };
   }

@@ -63,7 +63,7 @@ test.each([
   const store = jsonlStore({
     disk,
     env,
-    locks: { take: () => ({ release() {}, heirOfDead }), holder: () => null },
+    locks: { acquire: () => ({ release() {}, previousHolderDied: heirOfDead }), holder: () => null },
     quarantine: "/root/quarantine",
     cwd: "/root",
     durability: "sync",

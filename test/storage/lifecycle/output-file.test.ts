@@ -21,7 +21,7 @@ type Taken = Parameters<Stores["writeOutput"]>[2];
 
 function storesOn(disk: Disk, durability: "sync" | "os" = "sync"): Stores {
   const places = { root: "/sessions", state: "/state" };
-  return makeStores({ disk, env: testEnv(), places, locks: noLocks, durability, cwd: "/work", kind: "jsonl" });
+  return makeStores({ disk, env: testEnv(), paths: places, locks: noLocks, durability, cwd: "/work", kind: "jsonl" });
 }
 
 /** A disk with a folder, a session's attachment, and a file that has the name where one is to be. */

@@ -61,46 +61,46 @@ describe.each([
 ])("locks %s", (_, make) => {
   test("belong to one, and the other is told to whom", () => {
     const [one, two] = [make(options("one")), make(options("two"))];
-    const lock = held(one.take(file));
+    const lock = held(one.acquire(file));
     const holder = { client: "one", pid: process.pid, since: "2026-01-24T16:22:26.831Z" };
-    expect(two.take(file)).toEqual(holder);
+    expect(two.acquire(file)).toEqual(holder);
     expect(two.holder(file)).toEqual(holder);
     lock.release();
     expect(two.holder(file)).toBeNull();
-    held(two.take(file));
-    expect(one.take(file)).toMatchObject({ client: "two" });
+    held(two.acquire(file));
+    expect(one.acquire(file)).toMatchObject({ client: "two" });
   });
 
   test("of different files do not meet", () => {
     const locks = make(options("one"));
-    held(locks.take(file));
-    held(locks.take({ ...file, inode: file.inode + 1 }));
-    held(locks.take({ ...file, device: file.device + 1 }));
+    held(locks.acquire(file));
+    held(locks.acquire({ ...file, inode: file.inode + 1 }));
+    held(locks.acquire({ ...file, device: file.device + 1 }));
   });
 
   test("leave nothing behind when they are released", () => {
-    held(make(options("one")).take(file)).release();
+    held(make(options("one")).acquire(file)).release();
     expect(readdirSync(join(folder, "locks"))).toEqual([]);
   });
 
   test("keep out a server with another state folder, and tell it who is there", () => {
     const other = join(folder, "other");
-    const lock = held(make(options("one")).take(file));
-    expect(make(options("two", realDisk, other)).take(file)).toMatchObject({ client: "one", pid: process.pid });
+    const lock = held(make(options("one")).acquire(file));
+    expect(make(options("two", realDisk, other)).acquire(file)).toMatchObject({ client: "one", pid: process.pid });
     expect(make(options("two", realDisk, other)).holder(file)).toMatchObject({ client: "one" });
     lock.release();
-    held(make(options("two", realDisk, other)).take(file));
+    held(make(options("two", realDisk, other)).acquire(file));
   });
 
   test("are released once, whatever is done twice", () => {
     const [one, two] = [make(options("one")), make(options("two"))];
-    const first = held(one.take(file));
+    const first = held(one.acquire(file));
     first.release();
-    const second = held(two.take(file));
+    const second = held(two.acquire(file));
     first.release();
-    expect(one.take(file)).toMatchObject({ client: "two" });
+    expect(one.acquire(file)).toMatchObject({ client: "two" });
     second.release();
-    held(one.take(file)).release();
+    held(one.acquire(file)).release();
   });
 });
 
@@ -112,14 +112,14 @@ describe("locks that several logs share", () => {
 
   test("are held until the last of them lets go, once each", () => {
     const { locks, isFree } = shared();
-    const [a, b] = [held(locks.take(file)), held(locks.take(file))];
+    const [a, b] = [held(locks.acquire(file)), held(locks.acquire(file))];
     expect(locks.holder(file)).toBeNull();
     a.release();
     a.release();
     expect(isFree()).toBe(false);
     b.release();
     expect(isFree()).toBe(true);
-    const c = held(locks.take(file));
+    const c = held(locks.acquire(file));
     b.release();
     expect(isFree()).toBe(false);
     c.release();
@@ -129,7 +129,7 @@ describe("locks that several logs share", () => {
   test("are free again when letting go fails", () => {
     let taken = 0;
     const failing: Locks = {
-      take: () => ({
+      acquire: () => ({
         release() {
           taken++;
           throw new Error("not now");
@@ -138,10 +138,10 @@ describe("locks that several logs share", () => {
       holder: () => null,
     };
     const locks = sharedLocks(failing);
-    const [a, b] = [locks.take(file) as Lock, locks.take(file) as Lock];
+    const [a, b] = [locks.acquire(file) as Lock, locks.acquire(file) as Lock];
     a.release();
     expect(() => b.release()).toThrow("not now");
-    const c = locks.take(file) as Lock;
+    const c = locks.acquire(file) as Lock;
     expect(() => c.release()).toThrow("not now");
     expect(taken).toBe(2);
   });
@@ -155,12 +155,12 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
       .map((line) => line.slice(line.indexOf("@")));
 
   test("has a name that is as long as can be, for versions of Node fill shorter ones up or not, and no user in it", () => {
-    held(makeLocks(options("one")).take(file));
+    held(makeLocks(options("one")).acquire(file));
     expect(socketsOf()).toEqual([`@pi-session-server/${file.device}:${file.inode}/`.padEnd(108, "/")]);
   });
 
   test("closes what strangers connect to it", async () => {
-    held(makeLocks(options("one")).take(file));
+    held(makeLocks(options("one")).acquire(file));
     const stranger = connect(`\0pi-session-server/${file.device}:${file.inode}/`.padEnd(108, "/"));
     stranger.resume();
     await once(stranger, "close");
@@ -171,7 +171,7 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
     const looking: Disk = {
       ...realDisk,
       openRead(path) {
-        taken ??= held(makeLocks(options("taker")).take(file));
+        taken ??= held(makeLocks(options("taker")).acquire(file));
         return realDisk.openRead(path);
       },
     };
@@ -203,7 +203,7 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
     const locks = makeLocks(options("taker"));
     let refused = 0;
     for (let n = 0; n < 500; n++) {
-      const lock = locks.take(file);
+      const lock = locks.acquire(file);
       if (isLock(lock)) lock.release();
       else refused++;
     }
@@ -213,7 +213,7 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
   });
 
   test("that is held while no more files can be opened is a failure and nobody's lock", () => {
-    held(makeLocks(options("one")).take(file));
+    held(makeLocks(options("one")).acquire(file));
     const exhausted: Disk = {
       ...realDisk,
       openRead() {
@@ -221,7 +221,7 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
       },
     };
     const locks = makeLocks(options("two", exhausted));
-    expect(() => locks.take(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
+    expect(() => locks.acquire(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
     expect(() => locks.holder(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
   });
 
@@ -235,11 +235,11 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
     };
     const locks = makeLocks(options("two", blind));
     expect(locks.holder(file)).toBeNull();
-    const lock = held(makeLocks(options("one")).take(file));
+    const lock = held(makeLocks(options("one")).acquire(file));
     expect(locks.holder(file)).toMatchObject({ client: "one" });
-    expect(locks.take(file)).toMatchObject({ client: "one" });
+    expect(locks.acquire(file)).toMatchObject({ client: "one" });
     lock.release();
-    held(locks.take(file));
+    held(locks.acquire(file));
   });
 });
 
@@ -247,21 +247,21 @@ describe.runIf(process.platform === "linux")("the note of a holder", () => {
   const noteIn = (stateFolder: string): string => join(stateFolder, "locks", `${file.device}-${file.inode}.json`);
 
   test("is not believed when its process is gone or is another one", () => {
-    held(makeLocks(options("one")).take(file));
+    held(makeLocks(options("one")).acquire(file));
     const note = JSON.parse(readText(noteIn(folder)));
     const other = makeLocks(options("two", realDisk, folder));
     const dead = { ...note, client: "dead", pid: deadPid() };
     const reused = { ...note, client: "reused", started: "another boot 1" };
     for (const wrong of [dead, reused]) {
       writeFileSync(noteIn(folder), JSON.stringify(wrong));
-      expect(other.take(file)).toMatchObject({ client: "one" });
+      expect(other.acquire(file)).toMatchObject({ client: "one" });
       expect(other.holder(file)).toMatchObject({ client: "one" });
     }
   });
 
   test("of the present holder counts, wherever it could be written", () => {
-    held(makeLocks(options("gone")).take(file)).release();
-    const lock = held(makeLocks(options("gone")).take(file));
+    held(makeLocks(options("gone")).acquire(file)).release();
+    const lock = held(makeLocks(options("gone")).acquire(file));
     const stale = { ...JSON.parse(readText(noteIn(folder))), pid: deadPid() };
     lock.release();
     writeFileSync(noteIn(folder), JSON.stringify(stale));
@@ -272,8 +272,8 @@ describe.runIf(process.platform === "linux")("the note of a holder", () => {
         return realDisk.create(path);
       },
     };
-    held(makeLocks(options("elsewhere", readOnly)).take(file));
-    expect(makeLocks(options("two")).take(file)).toMatchObject({ client: "elsewhere" });
+    held(makeLocks(options("elsewhere", readOnly)).acquire(file));
+    expect(makeLocks(options("two")).acquire(file)).toMatchObject({ client: "elsewhere" });
   });
 });
 
@@ -318,34 +318,34 @@ describe("the lock of a holder that died", () => {
       `require("node:net").createServer().listen("${name}".padEnd(108, "/"), () => console.log("held"))`,
     );
     const locks = makeLocks(options("one"));
-    expect(isLock(locks.take(file))).toBe(false);
+    expect(isLock(locks.acquire(file))).toBe(false);
     const gone = new Promise((resolve) => child.once("exit", resolve));
     child.kill("SIGKILL");
     await gone;
-    held(locks.take(file));
+    held(locks.acquire(file));
   });
 
   test("in a file is taken over, for its process is gone or is another one", () => {
     const locks = fileLocks(options("one"));
-    const lock = held(locks.take(file));
+    const lock = held(locks.acquire(file));
     const path = join(folder, "locks", readdirSync(join(folder, "locks"))[0]);
     const mine = JSON.parse(readText(path)) as { started: string };
     lock.release();
     for (const stale of [{ pid: deadPid() }, ...(mine.started === "" ? [] : [{ started: "another boot 1" }])]) {
       writeFileSync(path, JSON.stringify({ ...mine, ...stale }));
       expect(locks.holder(file)).toBeNull();
-      held(locks.take(file)).release();
+      held(locks.acquire(file)).release();
     }
   });
 
   test("in a file of another host, or one that nobody can read, is held", () => {
     const locks = fileLocks(options("one"));
-    held(locks.take(file)).release();
+    held(locks.acquire(file)).release();
     const path = join(folder, "locks", `${file.device}-${file.inode}.lock`);
     const other = { client: "far", pid: 1, since: "then", host: "another-host", started: "" };
     for (const content of [JSON.stringify(other), "", "{", "null", "5", "[]"]) {
       writeFileSync(path, content);
-      expect(isLock(locks.take(file)), content).toBe(false);
+      expect(isLock(locks.acquire(file)), content).toBe(false);
     }
     expect(readText(path)).toBe("[]");
   });

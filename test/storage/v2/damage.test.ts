@@ -9,11 +9,11 @@ import {
   checkpointFile,
   headerFile,
   indexFile,
+  indexSnapshotFile,
   ledgerFile,
   manifestFile,
   pointerFile,
   segmentFile,
-  spineFile,
 } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
@@ -152,7 +152,7 @@ describe("an index", () => {
     for (const withSpine of [true, false]) {
       const disk = made.after();
       harm(disk);
-      if (!withSpine) disk.remove(spineFile(CONTAINER));
+      if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
       const log = await mends(disk, COUNT);
       expect(kindsOf(log).every((kind) => kind === "bad_index")).toBe(true);
       expect(log.damage.every(({ salvaged }) => salvaged)).toBe(true);
@@ -211,7 +211,7 @@ describe("a segment", () => {
   test("with a flipped bit costs no more than the entry it lies in, wherever that is", async () => {
     await forSeedsAsync(10, async (random) => {
       const disk = made.after();
-      if (random.chance(0.5)) disk.remove(spineFile(CONTAINER));
+      if (random.chance(0.5)) disk.remove(indexSnapshotFile(CONTAINER));
       const path = segmentFile(CONTAINER, 1);
       const content = Buffer.from(disk.content(path) as Uint8Array);
       const at = random.int(content.length);
@@ -244,7 +244,7 @@ describe("a segment", () => {
 
   test("damaged in the middle is served up to there and behind it, read-only, until it is repaired", async () => {
     const disk = small.after();
-    disk.remove(spineFile(CONTAINER));
+    disk.remove(indexSnapshotFile(CONTAINER));
     rewrite(disk, segmentFile(CONTAINER, 2), (text) => "#".repeat(text.indexOf("\n")) + text.slice(text.indexOf("\n")));
     const log = open(disk, { segmentBytes: SMALL });
     const lost = idsOf(small_(small)).filter((entryId) => !idsOf(log).includes(entryId));
@@ -359,14 +359,14 @@ describe("the spine", () => {
     }
     const wanted = [textsOf(log), idsOf(log), storedText(disk, CONTAINER)] as const;
     log.close();
-    const spine = disk.content(spineFile(CONTAINER)) as Uint8Array;
+    const spine = disk.content(indexSnapshotFile(CONTAINER)) as Uint8Array;
     const cuts = [0, 5, 30, spine.length >> 1, spine.length - 9, spine.length - 1, spine.length];
     for (const size of cuts)
       for (const flip of [false, true]) {
         const content = Uint8Array.from(spine.subarray(0, size));
         if (flip && size > 0) content[size >> 1] ^= 4;
         const next = disk.after();
-        next.put(spineFile(CONTAINER), content);
+        next.put(indexSnapshotFile(CONTAINER), content);
         const again = open(next, { checkpointEvery: { entries: 1, bytes: 1 } });
         expect([textsOf(again), idsOf(again), storedText(next, CONTAINER), again.damage]).toEqual([...wanted, []]);
         expect(idsOf(again).map((entryId) => again.nodes.position(entryId))).toEqual(wanted[0].map((_, n) => n));
@@ -384,7 +384,7 @@ describe("the spine", () => {
     disk.set(undefined);
     open(disk).close();
     const withSpine = disk.operations.filter((operation) => operation === "read").length;
-    disk.remove(spineFile(CONTAINER));
+    disk.remove(indexSnapshotFile(CONTAINER));
     disk.set(undefined);
     open(disk).close();
     expect(disk.operations.filter((operation) => operation === "read").length).toBeGreaterThan(withSpine);
@@ -560,7 +560,7 @@ describe("what is no container of ours", () => {
     for (const path of [segmentFile(CONTAINER, 1), indexFile(CONTAINER)]) lines(disk, path, (all) => all.slice(0, -1));
     const log = open(disk);
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
-    log.takeLock();
+    log.acquireLock();
     log.refresh();
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
     expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));
@@ -686,7 +686,7 @@ describe("another process", () => {
     const ours = v2On(disk, { locks: locksOf("we", table) }).open(CONTAINER);
     expect([ours.nodes.count, ours.lockedBy?.client, ours.damage]).toEqual([COUNT, "they", []]);
     table.clear();
-    expect(ours.takeLock()).toBe(true);
+    expect(ours.acquireLock()).toBe(true);
     expect(ours.refresh()).toEqual({ kind: "grown", first: COUNT });
     expect(idsOf(ours).at(-1)).toBe(id(50));
     ours.append(bytes(userText(id(51), id(50))));

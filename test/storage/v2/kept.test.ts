@@ -5,8 +5,8 @@
 
 import { expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { indexFile, segmentFile, spineFile } from "../../../src/storage/fs/container-paths.ts";
-import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
+import { indexFile, indexSnapshotFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
+import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { assistantText, entryText, id, userText } from "../../support/lines.ts";
 import { outcome } from "../../support/outcome.ts";
@@ -29,7 +29,7 @@ function randomLines(random: Random, from: number, count: number): string[] {
 }
 
 const opened = (disk: FaultDisk, withKept: boolean): unknown =>
-  outcome(() => v2On(disk, withKept ? { spines: keptSpines(disk, STATE, 1) } : {}).open(CONTAINER));
+  outcome(() => v2On(disk, withKept ? { snapshots: snapshotCache(disk, STATE, 1) } : {}).open(CONTAINER));
 
 const keptFiles = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.startsWith(`${STATE}/spines/`));
 
@@ -74,7 +74,7 @@ test("a container is what it says, whatever happened to it or to what is kept of
         return "an index that was cut";
       },
       () => {
-        disk.remove(spineFile(CONTAINER));
+        disk.remove(indexSnapshotFile(CONTAINER));
         return "no spine of its own";
       },
     ])();

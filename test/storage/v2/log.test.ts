@@ -8,7 +8,7 @@ import { headerFile, indexFile, pointerFile, segmentFile } from "../../../src/st
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import type { Durability } from "../../../src/storage/log/file-log.ts";
-import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
+import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import { segmentedStore } from "../../../src/storage/v2/store.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
@@ -32,7 +32,7 @@ function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => 
       // Small, so that the suite comes to segments that follow each other and to checkpoints.
       segmentBytes: 12 << 20,
       checkpointEvery: { entries: 5, bytes: 1 << 20 },
-      spines: more.faults && keptSpines(disk, join(root, "state"), 1),
+      snapshots: more.faults && snapshotCache(disk, join(root, "state"), 1),
     });
   const other: Files["other"] = (options = {}) =>
     process("the other process", options.readOnly, "sync", locksOfOther(table, options));

@@ -18,8 +18,8 @@ import { readPointer } from "../../../src/storage/v2/documents.ts";
 import { readLedger } from "../../../src/storage/v2/ledger.ts";
 import { migrate } from "../../../src/storage/v2/migration.ts";
 import { type MigrationOptions, plan } from "../../../src/storage/v2/migration-plan.ts";
-import { status } from "../../../src/storage/v2/migration-site.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
+import { status } from "../../../src/storage/v2/session-location.ts";
 import { segmentedStore } from "../../../src/storage/v2/store.ts";
 import { type Fault, FaultDisk, faultPoints } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
@@ -173,7 +173,7 @@ describe("migrating", () => {
     disk.set(undefined);
     const planned = await plan(optionsOn(disk), FILE);
     expect(planned).toMatchObject({ entryCount: 5, bytes: bytesOf(FIVE).length, version: 3, obstacles: [] });
-    expect(planned.site.container).toBe(CONTAINER);
+    expect(planned.location.container).toBe(CONTAINER);
     expect(disk.paths()).toEqual(before);
     const writing = ["write", "create", "rename", "link", "truncate", "remove", "makeFolder"];
     expect(disk.operations.filter((operation) => writing.includes(operation))).toEqual([]);
@@ -242,7 +242,7 @@ describe("migrating", () => {
     const disk = diskWith(FIVE);
     const table: LockTable = new Map();
     const other = optionsOn(disk, locksOf("the other process", table)).openFile(FILE);
-    other.takeLock();
+    other.acquireLock();
     const mine = optionsOn(disk, locksOf("mine", table));
     await expect(migrate(mine, FILE)).rejects.toMatchObject({ name: "session_locked" });
     other.close();

@@ -5,10 +5,10 @@
 
 import { beforeAll, describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { indexFile, segmentFile, spineFile } from "../../../src/storage/fs/container-paths.ts";
+import { indexFile, indexSnapshotFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
-import { keptSpines } from "../../../src/storage/log/snapshot-cache.ts";
+import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, id, userText } from "../../support/lines.ts";
 import { STATE, textsOf } from "../../support/sessions.ts";
@@ -78,8 +78,8 @@ const without = (...lost: number[]) => chain(COUNT).filter((_, n) => !lost.inclu
 
 const INDEXES: [string, (disk: FaultDisk) => unknown][] = [
   ["with everything beside them", () => {}],
-  ["that are known from before", (disk) => open(disk, { spines: keptSpines(disk, STATE, 1) }).close()],
-  ["without the snapshot of the index", (disk) => disk.remove(spineFile(CONTAINER))],
+  ["that are known from before", (disk) => open(disk, { snapshots: snapshotCache(disk, STATE, 1) }).close()],
+  ["without the snapshot of the index", (disk) => disk.remove(indexSnapshotFile(CONTAINER))],
   ["without the index", (disk) => disk.remove(indexFile(CONTAINER))],
   [
     "with an index whose middle is garbage",
@@ -111,7 +111,7 @@ describe.each(INDEXES)("frames %s", (_, harm) => {
     const disk = made.after();
     harm(disk);
     relined(disk, SEGMENT, change);
-    expectFound(disk, without(...lost), { spines: keptSpines(disk, STATE, 1) });
+    expectFound(disk, without(...lost), { snapshots: snapshotCache(disk, STATE, 1) });
   });
 });
 
@@ -131,7 +131,7 @@ describe("a segment that is not the last one", () => {
     for (const rest of ["", "{torn"])
       for (const withSpine of [true, false]) {
         const disk = small.after();
-        if (!withSpine) disk.remove(spineFile(CONTAINER));
+        if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
         const frames = framesOf(disk, CONTAINER)[0].length;
         relined(disk, SEGMENT, (lines) => [...lines.slice(0, kept), rest]);
         const gone = Array.from({ length: frames - kept }, (_, n) => kept + n);
@@ -195,7 +195,7 @@ describe("of two frames with one number", () => {
     (where) => {
       for (const withSpine of [true, false]) {
         const disk = made.after();
-        if (!withSpine) disk.remove(spineFile(CONTAINER));
+        if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
         const other = frame(5, userText(id(5), id(4), "what nobody said"));
         relined(disk, SEGMENT, (lines) => {
           const pair = where === "first" ? [lines[5], other] : [other, lines[5]];
@@ -212,7 +212,7 @@ describe("a frame of another session", () => {
     for (const at of [0, 5, 11])
       for (const withSpine of [true, false]) {
         const disk = made.after();
-        if (!withSpine) disk.remove(spineFile(CONTAINER));
+        if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
         const stranger = frame(entrySeq - 1, userText("feedbeef", id(1), "elsewhere"), {
           entryId: "feedbeef",
           parent: id(1),
@@ -260,7 +260,7 @@ describe("a row of the index with a wrong digit", () => {
       for (const at of [4, COUNT - 1])
         for (const digit of ["0", "1", "7"]) {
           const disk = made.after();
-          disk.remove(spineFile(CONTAINER));
+          disk.remove(indexSnapshotFile(CONTAINER));
           relined(disk, indexFile(CONTAINER), (rows) =>
             rows.map((row, n) => (n === at ? row.replace(new RegExp(`("${name}":"?\\w*)\\w`), `$1${digit}`) : row)),
           );
@@ -286,7 +286,7 @@ test("two rows of the index that became one cost no entry", () => {
     for (let at = start; at < start + length; at += 9)
       for (const by of [-99, 0, 99]) {
         const disk = made.after();
-        disk.remove(spineFile(CONTAINER));
+        disk.remove(indexSnapshotFile(CONTAINER));
         disk.put(indexFile(CONTAINER), Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
         const log = open(disk);
         expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
@@ -307,7 +307,7 @@ describe("megabytes of garbage", () => {
   ])("%s cost no frame, and are read a few times at most", (_, garbage) => {
     for (const withSpine of [true, false]) {
       const disk = made.after();
-      if (!withSpine) disk.remove(spineFile(CONTAINER));
+      if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
       relined(disk, SEGMENT, (lines) => [...lines.slice(0, 5), garbage, ...lines.slice(5)]);
       const { read } = disk;
       let bytes = 0;

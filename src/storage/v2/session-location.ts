@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import type { Site, Status } from "../../core/ports/migrations.ts";
+import type { SessionLocation, Status } from "../../core/ports/migrations.ts";
 import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { guarded, nth, replaceFile } from "../fs/files.ts";
@@ -12,29 +12,29 @@ import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
-import { containerFor, containerOf, fileInPlaceOf, frozenFrom, isUnpointed, snapshotOf } from "./pointer.ts";
+import { containerFor, containerOf, fileReplacing, frozenFrom, isUnpointed, snapshotOf } from "./pointer.ts";
 import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
-export function siteOf(disk: Disk, path: string): Site {
-  return guarded("looking for the session", () => findSite(disk, path));
+export function locationOf(disk: Disk, path: string): SessionLocation {
+  return guarded("looking for the session", () => findLocation(disk, path));
 }
 
-function findSite(disk: Disk, path: string): Site {
+function findLocation(disk: Disk, path: string): SessionLocation {
   const folder = dirname(path);
   if (isContainerName(path)) {
     const pointer = pointerAt(disk, pointerFile(path));
-    return siteIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
+    return locationIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
   }
   // A file and its frozen copy are one session.
   const source = frozenFrom(path) ?? path;
   for (const file of [source, snapshotOf(source)]) {
     const id = headerAt(disk, file)?.id;
-    if (typeof id === "string") return siteIn(folder, id, basename(source));
+    if (typeof id === "string") return locationIn(folder, id, basename(source));
   }
   const container = containerFor(disk, source);
-  if (container !== null) return siteIn(folder, basename(container, CONTAINER), basename(source));
+  if (container !== null) return locationIn(folder, basename(container, CONTAINER), basename(source));
   throw new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
     sessionPath: path,
   });
@@ -52,7 +52,7 @@ export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
   }
 }
 
-export function siteIn(folder: string, sessionId: string, source: string | null): Site {
+export function locationIn(folder: string, sessionId: string, source: string | null): SessionLocation {
   const container = join(folder, `${sessionId}${CONTAINER}`);
   return {
     sessionId,
@@ -64,8 +64,8 @@ export function siteIn(folder: string, sessionId: string, source: string | null)
 }
 
 /** Returns the current path of a session that had this path before a migration or rollback; else the path itself. */
-export function standsAt(disk: Disk, path: string): string {
-  if (isContainerName(path)) return fileInPlaceOf(disk, path) ?? path;
+export function currentPathOf(disk: Disk, path: string): string {
+  if (isContainerName(path)) return fileReplacing(disk, path) ?? path;
   const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
   if (found === undefined) return containerFor(disk, path) ?? path;
   return containerOf(disk, path, typeof found.id === "string" ? found.id : undefined) ?? path;
@@ -91,49 +91,51 @@ export function status(disk: Disk, path: string): Status {
 }
 
 function statusOf(disk: Disk, path: string): Status {
-  const site = siteOf(disk, path);
-  const pointer = pointerAt(disk, site.pointer);
-  const ledger = [site.container, site.staging].map(ledgerFile).find((file) => exists(disk, file));
+  const location = locationOf(disk, path);
+  const pointer = pointerAt(disk, location.pointer);
+  const ledger = [location.container, location.staging].map(ledgerFile).find((file) => exists(disk, file));
   const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
-  const told = {
-    site,
+  const status = {
+    location,
     phase: pointer?.phase ?? null,
     snapshotId: pointer?.snapshotId ?? null,
     correlationId: pointer?.correlationId ?? events.at(-1)?.correlationId ?? null,
     reason: pointer?.reason ?? null,
-    snapshotPath: site.source !== null && exists(disk, snapshotOf(site.source)) ? snapshotOf(site.source) : null,
+    snapshotPath:
+      location.source !== null && exists(disk, snapshotOf(location.source)) ? snapshotOf(location.source) : null,
     events,
   };
   const as = (active: Status["active"], state: StoreState, interrupted = false): Status => ({
-    ...told,
+    ...status,
     active,
     state,
     interrupted,
   });
-  const isContainerThere = exists(disk, site.container);
-  if (pointer === null && isUnpointed(disk, site.container)) return as("native_v2", "CLEAN");
+  const isContainerThere = exists(disk, location.container);
+  if (pointer === null && isUnpointed(disk, location.container)) return as("native_v2", "CLEAN");
   if (pointer === null) {
     const interrupted = isContainerThere || (events.length > 0 && events.at(-1)?.phase !== "failed");
-    const active = site.source !== null && isDatabase(disk, site.source) ? "sqlite_v1" : "jsonl_v3";
+    const active = location.source !== null && isDatabase(disk, location.source) ? "sqlite_v1" : "jsonl_v3";
     return as(active, interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted);
   }
   if (pointer.active !== "native_v2") {
     const back = as(pointer.active, "ROLLED_BACK", isContainerThere);
-    return isContainerThere ? back : { ...back, events: ledgerAside(disk, site) };
+    return isContainerThere ? back : { ...back, events: rolledBackLedger(disk, location) };
   }
   if (pointer.phase !== "completed") return as("native_v2", "FAILED", true);
-  const untouched = readManifest(disk, manifestFile(site.container))?.integrity.manifestHash === pointer.manifestHash;
+  const untouched =
+    readManifest(disk, manifestFile(location.container))?.integrity.manifestHash === pointer.manifestHash;
   return as("native_v2", pointer.source !== null && untouched ? "MIGRATED" : "CLEAN");
 }
 
 /** Returns the ledger events of the container that was rolled back last. */
-function ledgerAside(disk: Disk, site: Site): readonly MigrationEvent[] {
+function rolledBackLedger(disk: Disk, location: SessionLocation): readonly MigrationEvent[] {
   let last: string | undefined;
-  for (let n = 1; exists(disk, asideName(site, n)); n++) last = asideName(site, n);
+  for (let n = 1; exists(disk, rolledBackName(location, n)); n++) last = rolledBackName(location, n);
   return last === undefined ? [] : readLedger(disk, ledgerFile(last)).events;
 }
 
-export function asideName({ container }: Site, n: number): string {
+export function rolledBackName({ container }: SessionLocation, n: number): string {
   return nth(`${container}.rolled-back`, n);
 }
 

@@ -4,7 +4,7 @@ import { Column } from "../../core/tree/nodes.ts";
 import { type Coordinates, chained, crcText, GENESIS, NO_CRC } from "./frame.ts";
 
 /** The byte range of one frame, and of the payload in it. */
-export interface FramePlace {
+export interface FrameExtent {
   readonly segmentSeq: number;
   /** Start of the frame in its segment. */
   readonly start: number;
@@ -17,7 +17,7 @@ export interface FramePlace {
 }
 
 /** The columns of places, by the names under which they are kept. */
-export type PlaceColumns = {
+export type ExtentColumns = {
   readonly segments: Uint32Array;
   readonly starts: Float64Array;
   readonly lengths: Uint32Array;
@@ -27,7 +27,7 @@ export type PlaceColumns = {
 };
 
 /** Places by position. */
-export class FramePlaces {
+export class Extents {
   readonly segments: Column<Uint32Array> = new Column(new Uint32Array(16));
   readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
   readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
@@ -35,7 +35,7 @@ export class FramePlaces {
   readonly payloadLengths: Column<Uint32Array> = new Column(new Uint32Array(16));
   readonly crcs: Column<Uint32Array> = new Column(new Uint32Array(16));
 
-  set(position: number, place: FramePlace): void {
+  set(position: number, place: FrameExtent): void {
     this.segments.set(position, place.segmentSeq);
     this.starts.set(position, place.start);
     this.lengths.set(position, place.length);
@@ -44,7 +44,7 @@ export class FramePlaces {
     this.crcs.set(position, place.crc);
   }
 
-  at(position: number): FramePlace {
+  at(position: number): FrameExtent {
     return {
       segmentSeq: this.segments.values[position],
       start: this.starts.values[position],
@@ -56,7 +56,7 @@ export class FramePlaces {
   }
 
   /** Returns views of the columns by their names, as far as `count`. */
-  columns(count: number): PlaceColumns {
+  columns(count: number): ExtentColumns {
     const { segments, starts, lengths, payloadStarts, payloadLengths, crcs } = this;
     return {
       segments: segments.values.subarray(0, count),
@@ -69,7 +69,7 @@ export class FramePlaces {
   }
 
   /** Replaces the columns by these. */
-  take(columns: PlaceColumns): void {
+  load(columns: ExtentColumns): void {
     this.segments.values = columns.segments;
     this.starts.values = columns.starts;
     this.lengths.values = columns.lengths;

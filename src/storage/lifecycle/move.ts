@@ -20,7 +20,7 @@ const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
 /**
  * Further suffixes after the name of a container: of an abandoned migration, and of containers that were rolled back.
  */
-const ASIDE = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
+const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
 
 /**
  * Returns the names in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
@@ -53,7 +53,7 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
   const belongs = (other: string): boolean =>
     own.has(other) ||
     bases.some((base) => BACKUP.test(rest(other, base))) ||
-    (container !== undefined && ASIDE.test(rest(other, container)));
+    (container !== undefined && CONTAINER_LEFTOVER.test(rest(other, container)));
   return names.filter((other) => other !== name && belongs(other));
 }
 
@@ -97,7 +97,7 @@ export async function moveWith(
 ): Promise<void> {
   const made: { path: string; isFolder: boolean }[] = [];
   try {
-    for (const [source, target] of others) await bring(disk, source, target, made);
+    for (const [source, target] of others) await moveOne(disk, source, target, made);
     for (const folder of new Set(others.map(([, target]) => dirname(target)))) await disk.syncFolder(folder);
     await move(disk, from, to);
   } catch (error) {
@@ -124,7 +124,7 @@ export async function moveWith(
 /**
  * Gives a file, or every file in a folder, a second name. Files that are already there with the same content are kept.
  */
-async function bring(
+async function moveOne(
   disk: Disk,
   from: string,
   to: string,
@@ -135,7 +135,7 @@ async function bring(
     for (const path of disk.makeFolder(to)) made.push({ path, isFolder: true });
     for (const entry of entriesIn(disk, from))
       if (!staysHere(from, entry.name))
-        await bring(disk, join(from, entry.name), join(to, entry.name), made, entry.kind);
+        await moveOne(disk, join(from, entry.name), join(to, entry.name), made, entry.kind);
     await disk.syncFolder(to);
   } else if (kind === "file" && (await nameFile(disk, from, to))) made.push({ path: to, isFolder: false });
 }
