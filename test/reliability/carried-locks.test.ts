@@ -335,7 +335,7 @@ describe.runIf(process.platform === "linux")("who takes a lock that a file carri
     const locks = makeLocks(options("one"));
     const first = locks.acquire(file, place);
     if (!isLock(first)) throw new Error("nobody has it");
-    expect(first).toMatchObject({ kind: "sqlite", heirOfDead: false });
+    expect(first).toMatchObject({ kind: "sqlite", previousHolderDied: false });
     const note = readdirSync(folder).find((name) => name.endsWith(".holder")) as string;
     const left = realDisk.openRead(join(folder, note));
     const bytes = Buffer.alloc(1000);

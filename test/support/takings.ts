@@ -31,10 +31,10 @@ export function runWithLocks(session: string, piece: string, kind?: Apart, node 
       contents: `import { appendFileSync } from "node:fs";
         import { isLock, makeLocks } from "./locks/locks.ts";
         import { realDisk } from "./fs/disk.ts";
-        import { lockBeside } from "./locks/lock-paths.ts";
+        import { lockNextTo } from "./locks/lock-paths.ts";
         const session = ${JSON.stringify(session)};
         const file = realDisk.info(session);
-        const place = lockBeside(realDisk, session, file.inode);
+        const place = lockNextTo(realDisk, session, file.inode);
         const options = { disk: realDisk, stateFolder: ${JSON.stringify(folder)}, client: "a piece", now: () => new Date().toISOString() };
         const locks = makeLocks(options);
         ${piece}`,
@@ -64,7 +64,7 @@ export interface Takings {
 const TAKER = (name: string, log: string): string => `
   const write = (what) => appendFileSync(${JSON.stringify(log)}, \`\${what} ${name}\\n\`);
   const step = () => {
-    const lock = locks.take(file, place);
+    const lock = locks.acquire(file, place);
     if (isLock(lock)) {
       if (lock.kind !== "sqlite") throw new Error("a lock of another kind");
       write("take");

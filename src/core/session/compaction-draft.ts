@@ -24,7 +24,7 @@ export function compactionDraft(
 ): Draft {
   const { firstKeptEntryId } = compaction;
   const id = session.newEntryId();
-  if (firstKeptEntryId !== null) demandKept(session, firstKeptEntryId, session.log.nodes.position(firstKeptEntryId));
+  if (firstKeptEntryId !== null) requireKept(session, firstKeptEntryId, session.log.nodes.position(firstKeptEntryId));
   const since = timestamp(session.env);
   const systemMessage = foldSystemMessages(systemMessages(session), Date.parse(since));
   return {
@@ -35,7 +35,7 @@ export function compactionDraft(
 }
 
 /** Throws invalid_boundary unless a compaction below a leaf can keep from the entry with this id and position. */
-export function demandKept(
+export function requireKept(
   session: Session,
   entryId: string,
   first: number,

@@ -7,7 +7,7 @@ import { Failure } from "../failure.ts";
 import type { Entry } from "../format/entry.ts";
 import { roleOf } from "../format/head.ts";
 import { ROOT } from "../tree/nodes.ts";
-import { demandKept } from "./compaction-draft.ts";
+import { requireKept } from "./compaction-draft.ts";
 import type { Session } from "./session.ts";
 
 interface NamedDraft {
@@ -59,7 +59,7 @@ function requireBoundary(sent: Sent, index: number): void {
   );
   const among = above.indexOf(before.get(keptId) ?? -1);
   const first = among >= 0 ? session.log.nodes.count + among : session.find(keptId);
-  demandKept(session, keptId, first, { leaf, coming, path: `entries.${index}.firstKeptEntryId` });
+  requireKept(session, keptId, first, { leaf, coming, path: `entries.${index}.firstKeptEntryId` });
 }
 
 /** Returns the leaf below which a draft comes, and the drafts between them, oldest first. */

@@ -55,7 +55,7 @@ keepsTheContract("jsonl on a disk in memory", () => {
 test.each([
   ["a writer that died with the lock is cut at once", true, `${fileText(headerText(), ...chain(2), ...chain(1, 2))}`],
   ["anybody else is closed while it is young", false, `${fileText(headerText(), ...chain(2), TORN, ...chain(1, 2))}`],
-])("a torn write of %s", (_whose, heirOfDead, wanted) => {
+])("a torn write of %s", (_whose, previousHolderDied, wanted) => {
   const disk = new FaultDisk();
   const env = { ...testEnv(), now: () => 1_800_000_000_000 };
   disk.clock = env.now;
@@ -63,7 +63,7 @@ test.each([
   const store = jsonlStore({
     disk,
     env,
-    locks: { acquire: () => ({ release() {}, previousHolderDied: heirOfDead }), holder: () => null },
+    locks: { acquire: () => ({ release() {}, previousHolderDied: previousHolderDied }), holder: () => null },
     quarantine: "/root/quarantine",
     cwd: "/root",
     durability: "sync",
@@ -73,7 +73,7 @@ test.each([
   log.append(chain(1, 2).map((line) => bytesOf(line)));
   expect(textOf(disk.content("/root/sessions/session.jsonl") as Uint8Array)).toBe(wanted);
   const kept = disk.paths().filter((path) => path.startsWith("/root/quarantine"));
-  expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual(heirOfDead ? [TORN] : []);
+  expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual(previousHolderDied ? [TORN] : []);
 });
 
 test("what another program glues to a torn write is found by a log that knew the torn write, wherever it was torn", () => {
