@@ -63,7 +63,7 @@ export const OPTIONS: readonly Option[] = [
   { names: ["--model"], value: "id", meaning: "first model of a new session, with --provider" },
   { names: ["--thinking"], value: "level", meaning: "first thinking level of a new session" },
   { names: ["--stdio"], meaning: "accepted; the server always uses stdin and stdout" },
-  { names: ["--verbose"], meaning: "report on stderr what happens" },
+  { names: ["--verbose"], meaning: "accepted and ignored" },
   { names: ["--version", "-v"], meaning: "print the version" },
   { names: ["--help", "-h"], meaning: "print this help" },
 ];
