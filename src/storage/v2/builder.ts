@@ -107,7 +107,9 @@ export function nextFrame(
     bytes,
     isNew,
     row: encodeRow({
-      ...at,
+      entrySeq,
+      segmentSeq: at.segmentSeq,
+      frameSeq: at.frameSeq,
       entryId: entry.entryId,
       byteOffset: start,
       byteLength: bytes.length,
@@ -121,7 +123,7 @@ export function nextFrame(
       payloadLength: payload.length,
       crc,
     },
-    tail: tailAfter(tail, { ...at, payloadSha256 }, start, bytes.length, crc),
+    tail: tailAfter(tail, at, payloadSha256, start, bytes.length, crc),
   };
 }
 

@@ -211,7 +211,8 @@ export class Container {
   /** Records that `count` entries are durable, the last of which ends at `tail`. */
   markDurable(count: number, tail: Tail = this.end.tail): void {
     this.state.durableCount = count;
-    this.end.durable = { ...this.end.now, tail };
+    const { indexEnd, lastRow } = this.end;
+    this.end.durable = { tail, indexEnd, lastRow };
   }
 
   /** Returns a function that makes the entries from a position on, the end, and all damage, what they are now. */
@@ -243,6 +244,8 @@ export class Container {
   noteBase(): void {
     const { entries, end } = this;
     const { count, aliases } = entries.nodes;
-    end.base = end.rows.length > 0 ? null : { count, aliases, ...end.now, lastFrame: this.lastFrameOf(count) };
+    const { tail, indexEnd, lastRow } = end;
+    const isNamed = end.rows.length === 0;
+    end.base = isNamed ? { count, aliases, tail, indexEnd, lastRow, lastFrame: this.lastFrameOf(count) } : null;
   }
 }

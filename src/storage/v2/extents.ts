@@ -119,7 +119,8 @@ export const EMPTY_TAIL: Tail = {
 /** Returns the end of the store after a frame that follows `tail` and lies at `start`. */
 export function tailAfter(
   tail: Tail,
-  { segmentSeq, frameSeq, entrySeq, payloadSha256 }: Coordinates & { readonly payloadSha256: string },
+  { segmentSeq, frameSeq, entrySeq }: Coordinates,
+  payloadSha256: string,
   start: number,
   length: number,
   crc: number,

@@ -43,7 +43,7 @@ export class FrameAdder {
     const payloadStart = frame.payloadStart - at;
     extents.set(position, { segmentSeq, start, length, payloadStart, payloadLength, crc });
     entries.checked.set(position, 0);
-    end.tail = tailAfter(end.tail, frame, start, length, crc);
+    end.tail = tailAfter(end.tail, frame, frame.payloadSha256, start, length, crc);
     if (nodes.isBatch(position)) this.rollbackPoints.push(before);
     else this.rollbackPoints.length = 0;
     if (nodes.aliases > aliases) {
