@@ -50,12 +50,6 @@ export class ContainerEnd implements StoreEnd {
   base: Base | null = null;
   durable: StoreEnd = EMPTY_END;
 
-  /** This end in both kinds of files, as it is now. */
-  get now(): StoreEnd {
-    const { tail, indexEnd, lastRow } = this;
-    return { tail, indexEnd, lastRow };
-  }
-
   goTo({ tail, indexEnd, lastRow }: StoreEnd): void {
     this.tail = tail;
     this.indexEnd = indexEnd;
