@@ -4,13 +4,17 @@
  */
 
 import { describe, expect, test } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
 import { draftOfValues } from "../../src/core/format/entry.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Log } from "../../src/core/ports/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk, POWER_CUTS } from "../support/disk.ts";
 import { user } from "../support/drafts.ts";
 import { SESSION } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
-import { FOLDER, workspaceOn } from "../support/sessions.ts";
+import { beginning, FOLDER, jsonlOn, workspaceOn } from "../support/sessions.ts";
+import { v2On } from "../support/v2.ts";
 
 type Kind = "jsonl" | "v2";
 
@@ -92,6 +96,35 @@ describe.each(["jsonl", "v2"] as const)("a first append that was cut off, %s", (
       }
     }
     expect([...outcomes].sort()).toEqual(["free", "there"]);
+  });
+});
+
+describe.each(["jsonl", "v2"] as const)("a publication whose name is taken, %s", (kind) => {
+  const SOURCE = `${FOLDER}/source.${kind}`;
+  const TAKEN = `${FOLDER}/${SESSION}.${kind}`;
+  const blobsOf = (path: string): string => (kind === "v2" ? `${path}/blobs` : `${path}.blobs`);
+
+  test("removes nothing of the session that has it, whichever operation fails", async () => {
+    const beginningDisk = new FaultDisk();
+    beginningDisk.put(`${blobsOf(SOURCE)}/${"a".repeat(64)}`, bytesOf("of the source"));
+    beginningDisk.put(`${blobsOf(TAKEN)}/${"b".repeat(64)}`, bytesOf("of the session that is there"));
+    beginningDisk.put(kind === "v2" ? `${TAKEN}/header.jsonl` : TAKEN, bytesOf("the session that is there"));
+    const publishOn = (disk: FaultDisk): Promise<Log> =>
+      (kind === "v2" ? v2On(disk) : jsonlOn(disk)).publish({ ...beginning(), file: TAKEN, attachmentsOf: SOURCE }, []);
+    const whole = beginningDisk.after();
+    whole.set(undefined);
+    await expect(publishOn(whole)).rejects.toMatchObject({ name: "already_exists" });
+    const { length: count } = whole.operations;
+    expect(count).toBeGreaterThan(3);
+    for (let at = 1; at <= count; at++) {
+      const disk = beginningDisk.after();
+      disk.set({ kind: "fail", at, errno: "EIO" });
+      await expect(publishOn(disk)).rejects.toThrow(Failure);
+      for (const path of beginningDisk.paths())
+        expect(disk.content(path), `operation ${at}, ${disk.operations[at - 1]}: ${path}`).toEqual(
+          beginningDisk.content(path),
+        );
+    }
   });
 });
 

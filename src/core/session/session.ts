@@ -291,8 +291,9 @@ export class Session implements Bodies {
       throw error;
     }
     const alone = nodes.count - first === lines.length;
+    const own = alone ? undefined : new Set(ids);
     for (let position = first; position < nodes.count; position++) {
-      if (!alone && !ids.includes(nodes.id(position))) this.foreign.note(position);
+      if (own && !own.has(nodes.id(position))) this.foreign.note(position);
       this.entries.add(position, alone ? lines[position - first] : undefined);
     }
   }

@@ -123,7 +123,10 @@ export class Dispatcher {
   submit(named: Call, batch?: BatchReply): void {
     this.noteStart();
     if (named.idText !== undefined) this.ids.add(named.idText);
-    const call = this.lanes.resolved(named);
+    this.enqueue(this.lanes.resolved(named), batch);
+  }
+
+  private enqueue(call: Call, batch?: BatchReply): void {
     const lane = this.lanes.ofCall(call);
     lane.touched = this.workspace.env.now();
     const isMeanwhile = lane.questionId !== undefined && this.asksWhile(call, lane.questionId);
@@ -261,7 +264,7 @@ export class Dispatcher {
       // What came before it may have opened, closed or replaced the session that it names.
       const call = this.lanes.resolved(next.call);
       // A session that was opened meanwhile has an order of its own.
-      if (lane === this.lanes.sessionless && call.target) this.submit(call, next.batch);
+      if (lane === this.lanes.sessionless && call.target) this.enqueue(call, next.batch);
       else this.run(lane, call, next.batch);
     }
   }

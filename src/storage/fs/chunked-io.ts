@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { sameBytes } from "../../core/json/json.ts";
-import { type Disk, readAll, renameExclusive, writeAll } from "./disk.ts";
+import { type Disk, type FileInfo, readAll, renameExclusive, writeAll } from "./disk.ts";
 import { isNameTaken, withFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
@@ -15,8 +15,8 @@ export function pause(): Promise<void> {
 }
 
 /**
- * Copies a file durably to a name that must be free. The copy has the mode of the file or of a new one. Throws EEXIST
- * when the name is taken.
+ * Copies a file durably to a name that must be free. The copy has the mode of the file or of a new one. Returns what
+ * it made. Throws EEXIST when the name is taken.
  */
 export async function copyFile(
   disk: Disk,
@@ -24,8 +24,8 @@ export async function copyFile(
   to: string,
   withMode: boolean,
   done?: (at: number) => void,
-): Promise<void> {
-  await withFile(disk, disk.openRead(from), (source) =>
+): Promise<FileInfo> {
+  return withFile(disk, disk.openRead(from), (source) =>
     publish(disk, to, async (copy) => {
       if (withMode) disk.copyMode(from, copy);
       await copyBytes(disk, source, copy, 0, disk.infoOf(source).size, done);
@@ -34,20 +34,32 @@ export async function copyFile(
 }
 
 /**
- * Writes a temporary file in the same folder and gives it the name `path` when it is complete and durable. Throws
- * EEXIST when the name is taken.
+ * Writes a temporary file in the same folder and gives it the name `path` when it is complete and durable. Returns
+ * what it made. Throws EEXIST when the name is taken.
  */
-export function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<void> {
-  return writeTemporary(disk, path, fill, { sync: true }, (temporary) => renameExclusive(disk, temporary, path));
+export function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<FileInfo> {
+  return writeTemporary(disk, path, fill, { sync: true }, (temporary) => nameExclusive(disk, temporary, path));
 }
 
-/** Gives a file another name, which must be free: by a link or, where that is not possible, by a durable copy. */
-export async function giveName(disk: Disk, file: string, name: string): Promise<void> {
+/** Gives a temporary file a name that must be free. Returns what has the name then. Throws EEXIST. */
+export function nameExclusive(disk: Disk, temporary: string, path: string): FileInfo {
+  const made = disk.info(temporary);
+  renameExclusive(disk, temporary, path);
+  return made;
+}
+
+/**
+ * Gives a file another name, which must be free: by a link or, where that is not possible, by a durable copy. Returns
+ * what has the name then. Throws EEXIST.
+ */
+export async function giveName(disk: Disk, file: string, name: string): Promise<FileInfo> {
+  const linked = disk.info(file);
   try {
     disk.link(file, name);
+    return linked;
   } catch (error) {
     if (isNameTaken(error)) throw error;
-    await copyFile(disk, file, name, true);
+    return copyFile(disk, file, name, true);
   }
 }
 

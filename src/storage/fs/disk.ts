@@ -191,10 +191,12 @@ export const realDisk: Disk = {
   removeFolder: (path) => fs.rmdirSync(path),
   makeFolder(path) {
     const missing: string[] = [];
+    const made: string[] = [];
     for (let at = path; !fs.existsSync(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
     for (const folder of missing) {
       try {
         fs.mkdirSync(folder, 0o700);
+        made.push(folder);
         fs.chmodSync(folder, 0o700);
         syncFolderNow(dirname(folder));
       } catch (error) {
@@ -202,7 +204,7 @@ export const realDisk: Disk = {
         if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
       }
     }
-    return missing;
+    return made;
   },
   names: (folder) => fs.readdirSync(folder),
   list: (folder) =>
@@ -456,7 +458,7 @@ export function exists(disk: Disk, path: string): boolean {
 }
 
 /** Returns what {@link Disk.info} does, or null where nothing has this path. */
-export function infoOrNull(disk: Disk, path: string): FileInfo | null {
+export function infoIfPresent(disk: Disk, path: string): FileInfo | null {
   try {
     return disk.info(path);
   } catch (error) {
@@ -467,7 +469,7 @@ export function infoOrNull(disk: Disk, path: string): FileInfo | null {
 
 /** Whether nothing has this path. Throws when the disk cannot tell. */
 export function isAbsent(disk: Disk, path: string): boolean {
-  return infoOrNull(disk, path) === null;
+  return infoIfPresent(disk, path) === null;
 }
 
 export function removeQuietly(disk: Disk, path: string): void {

@@ -79,21 +79,23 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     removeFolder: (path) => way.use(path, "itself", (at) => disk.removeFolder(at)),
     makeFolder(path) {
       const missing: string[] = [];
-      let made: string[] | undefined;
+      let root: string[] | undefined;
       for (let at = path; !isThere(at) && dirname(at) !== at; at = dirname(at)) {
-        made = way.makeRoot?.(at);
-        if (made) break;
+        root = way.makeRoot?.(at);
+        if (root) break;
         missing.unshift(at);
       }
+      const made = [...(root ?? [])];
       for (const folder of missing) {
         try {
           makeOne(folder);
+          made.push(folder);
         } catch (error) {
           // Another process may have created it meanwhile.
           if (!isNameTaken(error)) throw error;
         }
       }
-      return [...(made ?? []), ...missing];
+      return made;
     },
     names: (folder) => way.use(folder, "folder", (at) => disk.names(at)),
     list: list && ((folder) => way.use(folder, "folder", (at) => list.call(disk, at))),

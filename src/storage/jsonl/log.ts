@@ -374,7 +374,7 @@ export class JsonlBackend implements Backend {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  async makeDurable(requireWanted: () => void): Promise<void> {
+  async makeDurable(requireCurrent: () => void): Promise<void> {
     const { disk, file } = this;
     const { count } = this.entries.nodes;
     const { size } = this.end;
@@ -382,7 +382,7 @@ export class JsonlBackend implements Backend {
     await this.state.unsynced.sync();
     // What is durable in a file without its name is lost.
     if (!isSameFile(disk.info(this.path), file.info())) throw removedByAnother("replaced the session's file");
-    requireWanted();
+    requireCurrent();
     this.markDurable(count, size);
   }
 

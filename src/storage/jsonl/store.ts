@@ -8,7 +8,6 @@ import type { Beginning, Content, Log, Store } from "../../core/ports/store.ts";
 import {
   closeQuietly,
   type Disk,
-  exists,
   type FileInfo,
   isAbsent,
   removeIfSame,
@@ -55,12 +54,13 @@ async function publish(
   const { disk, env, durability } = options;
   let named: FileInfo | undefined;
   const target = attachmentFolder(file);
-  let makesAttachments = false;
+  /** Whether the folder of the attachments is one that we made: nothing else may be removed. */
+  let isFolderOurs = false;
   try {
     disk.makeFolder(dirname(file));
     sweepTemporaryFiles(disk, dirname(file), env.now());
     if (attachmentsOf !== undefined && !isAbsent(disk, attachmentFolder(attachmentsOf))) {
-      makesAttachments = !exists(disk, target);
+      isFolderOurs = disk.makeFolder(target).includes(target);
       shareAttachments(disk, attachmentsOf, target);
       if (durability === "sync") await disk.syncFolder(target);
     }
@@ -84,7 +84,7 @@ async function publish(
     return openLog(options, file, false, written);
   } catch (error) {
     if (named) removeIfSame(disk, file, named);
-    if (makesAttachments) dropAttachments(disk, file);
+    if (isFolderOurs) dropAttachments(disk, file);
     if (!named && isNameTaken(error))
       throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
         sessionPath: file,

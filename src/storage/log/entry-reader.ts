@@ -125,6 +125,7 @@ export class EntryReader {
   }
 
   read(position: number): Uint8Array {
+    this.requireOpen();
     const override = this.entries.overrides.get(position);
     if (override) return override;
     const { bytes, isKnown } = this.recordAt(position);
@@ -170,6 +171,7 @@ export class EntryReader {
     const { overrides } = this.entries;
     let first = 0;
     while (first < positions.length) {
+      this.requireOpen();
       const override = overrides.get(positions[first]);
       if (override) {
         yield { first, past: first + 1, file: 0, start: -1, length: override.length, override };
@@ -244,8 +246,12 @@ export class EntryReader {
     }
   }
 
-  bytes(file: number, start: number, length: number, again?: Buffer): Buffer {
+  private requireOpen(): void {
     if (this.isClosed) throw new Failure("storage_failed", "The session was closed while it was read. Open it again.");
+  }
+
+  bytes(file: number, start: number, length: number, again?: Buffer): Buffer {
+    this.requireOpen();
     const bytes = again && length <= again.length ? again.subarray(0, length) : Buffer.allocUnsafe(length);
     try {
       readAll(this.disk, this.source.descriptor(file), bytes, start);
@@ -316,7 +322,7 @@ export class EntryReader {
     const line = this.lineIn(record, position);
     if (isUtf8(line) && !line.includes(0x0a)) {
       if (isKnown && entries.checked.values[position]) return line;
-      if (this.isWhole(position, record, isKnown)) {
+      if (this.isEntry(position, record, line, isKnown)) {
         if (isKnown) entries.checked.set(position, 1);
         return line;
       }
@@ -329,9 +335,14 @@ export class EntryReader {
 
   /** Whether a record holds the line of its entry, and that is UTF-8 and JSON. */
   isWhole(position: number, record: Uint8Array, isKnown: boolean): boolean {
-    const { bodies } = this;
     const line = this.lineIn(record, position);
-    if (!isUtf8(line) || !bodies.read(line, 0, line.length)) return false;
+    return isUtf8(line) && this.isEntry(position, record, line, isKnown);
+  }
+
+  /** Whether a line that is UTF-8 is the JSON of its entry. */
+  private isEntry(position: number, record: Uint8Array, line: Uint8Array, isKnown: boolean): boolean {
+    const { bodies } = this;
+    if (!bodies.read(line, 0, line.length)) return false;
     if (!this.source.isOf(position, record, isKnown && !this.isDoubted)) return false;
     this.isAmbiguous ||= bodies.isAmbiguous;
     this.entries.nodes.noteMessage(position, bodies.messageStart);

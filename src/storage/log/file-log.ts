@@ -107,8 +107,8 @@ export interface Backend {
 
   /** Records that everything is durable, where that means to survive no more than the death of the process. */
   markAllDurable(): void;
-  /** See {@link Committing}. */
-  makeDurable(requireWanted: () => void): Promise<void>;
+  /** See {@link CommittedLog}. */
+  makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after each commit, successful or not. */
   committed?(): void;
   /** Commits although every entry is durable. */
@@ -149,7 +149,7 @@ export class FileLog implements Log {
     this.damage = backend.entries.damage;
     if (backend.checkpointNow) this.checkpointNow = (reason = "manual") => this.checkpoint(reason);
     this.commits = new GroupCommit({
-      makeDurable: (requireWanted) => backend.makeDurable(requireWanted),
+      makeDurable: (requireCurrent) => backend.makeDurable(requireCurrent),
       rollBack: () => this.rollBack(),
       commit: () => this.commit(),
       ended: () => backend.committed?.(),
@@ -279,12 +279,12 @@ export class FileLog implements Log {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  append(lines: readonly Uint8Array[], { defer: hold, heads }: { defer?: boolean; heads?: KnownHeads } = {}): void {
+  append(lines: readonly Uint8Array[], { defer, heads }: { defer?: boolean; heads?: KnownHeads } = {}): void {
     const { backend } = this;
     const { state } = backend;
     this.requireOpen();
     if (state.readOnly) throw state.readOnly;
-    if (!this.persisted && hold) {
+    if (!this.persisted && defer) {
       backend.requireFreeName();
       backend.addDeferred(lines, heads);
       state.durableCount = this.nodes.count;

@@ -9,7 +9,7 @@ import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../c
 import { bytesOf } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, type FileInfo, infoOrNull, readAll, readWhole } from "../fs/disk.ts";
+import { closeQuietly, type Disk, type FileInfo, infoIfPresent, readAll, readWhole } from "../fs/disk.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
@@ -141,7 +141,7 @@ export class Container {
   hasItsHeader(folder = this.folder): boolean {
     const { disk, key } = this;
     const path = headerFile(folder);
-    const now = infoOrNull(disk, path);
+    const now = infoIfPresent(disk, path);
     if (!now || !key || !isSameFile(now, key) || now.kind !== key.kind || now.size !== key.size) return false;
     if (now.changed === key.changed && now.modified === key.modified) return true;
     if (now.kind === "file" && this.headerFault === null) {
@@ -159,13 +159,13 @@ export class Container {
 
   /** Returns the stamp of the index as its name has it now; null when it is missing. */
   indexInfo(): FileInfo | null {
-    return infoOrNull(this.disk, indexFile(this.folder));
+    return infoIfPresent(this.disk, indexFile(this.folder));
   }
 
   /** Throws storage_failed unless a file that we write still has its name, and ends where it must. */
   requireEnd(path: string, fd: number, end: number): FileInfo {
     const info = this.disk.infoOf(fd);
-    const named = infoOrNull(this.disk, path);
+    const named = infoIfPresent(this.disk, path);
     if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByAnother();
     return info;
   }

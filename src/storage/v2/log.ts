@@ -14,7 +14,7 @@ import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
-import { type FileInfo, infoOrNull, isAbsent } from "../fs/disk.ts";
+import { type FileInfo, infoIfPresent, isAbsent } from "../fs/disk.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
@@ -107,7 +107,7 @@ export class V2Backend implements Backend {
     if (!key) return null;
     try {
       const last = Math.max(1, end.tail.segmentSeq);
-      const { modified } = infoOrNull(disk, segmentFile(folder, last)) ?? key;
+      const { modified } = infoIfPresent(disk, segmentFile(folder, last)) ?? key;
       return { device: key.device, inode: key.inode, size: end.tail.bytesTotal, modified };
     } catch (error) {
       throw storageFailure(error, "looking at the session");

@@ -16,14 +16,16 @@ import { Failure } from "../../core/failure.ts";
 import { concat, sameBytes } from "../../core/json/json.ts";
 import type { Migrated, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { beginsWith, copyFile, copyLines, giveName, hashOf } from "../fs/chunked-io.ts";
+import { beginsWith, copyFile, copyLines, giveName, hashOf, nameExclusive } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile } from "../fs/container-paths.ts";
 import {
   closeQuietly,
   type Disk,
   exists,
+  type FileInfo,
   isAbsent,
   readWhole,
+  removeIfSame,
   removeQuietly,
   renameExclusive,
   temporaryName,
@@ -143,7 +145,7 @@ async function findSnapshot(run: MigrationRun, { snapshotId }: Pointer, source: 
     );
   }
   if (!exists(disk, source) || (await hashOf(disk, source)) !== snapshotId) return false;
-  disk.rename(source, snapshot);
+  renameExclusive(disk, source, snapshot);
   await disk.syncFolder(dirname(source));
   return true;
 }
@@ -157,7 +159,7 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
     try {
       log.acquireLock();
       const file = named ?? options.fileFor(log.header, dirname(location.container));
-      return await takeBack({ run, pointer, reason, log, before, later: laterThan(log, before), file });
+      return await takeBack({ run, pointer, reason, log, before, later: laterThan(log, before), file, made: null });
     } finally {
       before?.close();
     }
@@ -176,6 +178,8 @@ interface Rollback {
   readonly later: Int32Array;
   /** Path of the session file that is to become active. */
   readonly file: string;
+  /** The file that was made in its place, as it was then; null while none was. */
+  made: FileInfo | null;
 }
 
 async function takeBack(going: Rollback): Promise<Migrated> {
@@ -200,7 +204,6 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const ours = pointer.phase === "rollback" ? pointer.correlationId : run.correlationId;
   const correlationId = wishes.correlationId ?? ours;
   const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
-  const isThere = exists(disk, file);
   let verification: Verification;
   try {
     await putPointer(disk, location.pointer, intent);
@@ -212,7 +215,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
         { verification },
       );
   } catch (error) {
-    await withdraw(going, isThere ? null : file);
+    await withdraw(going);
     throw error;
   }
   const after: Pointer = { ...intent, active: run.format };
@@ -236,11 +239,11 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   });
 }
 
-/** Undoes a rollback that failed before its marker, as far as the disk allows. `made`: the file that it made. */
-async function withdraw({ run, pointer }: Rollback, made: string | null): Promise<void> {
+/** Undoes a rollback that failed before its marker, as far as the disk allows. Removes only what it made. */
+async function withdraw({ run, pointer, file, made }: Rollback): Promise<void> {
   const { disk, location } = run;
   try {
-    if (made !== null && exists(disk, made)) disk.remove(made);
+    if (made !== null) removeIfSame(disk, file, made);
     await putPointer(disk, location.pointer, pointer);
   } catch {
     // Rolling back again goes on from here.
@@ -251,11 +254,11 @@ async function withdraw({ run, pointer }: Rollback, made: string | null): Promis
 async function putBack(going: Rollback): Promise<void> {
   const { run, pointer, log, before, later, file } = going;
   const { disk } = run;
-  const isThere = exists(disk, file);
+  const isThere = !isAbsent(disk, file);
   // A file in that place may be from an attempt that was cut off.
   if (isThere && before !== null && pointer.phase !== "rollback") throw inTheWay(file);
   if (before && later.length === 0) {
-    if (!isThere) return nameAgain(disk, snapshotOf(file), file);
+    if (!isThere) return nameAgain(disk, snapshotOf(file), file, going);
     if ((await hashOf(disk, file)) === (await hashOf(disk, snapshotOf(file)))) return;
     throw inTheWay(file);
   }
@@ -274,7 +277,10 @@ async function putBack(going: Rollback): Promise<void> {
     for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
   };
   await writeTemporary(disk, file, fill, { sync: true }, async (temporary) => {
-    if (!isThere) return renameExclusive(disk, temporary, file);
+    if (!isThere) {
+      going.made = nameExclusive(disk, temporary, file);
+      return;
+    }
     if (!(await beginsWith(disk, temporary, file))) throw inTheWay(file);
     disk.rename(temporary, file);
   });
@@ -292,7 +298,8 @@ function holdsAll({ run, log, file }: Rollback): Promise<boolean> {
 }
 
 /** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
-async function putDatabaseBack({ run, log, before, file }: Rollback): Promise<void> {
+async function putDatabaseBack(going: Rollback): Promise<void> {
+  const { run, log, before, file } = going;
   const { disk, location } = run;
   const temporary = temporaryName(file);
   try {
@@ -305,7 +312,7 @@ async function putDatabaseBack({ run, log, before, file }: Rollback): Promise<vo
       has: before?.nodes.count ?? 0,
       blobs: blobsIn(disk, join(location.container, BLOBS)),
     });
-    renameExclusive(disk, temporary, file);
+    going.made = nameExclusive(disk, temporary, file);
   } catch (error) {
     removeQuietly(disk, temporary);
     throw error;
@@ -396,10 +403,15 @@ function laterThan({ nodes }: Log, before: Log | null): Int32Array {
   return range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
 }
 
-/** Gives a file a second name durably. Throws already_exists. */
-async function nameAgain(disk: Disk, file: string, name: string): Promise<void> {
+/** Gives a file a second name durably. `going`: is told what was made. Throws already_exists. */
+async function nameAgain(
+  disk: Disk,
+  file: string,
+  name: string,
+  going: Pick<Rollback, "made"> = { made: null },
+): Promise<void> {
   try {
-    await giveName(disk, file, name);
+    going.made = await giveName(disk, file, name);
   } catch (error) {
     throw isNameTaken(error) ? inTheWay(name) : error;
   }

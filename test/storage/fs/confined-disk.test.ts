@@ -183,6 +183,17 @@ describe.each<[string, Disk]>([
   });
 });
 
+test("says of no folder that it was made here when another process was faster", () => {
+  // Whether the folder is there cannot be told; making it then shows that it is.
+  const info: Disk["info"] = (path, plain) => {
+    if (path.endsWith("/deep")) throw Object.assign(new Error("EIO"), { code: "EIO" });
+    return realDisk.info(path, plain);
+  };
+  const disk = confine([root], { ...realDisk, info });
+  expect(disk.makeFolder(join(root, "deep", "new"))).toEqual([join(root, "deep", "new")]);
+  expect(text(disk, join(root, "deep", "file"))).toBe("inside");
+});
+
 describe("folders that are held open", () => {
   test("are few, and none after the end", () => {
     const disk = confine();

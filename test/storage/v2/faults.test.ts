@@ -11,7 +11,7 @@ import { Session } from "../../../src/core/session/session.ts";
 import { indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { writeAll } from "../../../src/storage/fs/disk.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
-import { appendMessages, type Left, type Scenario, withFaults } from "../../support/change-faults.ts";
+import { appendMessages, type Scenario, withFaults } from "../../support/change-faults.ts";
 import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
@@ -129,14 +129,10 @@ const FAULTS: [string, (at: number) => Fault][] = [
   ["a short write", (at) => ({ kind: "short", at, errno: "EIO" })],
 ];
 
-/** Places of the sources at which a scenario met an error. */
-const places = new Set<string>();
-
 describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("%s", (_, scenario) => {
   describe.each(FAULTS)("with %s", (_name, faultAt) => {
     test("is done or not done, memory is what the container is, and the next change works", async () => {
-      const check = async (left: Left): Promise<void> => {
-        const { disk, session, failure, acknowledged, refused, operation, at } = left;
+      await withFaults(scenario, faultAt, async ({ disk, session, failure, acknowledged, refused, operation, at }) => {
         if (failure !== undefined) {
           expect(failure, at).toBeInstanceOf(Failure);
           expect(["storage_full", "storage_failed"], at).toContain((failure as Failure).name);
@@ -161,8 +157,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           if (!path.startsWith(`${CONTAINER}/`) && !path.startsWith("/elsewhere") && !path.startsWith(QUARANTINE))
             expect([`${FOLDER}/x`, `${FOLDER}/${SESSION}.store.json`], at).toContain(path);
         }
-      };
-      await withFaults(scenario, faultAt, check, places);
+      });
     });
   });
 

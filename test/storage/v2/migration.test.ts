@@ -400,6 +400,66 @@ describe("rolling back", () => {
     expect(textOf(disk.content(FILE) as Uint8Array)).toBe("somebody's\n");
     expect(readPointer(disk, pointerFile(CONTAINER))).toMatchObject({ active: "native_v2", phase: "completed" });
   });
+
+  describe.each([
+    ["with its snapshot alone", []],
+    ["with later entries", [userText(id(6), id(4), "later")]],
+  ] as const)("%s", (_name, later) => {
+    const OTHER = bytesOf("somebody's\n");
+
+    async function migrated(): Promise<FaultDisk> {
+      const disk = diskWith(FIVE);
+      await migrate(optionsOn(disk), FILE);
+      if (later.length > 0) await appendTo(disk, ...later);
+      return disk.after();
+    }
+
+    test("it is not removed either, whichever operation fails", async () => {
+      const beginning = await migrated();
+      beginning.put(FILE, OTHER);
+      const whole = beginning.after();
+      whole.set(undefined);
+      await expect(rollBack(optionsOn(whole), CONTAINER)).rejects.toMatchObject({ name: "already_exists" });
+      expect(whole.operations.length).toBeGreaterThan(20);
+      for (let at = 1; at <= whole.operations.length; at++) {
+        const disk = beginning.after();
+        disk.set({ kind: "fail", at, errno: "EIO" });
+        await rollBack(optionsOn(disk), CONTAINER).catch(() => {});
+        expect(disk.content(FILE), `${disk.operations[at - 1]}, operation ${at}`).toEqual(OTHER);
+      }
+    });
+
+    test("nor if it comes while the session is rolled back", async () => {
+      const beginning = await migrated();
+      const whole = beginning.after();
+      whole.set(undefined);
+      await rollBack(optionsOn(whole), CONTAINER);
+      let came = 0;
+      for (let at = 1; at <= whole.operations.length; at++) {
+        const disk = beginning.after();
+        let calls = 0;
+        let isThere = false;
+        const watched = new Proxy(disk, {
+          get(target, name) {
+            const member = Reflect.get(target, name, target);
+            if (typeof member !== "function") return member;
+            return (...given: unknown[]) => {
+              if (++calls === at && target.content(FILE) === undefined) {
+                target.put(FILE, OTHER);
+                isThere = true;
+              }
+              return member.apply(target, given);
+            };
+          },
+        });
+        await rollBack(optionsOn(watched), CONTAINER).catch(() => {});
+        if (!isThere) continue;
+        came++;
+        expect(disk.content(FILE), `before call ${at}`).toEqual(OTHER);
+      }
+      expect(came).toBeGreaterThan(5);
+    });
+  });
 });
 
 describe("failure semantics of the seed", () => {
