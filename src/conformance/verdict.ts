@@ -1,0 +1,29 @@
+/** The ways in which the check of a rule ends early. */
+
+/** Characters of a message that evidence shows. */
+const SHOWN = 2000;
+
+/** The facts that show a rule to be broken, as texts for a person. */
+export interface Evidence {
+  /** The message, or the act, that the rule begins with. */
+  readonly sent?: string;
+  readonly expected: string;
+  readonly came: string;
+}
+
+/** The server does not keep the rule. */
+export class RuleBroken extends Error {
+  readonly evidence: Evidence;
+  constructor({ sent, expected, came }: Evidence) {
+    super(`expected ${expected}`);
+    this.evidence = { sent: sent === undefined ? undefined : shortened(sent), expected, came: shortened(came) };
+  }
+}
+
+/** The rule cannot be checked with this server; the message says why. */
+export class NotApplicable extends Error {}
+
+/** Returns the beginning of a text that is too long to be shown. */
+export function shortened(text: string, longest = SHOWN): string {
+  return text.length <= longest ? text : `${text.slice(0, longest)}... (${text.length} characters)`;
+}
