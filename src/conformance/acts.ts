@@ -1,0 +1,120 @@
+/** Things that many rules do before they look. */
+
+import { isJsonrpc } from "./combination.ts";
+import type { Conversation } from "./conversation.ts";
+import { isFileAt } from "./files.ts";
+import type { Reply } from "./reply.ts";
+import type { Params, WireValue } from "./speech.ts";
+import { NotApplicable } from "./verdict.ts";
+
+export function user(content: string): WireValue {
+  return { type: "message", message: { role: "user", content } };
+}
+
+/** Returns an assistant's message with all that Pi needs in one. */
+export function assistant(text: string): WireValue {
+  const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
+  const usage = { input: 10, output: 5, cacheRead: 0, cacheWrite: 0, totalTokens: 15, cost };
+  const who = { api: "anthropic-messages", provider: "anthropic", model: "claude-sonnet-4-5" };
+  const content = [{ type: "text", text }];
+  const message = { role: "assistant", content, ...who, usage, stopReason: "stop", timestamp: 1769271746831 };
+  return { type: "message", message };
+}
+
+export function custom(data: WireValue): WireValue {
+  return { type: "custom", customType: "conformance", data };
+}
+
+/** Makes a new, empty session current. */
+export async function newSession(conversation: Conversation): Promise<void> {
+  void (await conversation.ask("new_session")).result;
+}
+
+/** Appends entries at the leaf and returns their ids. */
+export async function append(conversation: Conversation, ...entries: readonly WireValue[]): Promise<string[]> {
+  return (await conversation.ask("append", { entries })).list("entryIds");
+}
+
+/** Makes a new session current that holds a turn for each text, and returns the ids of the entries. */
+export async function sessionWith(conversation: Conversation, ...texts: readonly string[]): Promise<string[]> {
+  await newSession(conversation);
+  return append(conversation, ...texts.flatMap((text) => [user(text), assistant(`Answer: ${text}`)]));
+}
+
+/** Returns all entries of the current session, and the leaf. */
+export async function entriesOf(
+  conversation: Conversation,
+): Promise<{ entries: WireValue[]; leafId: string | null; reply: Reply }> {
+  const reply = await conversation.ask("get_entries");
+  const entries = reply.list("entries");
+  const { leafId } = reply.result;
+  if (leafId !== null && typeof leafId !== "string") throw reply.broken("a `leafId` that is a text or null");
+  return { entries, leafId, reply };
+}
+
+export async function stateOf(conversation: Conversation): Promise<WireValue> {
+  const reply = await conversation.ask("get_state");
+  reply.string("sessionId");
+  return reply.result;
+}
+
+/** Returns where the current session is, which must be on disk. Throws NotApplicable where sessions are in memory. */
+export async function pathOf(conversation: Conversation): Promise<string> {
+  const { sessionFile } = await stateOf(conversation);
+  if (typeof sessionFile === "string") return sessionFile;
+  throw new NotApplicable("the server keeps its sessions in memory");
+}
+
+/** Returns the file of the current session. Throws NotApplicable where a session is no file. */
+export async function fileOf(conversation: Conversation): Promise<string> {
+  const path = await pathOf(conversation);
+  if (isFileAt(path)) return path;
+  throw new NotApplicable(`the server keeps its sessions in no files: ${path} is none`);
+}
+
+/** Makes the session at a path the current one. */
+export async function openAt(conversation: Conversation, sessionPath: string): Promise<Reply> {
+  const reply = await conversation.ask("switch_session", { sessionPath });
+  void reply.result;
+  return reply;
+}
+
+/** Returns the damage of the current session: of the state, or, in Pi's dialect, of a verification. */
+export async function damageIn(conversation: Conversation): Promise<{ damage: WireValue[]; reply: Reply }> {
+  const isRpc = isJsonrpc(conversation.combination);
+  const reply = await conversation.ask(isRpc ? "get_state" : "verify_session");
+  return { damage: reply.list(isRpc ? "diagnostics" : "damage"), reply };
+}
+
+/** Returns the texts of all pages of a command that lists, and the pages. */
+export async function pagesOf(
+  conversation: Conversation,
+  command: string,
+  member: string,
+  params: Params,
+): Promise<{ items: WireValue[]; pages: Reply[] }> {
+  const items: WireValue[] = [];
+  const pages: Reply[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await conversation.ask(command, cursor === undefined ? params : { ...params, cursor });
+    items.push(...page.list(member));
+    pages.push(page);
+    cursor = page.result.nextCursor;
+    page.must(cursor === undefined || typeof cursor === "string", "a `nextCursor` that is a text, or none");
+    page.must(pages.length < MOST_PAGES, `an end of the pages before the ${MOST_PAGES}th`);
+  } while (cursor !== undefined);
+  return { items, pages };
+}
+
+const MOST_PAGES = 500;
+
+/** Returns the ids of entries or nodes. */
+export function idsOf(values: readonly WireValue[]): unknown[] {
+  return values.map((value) => value?.id);
+}
+
+/** Returns whether two values have the same JSON text. */
+export function isSame(a: WireValue, b: WireValue): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}

@@ -1,0 +1,51 @@
+/** The shape of a rule: what it says, where the protocol says so, and how it is checked. */
+
+import type { Combination } from "./combination.ts";
+import type { Conduct, Conversation } from "./conversation.ts";
+
+/** Bytes of the largest reply that the modest host takes. */
+export const MODEST_REPLY = 4096;
+
+export interface Rule {
+  readonly name: string;
+  /** The sentence that a server keeps. */
+  readonly title: string;
+  /** The heading in protocol.md below which it stands. */
+  readonly source: string;
+  /** Commands that it uses besides those that every rule uses. */
+  readonly needs?: readonly string[];
+  /** Returns whether it says anything about this combination; every one by default. */
+  applies?(combination: Combination): boolean;
+  /** Checks it. Throws RuleBroken, or NotApplicable. */
+  run(context: RuleContext): Promise<void>;
+}
+
+/** The rules about one thing. */
+export interface Theme {
+  readonly name: string;
+  readonly rules: readonly Rule[];
+}
+
+/** The servers and the folder that a rule may use while it is checked. */
+export interface RuleContext {
+  readonly combination: Combination;
+  /** A folder for files of its own. */
+  readonly folder: string;
+  /** Returns a conversation that other rules use too, with whatever session is current. */
+  plain(): Promise<Conversation>;
+  /** Returns another one, which began with `initialize` and all hooks. */
+  hooked(): Promise<Conversation>;
+  /** Starts a server for this rule alone. `session`: the path that stands for `{session}` in the command. */
+  start(session?: string): Conversation;
+  /**
+   * Returns a third one, whose host asked for little: replies of {@link MODEST_REPLY} bytes at most, no event but
+   * session_append, no hook but session_before_fork.
+   */
+  modest(): Promise<Conversation>;
+  /** Makes something that several rules look at, with the first of them. */
+  once<T>(name: string, make: () => Promise<T>): Promise<T>;
+  /** Whether the command takes the path of a session. */
+  readonly takesSession: boolean;
+  /** Faults that all servers of this combination have shown so far. */
+  readonly conducts: readonly Conduct[];
+}

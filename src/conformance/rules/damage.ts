@@ -1,0 +1,383 @@
+/** Rules about files that are old, damaged, or written by other programs. */
+
+import {
+  append,
+  custom,
+  damageIn,
+  entriesOf,
+  idsOf,
+  isSame,
+  newSession,
+  openAt,
+  pathOf,
+  sessionWith,
+  stateOf,
+  user,
+} from "../acts.ts";
+import { isJsonrpc } from "../combination.ts";
+import type { Conversation } from "../conversation.ts";
+import { appendTo, bytesIn, isThere, writeTo } from "../files.ts";
+import type { RuleContext, Theme } from "../rule.ts";
+import type { WireValue } from "../speech.ts";
+
+const TIME = "2026-01-24T16:22:26.831Z";
+
+function header(id: string, more: Readonly<Record<string, unknown>> = {}): string {
+  return JSON.stringify({ type: "session", version: 3, id, timestamp: TIME, cwd: "/project", ...more });
+}
+
+/** Returns the line of a message of the user, as Pi writes it, with more members behind those of every entry. */
+function line(id: string, parentId: string | null, more: Readonly<Record<string, unknown>> = {}): string {
+  const message = { role: "user", content: `I am ${id}` };
+  return JSON.stringify({ type: "message", id, parentId, timestamp: TIME, ...more, message });
+}
+
+const GOOD = [line("aaaaaaa1", null), line("aaaaaaa2", "aaaaaaa1"), line("aaaaaaa3", "aaaaaaa2")];
+
+const BROKEN_LINE = "a broken line in the middle";
+
+/** Files with something wrong, by what it is. */
+const DAMAGED: Readonly<Record<string, (id: string) => Buffer>> = {
+  [BROKEN_LINE]: (id) => file(header(id), GOOD[0], GOOD[1], "}{ broken", GOOD[2]),
+  "a last line that was cut off": (id) => Buffer.from(`${[header(id), ...GOOD].join("\n")}\n${GOOD[0].slice(0, 40)}`),
+  "bytes that are not UTF-8": (id) =>
+    Buffer.concat([
+      file(header(id), ...GOOD.slice(0, 2)),
+      Buffer.from(`${line("bbbbbbb1", "aaaaaaa2").replace("I am", "I \xff\xfe")}\n`, "latin1"),
+      file(GOOD[2]),
+    ]),
+  "NUL bytes between the lines": (id) =>
+    Buffer.concat([file(header(id), ...GOOD.slice(0, 2)), Buffer.alloc(64), file("", GOOD[2])]),
+};
+
+function file(...lines: readonly string[]): Buffer {
+  return Buffer.from(lines.map((text) => `${text}\n`).join(""));
+}
+
+/** Writes a session file for a rule and makes it the current session. */
+async function opened(
+  context: RuleContext,
+  name: string,
+  bytes: Uint8Array,
+): Promise<{ conversation: Conversation; path: string }> {
+  const conversation = await context.plain();
+  const path = `${context.folder}/${name}.jsonl`;
+  writeTo(path, bytes);
+  await openAt(conversation, path);
+  return { conversation, path };
+}
+
+/** Opens each damaged file. */
+async function eachDamaged(
+  context: RuleContext,
+  rule: string,
+  look: (conversation: Conversation, path: string, bytes: Buffer, what: string) => Promise<void>,
+): Promise<void> {
+  for (const [at, what] of Object.keys(DAMAGED).entries()) {
+    const bytes = DAMAGED[what](`${rule}-${at}`);
+    const { conversation, path } = await opened(context, `${rule}-${at}`, bytes);
+    await look(conversation, path, bytes, what);
+  }
+}
+
+export const damage: Theme = {
+  name: "damage",
+  rules: [
+    {
+      name: "damage-read-past",
+      title: "A damaged file opens, and the entries before and after the damage are there.",
+      source: "Old and damaged files",
+      async run(context) {
+        await eachDamaged(context, "read-past", async (conversation, _path, _bytes, what) => {
+          const { entries, reply } = await entriesOf(conversation);
+          const ids = idsOf(entries);
+          const areThere = GOOD.every((text) => ids.includes(JSON.parse(text).id));
+          reply.must(areThere, `the three good entries of a file with ${what}`);
+        });
+      },
+    },
+    {
+      name: "damage-reported",
+      title: "Damage is reported with its line, its byte offset and a reason.",
+      source: "Old and damaged files",
+      needs: ["verify_session"],
+      async run(context) {
+        await eachDamaged(context, "reported", async (conversation, _path, bytes, what) => {
+          // What is wrong inside an entry may be found when the entry is read.
+          await entriesOf(conversation);
+          const { damage: found, reply } = await damageIn(conversation);
+          reply.must(found.length > 0, `damage, because the file has ${what}`);
+          const isPlaced = ({ byteOffset, reason }: WireValue): boolean =>
+            byteOffset > 0 && byteOffset < bytes.length && typeof reason === "string" && reason !== "";
+          reply.must(found.some(isPlaced), "damage with byteOffset and reason");
+          if (what === BROKEN_LINE)
+            reply.must(
+              found.some((one) => one?.line === 4),
+              "damage in line 4",
+            );
+        });
+      },
+    },
+    {
+      name: "sound-not-reported",
+      title: "A sound session has no damage.",
+      source: "Old and damaged files",
+      needs: ["verify_session"],
+      async run(context) {
+        const { conversation } = await opened(context, "sound", file(header("sound"), ...GOOD));
+        const { damage: found, reply } = await damageIn(conversation);
+        reply.must(found.length === 0, "no damage");
+        const verified = await conversation.ask("verify_session");
+        verified.must(verified.result.ok === true, "`ok: true`");
+      },
+    },
+    {
+      name: "damage-verified",
+      title: "verify_session reports damage and changes nothing.",
+      source: "verify_session",
+      needs: ["verify_session"],
+      async run(context) {
+        await eachDamaged(context, "verified", async (conversation, path, bytes, what) => {
+          const reply = await conversation.ask("verify_session");
+          reply.must(reply.list("damage").length > 0 && reply.result.ok === false, `damage, for the file has ${what}`);
+          reply.must(bytesIn(path).equals(bytes), "the bytes of the file as they were");
+        });
+      },
+    },
+    {
+      name: "opening-changes-nothing",
+      title: "Opening and reading a file removes and changes nothing of it, whatever is wrong with it.",
+      source: "Old and damaged files",
+      async run(context) {
+        const marked = Buffer.concat([Buffer.from("\ufeff"), file(header("marked"), ...GOOD)]);
+        const { path: markedPath } = await opened(context, "marked", marked);
+        await eachDamaged(context, "unchanged", async (conversation, path, bytes, what) => {
+          await entriesOf(conversation);
+          await newSession(conversation);
+          if (!bytesIn(path).equals(bytes))
+            throw conversation.broken(`the bytes of a file with ${what} as they were`, bytesIn(path).toString());
+        });
+        if (!bytesIn(markedPath).equals(marked))
+          throw (await context.plain()).broken("the bytes of a file with a byte order mark as they were", "others");
+      },
+    },
+    {
+      name: "damage-survives-writes",
+      title: "Writing to a damaged file adds lines and leaves its own as they are.",
+      source: "Session format",
+      async run(context) {
+        const bytes = file(header("survives"), GOOD[0], GOOD[1], "}{ broken", GOOD[2]);
+        const { conversation, path } = await opened(context, "survives", bytes);
+        await append(conversation, user("After the damage"));
+        if (!bytesIn(path).subarray(0, bytes.length).equals(bytes))
+          throw conversation.broken("a file that still begins with its bytes", bytesIn(path).toString());
+        const { entries, reply } = await entriesOf(conversation);
+        reply.must(entries.at(-1)?.parentId === "aaaaaaa3", "the new entry after the last good one");
+      },
+    },
+    {
+      name: "damage-repaired",
+      title: "repair_session removes damage and keeps the original next to the session.",
+      source: "repair_session",
+      needs: ["repair_session", "verify_session"],
+      async run(context) {
+        const bytes = file(header("repaired"), GOOD[0], GOOD[1], "}{ broken", GOOD[2]);
+        const { conversation } = await opened(context, "repaired", bytes);
+        const reply = await conversation.ask("repair_session");
+        reply.must(reply.list("repaired").length > 0, "the damage that was removed");
+        const backup = reply.string("backupPath");
+        reply.must(isThere(backup) && bytesIn(backup).equals(bytes), "the original, byte for byte, at backupPath");
+        const { damage: found, reply: after } = await damageIn(conversation);
+        after.must(
+          found.every(({ kind }) => kind !== "bad_line"),
+          "no bad_line any more",
+        );
+        const { entries, reply: read } = await entriesOf(conversation);
+        read.must(entries.length === 3, "the three good entries");
+      },
+    },
+    {
+      name: "incomplete-list",
+      title: "An incomplete list at the end of a file was never acknowledged and does not count.",
+      source: "Writing safely",
+      async run(context) {
+        const id = "incomplete";
+        const part = (entry: string, parent: string, index: number): string =>
+          line(entry, parent, { _batch: { session: id, index, count: 3 } });
+        const bytes = file(header(id), ...GOOD, part("ccccccc1", "aaaaaaa3", 0), part("ccccccc2", "ccccccc1", 1));
+        const { conversation } = await opened(context, id, bytes);
+        const { entries, leafId, reply } = await entriesOf(conversation);
+        reply.must(entries.length === 3, "the three entries before the list");
+        reply.must(leafId === "aaaaaaa3", "the leaf aaaaaaa3");
+      },
+    },
+    {
+      name: "same-id-twice",
+      title: "If two entries have the same id, the second is called <id>~2.",
+      source: "Ids",
+      async run(context) {
+        const bytes = file(header("twice"), GOOD[0], GOOD[1], line("aaaaaaa1", "aaaaaaa2"));
+        const { conversation } = await opened(context, "twice", bytes);
+        const tree = await conversation.ask("get_tree", { format: "flat" });
+        tree.must(isSame(idsOf(tree.list("nodes")), ["aaaaaaa1", "aaaaaaa2", "aaaaaaa1~2"]), "a node aaaaaaa1~2");
+      },
+    },
+    {
+      name: "old-versions-open",
+      title: "Files of version 1 and 2 open as they are, and reading does not change them.",
+      source: "Old and damaged files",
+      async run(context) {
+        for (const version of [1, 2]) {
+          const bytes = oldFile(version);
+          const { conversation, path } = await opened(context, `old-open-${version}`, bytes);
+          const { entries, reply } = await entriesOf(conversation);
+          reply.must(entries.length === 2, "two entries");
+          const messages = await conversation.ask("get_messages");
+          messages.must(messages.list("messages").length === 2, "two messages");
+          await newSession(conversation);
+          if (!bytesIn(path).equals(bytes))
+            throw conversation.broken(
+              `the bytes of the file of version ${version} as they were`,
+              bytesIn(path).toString(),
+            );
+        }
+      },
+    },
+    {
+      name: "old-ids-stand",
+      title: "The ids of entries of version 1, which have none, are the same each time.",
+      source: "Old and damaged files",
+      async run(context) {
+        const { conversation, path } = await opened(context, "old-ids", oldFile(1));
+        const first = await conversation.ask("get_tree", { format: "flat" });
+        const other = await context.hooked();
+        await openAt(other, path);
+        const again = await other.ask("get_tree", { format: "flat" });
+        again.must(isSame(idsOf(again.list("nodes")), idsOf(first.list("nodes"))), "the same ids in another process");
+      },
+    },
+    {
+      name: "old-versions-kept",
+      title: "The first write makes a file of version 1 or 2 one of version 3, and keeps the original next to it.",
+      source: "Old and damaged files",
+      async run(context) {
+        for (const version of [1, 2]) {
+          const bytes = oldFile(version);
+          const { conversation, path } = await opened(context, `old-kept-${version}`, bytes);
+          await append(conversation, user("New"));
+          const backup = `${path}.v${version}.bak`;
+          const isKept = isThere(backup) && bytesIn(backup).equals(bytes);
+          if (!isKept) throw conversation.broken(`the original, byte for byte, as ${backup}`, "none, or another");
+          const [head] = bytesIn(path).toString().split("\n");
+          if (JSON.parse(head).version !== 3) throw conversation.broken("a header of version 3", head);
+        }
+      },
+    },
+    {
+      name: "newer-version",
+      title: "A file of a newer version opens for reading only.",
+      source: "Old and damaged files",
+      async run(context) {
+        const bytes = file(header("newer", { version: 99 }), ...GOOD);
+        const { conversation, path } = await opened(context, "newer", bytes);
+        const { entries, reply } = await entriesOf(conversation);
+        reply.must(entries.length === 3, "three entries");
+        const write = await conversation.ask("append", { entries: [custom(1)] });
+        write.mustFail("read_only", "unsupported_version");
+        write.must(bytesIn(path).equals(bytes), "the bytes of the file as they were");
+      },
+    },
+    {
+      name: "no-session-file",
+      title: "A file that is no session is refused, and the session before stays.",
+      source: "switch_session",
+      async run(context) {
+        const conversation = await context.plain();
+        await sessionWith(conversation, "One");
+        const { sessionId } = await stateOf(conversation);
+        const path = `${context.folder}/no-session-file.jsonl`;
+        writeTo(path, '{"a":1}\n');
+        (await conversation.ask("switch_session", { sessionPath: path })).mustFail("not_a_session");
+        (await conversation.ask("switch_session", { sessionPath: `${path}.none` })).mustFail("session_not_found");
+        const state = await conversation.ask("get_state");
+        state.must(state.result.sessionId === sessionId, `the session ${sessionId}`);
+      },
+    },
+    {
+      name: "foreign-entries",
+      title:
+        "Entries that another program appends are added before the next change; if they continue the leaf, it moves.",
+      source: "Other programs",
+      async run(context) {
+        const { conversation, path } = await opened(context, "foreign", file(header("foreign"), ...GOOD));
+        appendTo(path, file(line("ddddddd1", "aaaaaaa3")));
+        const [own] = await append(conversation, user("After the other"));
+        const { entries, reply } = await entriesOf(conversation);
+        const foreign = entries.find(({ id }) => id === "ddddddd1");
+        reply.must(foreign !== undefined, "the entry of the other program");
+        const parent = entries.find(({ id }) => id === own)?.parentId;
+        reply.must(parent === "ddddddd1", "that the new entry continues it");
+      },
+    },
+    {
+      name: "foreign-event",
+      title: "session_append with the origin foreign reports entries of another program.",
+      source: "Other programs",
+      async run(context) {
+        const { conversation, path } = await opened(context, "foreign-event", file(header("foreign-event"), ...GOOD));
+        await conversation.settle();
+        appendTo(path, file(line("ddddddd2", "aaaaaaa3")));
+        await append(conversation, user("After the other"));
+        const event = await conversation.event("session_append");
+        const { entryIds, origin } = event.value;
+        const isRight = isSame(entryIds, ["ddddddd2"]) && origin === "foreign";
+        if (!isRight) throw conversation.broken("session_append of ddddddd2 with the origin foreign", event.text);
+      },
+    },
+    {
+      name: "stored-bytes",
+      title: "Entries of a file are sent byte for byte as they are stored.",
+      source: "get_entries",
+      async run(context) {
+        const odd = `{"id":"eeeeeee1","type":"message","x" : 1.0,"parentId":null,"timestamp":"${TIME}","message":{"role":"user","content":"\\u0041","n":1e2}}`;
+        const { conversation } = await opened(context, "stored-bytes", file(header("stored-bytes"), odd));
+        const reply = await conversation.ask("get_entries");
+        reply.must(reply.textAt("entries", 0) === odd, odd);
+      },
+    },
+    {
+      name: "one-writer",
+      title: "While one process writes to a session, it opens in another for reading, and a change there fails.",
+      source: "Other programs",
+      async run(context) {
+        const writer = await context.plain();
+        await sessionWith(writer, "One");
+        const path = await pathOf(writer);
+        const reader = await context.hooked();
+        await openAt(reader, path);
+        const { entries, reply } = await entriesOf(reader);
+        reply.must(entries.length === 2, "the two entries");
+        const write = await reader.ask("append", { entries: [custom(1)] });
+        write.mustFail("session_locked");
+        if (isJsonrpc(context.combination)) {
+          const state = await reader.ask("get_state");
+          state.must(typeof state.result.lockedBy?.pid === "number", "`lockedBy` with the process that writes");
+        }
+        await append(writer, user("Two"));
+      },
+    },
+  ],
+};
+
+/** Returns a file of an older version, with a user message and an answer. */
+function oldFile(version: number): Buffer {
+  const lines = [
+    { type: "message", timestamp: TIME, message: { role: "user", content: "Old" } },
+    { type: "message", timestamp: TIME, message: { role: "assistant", content: [{ type: "text", text: "Very" }] } },
+  ];
+  const head = { type: "session", ...(version === 1 ? {} : { version }), id: `old-${version}`, timestamp: TIME };
+  const linked = lines.map((entry, n) =>
+    version === 1 ? entry : { ...entry, id: `fffffff${n}`, parentId: n === 0 ? null : `fffffff${n - 1}` },
+  );
+  return file(...[{ ...head, cwd: "/project" }, ...linked].map((value) => JSON.stringify(value)));
+}
