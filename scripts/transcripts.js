@@ -1,0 +1,28 @@
+// Records the golden transcripts of docs/conformance anew: what they send stays, what they receive is what the built
+// server answers. A line {"receive":null} asks for one more message.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { build } from "esbuild";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const contents = `
+  export { recorded } from "./scripts/transcripts.ts";
+  export { transcriptsIn } from "./src/conformance/transcripts.ts";`;
+const home = mkdtempSync(join(tmpdir(), "pi-session-transcripts-"));
+const folder = join(root, "docs/conformance");
+try {
+  const outfile = join(home, "recorder.mjs");
+  await build({ stdin: { contents, resolveDir: root }, bundle: true, format: "esm", platform: "node", outfile });
+  const { recorded, transcriptsIn } = await import(pathToFileURL(outfile).href);
+  const command = [process.execPath, join(root, "dist/bin/pi-session-server.js")];
+  const variables = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: home };
+  for (const transcript of transcriptsIn(folder))
+    writeFileSync(
+      join(folder, `${transcript.name}.jsonl`),
+      await recorded(transcript, { command, cwd: home, variables }),
+    );
+} finally {
+  rmSync(home, { recursive: true, force: true });
+}
