@@ -51,6 +51,13 @@ async function commandsWhenAskedFor() {
   return inPlaceOf("src/handlers/shared/find.ts", contents);
 }
 
+/** Leaves the conformance kit out of the program: it is a file of its own, which its verb loads. */
+const kitBesides = {
+  name: "the conformance kit besides",
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /conformance\/main\.ts$/ }, () => ({ path: "./conformance.js", external: true })),
+};
+
 /** What the library uses of modules of Node's that take long to load and that opening a session does not need. */
 const USED_LATER = {
   "node:crypto": ["createHash", "hash", "randomFillSync"],
@@ -92,13 +99,20 @@ try {
   const { outputFiles } = await build({
     ...options,
     entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor()],
+    plugins: [await commandsWhenAskedFor(), kitBesides],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
     write: false,
   });
   const program = outputFiles[0].text.replace(/^#!.*\n/, "");
   writeFileSync(`${fresh}/bin/program.js`, program);
+  await build({
+    ...options,
+    entryPoints: { conformance: "src/conformance/main.ts" },
+    outdir: `${fresh}/bin`,
+    define: { "import.meta.url": "KIT_URL" },
+    banner: { js: '"use strict";const KIT_URL=require("node:url").pathToFileURL(__filename).href;' },
+  });
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...options,

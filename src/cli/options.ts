@@ -68,6 +68,9 @@ export const OPTIONS: readonly Option[] = [
   { names: ["--help", "-h"], meaning: "print this help" },
 ];
 
+/** The option that every verb has. */
+const HELP = OPTIONS.filter(({ names }) => names.includes("--help"));
+
 /** Pi's options that mean nothing here, and whether a value follows each. */
 const IGNORED: Readonly<Record<string, boolean>> = {
   "--offline": false,
@@ -111,14 +114,27 @@ export function parseArguments(args: readonly string[]): ServerSettings {
   return parseCommandLine(args).settings;
 }
 
+/** Parses a command line of a verb that takes another one after `--`, which becomes the operands. Throws UsageError. */
+export function parseWithCommand(args: readonly string[], own: Readonly<Record<string, Flag>>): CommandLine {
+  const end = args.indexOf("--");
+  const line = parseCommandLine(end < 0 ? args : args.slice(0, end), own, HELP);
+  if (line.operands.length > 0) throw new UsageError(`Put -- before the command that begins with ${line.operands[0]}.`);
+  return { ...line, operands: end < 0 ? [] : args.slice(end + 1) };
+}
+
 /**
  * Parses arguments. With `own`, the flags of a verb, operands are allowed. Under `--mode rpc`, unknown options are
  * ignored, as the clients of Pi expect. Throws UsageError.
  */
-export function parseCommandLine(args: readonly string[], own?: Readonly<Record<string, Flag>>): CommandLine {
+export function parseCommandLine(
+  args: readonly string[],
+  own?: Readonly<Record<string, Flag>>,
+  shared: readonly Option[] = OPTIONS,
+): CommandLine {
   const known = new Map<string, Pick<Flag, "value" | "oneOf">>();
-  for (const [name, takesValue] of Object.entries(IGNORED)) known.set(name, takesValue ? { value: name } : {});
-  for (const option of OPTIONS) for (const name of option.names) known.set(name, option);
+  if (shared === OPTIONS)
+    for (const [name, takesValue] of Object.entries(IGNORED)) known.set(name, takesValue ? { value: name } : {});
+  for (const option of shared) for (const name of option.names) known.set(name, option);
   for (const [name, flag] of Object.entries(own ?? {})) known.set(name, flag);
   const options = Object.fromEntries(
     Array.from(known, ([name, { value }]) => {

@@ -5,7 +5,7 @@
 
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
-import { type CommandLine, type Flag, parseCommandLine, UsageError } from "./options.ts";
+import { type CommandLine, type Flag, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
 import { findVerb, verbs } from "./table.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
@@ -66,7 +66,8 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
   const verb = findVerb(name) as Verb;
   let given: CommandLine;
   try {
-    given = parseCommandLine([...WIRE_OPTIONS, ...args], { ...verb.flags, "--json": JSON_FLAG });
+    const own = { "--json": JSON_FLAG, ...verb.flags };
+    given = verb.takesCommand ? parseWithCommand(args, own) : parseCommandLine([...WIRE_OPTIONS, ...args], own);
     if (given.settings.action === "help") {
       await world.print(helpOf(verb));
       return OK;
@@ -79,12 +80,21 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
   }
   const asJson = given.flags.has("--json");
   const bar = progressBar(world);
-  const wire = new Wire(given.settings, world, bar?.report);
+  let wire: Wire | undefined;
+  // A verb that asks nothing starts no server.
+  const wireOnce = (): Wire => {
+    wire ??= new Wire(given.settings, world, bar?.report);
+    return wire;
+  };
   try {
     const result = await verb.run(
       {
-        ask: (method, params) => wire.ask(method, params),
-        service: wire.service,
+        ask: (method, params) => wireOnce().ask(method, params),
+        get service() {
+          return wireOnce().service;
+        },
+        progress: (done, total) => bar?.report(done, total),
+        variables: world.variables,
         cwd: world.cwd,
         isTerminal: world.terminal.columns !== undefined,
         page: (columns) => pageFor(world.variables, columns, world.env.now()),
@@ -98,7 +108,8 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
       given,
     );
     bar?.stop();
-    const text = wire.last !== undefined && wire.last.result === result ? wire.last.text : JSON.stringify(result);
+    const last = wire?.last;
+    const text = last !== undefined && last.result === result ? last.text : JSON.stringify(result);
     if (asJson) await printJson(world, text);
     else await printLines(world, verb.print(result, given, pageOf(world)));
     return verb.status?.(result, given) ?? OK;
@@ -106,7 +117,7 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
     bar?.stop();
     return printError(error, asJson, world);
   } finally {
-    await wire.end();
+    await wire?.end();
   }
 }
 
@@ -182,14 +193,16 @@ function progressBar({ terminal, variables }: VerbWorld): { report: ProgressCall
 
 /** Throws UsageError unless a verb takes so many operands. */
 function requireOperands(verb: Verb, given: number): void {
+  if (verb.takesCommand) return;
   const least = verb.operands.filter((operand) => operand.startsWith("<")).length;
   const isOpen = verb.operands.some((operand) => operand.includes("..."));
   if (given < least || (given > verb.operands.length && !isOpen))
     throw new UsageError(`Usage: ${usageOf(verb)}. See ${verb.name} --help.`);
 }
 
-function usageOf({ name, operands }: Verb): string {
-  return ["pi-session-server", name, ...operands, "[options]"].join(" ");
+function usageOf({ name, operands, takesCommand }: Verb): string {
+  const words = takesCommand ? ["[options]", ...operands] : [...operands, "[options]"];
+  return ["pi-session-server", name, ...words].join(" ");
 }
 
 function helpOf(verb: Verb): string {
@@ -198,7 +211,7 @@ function helpOf(verb: Verb): string {
       value === undefined ? name : `${name} <${value}>`,
       meaning,
     ]),
-    ["--json", JSON_FLAG.meaning],
+    ...("--json" in (verb.flags ?? {}) ? [] : [["--json", JSON_FLAG.meaning]]),
   ];
   const width = Math.max(...flags.map(([left]) => left.length));
   return `${usageOf(verb)}
@@ -206,11 +219,13 @@ function helpOf(verb: Verb): string {
 ${sentence(verb.meaning)}${verb.more === undefined ? "" : `\n${wrapped(verb.more)}`}
 
 ${flags.map(([left, meaning]) => hanging(`  ${left.padEnd(width)}  `, meaning)).join("\n")}
+${verb.takesCommand ? "" : FOLDERS_TOO}`;
+}
 
+const FOLDERS_TOO = `
 The server's options for folders and paths (--session-dir) work here too;
 pi-session-server --help lists them.
 `;
-}
 
 /** Returns a text after a head, with further lines below its first. */
 function hanging(head: string, text: string): string {

@@ -3,6 +3,7 @@
 import type { Verb } from "./verb.ts";
 import browse from "./verbs/browse.ts";
 import { completionOf } from "./verbs/completion.ts";
+import conformance from "./verbs/conformance.ts";
 import remove from "./verbs/delete.ts";
 import takeOut from "./verbs/export.ts";
 import fork from "./verbs/fork.ts";
@@ -44,6 +45,7 @@ export const verbs: readonly Verb[] = [
   rollback,
   status,
   index,
+  conformance,
   completionOf(() => verbs),
 ];
 

@@ -1,6 +1,7 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
 import type { Service } from "../server/main.ts";
+import type { Variables } from "../storage/fs/paths.ts";
 import type { CommandLine, Flag } from "./options.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
@@ -17,6 +18,9 @@ export interface Asking {
   /** Sends a command and returns its result. Throws {@link CommandFailed}. */
   ask(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
   readonly service: Service;
+  /** Shows how far the verb is, where somebody would see it. */
+  progress(done: number, total: number): void;
+  readonly variables: Variables;
   /** The working directory; paths that a person gives refer to it. */
   readonly cwd: string;
   /** Whether stdout is a terminal. */
@@ -35,6 +39,8 @@ export interface Verb {
   readonly meaning: string;
   /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
   readonly operands: readonly string[];
+  /** Whether its operand is a command line, which follows `--`. Such a verb takes no options of the server. */
+  readonly takesCommand?: boolean;
   /** Its own flags besides `--json`. */
   readonly flags?: Readonly<Record<string, Flag>>;
   /** Further sentences for its own help. */

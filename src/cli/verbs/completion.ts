@@ -19,6 +19,8 @@ interface CompletionWords {
   readonly flags: readonly Word[];
   /** Possible values of an operand; if there are none, paths are offered. */
   readonly operands: readonly string[];
+  /** Whether it takes the option for the folder of sessions. */
+  readonly takesFolder: boolean;
 }
 
 /** Returns the verb that prints the scripts, which are made from the other verbs. */
@@ -45,10 +47,12 @@ const SHARED: readonly Option[] = [
   { names: ["--help"], meaning: "print its help" },
 ];
 
-function wordsOf({ name, meaning, flags = {}, operands }: Verb): CompletionWords {
+function wordsOf({ name, meaning, flags = {}, operands, takesCommand }: Verb): CompletionWords {
   const own = Object.entries(flags).map(([flag, facts]): Option => ({ names: [flag], ...facts }));
+  const shared = SHARED.filter(({ names: [flag] }) => !(flag in flags));
   const values = operands.length === 1 && operands[0].includes("|") ? operands[0].slice(1, -1).split("|") : [];
-  return { name, meaning, flags: [...own, ...SHARED].map(wordOf), operands: values };
+  const all = [...own, ...shared].map(wordOf);
+  return { name, meaning, flags: all, operands: values, takesFolder: !takesCommand };
 }
 
 function wordOf({ names, value = "", meaning, oneOf }: Option): Word {
@@ -63,12 +67,12 @@ function bash(verbs: readonly CompletionWords[], options: readonly Word[]): stri
       const then = oneOf.length > 0 ? `words="${oneOf.join(" ")}"` : isPath ? ":" : "return";
       return [`      ${names.join("|")}) ${then} ;;`];
     });
-  const cases = verbs.flatMap(({ name, flags, operands }) => [
+  const cases = verbs.flatMap(({ name, flags, operands, takesFolder }) => [
     `    ${name})`,
     `      case $before in`,
     ...values(flags).map((line) => `  ${line}`),
     `        --session-dir) : ;;`,
-    `        *) words="${[...flags.flatMap(({ names }) => names), "--session-dir", ...operands].join(" ")}" ;;`,
+    `        *) words="${[...flags.flatMap(({ names }) => names), ...(takesFolder ? ["--session-dir"] : []), ...operands].join(" ")}" ;;`,
     "      esac ;;",
   ]);
   return [
@@ -115,10 +119,10 @@ function zsh(verbs: readonly CompletionWords[], options: readonly Word[]): strin
     "    return",
     "  fi",
     "  case $words[2] in",
-    ...verbs.flatMap(({ name, flags, operands }) => [
+    ...verbs.flatMap(({ name, flags, operands, takesFolder }) => [
       `    ${name})`,
       "      shift words; (( CURRENT-- ))",
-      `      _arguments ${specs(flags).join(" ")} '--session-dir[one flat folder of sessions]:path:_files' '*:${operands.length > 0 ? `value:(${operands.join(" ")})` : "path:_files"}' ;;`,
+      `      _arguments ${specs(flags).join(" ")} ${takesFolder ? "'--session-dir[one flat folder of sessions]:path:_files' " : ""}'*:${operands.length > 0 ? `value:(${operands.join(" ")})` : "path:_files"}' ;;`,
     ]),
     `    *) _arguments ${specs(options).join(" ")} ;;`,
     "  esac",
