@@ -1,4 +1,5 @@
-// Writes protocol.md: the preface by hand, the reference from the declarations.
+// Writes protocol.md: the preface by hand, the reference from the declarations. Writes the list of rules into
+// docs/conformance.md.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -6,7 +7,9 @@ import { build } from "esbuild";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const contents = `
   export { protocolText } from "./scripts/reference.ts";
-  export { declarations } from "./src/handlers/shared/declarations.ts";`;
+  export { declarations } from "./src/handlers/shared/declarations.ts";
+  export { allThemes } from "./src/conformance/rules.ts";
+  export { withRules } from "./scripts/rules.ts";`;
 const { outputFiles } = await build({
   stdin: { contents, resolveDir: root },
   bundle: true,
@@ -15,6 +18,8 @@ const { outputFiles } = await build({
   write: false,
 });
 const module = `data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`;
-const { declarations, protocolText } = await import(module);
+const { allThemes, declarations, protocolText, withRules } = await import(module);
 const preface = readFileSync(`${root}docs/protocol-preface.md`, "utf8");
 writeFileSync(`${root}protocol.md`, protocolText(declarations, preface));
+const kit = `${root}docs/conformance.md`;
+writeFileSync(kit, withRules(readFileSync(kit, "utf8"), allThemes(`${root}docs/conformance`)));

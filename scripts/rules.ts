@@ -1,0 +1,38 @@
+/** The list of conformance rules in docs/conformance.md, which is made from the rules themselves. */
+
+import { COMBINATIONS, type Combination } from "../src/conformance/combination.ts";
+import type { Rule, Theme } from "../src/conformance/rule.ts";
+
+const BEGIN = "<!-- rules -->";
+const END = "<!-- /rules -->";
+
+/** Returns the text of docs/conformance.md with the list of these rules. */
+export function withRules(text: string, themes: readonly Theme[]): string {
+  const [before] = text.split(BEGIN);
+  const [, after] = text.split(END);
+  const count = themes.reduce((sum, { rules }) => sum + rules.length, 0);
+  const lists = themes.map(({ name, rules }) => `### ${name}\n\n${tableOf(rules)}`);
+  return `${before}${BEGIN}\n\n${count} rules.\n\n${lists.join("\n\n")}\n\n${END}${after}`;
+}
+
+function tableOf(rules: readonly Rule[]): string {
+  const rows = rules.map(
+    (rule) => `| \`${rule.name}\` | ${rule.title.replaceAll("|", "\\|")} | ${placeOf(rule)} | ${scopeOf(rule)} |`,
+  );
+  return ["| rule | what it says | in protocol.md | only |", "| --- | --- | --- | --- |", ...rows].join("\n");
+}
+
+function placeOf({ source }: Rule): string {
+  const anchor = source.toLowerCase().replace(/[^\p{L}\d _-]/gu, "");
+  return `[${source}](../protocol.md#${anchor.replaceAll(" ", "-")})`;
+}
+
+/** Returns the framing and the dialect that a rule is about, unless it is about both. */
+function scopeOf(rule: Rule): string {
+  const kept = COMBINATIONS.filter((combination) => rule.applies?.(combination) ?? true);
+  const only = (part: keyof Combination): string[] => {
+    const values = new Set(kept.map((combination) => combination[part]));
+    return values.size === 1 ? [...values] : [];
+  };
+  return [...only("framing"), ...only("dialect")].join(", ");
+}

@@ -1,0 +1,56 @@
+/** Servers with one fault each: every one fails at the rule that it breaks, and at no others than look at the same. */
+
+import { join } from "node:path";
+import { buildSync } from "esbuild";
+import { describe, expect, test } from "vitest";
+import { allThemes } from "../../src/conformance/rules.ts";
+import { combinationOf, evidenceOf, OWN, only, rulesThat, runHere, runKit, without } from "../support/conformance.ts";
+import { FAULTS, type Fault, type FaultName, PROCESS_FAULTS } from "../support/faults.ts";
+import { isEvery } from "../support/random.ts";
+import { temporaryFolder } from "../support/server.ts";
+
+/** Milliseconds after which a reply is missed here. */
+const TIMEOUT = 2000;
+
+/** The theme that a rule belongs to. */
+function themeOf(rule: string): string {
+  return allThemes().find(({ rules }) => rules.some(({ name }) => name === rule))?.name ?? "";
+}
+
+/** Themes in which the ordinary suite looks for the rules that a fault breaks; the long runs look in all. */
+function themesFor({ rule }: Fault): string[] {
+  const all = allThemes().map(({ name }) => name);
+  return all.filter((name) => isEvery() || [themeOf(rule), "ids", "batches", "throughout"].includes(name));
+}
+
+/** Returns the rules of these themes that a fault is expected to break, in order. */
+function brokenBy({ rule, also = [] }: Fault, themes: readonly string[]): string[] {
+  return [rule, ...also].filter((name) => themes.includes(themeOf(name))).sort();
+}
+
+describe("a server that", () => {
+  test.concurrent.each(Object.entries<Fault>(FAULTS))("%s", async (name, fault) => {
+    const { framing = "lines", dialect = "jsonrpc" } = fault;
+    const themes = themesFor(fault);
+    // Its wait of a second is for no other rule than itself.
+    const rules = without(only(...themes), isEvery() ? [] : ["shutdown"]);
+    const combinations = [combinationOf(framing, dialect)];
+    const result = await runHere({ combinations, themes: rules, timeout: TIMEOUT }, name as FaultName);
+    expect(rulesThat("failed", result).sort(), evidenceOf(result)).toEqual(brokenBy(fault, themes));
+    expect(result.ok).toBe(false);
+  });
+});
+
+describe("a process that", () => {
+  test.each(Object.entries<Fault>(PROCESS_FAULTS))("%s", async (name, fault) => {
+    const outfile = join(temporaryFolder(), "faulty-server.mjs");
+    const entryPoints = [join(import.meta.dirname, "../support/faulty-server.ts")];
+    buildSync({ entryPoints, outfile, bundle: true, platform: "node", format: "esm" });
+    const result = await runKit({
+      command: [process.execPath, outfile, name, ...OWN],
+      combinations: [combinationOf("lines", "jsonrpc")],
+      themes: only("durability", "throughout"),
+    });
+    expect(rulesThat("failed", result).sort(), evidenceOf(result)).toEqual([fault.rule, ...(fault.also ?? [])].sort());
+  });
+});

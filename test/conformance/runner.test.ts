@@ -1,0 +1,147 @@
+/** The runner ends, says what was wrong and leaves nothing behind, whatever the server does. */
+
+import { spawn } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { processesWith } from "../../src/conformance/files.ts";
+import { CannotStart, type ConformanceResult } from "../../src/conformance/run.ts";
+import { PROGRAM } from "../support/build.ts";
+import { combinationOf, OWN, only, rulesThat, runKit } from "../support/conformance.ts";
+import { temporaryFolder } from "../support/server.ts";
+
+const COMBINATION = combinationOf("lines", "jsonrpc");
+
+/** Runs two rules against a command of a shell. */
+function against(script: string, timeout = 300): Promise<ConformanceResult> {
+  const themes = only("first-reply", "get-entry");
+  return runKit({ command: ["sh", "-c", script], combinations: [COMBINATION], themes, timeout });
+}
+
+/** Returns the evidence of the first rule, after which the other is skipped. */
+function firstEvidence(result: ConformanceResult): string {
+  const [first, second] = result.combinations[0].results;
+  expect([first.verdict, second.verdict]).toEqual(["failed", "skipped"]);
+  expect(second.reason).toMatch(/does not answer/);
+  expect(result.ok).toBe(false);
+  return `${first.came}`;
+}
+
+/** Returns the command lines of the processes that begin with a text. */
+function commandsWith(text: string): string[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, "latin1").replaceAll("\0", " ");
+      } catch {
+        return [];
+      }
+    })
+    .filter((line) => line.startsWith(text));
+}
+
+describe.concurrent("a server that", () => {
+  test("never answers", async () => {
+    expect(firstEvidence(await against("cat > /dev/null"))).toBe("nothing");
+  });
+
+  test("floods the host", async () => {
+    const flood = `yes '{"jsonrpc":"2.0","method":"session_append","params":{}}'`;
+    expect(firstEvidence(await against(flood, 20_000))).toMatch(/^a flood: \d+ messages .*; the server was ended$/);
+  });
+
+  test("prints without end and without a line feed", async () => {
+    expect(firstEvidence(await against("cat /dev/zero", 20_000))).toMatch(/^\d+ bytes without the end of a frame/);
+  });
+
+  test("prints garbage", async () => {
+    expect(firstEvidence(await against("cat /dev/urandom", 100))).toMatch(
+      /^only other messages|bytes without|^nothing/,
+    );
+  });
+
+  test("ends at once, and says why", async () => {
+    expect(firstEvidence(await against("echo 'no licence' >&2; exit 3"))).toBe(
+      "the server ended with the status 3; stderr: no licence",
+    );
+  });
+
+  test("ends by a signal", async () => {
+    expect(firstEvidence(await against("kill -9 $$"))).toBe("the server ended by SIGKILL");
+  });
+
+  test("answers with null", async () => {
+    expect(firstEvidence(await against("read line; echo null; cat > /dev/null"))).toMatch(/^only other messages/);
+  });
+
+  test("does not exist", async () => {
+    const command = ["./there-is-no-such-server"];
+    await expect(runKit({ command, combinations: [COMBINATION] })).rejects.toThrow(CannotStart);
+  });
+
+  test("ends neither with its input nor by SIGTERM, and leaves children", async () => {
+    const nap = "sleep 8765.4321";
+    const script = `trap "" TERM; setsid ${nap} > /dev/null 2>&1 & ${nap} & "$@"; ${nap}`;
+    const result = await runKit({
+      command: ["sh", "-c", script, "sh", ...OWN],
+      combinations: [COMBINATION],
+      themes: only("first-reply", "end-of-input", "sigterm", "get-entry"),
+      timeout: 1500,
+    });
+    expect(rulesThat("failed", result)).toEqual(["end-of-input", "sigterm"]);
+    expect(rulesThat("passed", result)).toEqual(["first-reply", "get-entry"]);
+    if (process.platform === "linux") {
+      expect(result.notes).toEqual([
+        expect.stringMatching(/^Processes that the server had started were left, and were ended: \d\.$/),
+      ]);
+      expect(commandsWith(nap)).toEqual([]);
+    }
+  });
+
+  test.sequential("keeps its sessions elsewhere", async () => {
+    const folder = temporaryFolder();
+    const command = [...OWN, "--session-dir", folder];
+    const result = await runKit({ command, combinations: [COMBINATION], themes: only("first-reply") });
+    expect(result.notes).toEqual([expect.stringContaining(`outside of the folder of this run, as ${folder}/`)]);
+    expect(result.ok).toBe(true);
+  });
+});
+
+test.concurrent("a run ends when its time is over, and is no success", async () => {
+  const themes = only("first-reply", "shutdown", "reading");
+  const result = await runKit({ combinations: [COMBINATION], themes, limit: 700, timeout: 10_000 });
+  expect(result.ok).toBe(false);
+  expect(result.failed).toBe(0);
+  expect(result.combinations[0].results.at(-1)?.reason).toMatch(/time for the whole run/);
+});
+
+test("a command with {session} and {dir} gets paths", async () => {
+  const folder = temporaryFolder();
+  const command = [...OWN, "--session", "{session}", "--confine", "--allow-path", "{dir}"];
+  const themes = only("starting", "damage-read-past");
+  const combinations = [COMBINATION];
+  const result = await runKit({ command, combinations, themes, cwd: folder });
+  expect(rulesThat("failed", result)).toEqual([]);
+  expect(rulesThat("passed", result)).toContain("unopenable-session");
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+test("a signal ends the run, its servers, and removes its files", async () => {
+  const folder = temporaryFolder();
+  const temporary = join(folder, "tmp");
+  mkdirSync(temporary);
+  const nap = "sleep 7654.321";
+  const args = [PROGRAM, "conformance", "--", "sh", "-c", `${nap} & echo started >&2; cat > /dev/null`];
+  const child = spawn(process.execPath, args, {
+    cwd: folder,
+    env: { PATH: process.env.PATH, HOME: folder, TMPDIR: temporary },
+    stdio: "ignore",
+  });
+  const ended = new Promise((resolve) => child.on("exit", (status) => resolve(status)));
+  await expect.poll(() => commandsWith(nap).length, { timeout: 20_000 }).toBeGreaterThan(0);
+  child.kill("SIGINT");
+  expect(await ended).toBe(130);
+  expect(readdirSync(temporary)).toEqual([]);
+  expect(processesWith(temporary)).toEqual([]);
+});

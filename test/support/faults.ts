@@ -1,0 +1,530 @@
+/**
+ * Servers with one fault each, for the conformance kit to find: our server behind a proxy that changes what passes. A
+ * fault names the rule that it breaks, and those that cannot help noticing it too.
+ */
+
+import { appendFileSync, readFileSync } from "node:fs";
+import { PassThrough, type Readable, type Writable } from "node:stream";
+import type { Combination } from "../../src/conformance/combination.ts";
+import { FrameCutter, inFrame } from "../../src/conformance/frames.ts";
+import type { Json } from "./server.ts";
+
+/** One connection through a proxy with a fault. */
+interface Passing {
+  /** Returns the texts that go on to the server in place of a message of the host. */
+  request?(text: string, message: Json): readonly string[];
+  /** Returns the texts that go on to the host in place of a message of the server. */
+  reply?(text: string, message: Json): readonly string[];
+  /** Returns a message to the host in its frame. */
+  frame?(text: string): Buffer;
+  /** Returns bytes of the host as they go on to the server, before they are cut into messages. */
+  bytes?(chunk: Buffer): Buffer;
+}
+
+/** A way to send the host something that the server did not say. */
+type Say = (text: string) => void;
+
+export interface Fault {
+  /** The rule that it breaks. */
+  readonly rule: string;
+  /** Further rules that look at the same thing. */
+  readonly also?: readonly string[];
+  readonly framing?: Combination["framing"];
+  readonly dialect?: Combination["dialect"];
+  pass(say: Say): Passing;
+}
+
+/** Returns the fault that changes what the server says. */
+function onReply(change: (message: Json) => Json | undefined): Fault["pass"] {
+  return () => ({
+    reply(text, message) {
+      const changed = change(message);
+      return [changed === undefined ? text : JSON.stringify(changed)];
+    },
+  });
+}
+
+/** Returns the fault that changes the texts of what the server says. */
+function onText(change: (text: string) => string): Fault["pass"] {
+  return () => ({ reply: (text) => [change(text)] });
+}
+
+function onRequest(change: (message: Json) => Json | undefined): Fault["pass"] {
+  return () => ({
+    request(text, message) {
+      const changed = change(message);
+      return [changed === undefined ? text : JSON.stringify(changed)];
+    },
+  });
+}
+
+/** Returns the fault that changes replies to the requests of one method. */
+function onReplyTo(method: string, change: (message: Json, text: string) => readonly string[]): Fault["pass"] {
+  return () => {
+    const ids = new Set<string>();
+    return {
+      request(text, message) {
+        if ((message?.method ?? message?.type) === method) ids.add(JSON.stringify(message.id));
+        return [text];
+      },
+      reply(text, message) {
+        if (message?.id === undefined || !ids.delete(JSON.stringify(message.id))) return [text];
+        return change(message, text);
+      },
+    };
+  };
+}
+
+function linesOf(chunk: Buffer): number {
+  return chunk.toString("latin1").split("\n").length - 1;
+}
+
+/** The rules of the transcripts of JSON-RPC, which look at everything. */
+const TRANSCRIPTS = ["batch", "branches", "compaction", "conversation", "errors", "hooks", "writing"].map(
+  (name) => `transcript-jsonrpc-${name}`,
+);
+
+function isEvent(message: Json): boolean {
+  return "method" in message && !("id" in message);
+}
+
+export const FAULTS = {
+  "drops a reply when many wait": {
+    rule: "every-request-answered",
+    pass() {
+      let isDue = false;
+      return {
+        bytes(chunk) {
+          isDue = linesOf(chunk) > 100;
+          return chunk;
+        },
+        reply(text) {
+          const isDropped = isDue;
+          isDue = false;
+          return isDropped ? [] : [text];
+        },
+      };
+    },
+  },
+  "answers twice": {
+    rule: "one-reply",
+    pass: onReplyTo("get_session_stats", (_message, text) => [text, text]),
+  },
+  "swaps two replies when many wait": {
+    rule: "replies-in-order",
+    pass() {
+      let isDue = false;
+      let held: string | undefined;
+      return {
+        bytes(chunk) {
+          isDue = linesOf(chunk) === 30;
+          return chunk;
+        },
+        reply(text, message) {
+          if (isDue && !isEvent(message)) {
+            isDue = false;
+            held = text;
+            return [];
+          }
+          if (held === undefined || isEvent(message)) return [text];
+          const texts = [text, held];
+          held = undefined;
+          return texts;
+        },
+      };
+    },
+  },
+  "makes numbers of ids strings": {
+    rule: "id-number",
+    also: ["id-large-number", "ids-by-type", "one-reply", ...TRANSCRIPTS],
+    pass: onReply((message) =>
+      typeof message.id === "number" && !message.method ? { ...message, id: String(message.id) } : undefined,
+    ),
+  },
+  "loses the last member of a batch": {
+    rule: "batch-array",
+    also: ["batch-invalid", "batch-order", "transcript-jsonrpc-batch"],
+    pass: onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined)),
+  },
+  "answers notifications": {
+    rule: "notification-unanswered",
+    pass: (say) => ({
+      request(text, message) {
+        if (message?.method === "get_state" && !("id" in message)) say('{"jsonrpc":"2.0","id":null,"result":{}}');
+        return [text];
+      },
+    }),
+  },
+  "answers unknown notifications": {
+    rule: "unknown-notification",
+    also: ["transcript-jsonrpc-errors"],
+    pass: (say) => ({
+      request(text, message) {
+        const isNote = message?.method === "no_such_command" && !("id" in message);
+        if (isNote) say('{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Unknown."}}');
+        return [text];
+      },
+    }),
+  },
+  "counts characters in Content-Length": {
+    rule: "length-of-replies",
+    also: [
+      "pieces",
+      "length-of-requests",
+      "id-string",
+      "reply-limit",
+      "strings-as-sent",
+      "listed",
+      "archived",
+      "only-frames",
+    ],
+    framing: "headers",
+    pass: () => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }),
+  },
+  "writes U+2028 as it is": {
+    rule: "separators-escaped",
+    pass: onText((text) => text.replaceAll("\\u2028", "\u2028")),
+  },
+  "does not know carriage returns": {
+    rule: "carriage-return",
+    pass: (say) => ({
+      bytes(chunk) {
+        if (!/\}\r\n$/.test(chunk.toString("latin1"))) return chunk;
+        say('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"No.","data":{"name":"parse_error"}}}');
+        return Buffer.alloc(0);
+      },
+    }),
+  },
+  "does not know byte order marks": {
+    rule: "byte-order-mark",
+    pass: () => ({ bytes: (chunk) => (chunk[0] === 0xef ? Buffer.alloc(0) : chunk) }),
+  },
+  "prints a greeting": {
+    rule: "only-frames",
+    pass() {
+      let isGreeted = false;
+      return {
+        frame(text) {
+          const greeting = isGreeted ? "" : "server ready\n";
+          isGreeted = true;
+          return Buffer.from(`${greeting}${text}\n`);
+        },
+      };
+    },
+  },
+  "accepts params by position": {
+    rule: "positional-params",
+    also: ["transcript-jsonrpc-errors"],
+    pass: onRequest((message) =>
+      Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined,
+    ),
+  },
+  "ignores unknown params": {
+    rule: "unknown-params",
+    also: ["transcript-jsonrpc-errors"],
+    pass: onRequest((message) => {
+      if (message?.params?.wish === undefined) return undefined;
+      const { wish: _wish, ...params } = message.params;
+      return { ...message, params };
+    }),
+  },
+  "leaves out retryable": {
+    rule: "error-data",
+    also: ["transcript-jsonrpc-batch", "transcript-jsonrpc-errors", "transcript-jsonrpc-writing"],
+    pass: onReply((message) => {
+      if (message.error?.data?.name === undefined) return undefined;
+      return { ...message, error: { ...message.error, data: { ...message.error.data, retryable: undefined } } };
+    }),
+  },
+  "numbers unknown methods as invalid requests": {
+    rule: "unknown-method",
+    also: ["transcript-jsonrpc-errors"],
+    pass: onReply((message) =>
+      message.error?.code === -32601 ? { ...message, error: { ...message.error, code: -32600 } } : undefined,
+    ),
+  },
+  "sends events before the reply": {
+    rule: "events-after-reply",
+    also: TRANSCRIPTS.filter((name) => name !== "transcript-jsonrpc-batch" && name !== "transcript-jsonrpc-errors"),
+    pass() {
+      const writes = new Set<string>();
+      let held: string | undefined;
+      return {
+        request(text, message) {
+          const isWrite = message?.method === "append" && message.params.idempotencyKey === undefined;
+          if (isWrite) writes.add(JSON.stringify(message.id));
+          return [text];
+        },
+        reply(text, message) {
+          if (held === undefined) {
+            const isWrite = writes.delete(JSON.stringify(message.id)) && message.result !== undefined;
+            if (!isWrite) return [text];
+            held = text;
+            return [];
+          }
+          const texts = isEvent(message) ? [text, held] : [held, text];
+          held = undefined;
+          return texts;
+        },
+      };
+    },
+  },
+  "sends no session_start at the beginning": {
+    rule: "start-event-first",
+    also: ["initialize-first", "initialize-state", "transcript-jsonrpc-hooks"],
+    pass: () => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) }),
+  },
+  "sends events that were not chosen": {
+    rule: "chosen-events",
+    pass: onRequest((message) => {
+      if (message?.method !== "initialize" || message.params.capabilities?.events === undefined) return undefined;
+      const { events: _events, ...capabilities } = message.params.capabilities;
+      return { ...message, params: { ...message.params, capabilities } };
+    }),
+  },
+  "serializes entries anew": {
+    rule: "numbers-as-sent",
+    also: ["strings-as-sent", "members-as-sent", "stored-bytes", "id-large-number", "separators-escaped"],
+    pass: onReply((message) => message),
+  },
+  "forgets nextCursor": {
+    rule: "pages-of-path",
+    pass: onReplyTo("get_path", (message) => {
+      const { nextCursor: _cursor, ...result } = message.result;
+      return [JSON.stringify({ ...message, result })];
+    }),
+  },
+  "sends the last item of a page again": {
+    rule: "pages-of-messages",
+    pass() {
+      const asked = onReplyTo("get_messages", (message) => {
+        const { messages } = message.result;
+        const more =
+          message.result.nextCursor === undefined || messages.length === 0 ? messages : [...messages, messages.at(-1)];
+        return [JSON.stringify({ ...message, result: { ...message.result, messages: more } })];
+      });
+      return asked(() => {});
+    },
+  },
+  "ignores maxReplyBytes": {
+    rule: "reply-limit",
+    also: ["reply-too-large"],
+    pass: onRequest((message) => {
+      if (message?.params?.maxReplyBytes === undefined) return undefined;
+      const { maxReplyBytes: _most, ...params } = message.params;
+      return { ...message, params };
+    }),
+  },
+  "ignores expectedLeafId": {
+    rule: "expected-leaf",
+    also: ["error-data", "failed-in-order", "failed-without-events", "transcript-jsonrpc-errors"],
+    pass: onRequest((message) => {
+      if (typeof message?.params?.expectedLeafId !== "string") return undefined;
+      const { expectedLeafId: _leaf, ...params } = message.params;
+      return { ...message, params };
+    }),
+  },
+  "forgets keys": {
+    rule: "idempotency-key",
+    also: ["key-in-other-process", "transcript-jsonrpc-writing"],
+    pass: onRequest((message) => {
+      if (message?.params?.idempotencyKey === undefined) return undefined;
+      const { idempotencyKey: _key, ...params } = message.params;
+      return { ...message, params };
+    }),
+  },
+  "acts against the veto": {
+    rule: "hook-veto",
+    also: ["transcript-jsonrpc-hooks"],
+    pass: onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined)),
+  },
+  "asks hooks that were not named": {
+    rule: "hook-unnamed",
+    also: ["hook-named-only"],
+    pass(say) {
+      let isNamed = false;
+      return {
+        request(text, message) {
+          if (text.includes('{"name":"session_before_tree"}')) isNamed = true;
+          const isAsked = message?.method === "branch" && !isNamed;
+          if (isAsked) say('{"jsonrpc":"2.0","id":"own","method":"session_before_tree","params":{}}');
+          return message?.id === "own" ? [] : [text];
+        },
+      };
+    },
+  },
+  "hides damage": {
+    rule: "damage-reported",
+    pass: onReply((message) =>
+      (message.result?.diagnostics ?? []).length === 0
+        ? undefined
+        : { ...message, result: { ...message.result, diagnostics: [] } },
+    ),
+  },
+  "ends cut lines when it opens a file": {
+    rule: "opening-changes-nothing",
+    also: ["damage-verified"],
+    pass: onRequest((message) => {
+      const { sessionPath } = message?.params ?? {};
+      if (message?.method !== "switch_session" || !sessionPath.endsWith(".jsonl")) return undefined;
+      try {
+        if (readFileSync(sessionPath).at(-1) !== 0x0a) appendFileSync(sessionPath, "\n");
+      } catch {
+        // There is no such file.
+      }
+      return undefined;
+    }),
+  },
+  "omits success": {
+    rule: "pi-reply-shape",
+    also: ["transcript-pi-branches", "transcript-pi-conversation", "transcript-pi-errors", "transcript-pi-hooks"],
+    dialect: "pi",
+    pass: onText((text) => text.replace(',"success":true', "")),
+  },
+  "calls every event an event": {
+    rule: "pi-event-shape",
+    also: [
+      ...["events-after-reply", "event-members", "append-event", "compact-event", "chosen-events", "foreign-event"],
+      ...["transcript-pi-branches", "transcript-pi-conversation", "transcript-pi-hooks"],
+    ],
+    dialect: "pi",
+    pass: onReply((message) =>
+      message.type === "session_append" ? { ...message, type: "event", event: message.type } : undefined,
+    ),
+  },
+  "calls failures errors only": {
+    rule: "pi-failure-shape",
+    also: ["transcript-pi-errors"],
+    dialect: "pi",
+    pass: onReply((message) =>
+      message.success === false ? { ...message, error: { message: message.error } } : undefined,
+    ),
+  },
+  "refuses unknown members": {
+    rule: "pi-unknown-members",
+    also: ["transcript-pi-errors"],
+    dialect: "pi",
+    pass: (say) => ({
+      request(text, message) {
+        if (message?.wish === undefined) return [text];
+        say(
+          JSON.stringify({
+            id: message.id,
+            type: "response",
+            command: message.type,
+            success: false,
+            error: "No.",
+            code: "invalid_params",
+          }),
+        );
+        return [];
+      },
+    }),
+  },
+} satisfies Readonly<Record<string, Fault>>;
+
+export type FaultName = keyof typeof FAULTS | keyof typeof PROCESS_FAULTS;
+
+/** Faults that show only where a process is killed, or another one is asked. */
+export const PROCESS_FAULTS = {
+  "acknowledges appends before it stores them": {
+    rule: "kill-acknowledged",
+    also: ["bytes-in-file"],
+    pass(say) {
+      let made = 0;
+      const held: string[] = [];
+      const early = new Set<string>();
+      return {
+        request(text, message) {
+          const isHeld = message?.method === "append" && message.params.idempotencyKey === undefined;
+          if (!isHeld) return [...held.splice(0), text];
+          const entryIds: string[] = [];
+          const named = text.replace(/\{"type":"(?:message|custom)",/g, (start) => {
+            entryIds.push(`early-${++made}`);
+            return `${start}"id":"early-${made}",`;
+          });
+          held.push(named);
+          early.add(JSON.stringify(message.id));
+          say(JSON.stringify({ jsonrpc: "2.0", id: message.id, result: { entryIds, leafId: entryIds.at(-1) } }));
+          return [];
+        },
+        reply: (text, message) => (early.delete(JSON.stringify(message.id)) ? [] : [text]),
+      };
+    },
+  },
+  "remembers keys only while it lives": {
+    rule: "key-in-other-process",
+    also: ["repeat-after-kill"],
+    pass(say) {
+      const results = new Map<string, string>();
+      const keys = new Map<string, string>();
+      return {
+        request(text, message) {
+          const key = message?.params?.idempotencyKey;
+          if (key === undefined) return [text];
+          const known = results.get(key);
+          if (known !== undefined) {
+            say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
+            return [];
+          }
+          keys.set(JSON.stringify(message.id), key);
+          return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
+        },
+        reply(text, message) {
+          const key = keys.get(JSON.stringify(message.id));
+          if (key !== undefined) results.set(key, JSON.stringify(message.result));
+          return [text];
+        },
+      };
+    },
+  },
+} satisfies Readonly<Record<string, Fault>>;
+
+/** Returns the streams of a server behind a proxy with a fault, whose host has these. */
+export function faultyStreams(
+  name: FaultName,
+  input: Readable,
+  output: Writable,
+): { input: PassThrough; output: PassThrough } {
+  const fault: Fault = { ...FAULTS, ...PROCESS_FAULTS }[name];
+  const server = { input: new PassThrough(), output: new PassThrough() };
+  const { framing = "lines" } = fault;
+  const say: Say = (text) => output.write(passing.frame?.(text) ?? inFrame(framing, text));
+  const passing = fault.pass(say);
+  const fromHost = new FrameCutter(framing);
+  const fromServer = new FrameCutter(framing);
+  input.on("data", (chunk: Buffer) => {
+    const bytes = passing.bytes?.(chunk) ?? chunk;
+    if (passing.request === undefined) {
+      server.input.write(bytes);
+      return;
+    }
+    for (const { bytes: payload } of fromHost.push(bytes)) {
+      const message = jsonIn(payload);
+      const sent = payload.toString("utf8");
+      // What is not changed passes as the bytes that it is.
+      for (const text of message === undefined ? [sent] : passing.request(sent, message))
+        server.input.write(inFrame(framing, text === sent ? payload : text));
+    }
+  });
+  input.on("end", () => server.input.end());
+  server.output.on("data", (chunk: Buffer) => {
+    for (const { bytes } of fromServer.push(chunk)) {
+      const text = bytes.toString("utf8");
+      for (const changed of passing.reply?.(text, JSON.parse(text)) ?? [text]) say(changed);
+    }
+  });
+  return server;
+}
+
+/** Bytes beyond which a message is not looked at. */
+const LARGE = 1 << 20;
+
+function jsonIn(bytes: Buffer): Json | undefined {
+  if (bytes.length > LARGE) return undefined;
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}
