@@ -244,19 +244,16 @@ export class Conversation {
 
   /** Asks for something and returns what came before its reply and nobody had taken; the reply is taken. */
   async settle(): Promise<Received[]> {
-    const [id] = this.begin(["get_entries", { limit: 1 }]);
-    const key = keyOf(id);
+    // What a rule has sent before this is what a report is to show.
     const sent = this.lastSent;
+    const [id] = this.begin(["get_entries", { limit: 1 }]);
+    this.lastSent = sent;
+    const key = keyOf(id);
     const isEnd = ({ kind, idText }: Received): boolean => kind === "reply" && keyOf(idText ?? "null") === key;
-    const end = await this.until(
-      () => {
-        const at = this.untaken.findIndex(isEnd);
-        return at < 0 ? undefined : { at };
-      },
-      "the reply to a read",
-      this.limit,
-      sent,
-    );
+    const end = await this.until(() => {
+      const at = this.untaken.findIndex(isEnd);
+      return at < 0 ? undefined : { at };
+    }, "the reply to a read that follows");
     this.asked.delete(key);
     const before = this.untaken.splice(0, end.at + 1);
     for (const { text } of before) this.untakenBytes -= text.length;

@@ -71,15 +71,17 @@ export class Room implements RuleContext {
   }
 
   /** Returns the commands that the server says it has; undefined when it does not say. */
-  async commands(): Promise<ReadonlySet<string> | undefined> {
-    try {
-      const { introduction } = await this.hooked();
-      const { commands } = introduction?.result.capabilities ?? {};
-      return Array.isArray(commands) ? new Set(commands) : undefined;
-    } catch {
-      // The rules about initialize say what is wrong with it.
-      return undefined;
-    }
+  commands(): Promise<ReadonlySet<string> | undefined> {
+    return this.once("commands", async () => {
+      try {
+        const { introduction } = await this.hooked();
+        const { commands } = introduction?.result.capabilities ?? {};
+        return Array.isArray(commands) ? new Set(commands) : undefined;
+      } catch {
+        // The rules about initialize say what is wrong with it.
+        return undefined;
+      }
+    });
   }
 
   /** Returns the latest messages of the servers that are alive, and what they complained of. */

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { verbs } from "../../src/cli/table.ts";
 import { widthOf } from "../../src/cli/terminal/text.ts";
+import type { Verb } from "../../src/cli/verb.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { letRest } from "../support/cases.ts";
 import { assistant, SPOKEN } from "../support/drafts.ts";
@@ -110,7 +111,7 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
 };
 
 /** Verbs that ask nothing over the wire, or a person. */
-const UNASKED = ["browse", "index", "completion"];
+const UNASKED = ["browse", "index", "completion", "conformance"];
 
 describe("--json prints the result of the command as it came", () => {
   // Of verbs that were added since, their own tests tell.
@@ -475,7 +476,9 @@ describe("ends", () => {
   test.each(verbs.map(({ name }) => [name]))("%s tells how it is used, in 80 columns", async (name) => {
     const out = await printed(temporaryPlace(), [name, "--help"]);
     const verb = verbs.find((one) => one.name === name);
-    expect(out.split("\n")[0]).toBe(["pi-session-server", name, ...(verb?.operands ?? []), "[options]"].join(" "));
+    const { operands = [], takesCommand } = verb as Verb;
+    const words = takesCommand ? ["[options]", ...operands] : [...operands, "[options]"];
+    expect(out.split("\n")[0]).toBe(["pi-session-server", name, ...words].join(" "));
     for (const flag of [...Object.keys(verb?.flags ?? {}), "--json"]) expect(out).toContain(`  ${flag}`);
     for (const line of out.split("\n")) expect(widthOf(line)).toBeLessThanOrEqual(80);
   });

@@ -4,7 +4,17 @@ import { join } from "node:path";
 import { buildSync } from "esbuild";
 import { describe, expect, test } from "vitest";
 import { allThemes } from "../../src/conformance/rules.ts";
-import { combinationOf, evidenceOf, OWN, only, rulesThat, runHere, runKit, without } from "../support/conformance.ts";
+import {
+  combinationOf,
+  evidenceOf,
+  OF_PROCESSES,
+  OWN,
+  only,
+  rulesThat,
+  runHere,
+  runKit,
+  without,
+} from "../support/conformance.ts";
 import { FAULTS, type Fault, type FaultName, PROCESS_FAULTS } from "../support/faults.ts";
 import { isEvery } from "../support/random.ts";
 import { temporaryFolder } from "../support/server.ts";
@@ -20,12 +30,13 @@ function themeOf(rule: string): string {
 /** Themes in which the ordinary suite looks for the rules that a fault breaks; the long runs look in all. */
 function themesFor({ rule }: Fault): string[] {
   const all = allThemes().map(({ name }) => name);
-  return all.filter((name) => isEvery() || [themeOf(rule), "ids", "batches", "throughout"].includes(name));
+  return all.filter((name) => isEvery() || [themeOf(rule), "throughout"].includes(name));
 }
 
 /** Returns the rules of these themes that a fault is expected to break, in order. */
 function brokenBy({ rule, also = [] }: Fault, themes: readonly string[]): string[] {
-  return [rule, ...also].filter((name) => themes.includes(themeOf(name))).sort();
+  const names = [rule, ...also].filter((name) => themes.includes(themeOf(name)));
+  return names.filter((name) => !OF_PROCESSES.includes(name)).sort();
 }
 
 describe("a server that", () => {
@@ -49,7 +60,11 @@ describe("a process that", () => {
     const result = await runKit({
       command: [process.execPath, outfile, name, ...OWN],
       combinations: [combinationOf("lines", "jsonrpc")],
-      themes: only("durability", "throughout"),
+      themes: only(
+        ...(isEvery() ? ["durability"] : ["kill-acknowledged", "bytes-in-file"]),
+        "first-reply",
+        "throughout",
+      ),
     });
     expect(rulesThat("failed", result).sort(), evidenceOf(result)).toEqual([fault.rule, ...(fault.also ?? [])].sort());
   });

@@ -3,15 +3,17 @@
 import { expect, test } from "vitest";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
 import { evidenceOf, OWN, rulesThat, runHere, runKit } from "../support/conformance.ts";
-import { isEvery } from "../support/random.ts";
+import { share } from "../support/random.ts";
 
 /** A limit of messages that is quick to go beyond. */
 const COMMAND = [...OWN, "--max-message-bytes", "1000000"];
 
+/** Combinations in which the built program is started: that is most of the time. In the others it serves here. */
+const SPAWNED = share(COMBINATIONS, 1);
+
 for (const combination of COMBINATIONS) {
   const { framing, dialect } = combination;
-  // Starting processes is most of the time: the ordinary suite does it for each framing and each dialect.
-  const isSpawned = isEvery() || (framing === "lines") === (dialect === "jsonrpc");
+  const isSpawned = SPAWNED.includes(combination);
 
   test.concurrent(`${framing}, ${dialect}`, async () => {
     const combinations = [combination];

@@ -17,7 +17,7 @@ import { type FaultName, faultyStreams } from "./faults.ts";
 export const OWN = [process.execPath, PROGRAM];
 
 /** Rules that kill a server, which one in this process survives. */
-const OF_PROCESSES = ["kill-acknowledged", "kill-in-stream", "repeat-after-kill", "leaf-after-kill"];
+export const OF_PROCESSES = ["kill-acknowledged", "kill-in-stream", "repeat-after-kill", "leaf-after-kill"];
 
 /** Runs rules, all by default, in all combinations by default. */
 export function runKit(options: Partial<ConformanceOptions> = {}): Promise<ConformanceResult> {

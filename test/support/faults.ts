@@ -333,6 +333,32 @@ export const FAULTS = {
       return { ...message, params };
     }),
   },
+  "remembers keys only while it lives": {
+    rule: "key-in-other-process",
+    also: ["repeat-after-kill"],
+    pass(say) {
+      const results = new Map<string, string>();
+      const keys = new Map<string, string>();
+      return {
+        request(text, message) {
+          const key = message?.params?.idempotencyKey;
+          if (key === undefined) return [text];
+          const known = results.get(key);
+          if (known !== undefined) {
+            say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
+            return [];
+          }
+          keys.set(JSON.stringify(message.id), key);
+          return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
+        },
+        reply(text, message) {
+          const key = keys.get(JSON.stringify(message.id));
+          if (key !== undefined) results.set(key, JSON.stringify(message.result));
+          return [text];
+        },
+      };
+    },
+  },
   "acts against the veto": {
     rule: "hook-veto",
     also: ["transcript-jsonrpc-hooks"],
@@ -449,32 +475,6 @@ export const PROCESS_FAULTS = {
           return [];
         },
         reply: (text, message) => (early.delete(JSON.stringify(message.id)) ? [] : [text]),
-      };
-    },
-  },
-  "remembers keys only while it lives": {
-    rule: "key-in-other-process",
-    also: ["repeat-after-kill"],
-    pass(say) {
-      const results = new Map<string, string>();
-      const keys = new Map<string, string>();
-      return {
-        request(text, message) {
-          const key = message?.params?.idempotencyKey;
-          if (key === undefined) return [text];
-          const known = results.get(key);
-          if (known !== undefined) {
-            say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
-            return [];
-          }
-          keys.set(JSON.stringify(message.id), key);
-          return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
-        },
-        reply(text, message) {
-          const key = keys.get(JSON.stringify(message.id));
-          if (key !== undefined) results.set(key, JSON.stringify(message.result));
-          return [text];
-        },
       };
     },
   },

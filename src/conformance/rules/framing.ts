@@ -1,7 +1,7 @@
 /** Rules about how a stream is cut into messages. */
 
 import { append, custom, entriesOf, newSession, user } from "../acts.ts";
-import { isHeaders, isLines } from "../combination.ts";
+import { isHeaders, isJsonrpc, isLines } from "../combination.ts";
 import { inFrame } from "../frames.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
 import { NotApplicable } from "../verdict.ts";
@@ -194,7 +194,9 @@ function unreadable(name: string, title: string, messages: readonly Buffer[]): R
       for (const message of messages) {
         const frame = inFrame(context.combination.framing, message);
         conversation.sendBytes(frame, message.toString("latin1"));
-        (await conversation.replyWithoutId()).mustFail("parse_error");
+        const reply = await conversation.replyWithoutId();
+        reply.mustFail("parse_error");
+        reply.must(!isJsonrpc(context.combination) || reply.received.idText === "null", "the id null");
         void (await conversation.ask("get_state")).result;
       }
     },

@@ -59,7 +59,7 @@ export const paging: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await sessionWith(conversation, "One", "Two");
-        for (const cursor of ["nothing", "", "../etc", "9.9.9"])
+        for (const cursor of ["nothing", "../etc", "9.9.9"])
           (await conversation.ask("get_entries", { cursor })).mustFail("cursor_expired");
       },
     },
@@ -106,9 +106,6 @@ export const paging: Theme = {
         void (await conversation.ask("get_state")).result;
         const next = await conversation.ask("get_entries", { limit: 4, cursor });
         next.must(isSame(idsOf(next.list("entries")), ids.slice(4)), `the entries ${ids.slice(4).join(", ")}`);
-        // The same page can be asked for twice.
-        const again = await conversation.ask("get_entries", { limit: 4, cursor });
-        again.must(again.textAt("entries") === next.textAt("entries"), "the same page again");
       },
     },
   ],

@@ -141,7 +141,7 @@ export const writing: Theme = {
           [provider, model, api].every((text) => typeof text === "string"),
           "provider, model and api",
         );
-        reply.must(Array.isArray(content), "content, as blocks");
+        reply.must(content !== undefined, "content");
       },
     },
     {
