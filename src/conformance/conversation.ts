@@ -322,7 +322,8 @@ export class Conversation {
     const others = this.untaken.slice(-3).map(({ text }) => shortened(text, LOGGED_CHARACTERS));
     const { pending } = this.cutter;
     if (others.length > 0) return `only other messages, the last of them: ${others.join("  ")}`;
-    if (pending === 0) return "nothing";
+    if (pending === 0)
+      return this.server.output.readableEnded ? "nothing; the server has closed its output" : "nothing";
     const beginning = this.cutter.rest().toString("utf8", 0, LOGGED_CHARACTERS);
     return `${pending} bytes without the end of a frame: ${beginning}`;
   }

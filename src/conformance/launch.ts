@@ -96,9 +96,11 @@ function endingOf(child: ChildProcessWithoutNullStreams): Promise<Ending> {
 /** Kills a process and those of its group. Does nothing when none is left. */
 function killGroup(child: ChildProcessWithoutNullStreams): void {
   if (child.pid === undefined) return;
+  // The process itself may have gone to another group.
+  child.kill("SIGKILL");
+  if (IS_WINDOWS) return;
   try {
-    if (IS_WINDOWS) child.kill("SIGKILL");
-    else process.kill(-child.pid, "SIGKILL");
+    process.kill(-child.pid, "SIGKILL");
   } catch {
     // All of them have ended.
   }

@@ -20,9 +20,11 @@ export async function runCommand(options: ConformanceOptions): Promise<Conforman
     process.on(signal, end);
     return () => process.off(signal, end);
   });
+  process.on("exit", abandonRuns);
   try {
     return await runRules(options);
   } finally {
+    process.off("exit", abandonRuns);
     for (const off of endings) off();
   }
 }

@@ -23,7 +23,7 @@ export interface RoomOptions {
 /** All hooks; a server that knows fewer is asked to know these. */
 const HOOKS = ["session_before_switch", "session_before_fork", "session_before_tree", "session_before_compact"];
 
-export class Room implements RuleContext {
+export class Room {
   readonly combination: Combination;
   readonly folder: string;
   readonly takesSession: boolean;
@@ -43,6 +43,37 @@ export class Room implements RuleContext {
     this.folder = makeFolder(join(options.folder, `${framing}-${dialect}`, "files"));
     this.takesSession = options.command.some((part) => part.includes("{session}"));
     this.variables = surroundings(options.variables, join(this.folder, ".."), options.folder);
+  }
+
+  /**
+   * Returns what one rule uses. Once it is revoked, nothing can be had from it any more: a rule whose time is over may
+   * still be running, and would come between those that follow.
+   */
+  lend(): { context: RuleContext; revoke(): void } {
+    let isOver = false;
+    const own = <Given extends readonly unknown[], T>(use: (...given: Given) => T): ((...given: Given) => T) => {
+      return (...given) => {
+        if (isOver) throw new Error("the time of this rule is over");
+        return use(...given);
+      };
+    };
+    const context: RuleContext = {
+      combination: this.combination,
+      folder: this.folder,
+      takesSession: this.takesSession,
+      conducts: this.conducts,
+      plain: own(() => this.plain()),
+      hooked: own(() => this.hooked()),
+      modest: own(() => this.modest()),
+      start: own((session?: string) => this.start(session)),
+      once: (name, make) => own(() => this.once(name, make))(),
+    };
+    return {
+      context,
+      revoke() {
+        isOver = true;
+      },
+    };
   }
 
   plain(): Promise<Conversation> {

@@ -186,12 +186,14 @@ class ConformanceRun {
     const left = this.deadline - performance.now();
     if (left <= 0) return this.skip(rule, OUT_OF_TIME);
     const began = performance.now();
+    const { context, revoke } = room.lend();
     let error: unknown;
     try {
-      await within(Math.min(left, this.options.timeout * WAITS), rule.run(room));
+      await within(Math.min(left, this.options.timeout * WAITS), rule.run(context));
     } catch (thrown) {
       error = thrown;
     }
+    revoke();
     const isOver = error instanceof OutOfTime && performance.now() >= this.deadline;
     const { messages, complaints } = room.scene();
     const told = [...messages];

@@ -5,9 +5,10 @@ import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { processesWith } from "../../src/conformance/files.ts";
+import type { Rule, RuleContext } from "../../src/conformance/rule.ts";
 import { CannotStart, type ConformanceResult } from "../../src/conformance/run.ts";
 import { PROGRAM } from "../support/build.ts";
-import { combinationOf, OWN, only, rulesThat, runKit } from "../support/conformance.ts";
+import { combinationOf, OWN, only, rulesThat, runHere, runKit } from "../support/conformance.ts";
 import { temporaryFolder } from "../support/server.ts";
 
 /** How long processes may take to come and go. */
@@ -70,6 +71,10 @@ describe.concurrent("a server that", () => {
     );
   });
 
+  test("closes its output", async () => {
+    expect(firstEvidence(await against("exec >&-; cat > /dev/null"))).toBe("nothing; the server has closed its output");
+  });
+
   test("ends by a signal", async () => {
     expect(firstEvidence(await against("kill -9 $$"))).toBe("the server ended by SIGKILL");
   });
@@ -118,6 +123,21 @@ test.concurrent("a run ends when its time is over, and is no success", async () 
   expect(result.ok).toBe(false);
   expect(result.failed).toBe(0);
   expect(result.combinations[0].results.at(-1)?.reason).toMatch(/time for the whole run/);
+});
+
+test("a rule whose time is over gets no server any more", async () => {
+  const first = only("first-reply");
+  let later: (() => Promise<unknown>) | undefined;
+  const run = (context: RuleContext): Promise<void> => {
+    later = async () => context.plain();
+    return new Promise(() => {});
+  };
+  const late: Rule = { name: "late", title: "It never ends.", source: "Order", run };
+  const themes = [...first, { name: "own", rules: [late] }];
+  const result = await runHere({ combinations: [COMBINATION], themes, timeout: 300 });
+  expect(rulesThat("failed", result)).toEqual(["late"]);
+  expect(result.combinations[0].results[1].came).toMatch(/^no end within 2400 ms$/);
+  await expect(later?.()).rejects.toThrow("the time of this rule is over");
 });
 
 test("a command with {session} and {dir} gets paths", async () => {

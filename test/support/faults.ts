@@ -335,7 +335,7 @@ export const FAULTS = {
   },
   "remembers keys only while it lives": {
     rule: "key-in-other-process",
-    also: ["repeat-after-kill"],
+    also: ["repeat-after-kill", "transcript-jsonrpc-writing"],
     pass(say) {
       const results = new Map<string, string>();
       const keys = new Map<string, string>();
