@@ -1,6 +1,6 @@
 /** Things that many rules do before they look. */
 
-import { isJsonrpc } from "./combination.ts";
+import { isJsonrpc, isPi } from "./combination.ts";
 import type { Conversation } from "./conversation.ts";
 import { isFileAt } from "./files.ts";
 import type { Reply } from "./reply.ts";
@@ -60,8 +60,11 @@ export async function stateOf(conversation: Conversation): Promise<WireValue> {
 
 /** Returns where the current session is, which must be on disk. Throws NotApplicable where sessions are in memory. */
 export async function pathOf(conversation: Conversation): Promise<string> {
-  const { sessionFile } = await stateOf(conversation);
+  const reply = await conversation.ask("get_state");
+  const { sessionFile } = reply.result;
   if (typeof sessionFile === "string") return sessionFile;
+  const isTold = sessionFile === null || (sessionFile === undefined && isPi(conversation.combination));
+  if (!isTold) throw reply.broken("sessionFile, which is a path or null");
   throw new NotApplicable("the server keeps its sessions in memory");
 }
 

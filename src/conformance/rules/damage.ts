@@ -253,6 +253,7 @@ export const damage: Theme = {
         const other = await context.hooked();
         await openAt(other, path);
         const again = await other.ask("get_tree", { format: "flat" });
+        first.must(first.list("nodes").length === 2, "two nodes");
         again.must(isSame(idsOf(again.list("nodes")), idsOf(first.list("nodes"))), "the same ids in another process");
       },
     },

@@ -35,6 +35,7 @@ export const introduction: Theme = {
         const start = conversation.opening.find(({ name }) => name === "session_start");
         const { introduction: reply } = conversation;
         const sessionId = start?.value.sessionId;
+        reply?.must(typeof sessionId === "string", "session_start with the sessionId after it");
         reply?.must(reply.result.state?.sessionId === sessionId, `the state of the session ${sessionId}`);
       },
     },

@@ -75,6 +75,7 @@ export const writing: Theme = {
         const conversation = await context.plain();
         await sessionWith(conversation, "One");
         const { entries, reply } = await entriesOf(conversation);
+        reply.must(entries.length === 2, "two entries");
         for (const entry of entries) {
           reply.must(Object.keys(entry)[0] === "type", "the member type first");
           reply.must(typeof entry.id === "string" && "parentId" in entry, "the members id and parentId");
