@@ -42,7 +42,7 @@ import {
   writeFrame,
 } from "./frame.ts";
 import { ManifestCounters } from "./manifest.ts";
-import { encodeBlock } from "./snapshot.ts";
+import { coverageOf, encodeBlock } from "./snapshot.ts";
 
 export interface BuilderOptions {
   readonly disk: Disk;
@@ -156,8 +156,6 @@ export class Builder implements StoreEnd {
   lastRow = EMPTY_END.lastRow;
   /** The manifest, once it is written. */
   manifest: Manifest | undefined;
-  /** Bytes of the index snapshot, once it is written. */
-  snapshotEnd = 0;
   private readonly options: BuilderOptions;
   /** Folder of the new container. */
   readonly folder: string;
@@ -306,13 +304,8 @@ export class Builder implements StoreEnd {
     if (reason === undefined || this.nodes.count === 0) return this.manifest;
     const checkpoint = checkpointOf(this.manifest, 1, at, reason);
     this.write(checkpointFile(this.folder, 1), bytesOf(encodeCheckpoint(checkpoint)));
-    if (this.nodes.missingParent.size === 0) {
-      const { tail, indexEnd, lastRow } = this;
-      const covered = { count: this.nodes.count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
-      const block = encodeBlock(this.nodes, this.extents, 0, covered);
-      this.write(indexSnapshotFile(this.folder), block);
-      this.snapshotEnd = block.length;
-    }
+    if (this.nodes.missingParent.size === 0)
+      this.write(indexSnapshotFile(this.folder), encodeBlock(this.nodes, this.extents, 0, coverageOf(this)));
     return this.manifest;
   }
 

@@ -1,6 +1,7 @@
 /** The byte ranges of a store's frames, in columns, and the end of the store. */
 
 import { Column } from "../../core/tree/nodes.ts";
+import type { SnapshotColumn } from "../log/index-snapshot.ts";
 import { type Coordinates, chained, crcText, GENESIS, NO_CRC } from "./frame.ts";
 
 /** The byte range of one frame, and of the payload in it. */
@@ -16,15 +17,8 @@ export interface FrameExtent {
   readonly crc: number;
 }
 
-/** The columns of places, by the names under which they are kept. */
-export type ExtentColumns = {
-  readonly segments: Uint32Array;
-  readonly starts: Float64Array;
-  readonly lengths: Uint32Array;
-  readonly payloadStarts: Uint32Array;
-  readonly payloadLengths: Uint32Array;
-  readonly crcs: Uint32Array;
-};
+/** The names under which the columns are kept. */
+const COLUMNS = ["segments", "starts", "lengths", "payloadStarts", "payloadLengths", "crcs"] as const;
 
 /** Places by position. */
 export class Extents {
@@ -56,26 +50,13 @@ export class Extents {
   }
 
   /** Returns views of the columns by their names, as far as `count`. */
-  columns(count: number): ExtentColumns {
-    const { segments, starts, lengths, payloadStarts, payloadLengths, crcs } = this;
-    return {
-      segments: segments.values.subarray(0, count),
-      starts: starts.values.subarray(0, count),
-      lengths: lengths.values.subarray(0, count),
-      payloadStarts: payloadStarts.values.subarray(0, count),
-      payloadLengths: payloadLengths.values.subarray(0, count),
-      crcs: crcs.values.subarray(0, count),
-    };
+  columns(count: number): Record<string, SnapshotColumn> {
+    return Object.fromEntries(COLUMNS.map((name) => [name, this[name].values.subarray(0, count)]));
   }
 
   /** Replaces the columns by these. */
-  load(columns: ExtentColumns): void {
-    this.segments.values = columns.segments;
-    this.starts.values = columns.starts;
-    this.lengths.values = columns.lengths;
-    this.payloadStarts.values = columns.payloadStarts;
-    this.payloadLengths.values = columns.payloadLengths;
-    this.crcs.values = columns.crcs;
+  load(columns: Readonly<Record<string, SnapshotColumn>>): void {
+    for (const name of COLUMNS) this[name].values = columns[name] as never;
   }
 
   /** Whether the frame of a position lies directly after that of another. */

@@ -4,7 +4,7 @@
  */
 
 import { join } from "node:path";
-import { isMissing } from "../../core/errno.ts";
+import { isMissing, isNoFile } from "../../core/errno.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
@@ -29,6 +29,16 @@ export function orNone<T>(list: () => T[]): T[] {
     return list();
   } catch (error) {
     if (isMissing(error)) return [];
+    throw error;
+  }
+}
+
+/** Returns what `read` returns; null when there is nothing to read, or no file. */
+export function ifFile<T>(read: () => T): T | null {
+  try {
+    return read();
+  } catch (error) {
+    if (isMissing(error) || isNoFile(error)) return null;
     throw error;
   }
 }

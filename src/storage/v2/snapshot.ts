@@ -7,8 +7,8 @@
 
 import { crc32 } from "node:zlib";
 import { bytesOf, parse } from "../../core/json/json.ts";
-import type { Nodes, NodesImage } from "../../core/tree/nodes.ts";
-import type { Extents, Tail } from "./extents.ts";
+import type { Nodes } from "../../core/tree/nodes.ts";
+import type { Extents, StoreEnd, Tail } from "./extents.ts";
 
 const MAGIC = bytesOf("PSSpine2");
 /**
@@ -31,6 +31,11 @@ export interface Coverage {
   readonly rowCrc: number;
 }
 
+/** Returns the coverage of all entries before an end. */
+export function coverageOf({ tail, indexEnd, lastRow }: StoreEnd): Coverage {
+  return { count: tail.entrySeq, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
+}
+
 interface Details extends Coverage {
   readonly from: number;
   /** Names of types by their codes. */
@@ -51,6 +56,7 @@ export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covere
   const { count } = covered;
   const n = count - from;
   const { ids, parents, types, roles, flags, rest } = nodes.image();
+  const { lengths, payloadStarts, payloadLengths, crcs } = extents.columns(count);
   const within = (position: number): boolean => position >= from && position < count;
   const firsts: number[] = [];
   for (let p = from; p < count; p++) if (extents.starts.values[p] === 0) firsts.push(p);
@@ -65,19 +71,8 @@ export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covere
   bytes.writeUInt32LE(n, 16);
   bytes.writeUInt32LE(text.length, 20);
   let at = FIXED;
-  for (const column of [
-    ids,
-    parents,
-    extents.lengths,
-    extents.payloadStarts,
-    extents.payloadLengths,
-    extents.crcs,
-    types,
-    roles,
-    flags,
-  ]) {
-    const values = "values" in column && typeof column.values !== "function" ? column.values : column;
-    const slice = (values as Uint32Array).subarray(from, count);
+  for (const column of [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags]) {
+    const slice = column.subarray(from, count);
     bytes.set(new Uint8Array(slice.buffer, slice.byteOffset, slice.byteLength), at);
     at += slice.byteLength;
   }
@@ -92,7 +87,7 @@ function padded(length: number): number {
 }
 
 /** A whole block of an index snapshot. */
-export interface SnapshotBlock {
+interface SnapshotBlock {
   readonly details: Details;
   /** Start of the block in the file. */
   readonly start: number;
@@ -135,15 +130,10 @@ export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes
   const { count } = last;
   // Room for what comes next, so that the first append need not copy the columns.
   const room = count + Math.max(1024, count >> 4);
-  const ids = new Uint32Array(room);
-  const parents = new Int32Array(room);
-  const types = new Uint16Array(room);
-  const roles = new Uint8Array(room);
-  const flags = new Uint8Array(room);
-  const lengths = new Uint32Array(room);
-  const payloadStarts = new Uint32Array(room);
-  const payloadLengths = new Uint32Array(room);
-  const crcs = new Uint32Array(room);
+  const numbers = Array.from({ length: 6 }, () => new Uint32Array(room));
+  const [ids, segments, lengths, payloadStarts, payloadLengths, crcs] = numbers;
+  const [parents, starts] = [new Int32Array(room), new Float64Array(room)];
+  const [types, roles, flags] = [new Uint16Array(room), new Uint8Array(room), new Uint8Array(room)];
   const columns = [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags];
   const odd: (readonly [number, string])[] = [];
   const forward: number[] = [];
@@ -160,31 +150,11 @@ export function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes
     forward.push(...details.forward);
     firsts.push(...details.firsts);
   }
-  const image: NodesImage = {
-    count,
-    ids,
-    parents,
-    types,
-    roles,
-    flags,
-    table: new Uint32Array(0),
-    counterColumns: null,
-    rest: {
-      types: last.types,
-      aliases: 0,
-      losses: 0,
-      tabled: 0,
-      oddPositions: odd.map(([position]) => position),
-      oddIds: odd.map(([, id]) => id),
-      awaited: [],
-      forward,
-      missingParent: [],
-      bridged: [],
-    },
-  };
-  if (!nodes.adopt(image)) return false;
-  const segments = new Uint32Array(room);
-  const starts = new Float64Array(room);
+  const table = new Uint32Array(0);
+  const ofIds = { oddPositions: odd.map(([position]) => position), oddIds: odd.map(([, id]) => id) };
+  const none = { aliases: 0, losses: 0, tabled: 0, awaited: [], missingParent: [], bridged: [] };
+  const rest = { ...none, ...ofIds, types: last.types, forward };
+  if (!nodes.adopt({ count, ids, parents, types, roles, flags, table, counterColumns: null, rest })) return false;
   let from = 0;
   for (const [segmentSeq, end] of [...firsts, count].entries()) {
     segments.fill(segmentSeq, from, end);

@@ -3,15 +3,15 @@
  * opening skip what lies before its end, if it fits the index and the segments.
  */
 
-import { isMissing, isNoFile } from "../../core/errno.ts";
 import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
-import { closeQuietly, exists, openFile, readAll, readWhole, writeAll } from "../fs/disk.ts";
+import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
+import { readAt, withFile } from "../fs/files.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
-import { EMPTY_END, type ExtentColumns, type StoreEnd } from "./extents.ts";
+import { EMPTY_END } from "./extents.ts";
 import { crc32c, decodeRow } from "./frame.ts";
-import type { Segment } from "./segments.ts";
-import { type Coverage, encodeBlock, loadBlocks, readBlocks, type SnapshotBlock } from "./snapshot.ts";
+import { ifFile, type Segment } from "./segments.ts";
+import { type Coverage, coverageOf, encodeBlock, loadBlocks, readBlocks } from "./snapshot.ts";
 
 /** Facts of a container that the state folder keeps, in addition to the columns. */
 interface KeptContainer extends Coverage {
@@ -20,10 +20,6 @@ interface KeptContainer extends Coverage {
   /** Bytes of the container's own index snapshot that were valid, and the number of entries in them. */
   readonly spineEnd: number;
   readonly spineCount: number;
-}
-
-function coverageOf(count: number, { tail, indexEnd, lastRow }: StoreEnd): Coverage {
-  return { count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
 }
 
 export class Snapshots {
@@ -48,20 +44,13 @@ export class Snapshots {
   /** Loads an index snapshot, if one fits the index and the segments. Returns whether one did. */
   load(segments: readonly Segment[]): boolean {
     const { disk, folder } = this.container;
-    let index: number;
-    try {
-      index = openFile(disk, indexFile(folder));
-    } catch (error) {
-      if (isMissing(error) || isNoFile(error)) return false;
-      throw error;
-    }
-    try {
+    const index = ifFile(() => openFile(disk, indexFile(folder)));
+    if (index === null) return false;
+    return withFile(disk, index, () => {
       const { size } = disk.infoOf(index);
       const fits = (covered: Coverage): boolean => this.fits(covered, index, size, segments);
       return this.recall(fits) || this.readOwn(fits);
-    } finally {
-      closeQuietly(disk, index);
-    }
+    });
   }
 
   /** Loads the index snapshot that the state folder keeps. Returns whether there was one that fits. */
@@ -70,7 +59,7 @@ export class Snapshots {
     const isOurs = ({ id, ...covered }: KeptContainer): boolean => id === header.id && fits(covered);
     const kept = key && this.kept?.load(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
     if (!kept) return false;
-    this.container.extents.load(kept.columns as ExtentColumns);
+    this.container.extents.load(kept.columns);
     const { spineEnd: snapshotEnd, spineCount: snapshotCount, ...covered } = kept.facts as KeptContainer;
     this.resumeAt(covered, snapshotEnd, snapshotCount);
     this.keptCount = covered.count;
@@ -80,16 +69,10 @@ export class Snapshots {
   /** Loads the container's own index snapshot. Returns whether there was one that fits. */
   private readOwn(fits: (covered: Coverage) => boolean): boolean {
     const { disk, folder, entries, extents } = this.container;
-    let blocks: SnapshotBlock[];
-    let file: Buffer;
-    try {
-      const bytes = readWhole(disk, indexSnapshotFile(folder));
-      file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      blocks = readBlocks(file);
-    } catch (error) {
-      if (isMissing(error) || isNoFile(error)) return false;
-      throw error;
-    }
+    const bytes = ifFile(() => readWhole(disk, indexSnapshotFile(folder)));
+    if (bytes === null) return false;
+    const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const blocks = readBlocks(file);
     for (let last = blocks.pop(); last; last = blocks.pop()) {
       const { details, end } = last;
       if (!fits(details)) continue;
@@ -119,8 +102,7 @@ export class Snapshots {
     for (const { seq, size } of upTo) if (seq < tail.segmentSeq) sealed += size;
     if (upTo.length !== tail.segmentCount || sealed + tail.segmentSize !== tail.bytesTotal) return false;
     if ((upTo.at(-1)?.size ?? 0) < tail.segmentSize) return false;
-    const row = Buffer.alloc(rowLength);
-    readAll(this.container.disk, index, row, indexEnd - rowLength);
+    const row = readAt(this.container.disk, index, indexEnd - rowLength, rowLength);
     if (crc32c(row) !== rowCrc) return false;
     try {
       return decodeRow(row, 0, row.length - 1).entrySeq === count;
@@ -148,7 +130,7 @@ export class Snapshots {
     if (!this.kept || !key || !plain || state.readOnly || end.tornTail || nodes.aliases > 0) return;
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
     const own = { spineEnd: this.ownEnd, spineCount: this.ownCount };
-    const facts: KeptContainer = { ...coverageOf(count, end), id: header.id, ...own };
+    const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own };
     this.kept.store(key, nodes, { columns: extents.columns(count), facts });
     this.keptCount = count;
   }
@@ -160,15 +142,13 @@ export class Snapshots {
   grow(): void {
     const { disk, folder, entries, extents, end } = this.container;
     const { nodes } = entries;
-    const { tail, lastRow } = end.durable;
-    if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;
-    const covered = coverageOf(tail.entrySeq, end.durable);
+    const covered = coverageOf(end.durable);
+    if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || covered.rowLength === 0) return;
     if (covered.count <= this.ownCount) return;
     for (const position of nodes.forward) if (nodes.parent(position) >= covered.count) return;
     const path = indexSnapshotFile(folder);
     try {
-      const fd = exists(disk, path) ? disk.openAppend(path) : disk.create(path);
-      try {
+      withFile(disk, exists(disk, path) ? disk.openAppend(path) : disk.create(path), (fd) => {
         const { size } = disk.infoOf(fd);
         if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, ownCount: 0 });
         if (size !== this.ownEnd) disk.truncate(fd, this.ownEnd);
@@ -176,9 +156,7 @@ export class Snapshots {
         writeAll(disk, fd, block);
         this.ownEnd += block.length;
         this.ownCount = covered.count;
-      } finally {
-        closeQuietly(disk, fd);
-      }
+      });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
     }
