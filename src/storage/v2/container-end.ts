@@ -14,6 +14,14 @@ export interface TornTail {
   readonly isAsJudged: (segment: Segment, start: number) => boolean;
 }
 
+/** The end before an entry of a batch, in case the batch has to be dropped. */
+interface RollbackPoint {
+  readonly position: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  readonly rows: number;
+}
+
 /** The part of a container that need not be examined again: what its index names, up to a place. */
 export interface Base extends StoreEnd {
   readonly count: number;
@@ -44,6 +52,8 @@ export class ContainerEnd implements StoreEnd {
   /** The index as it was last seen; any other stamp is another process's doing. */
   seen: FileInfo | undefined;
   tornTail: TornTail | null = null;
+  /** The ends before the entries of the batch that was read last; empty when the last entry is in none. */
+  batch: RollbackPoint[] = [];
   /** Number of entries that were found after the index at opening. */
   replayed = 0;
   /** The part that need not be examined again; null while entries are known that the index does not name. */
@@ -60,6 +70,7 @@ export class ContainerEnd implements StoreEnd {
   restart(base: StoreEnd): void {
     this.goTo(base);
     this.rows = [];
+    this.batch = [];
     this.tornTail = null;
     this.replayed = 0;
     this.indexFault = null;

@@ -9,7 +9,8 @@ import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../c
 import { bytesOf } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, type FileInfo, infoIfPresent, readAll, readWhole } from "../fs/disk.ts";
+import { type Disk, type FileInfo, infoIfPresent, readWhole } from "../fs/disk.ts";
+import { readAt, withFile } from "../fs/files.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
@@ -20,7 +21,6 @@ import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import { ContainerEnd } from "./container-end.ts";
 import { isUuid } from "./documents.ts";
 import { Extents, type Tail } from "./extents.ts";
-import { FrameHeads } from "./frame-heads.ts";
 import { orNone, Segments } from "./segments.ts";
 
 /** Bytes of the largest header that is read; a usual one has a few hundred. */
@@ -59,7 +59,6 @@ export class Container {
   onRefused: () => void = () => {};
   readonly state: WriteState;
   readonly entries = new KnownEntries();
-  readonly heads = new FrameHeads(this.entries);
   readonly extents = new Extents();
   readonly end = new ContainerEnd();
   readonly segments: Segments;
@@ -97,22 +96,18 @@ export class Container {
   }
 
   readHeader(): void {
-    const fd = this.disk.openRead(headerFile(this.folder));
-    try {
+    withFile(this.disk, this.disk.openRead(headerFile(this.folder)), (fd) => {
       const info = this.disk.infoOf(fd);
       this.key = info;
       if (info.kind !== "file" || info.size > HEADER_BYTES) return this.makeHeader(info);
-      const bytes = Buffer.alloc(info.size);
-      readAll(this.disk, fd, bytes, 0);
+      const bytes = readAt(this.disk, fd, 0, info.size);
       const end = bytes.indexOf(0x0a);
       const line = bytes.subarray(0, end < 0 ? bytes.length : end);
       const header = headerIn(line);
       if (header === null) return this.makeHeader(info);
       this.header = headerOf(header);
       this.headerLine = line;
-    } finally {
-      closeQuietly(this.disk, fd);
-    }
+    });
   }
 
   /** Makes up a header for one that is damaged: the session can be read, and repaired or cloned to be written. */

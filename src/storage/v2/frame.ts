@@ -214,7 +214,7 @@ const FRAME_FIELDS = fieldsOf(FRAME_SCHEMA, {
   payloadSha256: SHA256,
   payloadBytes: 1,
 });
-const PAYLOAD = bytesOf(',"payload":');
+export const PAYLOAD = bytesOf(',"payload":');
 const ROW_FIELDS = fieldsOf(ROW_SCHEMA, {
   entrySeq: 1,
   entryId: null,

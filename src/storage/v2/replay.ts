@@ -10,7 +10,7 @@ import type { TornTail } from "./container-end.ts";
 import { readManifest } from "./documents.ts";
 import { EMPTY_END } from "./extents.ts";
 import { crc32c, decodeFrame, decodeHead, Malformed } from "./frame.ts";
-import type { FrameAdder } from "./frame-adder.ts";
+import { addDamaged, addUnindexed, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";
 import { lastCheckpoint } from "./last-checkpoint.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
@@ -37,18 +37,11 @@ function* marksOf(disk: Disk, folder: string): Generator<Mark> {
 /** One reading of the frames after the index. */
 export class Replay {
   private readonly container: Container;
-  private readonly adder: FrameAdder;
   private readonly segments: readonly Segment[];
   private readonly isAsJudged: TornTail["isAsJudged"];
 
-  constructor(
-    container: Container,
-    adder: FrameAdder,
-    segments: readonly Segment[],
-    isAsJudged: TornTail["isAsJudged"],
-  ) {
+  constructor(container: Container, segments: readonly Segment[], isAsJudged: TornTail["isAsJudged"]) {
     this.container = container;
-    this.adder = adder;
     this.segments = segments;
     this.isAsJudged = isAsJudged;
   }
@@ -59,10 +52,10 @@ export class Replay {
    * entry to add, because a writer is at work after it.
    */
   run(rest: Rest, limit = Number.POSITIVE_INFINITY): void {
-    const { entries, heads, end } = this.container;
+    const { entries, end } = this.container;
     const indexed = end.tail.entrySeq;
     const isKnown = (entryId: string): boolean => entries.nodes.position(entryId) >= 0;
-    const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, heads);
+    const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, entries);
     const reason = this.scan(salvage, limit);
     const { found, bad, strangers } = salvage.finish(isKnown);
     let salvaged = 0;
@@ -150,24 +143,25 @@ export class Replay {
     if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
     if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
       throw new Malformed("its numbers are not those of its place");
-    this.container.heads.requireBound(b, frame);
+    requireBound(this.container.entries, b, frame);
     const crc = crc32c(b, first, end + 1);
     if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
-    this.adder.addUnindexed({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+    addUnindexed(this.container, { ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
   }
 
   /** Adds a frame that was salvaged; returns false when it no longer matches its entry. */
   private addSalvaged({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
-    const bytes = this.container.reader.bytes(segmentSeq, start, length);
+    const { container } = this;
+    const bytes = container.reader.bytes(segmentSeq, start, length);
     try {
       if (isDamaged && row !== null) {
         const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
-        this.adder.addDamaged(there, bytes, decodeHead(bytes, 0, length));
+        addDamaged(container, there, bytes, decodeHead(bytes, 0, length));
         return true;
       }
       const frame = decodeFrame(bytes, 0, length - 1, false);
-      this.container.heads.requireBound(bytes, frame);
-      this.adder.addUnindexed({ ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
+      requireBound(container.entries, bytes, frame);
+      addUnindexed(container, { ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
       return true;
     } catch (error) {
       // Another program may have written there since.
@@ -187,7 +181,7 @@ export class Replay {
     const found = reader.incompleteBatch(container.header.id);
     if (!found) return;
     const { first, batch } = found;
-    const before = this.adder.before(first);
+    const before = end.batch.find(({ position }) => position === first);
     // What the manifest or the last checkpoint names was acknowledged.
     if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
     const which = `${batch.index + 1} of ${batch.count} entries that belong together`;

@@ -5,6 +5,7 @@
  */
 
 import { isJson } from "../../core/json/json.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
 import type { Tail } from "./extents.ts";
 import {
   crc32c,
@@ -16,6 +17,7 @@ import {
   type IndexRow,
   Malformed,
 } from "./frame.ts";
+import { idIn, requireBound } from "./frame-entries.ts";
 
 /** Bytes of the shortest possible frame: its schema, hash and member names alone take 220. */
 export const MIN_FRAME = 220;
@@ -44,14 +46,6 @@ export interface FoundFrame {
   readonly row: IndexRow | null;
   /** Whether its bytes are not those that were written, while its head still names the entry. */
   readonly isDamaged: boolean;
-}
-
-/** Access to the entry in a frame. */
-export interface Entries {
-  /** Throws {@link Malformed} unless the members of a frame match the entry in it. */
-  requireBound(b: Uint8Array, frame: Frame): void;
-  /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
-  idIn(b: Uint8Array, first: number, end: number): string | null;
 }
 
 interface Piece {
@@ -118,10 +112,10 @@ export class Salvage {
   hasWholeLines = false;
   private readonly isIntact: boolean;
   private readonly indexed: number;
-  private readonly entries: Entries;
+  private readonly entries: KnownEntries;
 
   /** Starts with the index rows after `tail`, in the order of the index. `isIntact`: all of them were legible. */
-  constructor(rows: readonly IndexRow[], isIntact: boolean, tail: Tail, entries: Entries) {
+  constructor(rows: readonly IndexRow[], isIntact: boolean, tail: Tail, entries: KnownEntries) {
     const indexed = tail.entrySeq;
     this.isIntact = isIntact && areContiguous(rows, tail);
     this.indexed = indexed;
@@ -206,7 +200,7 @@ export class Salvage {
     const frame = decodeFrame(b, first, end);
     // It counts as another program's until it is found to be an entry of the session.
     this.strangers++;
-    this.entries.requireBound(b, frame);
+    requireBound(this.entries, b, frame);
     const { entrySeq, entryId } = frame;
     if (entrySeq > limit) return;
     const length = end - first + 1;
@@ -236,7 +230,7 @@ export class Salvage {
     if (this.byId.size === 0 || end - first < MIN_NAMED) return null;
     const head = decodeHead(b, first, end);
     let row = head === null ? undefined : this.byId.get(head.entryId);
-    if (!head || !row || !isOf(head, row)) row = this.byId.get(this.entries.idIn(b, first, end) ?? "");
+    if (!head || !row || !isOf(head, row)) row = this.byId.get(idIn(this.entries.heads, b, first, end) ?? "");
     if (!row || this.named.has(row)) return null;
     this.named.add(row);
     return row;
