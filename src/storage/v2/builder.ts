@@ -20,8 +20,9 @@ import {
 } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
 import type { Durability } from "../log/file-log.ts";
+import { placeholder } from "../log/known-entries.ts";
 import { CHUNK } from "../log/lines.ts";
-import { checkpointOf } from "./checkpoints.ts";
+import { checkpointOf, ManifestCounters } from "./checkpoints.ts";
 import {
   type CheckpointReason,
   encodeCheckpoint,
@@ -41,7 +42,6 @@ import {
   sha256,
   writeFrame,
 } from "./frame.ts";
-import { ManifestCounters } from "./manifest.ts";
 import { coverageOf, encodeBlock } from "./snapshot.ts";
 
 export interface BuilderOptions {
@@ -76,54 +76,47 @@ export function nextFrame(
   room: (length: number) => Buffer = Buffer.allocUnsafe,
 ): NextFrame {
   const parent = nodes.parent(position);
-  const entry = {
-    entryId: nodes.id(position),
-    parentEntryId: parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null),
-    entryType: nodes.type(position),
-  };
+  const entryId = nodes.id(position);
+  const parentEntryId = parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null);
+  const entry = { entryId, parentEntryId, entryType: nodes.type(position) };
   const entrySeq = tail.entrySeq + 1;
   let at = { segmentSeq: tail.segmentSeq, frameSeq: tail.frameSeq + 1, entrySeq };
   const payloadSha256 = sha256(payload);
-  let head = encodeHead(at, entry, now, payloadSha256, payload.length);
+  const payloadLength = payload.length;
+  let head = encodeHead(at, entry, now, payloadSha256, payloadLength);
   let length = frameBytes(head, payload);
   const isNew = tail.segmentSeq === 0 || (tail.segmentSize > 0 && tail.segmentSize + length > segmentBytes);
   if (isNew) {
     at = { segmentSeq: tail.segmentSeq + 1, frameSeq: 1, entrySeq };
-    head = encodeHead(at, entry, now, payloadSha256, payload.length);
+    head = encodeHead(at, entry, now, payloadSha256, payloadLength);
     length = frameBytes(head, payload);
   }
   const limit = Math.min(segmentBytes, FRAME_BYTES);
   if (length > limit)
     throw new Failure(
       "invalid_entry",
-      `The entry ${entry.entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
-      { entryId: entry.entryId, bytes: length, limit },
+      `The entry ${entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
+      { entryId, bytes: length, limit },
     );
   const bytes = room(length);
   const payloadStart = writeFrame(bytes, head, payload);
   const crc = crc32c(bytes);
   const start = isNew ? 0 : tail.segmentSize;
+  const { segmentSeq, frameSeq } = at;
   return {
     bytes,
     isNew,
     row: encodeRow({
       entrySeq,
-      segmentSeq: at.segmentSeq,
-      frameSeq: at.frameSeq,
-      entryId: entry.entryId,
+      segmentSeq,
+      frameSeq,
+      entryId,
       byteOffset: start,
-      byteLength: bytes.length,
+      byteLength: length,
       crc32c: crcText(crc),
     }),
-    extent: {
-      segmentSeq: at.segmentSeq,
-      start,
-      length: bytes.length,
-      payloadStart,
-      payloadLength: payload.length,
-      crc,
-    },
-    tail: tailAfter(tail, at, payloadSha256, start, bytes.length, crc),
+    extent: { segmentSeq, start, length, payloadStart, payloadLength, crc },
+    tail: tailAfter(tail, at, payloadSha256, start, length, crc),
   };
 }
 
@@ -137,15 +130,8 @@ function placeholderFor(line: Uint8Array): Uint8Array | null {
   const nodes = new Nodes();
   const { packedParent, parentId } = heads;
   const position = nodes.add(heads);
-  return bytesOf(
-    JSON.stringify({
-      type: nodes.type(position),
-      id: nodes.id(position),
-      parentId: packedParent >= 0 ? unpackId(packedParent) : parentId,
-      timestamp: new Date(0).toISOString(),
-      damaged: true,
-    }),
-  );
+  const parent = packedParent >= 0 ? unpackId(packedParent) : parentId;
+  return placeholder(nodes.type(position), nodes.id(position), parent);
 }
 
 export class Builder implements StoreEnd {
@@ -175,24 +161,17 @@ export class Builder implements StoreEnd {
     this.folder = folder;
   }
 
-  /** Creates the folders, the header file and an empty index. */
-  begin(headerLine: Uint8Array): void {
-    this.makeFolders();
-    const fd = this.options.disk.create(headerFile(this.folder));
-    this.unsynced.push(fd);
-    writeAll(this.options.disk, fd, concat([headerLine, bytesOf("\n")]));
-    this.index = this.options.disk.create(indexFile(this.folder));
-  }
-
-  /** Does the same with the header file of another container, so that the session keeps its identity. */
-  beginWith(header: string): void {
-    this.makeFolders();
-    this.options.disk.link(header, headerFile(this.folder));
-    this.index = this.options.disk.create(indexFile(this.folder));
-  }
-
-  private makeFolders(): void {
-    for (const name of FOLDERS) this.options.disk.makeFolder(join(this.folder, name));
+  /**
+   * Creates the folders, the header file and an empty index. `header`: its line, or the path of another container's, so
+   * that the session keeps its identity.
+   */
+  begin(header: Uint8Array | string): void {
+    const { folder } = this;
+    const { disk } = this.options;
+    for (const name of FOLDERS) disk.makeFolder(join(folder, name));
+    if (typeof header === "string") disk.link(header, headerFile(folder));
+    else this.write(headerFile(folder), concat([header, bytesOf("\n")]));
+    this.index = disk.create(indexFile(folder));
   }
 
   /**
@@ -274,18 +253,20 @@ export class Builder implements StoreEnd {
 
   /** Writes everything that was added so far, and fsyncs it if durability is "sync". */
   async commit(): Promise<void> {
-    const { disk, durability } = this.options;
-    this.flush();
-    for (const fd of [...this.unsynced, this.index]) if (durability === "sync") await disk.sync(fd);
+    for (const fd of this.written()) await this.options.disk.sync(fd);
     this.closeCommitted();
   }
 
   /** Does the same synchronously. */
   commitNow(): void {
-    const { disk, durability } = this.options;
-    this.flush();
-    for (const fd of [...this.unsynced, this.index]) if (durability === "sync") disk.syncNow(fd);
+    for (const fd of this.written()) this.options.disk.syncNow(fd);
     this.closeCommitted();
+  }
+
+  /** Writes everything that was added so far. Returns the files to fsync. */
+  private written(): number[] {
+    this.flush();
+    return this.options.durability === "sync" ? [...this.unsynced, this.index] : [];
   }
 
   private closeCommitted(): void {
@@ -317,19 +298,17 @@ export class Builder implements StoreEnd {
 
   /** Fsyncs the folders, so that the names of all files are durable. */
   async syncFolders(): Promise<void> {
-    if (this.options.durability !== "sync") return;
-    const { disk } = this.options;
-    for (const folder of this.folders()) await disk.syncFolder(folder);
+    for (const folder of this.folders()) await this.options.disk.syncFolder(folder);
   }
 
   /** Does the same synchronously. */
   syncFoldersNow(): void {
-    if (this.options.durability !== "sync") return;
     for (const folder of this.folders()) this.options.disk.syncFolderNow(folder);
   }
 
-  /** Returns all folders, that of attachments included where there is one; the container itself comes last. */
+  /** Returns the folders to fsync: all of them, with that of attachments if there is one; the container comes last. */
   private folders(): string[] {
+    if (this.options.durability !== "sync") return [];
     const shared = this.options.disk.names(this.folder).filter((name) => name === BLOBS);
     return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
   }

@@ -78,8 +78,7 @@ export function rebuild(container: Container, lines: Iterable<Uint8Array>, backu
   const { disk, options, file, folder, header, headerLine } = container;
   const builder = new Builder(options, stagingName(file));
   try {
-    if (container.headerFault === null) builder.beginWith(headerFile(folder));
-    else builder.begin(headerLine);
+    builder.begin(container.headerFault === null ? headerFile(folder) : headerLine);
     for (const line of lines) builder.add(line);
     builder.finish(header, readManifest(disk, manifestFile(folder))?.sourceFormat ?? "native_v2", "recovery");
     builder.commitNow();

@@ -5,6 +5,7 @@
 
 import { manifestFile } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
+import { lastCheckpoint } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { TornTail } from "./container-end.ts";
 import { readManifest } from "./documents.ts";
@@ -12,7 +13,6 @@ import { EMPTY_END } from "./extents.ts";
 import { crc32c, decodeFrame, decodeHead, Malformed } from "./frame.ts";
 import { addDamaged, addUnindexed, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";
-import { lastCheckpoint } from "./last-checkpoint.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
 import type { Segment } from "./segments.ts";
 
