@@ -8,6 +8,12 @@ export function notASession(file: string, reason: string): Failure {
   });
 }
 
+export function noSession(path: string): Failure {
+  return new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
+    sessionPath: path,
+  });
+}
+
 /** Returns the failure of a write that would have built on something other than what is stored. */
 export function changedByAnother(what: "file" | "files"): Failure {
   return new Failure(

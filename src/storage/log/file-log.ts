@@ -71,7 +71,7 @@ export interface Backend {
   /** Whether the session was created. */
   readonly persisted: boolean;
   readonly stamp: FileStamp | null;
-  /** The file that carries the lock, as it was last seen. */
+  /** The file that carries the lock, as it was last seen; set once the session was created. */
   readonly lockedFile: FileInfo | undefined;
   /** Kinds of damage that a repair removes. */
   readonly repairable: ReadonlySet<Damage["kind"]>;
@@ -81,7 +81,7 @@ export interface Backend {
   readonly mayHideEntries?: boolean;
   readonly isPlain?: boolean;
   readonly isCheckpointDue?: boolean;
-  readonly stateName?: string;
+  readonly states?: { readonly state: string };
 
   /** Opens the log that is in this one's place now. */
   reopen(): FileLog;
@@ -89,8 +89,8 @@ export interface Backend {
   /** Forgets the stamp, so that the next refresh compares. */
   distrust(): void;
 
-  /** Returns the file that carries the lock as it is now. */
-  lockTarget(): FileInfo;
+  /** Returns the file that carries the lock as it is now, if that may be another one than was last seen. */
+  lockTarget?(): FileInfo;
   /** Throws, after the lock was taken, if it must not be kept. */
   locked?(): void;
   /** Saves what helps the next opening, before the lock is released. */
@@ -211,7 +211,7 @@ export class FileLog implements Log {
   }
 
   get state(): string | undefined {
-    return this.backend.stateName;
+    return this.backend.states?.state;
   }
 
   // --- reading -------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ export class FileLog implements Log {
     const { lock } = backend.state;
     if (lock.isHeld || !this.persisted) return false;
     try {
-      lock.acquire(backend.lockTarget());
+      lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo));
     } catch (error) {
       throw storageFailure(error, "locking the session");
     }

@@ -203,6 +203,10 @@ export class Container {
     }
   }
 
+  get isDurable(): boolean {
+    return this.state.durableCount >= this.entries.nodes.count;
+  }
+
   /** Records that `count` entries are durable, the last of which ends at `tail`. */
   markDurable(count: number, tail: Tail = this.end.tail): void {
     this.state.durableCount = count;

@@ -18,22 +18,20 @@ import { type FileInfo, infoIfPresent, isAbsent } from "../fs/disk.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
+import { noSession } from "../log/failures.ts";
 import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
 import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
-import { Checkpoints } from "./checkpoints.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
 import { type CreatedContainer, createContainer, requireFree } from "./create.ts";
 import { payloadOf } from "./frame.ts";
-import { IndexWriter } from "./index-writer.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
 import { missingPartsOf, REPAIRABLE, rebuild, recordRepair } from "./repair.ts";
-import { SegmentWriter } from "./segment-writer.ts";
 import { Snapshots } from "./snapshots.ts";
-import { StateMachine, type StoreState } from "./states.ts";
+import type { StateMachine } from "./states.ts";
 
 export class V2Backend implements Backend {
   readonly store = "v2";
@@ -43,17 +41,12 @@ export class V2Backend implements Backend {
   readonly state: WriteState;
   readonly entries: KnownEntries;
   readonly reader: EntryReader;
-  /** State of the store on its way from one durable state to the next (seed 003). */
-  readonly states: StateMachine;
 
   private readonly options: SegmentedOptions;
   private readonly writers: Writers;
   private readonly container: Container;
   private readonly snapshots: Snapshots;
   private readonly opener: ContainerReader;
-  private readonly frames: SegmentWriter;
-  private readonly index: IndexWriter;
-  private readonly checkpoints: Checkpoints;
   private readonly commits: ContainerCommits;
   /** Whether every part of the container that writing needs is there. */
   private hasParts = false;
@@ -67,18 +60,13 @@ export class V2Backend implements Backend {
     this.state = container.state;
     this.entries = container.entries;
     this.reader = container.reader;
-    this.states = new StateMachine(() => timestamp(options.env));
     this.snapshots = new Snapshots(container, options.snapshots);
     this.opener = new ContainerReader(container, this.snapshots);
-    this.frames = new SegmentWriter(container);
-    this.index = new IndexWriter(container);
-    this.checkpoints = new Checkpoints(container, this.snapshots);
-    const { frames, index, checkpoints, snapshots, states } = this;
-    this.commits = new ContainerCommits(container, { frames, index, checkpoints, snapshots, states, writers });
+    this.commits = new ContainerCommits(container, this.snapshots, writers);
   }
 
-  get stateName(): StoreState {
-    return this.states.state;
+  get states(): StateMachine {
+    return this.commits.states;
   }
 
   get header(): SessionHeader {
@@ -97,10 +85,6 @@ export class V2Backend implements Backend {
     return this.container.key;
   }
 
-  lockTarget(): FileInfo {
-    return this.container.key as FileInfo;
-  }
-
   /** Stamp of the session's files; its size is that of all frames, because frames are what entries are. */
   get stamp(): FileStamp | null {
     const { disk, folder, key, end } = this.container;
@@ -112,10 +96,6 @@ export class V2Backend implements Backend {
     } catch (error) {
       throw storageFailure(error, "looking at the session");
     }
-  }
-
-  private get isDurable(): boolean {
-    return this.state.durableCount >= this.entries.nodes.count;
   }
 
   // --- opening -------------------------------------------------------------------------------------------------
@@ -135,14 +115,7 @@ export class V2Backend implements Backend {
       state.isConfirmed = held;
     } catch (error) {
       this.close();
-      if (isMissing(error))
-        throw new Failure(
-          "session_not_found",
-          `There is no session at ${this.path}. list_sessions shows those that exist.`,
-          {
-            sessionPath: this.path,
-          },
-        );
+      if (isMissing(error)) throw noSession(this.path);
       throw storageFailure(error, "reading the session");
     }
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restart("FAILED");
@@ -183,7 +156,8 @@ export class V2Backend implements Backend {
     let change: Change;
     try {
       // Rows that this log is making durable need not be read back.
-      if (this.index.isWriting && state.isConfirmed) return { kind: this.index.isOurs ? "none" : "replaced" };
+      if (this.commits.index.isWriting && state.isConfirmed)
+        return { kind: this.commits.index.isOurs ? "none" : "replaced" };
       if (judging) change = opener.judgeAgain();
       else change = isOpen ? opener.refresh() : { kind: "none" };
       if (change.kind === "replaced" && isAbsent(this.options.disk, headerFile(container.folder)))
@@ -225,13 +199,13 @@ export class V2Backend implements Backend {
         `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows what is there now.`,
         { sessionPath: this.path },
       );
-    this.checkpoints.forget();
+    this.commits.checkpoints.forget();
     this.hasParts = false;
   }
 
   unlocking(): void {
-    if (!this.isDurable) return;
-    if (this.checkpoints.manifestDue) this.checkpoints.publishManifestNow();
+    if (!this.container.isDurable) return;
+    if (this.commits.checkpoints.manifestDue) this.commits.checkpoints.publishManifestNow();
     this.container.noteBase();
   }
 
@@ -300,7 +274,7 @@ export class V2Backend implements Backend {
         frames.push(frame);
         tail = frame.tail;
       }
-      this.frames.write(frames);
+      this.commits.frames.write(frames);
       for (const [i, { extent: place, row }] of frames.entries()) {
         extents.set(first + i, place);
         entries.checked.set(first + i, 1);
@@ -311,7 +285,7 @@ export class V2Backend implements Backend {
       nodes.truncate(first);
       throw error;
     }
-    this.checkpoints.manifestDue = true;
+    this.commits.checkpoints.manifestDue = true;
     this.commits.noteWritten();
   }
 
@@ -320,8 +294,8 @@ export class V2Backend implements Backend {
     const { end } = this.container;
     const rebuilt = end.replayed > 0 || end.indexFault !== null;
     this.makeMissing();
-    this.frames.cutTornTail();
-    if (end.indexFault !== null) this.index.cutFault();
+    this.commits.frames.cutTornTail();
+    if (end.indexFault !== null) this.commits.index.cutFault();
     if (!rebuilt) return;
     try {
       recordRepair(this.container, "index_corruption");
@@ -335,7 +309,8 @@ export class V2Backend implements Backend {
   // --- the first append ----------------------------------------------------------------------------------------
 
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
-    const { container, checkpoints, state } = this;
+    const { container, state } = this;
+    const { checkpoints } = this.commits;
     const { entries, extents, end, file } = container;
     const { nodes, overrides } = entries;
     const first = nodes.count;
@@ -398,7 +373,7 @@ export class V2Backend implements Backend {
     this.makeMissing();
     await commit();
     await this.commits.checkpointNow(reason);
-    return this.checkpoints.last().seq;
+    return this.commits.checkpoints.last().seq;
   }
 
   // --- repairing -----------------------------------------------------------------------------------------------
@@ -432,7 +407,7 @@ export class V2Backend implements Backend {
     dropLock(disk, backup);
     this.commits.closeFiles();
     container.folder = file;
-    this.checkpoints.manifestDue = false;
+    this.commits.checkpoints.manifestDue = false;
     for (const name of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
       this.states.to(name, "the session was rebuilt");
     state.unsynced.clear();
@@ -457,7 +432,7 @@ export class V2Backend implements Backend {
   // --- the end -------------------------------------------------------------------------------------------------
 
   close(): void {
-    if (this.isDurable) this.snapshots.keep();
+    if (this.container.isDurable) this.snapshots.keep();
     const { identity } = this.container;
     if (this.writers.get(identity) === this.commits) this.writers.delete(identity);
     this.commits.closeFiles();

@@ -9,6 +9,7 @@ import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } fro
 import { type Disk, exists } from "../fs/disk.ts";
 import { guarded, nth, replaceFile } from "../fs/files.ts";
 import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
+import { noSession } from "../log/failures.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
@@ -35,9 +36,7 @@ function findLocation(disk: Disk, path: string): SessionLocation {
   }
   const container = containerFor(disk, source);
   if (container !== null) return locationIn(folder, basename(container, CONTAINER), basename(source));
-  throw new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
-    sessionPath: path,
-  });
+  throw noSession(path);
 }
 
 /** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */

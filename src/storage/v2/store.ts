@@ -10,7 +10,7 @@ import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { shareAttachments } from "../log/attachments.ts";
-import { notASession } from "../log/failures.ts";
+import { noSession, notASession } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { Writers } from "./commits.ts";
@@ -39,9 +39,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
       throw new Failure(
         "invalid_id",
         "The id of a V2 session is a UUID. Leave sessionId out to get one, or use jsonl.",
-        {
-          sessionId: id,
-        },
+        { sessionId: id },
       );
     if (!isContainerName(file))
       throw new Failure("invalid_id", `A V2 session is a folder whose name ends with ${CONTAINER}, not at ${file}.`, {
@@ -142,10 +140,7 @@ function requireSession(disk: Disk, file: string): void {
   try {
     origin = originOf(disk, file);
     if (typeof origin !== "string") return;
-    if (!exists(disk, file))
-      throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
-        sessionPath: file,
-      });
+    if (!exists(disk, file)) throw noSession(file);
   } catch (error) {
     throw storageFailure(error, "opening the session");
   }
