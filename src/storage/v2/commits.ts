@@ -3,7 +3,6 @@
  * (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Removes what did not become durable.
  */
 
-import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import { pointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
@@ -12,8 +11,7 @@ import { removedByAnother } from "../log/failures.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
-import { EMPTY_END, type Tail } from "./extents.ts";
-import { crcText, decodeRow, type IndexRow } from "./frame.ts";
+import { EMPTY_END, type FrameExtent, type Tail } from "./extents.ts";
 import { IndexWriter } from "./index-writer.ts";
 import { SegmentWriter } from "./segment-writer.ts";
 import type { Segment } from "./segments.ts";
@@ -159,16 +157,18 @@ export class ContainerCommits {
 
   rollBack(): void {
     const { frames, index, states, writers } = this;
-    const { entries, end, state, identity } = this.container;
+    const { entries, extents, end, state, identity } = this.container;
     const { durableCount, created } = state;
-    const waiting = Math.max(0, durableCount - (entries.nodes.count - end.rows.length));
-    const given = end.rows.slice(waiting).map((row) => rowOf(row));
+    const { count } = entries.nodes;
+    const indexed = count - end.rows.length;
+    const first = Math.max(durableCount, indexed);
+    const given = Array.from({ length: count - first }, (_, i) => extents.at(first + i));
     entries.forgetFrom(durableCount);
     writers.delete(identity);
     if (states.state === "SEGMENT_SEALED") states.to("FAILED", "the index could not be written");
     if (created) this.unmake(created);
     else {
-      end.rows.length = waiting;
+      end.rows.length = first - indexed;
       end.tail = end.durable.tail;
       index.cut();
       frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start));
@@ -176,14 +176,14 @@ export class ContainerCommits {
     if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
   }
 
-  /** Whether a segment holds, from `start` on, the frames of these rows and nothing else. */
-  private holdsFrames(rows: readonly IndexRow[], { seq, size }: Segment, start: number): boolean {
-    let end = start;
-    for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
+  /** Whether a segment holds, from `from` on, these frames and nothing else. */
+  private holdsFrames(frames: readonly FrameExtent[], { seq, size }: Segment, from: number): boolean {
+    let end = from;
+    for (const { segmentSeq, start, length, crc } of frames) {
       if (segmentSeq !== seq) continue;
-      if (byteOffset !== end || end + byteLength > size) return false;
-      if (crcText(this.container.segments.crc(seq, byteOffset, byteLength)) !== crc) return false;
-      end += byteLength;
+      if (start !== end || end + length > size) return false;
+      if (this.container.segments.crc(seq, start, length) !== crc) return false;
+      end += length;
     }
     return end === size;
   }
@@ -260,10 +260,4 @@ export class ContainerCommits {
     this.index.close();
     this.container.segments.forgetAll();
   }
-}
-
-/** Parses the text of a row. */
-function rowOf(text: string): IndexRow {
-  const bytes = bytesOf(text);
-  return decodeRow(bytes, 0, bytes.length - 1);
 }

@@ -58,14 +58,6 @@ export class Extents {
   load(columns: Readonly<Record<string, SnapshotColumn>>): void {
     for (const name of COLUMNS) this[name].values = columns[name] as never;
   }
-
-  /** Whether the frame of a position lies directly after that of another. */
-  follows(before: number, position: number): boolean {
-    return (
-      this.segments.values[position] === this.segments.values[before] &&
-      this.starts.values[position] === this.starts.values[before] + this.lengths.values[before]
-    );
-  }
 }
 
 /** The end of a store: the values that the next frame continues and a manifest repeats. */

@@ -55,13 +55,11 @@ export function rowMark(disk: Disk, fd: number, end: number, length: number): Ro
 /** One reading of the index, for the segments that there are. */
 export class IndexRows {
   private readonly container: Container;
-  private readonly segments: readonly Segment[];
   private readonly sizes: ReadonlyMap<number, number>;
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
 
   constructor(container: Container, segments: readonly Segment[]) {
     this.container = container;
-    this.segments = segments;
     this.sizes = new Map(segments.map(({ seq, size }) => [seq, size]));
   }
 
@@ -99,16 +97,15 @@ export class IndexRows {
   /** Whether segments hold bytes after the last known frame. */
   private isMoreThere(): boolean {
     const { segmentSeq, segmentSize } = this.container.end.tail;
-    return this.segments.some(({ seq, size }) =>
-      seq === segmentSeq ? size > segmentSize : seq > segmentSeq && size > 0,
-    );
+    for (const [seq, size] of this.sizes)
+      if (seq === segmentSeq ? size > segmentSize : seq > segmentSeq && size > 0) return true;
+    return false;
   }
 
   /** Whether the last known frame is at its recorded place, with every byte. */
   private isLastWhole(): boolean {
     const { entries, extents } = this.container;
-    const { nodes } = entries;
-    const last = nodes.count - 1;
+    const last = entries.nodes.count - 1;
     try {
       return last < 0 || this.container.crcAt(last) === extents.crcs.values[last];
     } catch (error) {
@@ -143,7 +140,7 @@ export class IndexRows {
     let lengthBefore = 0;
     let before: LastAccepted | null = null;
     const { lastRow } = end;
-    const addRow = (b: Uint8Array, at: number, to: number): void => {
+    const line = (_number: number, _start: number, b: Uint8Array, at: number, to: number): void => {
       let row: IndexRow | undefined;
       try {
         row = decodeRow(b, at, to);
@@ -172,14 +169,11 @@ export class IndexRows {
         else isIntact = false;
       }
     };
-    const visitor = {
-      line: (_number: number, _start: number, b: Uint8Array, at: number, to: number) => addRow(b, at, to),
-      long: () => {
-        fault ??= `a row at byte ${end.indexEnd} is too long`;
-        isIntact = false;
-      },
+    const long = (): void => {
+      fault ??= `a row at byte ${end.indexEnd} is too long`;
+      isIntact = false;
     };
-    const { size } = scanLines(disk, fd, end.indexEnd, HEAD_BYTES, visitor, scratchBuffer(), past);
+    const { size } = scanLines(disk, fd, end.indexEnd, HEAD_BYTES, { line, long }, scratchBuffer(), past);
     const rowBefore = (at: number, length: number): RowMark => (length === 0 ? lastRow : rowMark(disk, fd, at, length));
     end.lastRow = rowBefore(end.indexEnd, length);
     const last = before as LastAccepted | null;

@@ -3,7 +3,8 @@
 import { join } from "node:path";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import { indexFile } from "../fs/container-paths.ts";
-import { closeQuietly, type FileInfo, readAll, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type FileInfo, writeAll } from "../fs/disk.ts";
+import { readAt } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import type { Container } from "./container.ts";
@@ -92,8 +93,7 @@ export class IndexWriter {
     const length = disk.infoOf(this.fd).size - indexEnd;
     if (length > 0) {
       if (length > attempted.length) throw container.changedByAnother();
-      const found = Buffer.allocUnsafe(length);
-      readAll(disk, this.fd, found, indexEnd);
+      const found = readAt(disk, this.fd, indexEnd, length);
       if (!sameBytes(found, attempted.subarray(0, length))) throw container.changedByAnother();
       disk.truncate(this.fd, indexEnd);
     }

@@ -15,6 +15,7 @@ import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/sto
 import { MISSING } from "../../core/tree/nodes.ts";
 import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { type FileInfo, infoIfPresent, isAbsent } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
@@ -213,13 +214,10 @@ export class V2Backend implements Backend {
   private makeMissing(): void {
     if (this.hasParts) return;
     const { disk, file, folder, state } = this.container;
-    try {
-      const made = makeParts(disk, file, this.options.durability, folder);
-      if (made.length > 0) state.unsynced.add(dirname(file));
-      this.hasParts = true;
-    } catch (error) {
-      throw storageFailure(error, "making what the session lacks");
-    }
+    const { durability } = this.options;
+    const made = guarded("making what the session lacks", () => makeParts(disk, file, durability, folder));
+    if (made.length > 0) state.unsynced.add(dirname(file));
+    this.hasParts = true;
   }
 
   /**

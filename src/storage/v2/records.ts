@@ -3,10 +3,10 @@
  * not at their recorded places, in segments that another program changed.
  */
 
-import { storageFailure } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Column } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import { isSameStamp } from "../fs/stamps.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import type { EntrySource, Run } from "../log/entry-reader.ts";
@@ -152,16 +152,14 @@ export class FrameRecords implements EntrySource {
    * once for as long as it stays as it is.
    */
   private startsIn(segmentSeq: number): ReadonlyMap<number, number> {
-    try {
+    return guarded("reading an entry", () => {
       const info = this.container.disk.infoOf(this.container.segments.fd(segmentSeq));
       const known = this.searched.get(segmentSeq);
       if (known && isSameStamp(known.info, info)) return known.starts;
       const starts = this.search(segmentSeq);
       this.searched.set(segmentSeq, { info, starts });
       return starts;
-    } catch (error) {
-      throw storageFailure(error, "reading an entry");
-    }
+    });
   }
 
   private search(segmentSeq: number): ReadonlyMap<number, number> {

@@ -6,6 +6,7 @@ import type { Damage } from "../../core/format/damage.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import { BLOBS, headerFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import { exists } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { shareLock } from "../locks/lock-paths.ts";
 import { shareAttachments } from "../log/attachments.ts";
@@ -31,18 +32,15 @@ export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
 
 /** Returns what a copy of the container left out, as damage. */
 export function missingPartsOf({ disk, file, folder }: Container): Damage[] {
-  try {
-    return missingParts(disk, file, folder).map(({ name, isDamaged }) => ({
-      kind: "bad_index",
-      line: 0,
-      byteOffset: 0,
-      length: 0,
-      reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
-      salvaged: true,
-    }));
-  } catch (error) {
-    throw storageFailure(error, "looking at the session");
-  }
+  const missing = guarded("looking at the session", () => missingParts(disk, file, folder));
+  return missing.map(({ name, isDamaged }) => ({
+    kind: "bad_index",
+    line: 0,
+    byteOffset: 0,
+    length: 0,
+    reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
+    salvaged: true,
+  }));
 }
 
 /**

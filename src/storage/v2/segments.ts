@@ -8,6 +8,7 @@ import { isMissing, isNoFile } from "../../core/errno.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
+import { readAt } from "../fs/files.ts";
 import { isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
 import { CHUNK, type Scanned, scanLines } from "../log/lines.ts";
 import { crc32c, FRAME_BYTES } from "./frame.ts";
@@ -105,16 +106,12 @@ export class Segments {
 
   /** Returns the checksum of bytes as they are. Throws errno errors. */
   crc(seq: number, start: number, length: number): number {
-    const bytes = Buffer.allocUnsafe(length);
-    readAll(this.disk, this.fd(seq), bytes, start);
-    return crc32c(bytes);
+    return crc32c(readAt(this.disk, this.fd(seq), start, length));
   }
 
   /** Whether a segment holds these bytes at `start`. */
   holds(seq: number, start: number, bytes: Uint8Array): boolean {
-    const found = Buffer.allocUnsafe(bytes.length);
-    readAll(this.disk, this.fd(seq), found, start);
-    return sameBytes(found, bytes);
+    return sameBytes(readAt(this.disk, this.fd(seq), start, bytes.length), bytes);
   }
 
   /**

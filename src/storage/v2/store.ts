@@ -7,6 +7,7 @@ import { concat, members } from "../../core/json/json.ts";
 import { bytesOfContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { shareAttachments } from "../log/attachments.ts";
@@ -19,7 +20,7 @@ import { requireFree } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
-import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
+import { folderOf, newPointer, originOf, pointerOf, publishPointer } from "./pointer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
   Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
@@ -120,12 +121,7 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
 
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): FileLog {
   const { disk } = options;
-  let found: Pointer | "damaged" | null;
-  try {
-    found = pointerOf(disk, file);
-  } catch (error) {
-    throw storageFailure(error, "opening the session");
-  }
+  const found = guarded("opening the session", () => pointerOf(disk, file));
   const pointer = found === "damaged" ? null : found;
   if (pointer === null) requireSession(disk, file);
   if (pointer !== null && pointer.active !== "native_v2")
@@ -136,15 +132,10 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
 
 /** Throws session_not_found or not_a_session unless a container without a readable pointer is a session. */
 function requireSession(disk: Disk, file: string): void {
-  let origin: Origin | string;
-  try {
-    origin = originOf(disk, file);
-    if (typeof origin !== "string") return;
-    if (!exists(disk, file)) throw noSession(file);
-  } catch (error) {
-    throw storageFailure(error, "opening the session");
-  }
-  throw notASession(file, origin);
+  guarded("opening the session", () => {
+    const origin = originOf(disk, file);
+    if (typeof origin === "string") throw exists(disk, file) ? notASession(file, origin) : noSession(file);
+  });
 }
 
 /** Returns why a session whose migration or rollback was cut off cannot be written, and how to finish that. */
