@@ -42,7 +42,7 @@ import {
   sha256,
   writeFrame,
 } from "./frame.ts";
-import { coverageOf, encodeBlock } from "./snapshot.ts";
+import { coverageOf, encodeBlock } from "./snapshots.ts";
 
 export interface BuilderOptions {
   readonly disk: Disk;
