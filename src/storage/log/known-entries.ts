@@ -42,7 +42,13 @@ export class KnownEntries {
 
   /** Removes damage of these kinds, which a repair took out of the session. */
   forgetDamage(kinds: ReadonlySet<Damage["kind"]>): void {
-    this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !kinds.has(kind)));
+    this.replaceDamage(this.damage.filter(({ kind }) => !kinds.has(kind)));
+  }
+
+  /** Makes this all the damage there is, however much: more than 120,000 arguments are too many for one call. */
+  replaceDamage(damage: readonly Damage[]): void {
+    this.damage.length = 0;
+    for (const one of damage) this.damage.push(one);
   }
 
   /** Gives a damaged entry its placeholder. */

@@ -233,7 +233,7 @@ export class Container {
       nodes.aliases = aliases;
       this.reader.doubt();
       for (const { lines, entries } of maps) for (const [position, line] of entries) lines.set(position, line);
-      damage.splice(0, damage.length, ...reported);
+      entries.replaceDamage(reported);
       state.readOnly = readOnly;
       restoreEnd();
     };

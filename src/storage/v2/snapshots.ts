@@ -139,9 +139,9 @@ function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes
   const [parents, starts] = [new Int32Array(room), new Float64Array(room)];
   const [types, roles, flags] = [new Uint16Array(room), new Uint8Array(room), new Uint8Array(room)];
   const columns = [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags];
-  const odd: (readonly [number, string])[] = [];
-  const forward: number[] = [];
-  const firsts: number[] = [];
+  const odd = blocks.flatMap(({ details }) => details.odd);
+  const forward = blocks.flatMap(({ details }) => details.forward);
+  const firsts = blocks.flatMap(({ details }) => details.firsts);
   for (const { details, start } of blocks) {
     const n = details.count - details.from;
     let at = start + FIXED;
@@ -150,9 +150,6 @@ function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes
       new Uint8Array(column.buffer, details.from * column.BYTES_PER_ELEMENT, size).set(file.subarray(at, at + size));
       at += size;
     }
-    odd.push(...details.odd);
-    forward.push(...details.forward);
-    firsts.push(...details.firsts);
   }
   const table = new Uint32Array(0);
   const ofIds = { oddPositions: odd.map(([position]) => position), oddIds: odd.map(([, id]) => id) };
