@@ -10,6 +10,7 @@ import type { SessionHeader } from "../../core/format/entry.ts";
 import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import { UnsyncedFolders } from "../fs/unsynced-folders.ts";
 import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
@@ -255,11 +256,7 @@ export class FileLog implements Log {
     const { backend } = this;
     const { lock } = backend.state;
     if (lock.isHeld || !this.persisted) return false;
-    try {
-      lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo));
-    } catch (error) {
-      throw storageFailure(error, "locking the session");
-    }
+    guarded("locking the session", () => lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo)));
     backend.state.isConfirmed = false;
     try {
       backend.locked?.();
@@ -321,12 +318,10 @@ export class FileLog implements Log {
     this.requireOpen();
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted || this.nodes.count === 0) return null;
-    try {
+    return guarded("making a checkpoint", async () => {
       this.acquireLock();
       return (await this.backend.checkpointNow?.(reason, () => this.commit())) ?? null;
-    } catch (error) {
-      throw storageFailure(error, "making a checkpoint");
-    }
+    });
   }
 
   // --- repairing -----------------------------------------------------------------------------------------------

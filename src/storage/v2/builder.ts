@@ -140,8 +140,6 @@ export class Builder implements StoreEnd {
   tail: Tail = EMPTY_TAIL;
   indexEnd = 0;
   lastRow = EMPTY_END.lastRow;
-  /** The manifest, once it is written. */
-  manifest: Manifest | undefined;
   private readonly options: BuilderOptions;
   /** Folder of the new container. */
   readonly folder: string;
@@ -280,14 +278,15 @@ export class Builder implements StoreEnd {
     const { env } = this.options;
     const at = timestamp(env);
     const counters = new ManifestCounters(this.nodes);
-    this.manifest = counters.manifest(this.tail, { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at });
-    this.write(manifestFile(this.folder), bytesOf(encodeManifest(this.manifest)));
-    if (reason === undefined || this.nodes.count === 0) return this.manifest;
-    const checkpoint = checkpointOf(this.manifest, 1, at, reason);
+    const counted = { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at };
+    const manifest = counters.manifest(this.tail, counted);
+    this.write(manifestFile(this.folder), bytesOf(encodeManifest(manifest)));
+    if (reason === undefined || this.nodes.count === 0) return manifest;
+    const checkpoint = checkpointOf(manifest, 1, at, reason);
     this.write(checkpointFile(this.folder, 1), bytesOf(encodeCheckpoint(checkpoint)));
     if (this.nodes.missingParent.size === 0)
       this.write(indexSnapshotFile(this.folder), encodeBlock(this.nodes, this.extents, 0, coverageOf(this)));
-    return this.manifest;
+    return manifest;
   }
 
   private write(path: string, bytes: Uint8Array): void {

@@ -224,7 +224,8 @@ export class Checkpoints {
       const { sourceFormat = "native_v2", createdAt = updatedAt } = readManifest(disk, manifestFile(folder)) ?? {};
       this.counted = { sessionId: header.id, sourceFormat, createdAt };
     }
-    return this.counters.manifest(end.durable.tail, { ...this.counted, updatedAt });
+    const { sessionId, sourceFormat, createdAt } = this.counted;
+    return this.counters.manifest(end.durable.tail, { sessionId, sourceFormat, createdAt, updatedAt });
   }
 
   /**

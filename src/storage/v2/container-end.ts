@@ -26,9 +26,7 @@ interface RollbackPoint {
 export interface Base extends StoreEnd {
   readonly count: number;
   readonly aliases: number;
-  /**
-   * Checksum of the bytes of its last frame as they are, valid or not; null when they cannot be read, or are very many.
-   */
+  /** Checksum of the bytes of its last frame, valid or not; null when they cannot be read, or are very many. */
   readonly lastFrame: number | null;
 }
 

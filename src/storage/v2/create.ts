@@ -10,11 +10,13 @@ import type { Lock } from "../locks/locks.ts";
 import type { WriterLock } from "../locks/writer-lock.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
+import type { Manifest } from "./documents.ts";
 import { dropOrphanPointer, newPointer, publishPointer } from "./pointer.ts";
 
 /** A container that was created, with its lock. */
 export interface CreatedContainer {
   readonly builder: Builder;
+  readonly manifest: Manifest;
   readonly lock: Lock;
   readonly key: FileInfo;
   /** The index. */
@@ -46,7 +48,7 @@ export function createContainer(
     disk.rename(builder.folder, file);
     renamed = true;
     publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, header.id), options.durability);
-    return { builder, lock, key, seen: disk.info(indexFile(file)) };
+    return { builder, manifest, lock, key, seen: disk.info(indexFile(file)) };
   } catch (error) {
     builder.close();
     lock?.release();

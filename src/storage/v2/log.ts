@@ -106,9 +106,7 @@ export class V2Backend implements Backend {
     this.container.headerLine = headerLine;
   }
 
-  /**
-   * Opens the container. `held`: this process has its lock already. Throws session_not_found and what reading throws.
-   */
+  /** Opens the container. `held`: this process has its lock already. Throws session_not_found, and as reading does. */
   open(held = false): void {
     const { container, state } = this;
     try {
@@ -233,9 +231,7 @@ export class V2Backend implements Backend {
     if (this.state.readOnly) throw this.state.readOnly;
   }
 
-  /**
-   * Adds the nodes of lines. Throws invalid_entry, having changed nothing, when an id is taken or a parent is missing.
-   */
+  /** Adds the nodes of lines. Throws invalid_entry, with nothing changed, when an id is taken or a parent is missing. */
   private addNodes(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { nodes } = this.entries;
     const first = nodes.count;
@@ -321,7 +317,7 @@ export class V2Backend implements Backend {
       nodes.truncate(first);
       throw error;
     }
-    const { builder, lock, key, seen } = made;
+    const { builder, manifest, lock, key, seen } = made;
     state.lock.adopt(lock);
     container.key = key;
     state.isConfirmed = true;
@@ -334,8 +330,7 @@ export class V2Backend implements Backend {
     }
     end.goTo(builder);
     end.seen = seen;
-    const createdAt = builder.manifest?.createdAt ?? "";
-    checkpoints.counted = { sessionId: this.header.id, sourceFormat: "native_v2", createdAt };
+    checkpoints.counted = manifest;
     checkpoints.manifestDue = false;
     this.commits.noteWritten();
   }

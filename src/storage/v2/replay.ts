@@ -4,7 +4,6 @@
  */
 
 import { manifestFile } from "../fs/container-paths.ts";
-import type { Disk } from "../fs/disk.ts";
 import { lastCheckpoint } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { TornTail } from "./container-end.ts";
@@ -24,14 +23,15 @@ interface Mark {
   readonly chainHash: string;
 }
 
-/** Reads the durable ends that the manifest and the last checkpoint name, each when it is asked for. */
-function* marksOf(disk: Disk, folder: string): Generator<Mark> {
+/** Returns the durable ends that the manifest and the last checkpoint name. */
+function marksOf({ disk, folder }: Container): Mark[] {
+  const marks: Mark[] = [];
   const manifest = readManifest(disk, manifestFile(folder));
-  if (manifest !== null) yield { name: "manifest", ...manifest.head, chainHash: manifest.integrity.chainHash };
+  if (manifest) marks.push({ name: "manifest", ...manifest.head, chainHash: manifest.integrity.chainHash });
   const checkpoint = lastCheckpoint(disk, folder);
-  if (checkpoint === null) return;
-  const { headEntrySeq, headEntryId, chainHash } = checkpoint;
-  yield { name: "last checkpoint", entrySeq: headEntrySeq, entryId: headEntryId, chainHash };
+  if (!checkpoint) return marks;
+  const { headEntrySeq: entrySeq, headEntryId: entryId, chainHash } = checkpoint;
+  return [...marks, { name: "last checkpoint", entrySeq, entryId, chainHash }];
 }
 
 /** One reading of the frames after the index. */
@@ -146,7 +146,7 @@ export class Replay {
     requireBound(this.container.entries, b, frame);
     const crc = crc32c(b, first, end + 1);
     if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
-    addUnindexed(this.container, { ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+    addUnindexed(this.container, frame, start, end - first + 1, first, crc);
   }
 
   /** Adds a frame that was salvaged; returns false when it no longer matches its entry. */
@@ -183,7 +183,7 @@ export class Replay {
     const { first, batch } = found;
     const before = end.batch.find(({ position }) => position === first);
     // What the manifest or the last checkpoint names was acknowledged.
-    if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
+    if (!before || marksOf(container).some(({ entrySeq }) => entrySeq > before.tail.entrySeq)) return;
     const which = `${batch.index + 1} of ${batch.count} entries that belong together`;
     reader.report("incomplete_batch", first, which, false);
     const { segmentSeq, start } = extents.at(first);
@@ -196,32 +196,24 @@ export class Replay {
     if (end.base && end.base.count > first) container.noteBase();
   }
 
-  private isMarkedAfter(seq: number): boolean {
-    for (const { entrySeq } of marksOf(this.container.disk, this.container.folder)) if (entrySeq > seq) return true;
-    return false;
-  }
-
   /**
    * Compares the entries with the manifest and the last checkpoint, which mark a durable end. Both are written after
    * the entries that they name: where these are missing, acknowledged entries were lost (seed 003, "Recovery").
    */
   compareWithMarks(): void {
-    const { disk, folder, state } = this.container;
+    const { state, entries, end } = this.container;
     if (state.readOnly?.name === "corrupt") return;
-    for (const mark of [...marksOf(disk, folder)]) this.compareWithMark(mark);
-  }
-
-  private compareWithMark({ name, entrySeq, entryId, chainHash }: Mark): void {
-    const { entries, end } = this.container;
-    const missing = entrySeq - end.tail.entrySeq;
-    if (missing > 0) {
-      if (!entries.damage.some(({ kind }) => kind === "lost_entries"))
-        entries.report("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
-    } else if (entrySeq > 0 && entries.nodes.position(entryId) < 0)
-      entries.report("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
-    else if (missing === 0 && chainHash !== end.tail.chainHash)
-      entries.report("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
-    else return;
-    this.container.refuseWrites();
+    for (const { name, entrySeq, entryId, chainHash } of marksOf(this.container)) {
+      const missing = entrySeq - end.tail.entrySeq;
+      if (missing > 0) {
+        if (!entries.damage.some(({ kind }) => kind === "lost_entries"))
+          entries.report("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
+      } else if (entrySeq > 0 && entries.nodes.position(entryId) < 0)
+        entries.report("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
+      else if (missing === 0 && chainHash !== end.tail.chainHash)
+        entries.report("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
+      else continue;
+      this.container.refuseWrites();
+    }
   }
 }

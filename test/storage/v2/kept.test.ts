@@ -96,7 +96,7 @@ test("a container of any number of ids that are not eight hex digits opens by it
   const log = v2On(disk).open(CONTAINER);
   expect([log.nodes.count, log.nodes.id(149_999), log.damage]).toEqual([150_000, odd(149_999), []]);
   log.close();
-}, 60_000);
+});
 
 test("a container that was only opened is not written to", async () => {
   await forSeedsAsync(1, async (random) => {
