@@ -104,10 +104,7 @@ export class ManifestCounters {
     this.nodes = nodes;
   }
 
-  /**
-   * Returns the manifest of a store that ends at `tail`. Its entries must be durable, because counting them cannot be
-   * undone.
-   */
+  /** Returns the manifest of a store that ends at `tail`, whose entries are durable: counting them cannot be undone. */
   manifest(tail: Tail, values: Counted & { readonly updatedAt: string }): Manifest {
     const { nodes } = this;
     for (; this.count < tail.entrySeq; this.count++) {
@@ -228,10 +225,7 @@ export class Checkpoints {
     return this.counters.manifest(end.durable.tail, { sessionId, sourceFormat, createdAt, updatedAt });
   }
 
-  /**
-   * Writes the manifest of the durable state before the lock is released. Best effort: the next opening works without
-   * it.
-   */
+  /** Writes the manifest of the durable state, before the lock is released. Best effort: openings work without it. */
   publishManifestNow(): void {
     const { container } = this;
     const { disk, options } = container;

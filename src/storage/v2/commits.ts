@@ -122,10 +122,7 @@ export class ContainerCommits {
     if (count === container.entries.nodes.count) this.writers.delete(container.identity);
   }
 
-  /**
-   * Makes everything durable synchronously: where durability means no more than surviving the death of the process, or
-   * where another log waits.
-   */
+  /** Makes everything durable now: where that means to survive no more than the process, or where another log waits. */
   markAllDurable(): void {
     if (this.container.isDurable) return;
     const { frames, index, states } = this;
@@ -188,10 +185,7 @@ export class ContainerCommits {
     return end === size;
   }
 
-  /**
-   * Removes the container of a session whose first entries did not become durable. Its earlier lines wait in memory
-   * again.
-   */
+  /** Removes the container of a session whose first entries did not become durable. Its earlier lines wait again. */
   private unmake(held: readonly Uint8Array[]): void {
     const { container } = this;
     const { disk, entries, end, state, file } = container;

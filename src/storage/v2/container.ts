@@ -81,10 +81,7 @@ export class Container {
     this.reader = new EntryReader(disk, options.env, this.entries, recordsOf(this));
   }
 
-  /**
-   * Throws not_a_session when a file or folder that entries are in is a link. Any other part that is one counts as
-   * missing.
-   */
+  /** Throws not_a_session when a file or folder of entries is a link. Any other part that is one counts as missing. */
   requireNoLinks(): void {
     if (!this.disk.list) return;
     const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];

@@ -23,10 +23,7 @@ export interface CreatedContainer {
   readonly seen: FileInfo;
 }
 
-/**
- * Creates a container with its header and these lines, and claims its lock. Throws already_exists, invalid_entry,
- * having left nothing.
- */
+/** Creates a container with these lines, and claims its lock. Throws already_exists, invalid_entry, leaving nothing. */
 export function createContainer(
   { disk, options, file, header, headerLine }: Container,
   lines: readonly Uint8Array[],

@@ -15,10 +15,7 @@ const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
 export const SEGMENT_BYTES = 64 << 20;
 /** Bytes of the longest line that is read or written, whatever the size of a segment. */
 export const FRAME_BYTES = 100 << 20;
-/**
- * Bytes of a frame that are read to find its entry's head; a frame whose payload begins too late for that is read
- * whole.
- */
+/** Bytes of a frame that are read for its entry's head; a frame whose payload begins too late is read whole. */
 export const FRAME_HEAD_BYTES = 2048;
 
 /** Chain hash before the first frame. */
@@ -264,20 +261,16 @@ function rowOf(values: Values): IndexRow {
  * {@link Malformed}.
  */
 export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash = true, checkJson = true): Frame {
-  const frame = decodeUsual(b, start, end, checkJson) ?? decodeAny(b, start, end);
+  const usual = decodeHead(b, start, end);
+  const isWhole = usual && b[end - 1] === 0x7d && usual.payloadEnd === end - 1;
+  // Other programs would read a payload of more than one value differently.
+  const isUsual = isWhole && (!checkJson || valueEnd(b, usual.payloadStart, end - 1) === end - 1);
+  const frame = isUsual ? usual : decodeAny(b, start, end);
   if (frame.payloadEnd - frame.payloadStart !== frame.payloadBytes)
     throw new Malformed(`the payload has ${frame.payloadEnd - frame.payloadStart} bytes, not ${frame.payloadBytes}`);
   if (checkHash && sha256(b.subarray(frame.payloadStart, frame.payloadEnd)) !== frame.payloadSha256)
     throw new Malformed("the payload does not have its hash");
   return frame;
-}
-
-/** Decodes a whole frame with its members in the usual order; returns null for any other. */
-function decodeUsual(b: Uint8Array, start: number, end: number, checkJson: boolean): Frame | null {
-  const head = decodeHead(b, start, end);
-  if (!head || b[end - 1] !== 0x7d || head.payloadEnd !== end - 1) return null;
-  // Other programs would read a payload of more than one value differently.
-  return !checkJson || valueEnd(b, head.payloadStart, end - 1) === end - 1 ? head : null;
 }
 
 /**

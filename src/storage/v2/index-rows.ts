@@ -212,10 +212,7 @@ export class IndexRows {
     this.addIndexed(row);
   }
 
-  /**
-   * Adds the entry of a row, from the head of its frame, or from the whole frame where the head is not enough. Throws
-   * {@link Malformed}.
-   */
+  /** Adds the entry of a row from the head of its frame, or from all of it if need be. Throws {@link Malformed}. */
   private addIndexed(row: IndexRow): void {
     const { container } = this;
     const { entries } = container;

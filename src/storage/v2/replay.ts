@@ -131,10 +131,7 @@ export class Replay {
     this.container.entries.report("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
   }
 
-  /**
-   * Adds the frame `b[first, end)`, line feed excluded, that begins at `start`, if it is the expected one; else throws
-   * {@link Malformed}.
-   */
+  /** Adds the frame `b[first, end)`, line feed excluded, that begins at `start` if it is due; else throws Malformed. */
   private addReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
     const frame = decodeFrame(b, first, end);
     const { tail } = this.container.end;
@@ -170,10 +167,7 @@ export class Replay {
     }
   }
 
-  /**
-   * Drops the last entries if they are an incomplete batch: entries that were appended together, but never
-   * acknowledged.
-   */
+  /** Drops the last entries if they are an incomplete batch: appended together, but never acknowledged. */
   dropIncompleteBatch(): void {
     const { container, isAsJudged } = this;
     const { entries, extents, reader, end } = container;

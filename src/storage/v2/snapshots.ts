@@ -125,10 +125,7 @@ function readBlocks(file: Buffer): SnapshotBlock[] {
   return blocks;
 }
 
-/**
- * Fills empty nodes and places from the blocks of a file. Returns false when the blocks were made with other known
- * types.
- */
+/** Fills empty nodes and extents from the blocks of a file. Returns false if these were made with other known types. */
 function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, extents: Extents): boolean {
   const last = blocks[blocks.length - 1].details;
   const { count } = last;
