@@ -181,18 +181,13 @@ export class Snapshots {
   private readonly kept: SnapshotCache | undefined;
   /** Number of entries in the index snapshot that the state folder keeps. */
   private keptCount = 0;
-  /** Bytes of the container's own that are valid, and the number of entries in them. */
+  /** Number of entries in the container's own, and bytes of it that are valid. */
+  count = 0;
   private ownEnd = 0;
-  private ownCount = 0;
 
   constructor(container: Container, kept: SnapshotCache | undefined) {
     this.container = container;
     this.kept = kept;
-  }
-
-  /** Number of entries in the container's own index snapshot. */
-  get count(): number {
-    return this.ownCount;
   }
 
   /** Loads an index snapshot, if one fits the index and the segments. Returns whether one did. */
@@ -241,7 +236,7 @@ export class Snapshots {
     this.container.entries.checked.set(count, 0);
     this.container.end.goTo({ tail, indexEnd, lastRow: { length: rowLength, crc: rowCrc } });
     this.ownEnd = ownEnd;
-    this.ownCount = ownCount;
+    this.count = ownCount;
   }
 
   private fits(
@@ -272,7 +267,7 @@ export class Snapshots {
     entries.nodes.aliases = 0;
     this.container.reader.doubt();
     end.goTo(EMPTY_END);
-    Object.assign(this, { ownEnd: 0, ownCount: 0, keptCount: 0 });
+    Object.assign(this, { ownEnd: 0, count: 0, keptCount: 0 });
   }
 
   /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
@@ -283,7 +278,7 @@ export class Snapshots {
     const plain = damage.length === 0 && overrides.size === 0 && end.rows.length === 0 && end.indexFault === null;
     if (!this.kept || !key || !plain || state.readOnly || end.tornTail || nodes.aliases > 0) return;
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
-    const own = { spineEnd: this.ownEnd, spineCount: this.ownCount };
+    const own = { spineEnd: this.ownEnd, spineCount: this.count };
     const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own };
     this.kept.store(key, nodes, { columns: extents.columns(count), facts });
     this.keptCount = count;
@@ -298,18 +293,18 @@ export class Snapshots {
     const { nodes } = entries;
     const covered = coverageOf(end.durable);
     if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || covered.rowLength === 0) return;
-    if (covered.count <= this.ownCount) return;
+    if (covered.count <= this.count) return;
     for (const position of nodes.forward) if (nodes.parent(position) >= covered.count) return;
     const path = indexSnapshotFile(folder);
     try {
       withFile(disk, exists(disk, path) ? disk.openAppend(path) : disk.create(path), (fd) => {
         const { size } = disk.infoOf(fd);
-        if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, ownCount: 0 });
+        if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, count: 0 });
         if (size !== this.ownEnd) disk.truncate(fd, this.ownEnd);
-        const block = encodeBlock(nodes, extents, this.ownCount, covered);
+        const block = encodeBlock(nodes, extents, this.count, covered);
         writeAll(disk, fd, block);
         this.ownEnd += block.length;
-        this.ownCount = covered.count;
+        this.count = covered.count;
       });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
