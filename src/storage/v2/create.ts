@@ -7,28 +7,16 @@ import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
-import type { WriterLock } from "../locks/writer-lock.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
 import type { Manifest } from "./documents.ts";
 import { dropOrphanPointer, newPointer, publishPointer } from "./pointer.ts";
 
-/** A container that was created, with its lock. */
-export interface CreatedContainer {
-  readonly builder: Builder;
-  readonly manifest: Manifest;
-  readonly lock: Lock;
-  readonly key: FileInfo;
-  /** The index. */
-  readonly seen: FileInfo;
-}
-
 /** Creates a container with these lines, and claims its lock. Throws already_exists, invalid_entry, leaving nothing. */
 export function createContainer(
-  { disk, options, file, header, headerLine }: Container,
+  { disk, options, file, header, headerLine, state }: Container,
   lines: readonly Uint8Array[],
-  writerLock: WriterLock,
-): CreatedContainer {
+): { builder: Builder; manifest: Manifest; lock: Lock; key: FileInfo; seenIndex: FileInfo } {
   const builder = new Builder(options, stagingName(file));
   let renamed = false;
   let lock: Lock | undefined;
@@ -41,11 +29,11 @@ export function createContainer(
     builder.commitNow();
     builder.close();
     const key = disk.info(headerFile(builder.folder));
-    lock = writerLock.claim(key, lockInContainer(builder.folder));
+    lock = state.lock.claim(key, lockInContainer(builder.folder));
     disk.rename(builder.folder, file);
     renamed = true;
     publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, header.id), options.durability);
-    return { builder, manifest, lock, key, seen: disk.info(indexFile(file)) };
+    return { builder, manifest, lock, key, seenIndex: disk.info(indexFile(file)) };
   } catch (error) {
     builder.close();
     lock?.release();

@@ -25,7 +25,7 @@ import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
-import { type CreatedContainer, createContainer, requireFree } from "./create.ts";
+import { createContainer, requireFree } from "./create.ts";
 import { payloadOf } from "./frame.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
@@ -310,14 +310,14 @@ export class V2Backend implements Backend {
     const first = nodes.count;
     const held = [...overrides.values()];
     this.addNodes(lines, heads);
-    let made: CreatedContainer;
+    let made: ReturnType<typeof createContainer>;
     try {
-      made = createContainer(container, [...held, ...lines], state.lock);
+      made = createContainer(container, [...held, ...lines]);
     } catch (error) {
       nodes.truncate(first);
       throw error;
     }
-    const { builder, manifest, lock, key, seen } = made;
+    const { builder, manifest, lock, key, seenIndex } = made;
     state.lock.adopt(lock);
     container.key = key;
     state.isConfirmed = true;
@@ -329,7 +329,7 @@ export class V2Backend implements Backend {
       entries.checked.set(position, 1);
     }
     end.goTo(builder);
-    end.seen = seen;
+    end.seen = seenIndex;
     checkpoints.counted = manifest;
     checkpoints.manifestDue = false;
     this.commits.noteWritten();
