@@ -6,7 +6,7 @@ import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
 import { bytesOf, concat, isJson } from "../../core/json/json.ts";
-import { type Env, timestamp } from "../../core/ports/env.ts";
+import { timestamp } from "../../core/ports/env.ts";
 import { Nodes, unpackId } from "../../core/tree/nodes.ts";
 import {
   BLOBS,
@@ -18,11 +18,11 @@ import {
   manifestFile,
   segmentFile,
 } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
-import type { Durability } from "../log/file-log.ts";
+import { closeQuietly, writeAll } from "../fs/disk.ts";
 import { placeholder } from "../log/known-entries.ts";
 import { CHUNK } from "../log/lines.ts";
 import { checkpointOf, ManifestCounters } from "./checkpoints.ts";
+import type { SegmentedOptions } from "./container.ts";
 import {
   type CheckpointReason,
   encodeCheckpoint,
@@ -44,13 +44,7 @@ import {
 } from "./frame.ts";
 import { coverageOf, encodeBlock } from "./snapshots.ts";
 
-export interface BuilderOptions {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly durability: Durability;
-  /** Largest size of a segment in bytes. */
-  readonly segmentBytes: number;
-}
+type BuilderOptions = Pick<SegmentedOptions, "disk" | "env" | "durability" | "segmentBytes">;
 
 /** A frame that is about to be written, and the end of the store after it. */
 export interface NextFrame {
