@@ -95,11 +95,7 @@ export const FAILURES = {
     retryable: true,
     meaning: "The disk is full. Nothing was changed; try again when there is room.",
   },
-  storage_failed: {
-    code: -32803,
-    retryable: true,
-    meaning: "The disk refused. Nothing was changed.",
-  },
+  storage_failed: { code: -32803, retryable: true, meaning: "The disk refused. Nothing was changed." },
   message_too_large: {
     code: -32803,
     retryable: false,

@@ -148,10 +148,7 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
       oldLeafId,
       ...(summaryEntryId === undefined
         ? {}
-        : {
-            summaryEntry: Raw.of(lines[0]),
-            fromExtension: summary?.fromHook ?? false,
-          }),
+        : { summaryEntry: Raw.of(lines[0]), fromExtension: summary?.fromHook ?? false }),
     });
   return { cancelled: false, leafId, text, summaryEntryId, durable: isKept(session) };
 }

@@ -7,9 +7,7 @@ export default command({
   name: "get_session_family",
   summary: "All sessions that come from the same one by forks and clones, parents before their forks.",
   effect: "read",
-  params: {
-    sessionId: z.string().min(1).optional().describe("the id of any session; the current one by default"),
-  },
+  params: { sessionId: z.string().min(1).optional().describe("the id of any session; the current one by default") },
   result: z.object({
     root: z.string().nullable().describe("id of the session all come from; null when its file is missing"),
     nodes: z.array(

@@ -7,9 +7,7 @@ export default command({
   summary: "The sessions that this process has open, the current one first.",
   effect: "control",
   params: {},
-  result: z.object({
-    sessions: z.array(z.object({ ...opened, current: z.boolean() })),
-  }),
+  result: z.object({ sessions: z.array(z.object({ ...opened, current: z.boolean() })) }),
   failures: [],
   example: {
     params: {},
@@ -26,9 +24,6 @@ export default command({
     },
   },
   run: ({ workspace }) => ({
-    sessions: workspace.sessions.map((session) => ({
-      ...openedAs(session),
-      current: session === workspace.current,
-    })),
+    sessions: workspace.sessions.map((session) => ({ ...openedAs(session), current: session === workspace.current })),
   }),
 });

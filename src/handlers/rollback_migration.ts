@@ -32,12 +32,7 @@ export default command({
       snapshotId: null,
       verification: { entryCountMatch: true, hashChainMatch: true, indexConsistent: true },
       transitions: [
-        {
-          fromState: "CHECKPOINTED",
-          toState: "ROLLED_BACK",
-          reason: "back to Pi",
-          at: "2026-01-24T16:22:26.831Z",
-        },
+        { fromState: "CHECKPOINTED", toState: "ROLLED_BACK", reason: "back to Pi", at: "2026-01-24T16:22:26.831Z" },
       ],
       laterEntries: 0,
       rebuilt: false,

@@ -91,9 +91,6 @@ export default command({
       onActivePath,
     }));
     const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
-    return {
-      hits: shown.slice(0, past),
-      nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined,
-    };
+    return { hits: shown.slice(0, past), nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined };
   },
 });

@@ -13,10 +13,7 @@ export default command({
     sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
   },
-  result: z.object({
-    ...replacement,
-    leafId: z.string().nullable(),
-  }),
+  result: z.object({ ...replacement, leafId: z.string().nullable() }),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },

@@ -74,12 +74,7 @@ export function verify(session: Session): Verdict {
   const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
   const broken = new Set(damage.map(({ kind }) => BREAKS[kind]));
   const holds = INVARIANTS.map((invariant) => [invariant, !broken.has(invariant)]);
-  return {
-    damage,
-    invariants: Object.fromEntries(holds),
-    unreadableForRust,
-    ok: damage.length === 0,
-  };
+  return { damage, invariants: Object.fromEntries(holds), unreadableForRust, ok: damage.length === 0 };
 }
 
 /** Returns what is wrong with the message of an entry, if anything is. */

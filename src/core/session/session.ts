@@ -425,10 +425,7 @@ export class Session implements Bodies {
   repair(
     dryRun: boolean,
     lackingIn: (session: Session) => readonly Incomplete[] = () => [],
-  ): {
-    repaired: readonly Damage[];
-    backupPath: string | null;
-  } {
+  ): { repaired: readonly Damage[]; backupPath: string | null } {
     for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
     if (this.log.mayHideEntries) this.foreign.rebase();
     const lacking = this.log.persisted ? lackingIn(this) : [];

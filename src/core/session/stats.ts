@@ -71,13 +71,7 @@ const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
 export function statsOf(session: Session): Stats {
   const { nodes } = session.log;
-  const stats: Stats = {
-    ...noCounts(),
-    own: noUsage(),
-    inherited: noUsage(),
-    path: noCounts(),
-    bytesByType: {},
-  };
+  const stats: Stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts(), bytesByType: {} };
   const onPath = new Set(session.tree.path());
   const inherited = new InheritedEntries(session);
   /** A map, because a type may have any name, even that of a member of every object. */

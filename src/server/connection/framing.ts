@@ -332,12 +332,7 @@ export interface Envelope {
 
 export const frames: Record<FramingName, Envelope> = {
   lines: { before: () => "", piece: escaped, after: "\n", counts: false },
-  headers: {
-    before: (bytes) => `Content-Length: ${bytes}\r\n\r\n`,
-    piece: (piece) => piece,
-    after: "",
-    counts: true,
-  },
+  headers: { before: (bytes) => `Content-Length: ${bytes}\r\n\r\n`, piece: (piece) => piece, after: "", counts: true },
 };
 
 export function byteLength(pieces: Iterable<string | Uint8Array>): number {
