@@ -7,7 +7,6 @@ export default command({
   summary:
     "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
   effect: "replace",
-  params: {},
   result: z.object(replacement),
   failures: ["already_exists", "storage_full", "storage_failed"],
   example: {

@@ -2,17 +2,16 @@ import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { pageOf } from "../core/export/page.ts";
 import { command } from "./shared/command.ts";
+import { optionalName } from "./shared/shapes.ts";
 
 export default command({
   name: "export_html",
   summary: "Writes the current path as one plain page.",
   effect: "read",
   params: {
-    outputPath: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("by default a new file in the server's working directory; relative paths refer to that"),
+    outputPath: optionalName.describe(
+      "by default a new file in the server's working directory; relative paths refer to that",
+    ),
     overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
   },
   result: z.object({ path: z.string() }),

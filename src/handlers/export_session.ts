@@ -8,6 +8,7 @@ import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command } from "./shared/command.ts";
+import { anySessionPath, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
 type Format = (typeof FORMATS)[number];
@@ -23,13 +24,9 @@ export default command({
   effect: "read",
   ofAny: true,
   params: {
-    sessionPath: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("of a session that need not be open; the current one by default"),
+    sessionPath: anySessionPath,
     format: z.enum(FORMATS),
-    outputPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
+    outputPath: optionalName.describe("relative paths refer to the server's working directory"),
     overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
     branches: z
       .enum(["all", "path"])

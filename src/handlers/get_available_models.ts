@@ -7,9 +7,7 @@ export default command({
   name: "get_available_models",
   summary: "The models that the current session names, the current one first: a server without models knows no others.",
   effect: "control",
-  params: {},
   result: z.object({ models: z.array(z.looseObject({ provider: z.string(), id: z.string() })) }),
-  failures: [],
   example: { params: {}, result: { models: [{ provider: "anthropic", id: "claude-sonnet-4-5" }] } },
   run({ workspace: { current } }) {
     return { models: current === null ? [] : modelsOf(current).map(({ provider, id }) => ({ provider, id })) };

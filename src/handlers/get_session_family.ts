@@ -25,7 +25,6 @@ export default command({
       }),
     ),
   }),
-  failures: [],
   example: {
     params: {},
     result: {

@@ -160,9 +160,7 @@ export default command({
   name: "get_state",
   summary: "The state of the session: file, leaf, model, counts, damage.",
   effect: "read",
-  params: {},
   result: stateResult,
-  failures: [],
   example: { params: {}, result: stateExample },
   run: (context) => unchangedState(context.session, context) ?? stateOf(context.session, context),
   pi(context, state) {

@@ -44,7 +44,6 @@ export default command({
     }),
     state: stateResult.nullable().describe("as get_state returns it; null while no session is open"),
   }),
-  failures: [],
   example: {
     params: { protocolVersion: 1, clientInfo: { name: "my-editor", version: "1.0.0" } },
     result: {

@@ -6,9 +6,7 @@ export default command({
   name: "list_open_sessions",
   summary: "The sessions that this process has open, the current one first.",
   effect: "control",
-  params: {},
   result: z.object({ sessions: z.array(z.object({ ...opened, current: z.boolean() })) }),
-  failures: [],
   example: {
     params: {},
     result: {

@@ -5,7 +5,6 @@ export default command({
   name: "rpc.discover",
   summary: "Describes every command, event and failure as an OpenRPC document.",
   effect: "server",
-  params: {},
   result: z
     .looseObject({
       openrpc: z.string(),
@@ -13,7 +12,6 @@ export default command({
       methods: z.array(z.looseObject({ name: z.string() })),
     })
     .describe("an OpenRPC 1.3 document; events are under x-events"),
-  failures: [],
   example: {
     params: {},
     result: {

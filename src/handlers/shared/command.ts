@@ -98,9 +98,11 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    * other, it runs like `server`, and makes what it writes durable itself.
    */
   readonly ofAny?: boolean;
-  readonly params: S;
+  /** None by default. */
+  readonly params?: S;
   readonly result: R;
-  readonly failures: readonly FailureName[];
+  /** None by default. Those of its effect are added. */
+  readonly failures?: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: CommandContext, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
   /** Returns the result in the shape of Pi's dialect, where that differs. */
@@ -114,14 +116,17 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   recall?(context: CommandContext, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
 }
 
+type NoParams = Record<never, never>;
+
 export type Effect = "read" | "write" | "replace" | "close" | "control" | "server";
 
 type Promised<T> = T | Promise<T>;
 
-/** Members of a declaration that do not depend on the types of its params and result. */
-type Described = Omit<Declaration<z.ZodRawShape, z.ZodType>, "params" | "run" | "pi" | "repeat" | "recall">;
+/** Members of a declaration that do not depend on the types of its params. */
+type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "result" | "example";
 
-export interface Command extends Described {
+export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Described> {
+  readonly failures: readonly FailureName[];
   /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;
   /** The schema for Pi's dialect, in which unknown members are ignored. */
@@ -135,11 +140,7 @@ export interface Command extends Described {
 /** Params that a command gets because of its effect. */
 export const commonParams = {
   sessionId: z.string().optional().describe("an open session; the current one by default"),
-  expectedLeafId: z
-    .string()
-    .nullable()
-    .optional()
-    .describe("fail with content_modified and write nothing unless this is the leaf"),
+  expectedLeafId: z.string().nullish().describe("fail with content_modified and write nothing unless this is the leaf"),
   idempotencyKey: z
     .string()
     .min(1)
@@ -162,21 +163,22 @@ export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.Zo
 }
 
 /** Declares a command. Adds the params and failures that all commands with its effect have. */
-export function command<const N extends string, const S extends z.ZodRawShape, R extends z.ZodType>(
+export function command<const N extends string, R extends z.ZodType, const S extends z.ZodRawShape = NoParams>(
   declaration: Declaration<S, R> & { readonly name: N },
 ): Typed<N, S, R> {
-  const { effect } = declaration;
+  const { effect, params = {} as S, failures = [] } = declaration;
   const onSession = effect !== "server" && effect !== "control";
+  const changes = effect === "write" || effect === "replace";
   const { sessionId, expectedLeafId, idempotencyKey, _meta } = commonParams;
   const shape = {
-    ...declaration.params,
-    ...(onSession && !("sessionId" in declaration.params) ? { sessionId } : {}),
-    ...(effect === "write" || effect === "replace" ? { expectedLeafId, idempotencyKey } : {}),
+    ...params,
+    ...(onSession && !("sessionId" in params) ? { sessionId } : {}),
+    ...(changes ? { expectedLeafId, idempotencyKey } : {}),
     _meta,
   };
   const common = [
     ...(onSession ? (["no_session", "session_not_found"] as const) : []),
-    ...(effect === "write" || effect === "replace" ? (["content_modified"] as const) : []),
+    ...(changes ? (["content_modified"] as const) : []),
     ...(effect === "write" ? (["read_only", "storage_full", "storage_failed"] as const) : []),
   ];
   let strict: z.ZodObject<typeof shape> | undefined;
@@ -192,7 +194,7 @@ export function command<const N extends string, const S extends z.ZodRawShape, R
       loose ??= z.object(shape);
       return loose;
     },
-    failures: [...new Set<FailureName>([...declaration.failures, ...common])],
+    failures: [...new Set<FailureName>([...failures, ...common])],
     run: declaration.run as Command["run"],
     pi: declaration.pi as Command["pi"],
   };

@@ -5,12 +5,11 @@ import { Failure } from "../../core/failure.ts";
 import type { Migrated, Obstacle, SessionLocation } from "../../core/ports/migrations.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
+import { optionalName } from "./shapes.ts";
 
-export const sessionPath = z
-  .string()
-  .min(1)
-  .optional()
-  .describe("of any session, by its file, its container or its database; the current one by default");
+export const sessionPath = optionalName.describe(
+  "of any session, by its file, its container or its database; the current one by default",
+);
 
 export const correlationId = z
   .string()

@@ -11,9 +11,7 @@ export function neutral<const N extends string>(name: N, summary: string, says =
     name,
     summary,
     effect: "control",
-    params: {},
     result: z.null(),
-    failures: [],
     example: { params: {}, result: null },
     run: () => null,
     pi: () => (says ? Raw.of(bytesOf("null")) : null),
@@ -35,7 +33,6 @@ export function setting<const N extends string, K extends keyof ClientSettings, 
     effect: "control",
     params: { [param]: value } as Record<P, z.ZodType<ClientSettings[K]>>,
     result: z.null(),
-    failures: [],
     example: { params: { [param]: example }, result: null },
     run(context, params) {
       context.settings[key] = (params as Record<P, ClientSettings[K]>)[param];

@@ -34,6 +34,12 @@ export function entryExample(id: string, parentId: string | null, content: strin
   return { type: "message", id, parentId, timestamp: "2026-01-24T16:22:31.120Z", message };
 }
 
+/** A path or an id that may be left out. */
+export const optionalName = z.string().min(1).optional();
+
+/** The session of commands that take any; it need not be open. */
+export const anySessionPath = optionalName.describe("of a session that need not be open; the current one by default");
+
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");
