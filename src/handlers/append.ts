@@ -77,9 +77,9 @@ export default command({
 });
 
 /** Returns the time of an entry in milliseconds: its timestamp, or now if it has none that is valid. */
-function timeOf({ env }: CommandContext, timestamp: string | undefined): number {
+function timeOf({ workspace }: CommandContext, timestamp: string | undefined): number {
   const time = Date.parse(timestamp ?? "");
-  return Number.isNaN(time) ? env.now() : time;
+  return Number.isNaN(time) ? workspace.env.now() : time;
 }
 
 function warningsOf(entries: readonly z.output<typeof draft>[]): { warnings?: { path: string; message: string }[] } {

@@ -46,7 +46,7 @@ export default command({
     }));
     const results = dryRun
       ? []
-      : calls.map((call) => draftOf("message", { message: lostResult(call, context.env.now()) }));
+      : calls.map((call) => draftOf("message", { message: lostResult(call, context.workspace.env.now()) }));
     const ids = results.length === 0 ? [] : appendEntries(context, results).ids;
     return {
       repaired: repaired.map((found) => ({ ...found })),

@@ -16,26 +16,22 @@ import {
   type Pieces,
   type Refusal,
 } from "./connection/dialect.ts";
-import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./connection/framing.ts";
+import { AutoDecoder, type Cut, type Decoder, frames } from "./connection/framing.ts";
 import { Hooks } from "./connection/hooks.ts";
-import { Host } from "./connection/host.ts";
+import { Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
 import { type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
-import type { Prepared, Renewed } from "./dispatch/sink.ts";
+import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
+import type { ServerSettings } from "./settings.ts";
 
 export interface ConnectionOptions {
   readonly input: Readable;
   readonly output: Writable;
   readonly workspace: Workspace;
   readonly server: ServerFacts;
-  readonly framing: FramingName | "auto";
-  readonly dialect: DialectName | "auto";
-  readonly events: readonly string[] | "all";
-  readonly maxMessageBytes: number;
-  /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
-  readonly hookTimeout: number | undefined;
+  readonly settings: ServerSettings;
   /**
    * Bytes beyond which a reply is not held in memory; the same limit holds for all replies together that wait for
    * others.
@@ -62,7 +58,7 @@ const MAX_PENDING = 10_000;
 
 const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
 
-export class Connection {
+export class Connection implements Sink {
   private readonly options: ConnectionOptions;
   private readonly output: Output;
   /** Bytes in memory of replies that wait for others. */
@@ -72,7 +68,7 @@ export class Connection {
   private readonly dispatcher: Dispatcher;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
-  private maxReplyBytes: number | undefined;
+  maxReplyBytes: number | undefined;
   private paused = false;
   private inputEnded = false;
   private shutDownAsked: (() => void) | undefined;
@@ -81,9 +77,9 @@ export class Connection {
   constructor(options: ConnectionOptions) {
     this.options = options;
     this.output = new Output(options.output, () => this.onRoom());
-    this.host = new Host(options.events);
-    this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
-    const { framing, maxMessageBytes } = options;
+    const { framing, dialect, events, maxMessageBytes, hookTimeout } = options.settings;
+    this.host = new Host(events);
+    this.dialect = dialect === "auto" ? undefined : DIALECTS[dialect];
     this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
     if (framing !== "auto") this.output.frameWith(frames[framing]);
     this.hooks = new Hooks(
@@ -92,62 +88,15 @@ export class Connection {
         this.output.flush();
       },
       () => this.current,
-      options.hookTimeout,
+      hookTimeout,
     );
-    const connection = this;
-    this.dispatcher = new Dispatcher({
-      workspace: options.workspace,
-      server: options.server,
-      dialect: () => this.dialect?.name ?? "jsonrpc",
-      maxReplyBytes: () => this.maxReplyBytes,
-      sizeOf: (text) => this.output.sizeOf([text]),
-      hooks: this.hooks,
-      introduce: (wishes) => this.introduce(wishes),
-      shutDown: (how) => {
-        if (how?.atOnce) void this.dispatcher.idle().then(() => this.stop());
-        else this.shutDownAsked?.();
-      },
-      sink: {
-        get hasRoom() {
-          return connection.output.hasRoom;
-        },
-        reply: (call, outcome, renewed) => {
-          if (this.expectsReply(call)) this.output.send(this.replyTo(call, outcome, renewed));
-        },
-        prepare: (call, outcome, taken, renewed) => this.prepare(call, outcome, taken, renewed),
-        send: (prepared) => {
-          if (prepared.message) this.output.send(this.release(prepared));
-        },
-        refuse: (reply) => {
-          // Until a payload has decided the dialect, session_start cannot be sent.
-          if (this.dialect) this.dispatcher.start();
-          this.output.send(reply);
-        },
-        batch: (replies, refusals) => {
-          if (this.dialect && replies.length === 0) this.dispatcher.start();
-          const parts: OutgoingMessage[] = [...refusals];
-          for (const prepared of replies) if (prepared.message) parts.push(this.release(prepared));
-          if (parts.length > 0) this.output.send(arrayOf(parts));
-        },
-        event: (event) => {
-          const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
-          if (message) this.output.send(message);
-        },
-        progress: (token, done, total, more) =>
-          this.output.send([
-            ...(this.speaks("pi")
-              ? this.current.event("progress", { token, done, total, ...more })
-              : this.current.event("$/progress", { token, value: { kind: "report", done, total, ...more } })),
-          ]),
-        flush: () => this.output.flush(),
-      },
-    });
+    this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
   }
 
   /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
   async serve(): Promise<void> {
     const { input } = this.options;
-    if (this.options.framing !== "auto" && this.dialect) {
+    if (this.options.settings.framing !== "auto" && this.dialect) {
       this.dispatcher.start();
       this.output.flush();
     }
@@ -209,15 +158,13 @@ export class Connection {
   private drainInput(ended: boolean): void {
     if (this.decoder instanceof AutoDecoder) {
       if (!ended) return;
-      const { framing } = this.options;
+      const { framing } = this.options.settings;
       this.fixFraming(this.decoder.decide(framing === "auto" ? "lines" : framing));
     }
     const decoder = this.decoder as Decoder;
     for (;;) {
-      if (!this.mayRead) {
-        if (!ended) return this.pause();
-        // What was received is answered even after the end of input; the queue is bounded by what was received.
-      }
+      // What was received is answered even after the end of input; the queue is bounded by what was received.
+      if (!ended && !this.mayRead) return this.pause();
       const cut = decoder.next();
       if (!cut) break;
       this.receiveCut(cut);
@@ -259,22 +206,22 @@ export class Connection {
   private receiveCut(cut: Cut): void {
     if (cut.kind === "payload") return this.receivePayload(cut.bytes);
     if (cut.kind === "bad_header")
-      return this.refuse({ kind: "parse", sentence: `The header block cannot be read: ${cut.reason}.` });
-    const { maxMessageBytes } = this.options;
+      return this.refuseInput({ kind: "parse", sentence: `The header block cannot be read: ${cut.reason}.` });
+    const { maxMessageBytes } = this.options.settings;
     const sentence = `The message is over the limit of ${maxMessageBytes} bytes. Send less at a time.`;
-    this.refuse(
+    this.refuseInput(
       { kind: "too_large", sentence, details: { size: cut.size, limit: maxMessageBytes } },
       idTextOfBeginning(cut.bytes),
     );
   }
 
   private receivePayload(bytes: Buffer): void {
-    if (!isUtf8(bytes)) return this.refuse({ kind: "parse", sentence: "The message is not UTF-8." });
+    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: "The message is not UTF-8." });
     let value: unknown;
     try {
       value = parseText(bytes.toString("utf8"));
     } catch {
-      return this.refuse({ kind: "parse", sentence: "The message is not JSON." });
+      return this.refuseInput({ kind: "parse", sentence: "The message is not JSON." });
     }
     this.dialect ??= detect(value);
     let decoded: Decoded;
@@ -282,9 +229,13 @@ export class Connection {
       decoded = this.current.decode(value, bytes);
     } catch (error) {
       const { sentence, data } = describeError(error);
-      return this.refuse({ kind: "bug", sentence, details: data });
+      return this.refuseInput({ kind: "bug", sentence, details: data });
     }
     this.receiveDecoded(decoded);
+  }
+
+  private refuseInput(refusal: Refusal, idText?: string): void {
+    this.dispatcher.refuse(this.current.refuse(refusal, idText));
   }
 
   private receiveDecoded(decoded: Decoded): void {
@@ -310,7 +261,7 @@ export class Connection {
   /** Returns the refusal of a call whose id is in use: its reply could not be told apart from the other's. */
   private duplicate(decoded: Decoded & { kind: "call" }, alsoSeen?: Set<string>): Pieces | undefined {
     const { idText } = decoded.call;
-    if (idText === undefined || idText === "null" || !this.speaks("jsonrpc")) return undefined;
+    if (idText === undefined || idText === "null" || this.dialectName !== "jsonrpc") return undefined;
     if (!this.dispatcher.inFlight(idText) && !alsoSeen?.has(idText)) {
       alsoSeen?.add(idText);
       return undefined;
@@ -321,16 +272,69 @@ export class Connection {
 
   // --- out -----------------------------------------------------------------------------------------------------
 
+  get hasRoom(): boolean {
+    return this.output.hasRoom;
+  }
+
+  get dialectName(): DialectName {
+    return this.current.name;
+  }
+
+  sizeOf(text: Uint8Array): number {
+    return this.output.sizeOf([text]);
+  }
+
+  flush(): void {
+    this.output.flush();
+  }
+
+  reply(call: Call, outcome: Outcome, renewed?: Renewed): void {
+    if (this.expectsReply(call)) this.output.send(this.replyTo(call, outcome, renewed));
+  }
+
+  send(prepared: Prepared): void {
+    if (prepared.message) this.output.send(this.release(prepared));
+  }
+
+  refuse(reply: Pieces): void {
+    // Until a payload has decided the dialect, session_start cannot be sent.
+    if (this.dialect) this.dispatcher.start();
+    this.output.send(reply);
+  }
+
+  batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void {
+    if (this.dialect && replies.length === 0) this.dispatcher.start();
+    const parts: OutgoingMessage[] = [...refusals];
+    for (const prepared of replies) if (prepared.message) parts.push(this.release(prepared));
+    if (parts.length > 0) this.output.send(arrayOf(parts));
+  }
+
+  event(event: PendingEvent): void {
+    const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
+    if (message) this.output.send(message);
+  }
+
+  progress(token: string | number, done: number, total: number, more?: object): void {
+    const [name, payload] =
+      this.dialectName === "pi"
+        ? ["progress", { token, done, total, ...more }]
+        : ["$/progress", { token, value: { kind: "report", done, total, ...more } }];
+    this.output.send([...this.current.event(name, payload)]);
+  }
+
+  introduce(wishes: Introduction): void {
+    this.maxReplyBytes = wishes.maxReplyBytes;
+    if (wishes.events) this.host.subscribe(wishes.events);
+    if (wishes.hooks) this.hooks.register(wishes.hooks);
+  }
+
+  shutDown(how?: { atOnce: boolean }): void {
+    if (how?.atOnce) void this.dispatcher.idle().then(() => this.stop());
+    else this.shutDownAsked?.();
+  }
+
   private get current(): Dialect {
     return this.dialect ?? jsonrpc;
-  }
-
-  private speaks(name: DialectName): boolean {
-    return this.current.name === name;
-  }
-
-  private refuse(refusal: Refusal, idText?: string): void {
-    this.dispatcher.refuse(this.current.refuse(refusal, idText));
   }
 
   /**
@@ -338,7 +342,7 @@ export class Connection {
    * echoed.
    */
   private expectsReply(call: Call): boolean {
-    return call.idText !== undefined || !this.speaks("jsonrpc");
+    return call.idText !== undefined || this.dialectName !== "jsonrpc";
   }
 
   /**
@@ -368,7 +372,7 @@ export class Connection {
   }
 
   /** Makes a reply that leaves later, when its session may be closed. Throws nothing. */
-  private prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
+  prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
     if (!this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
     const message = this.replyTo(call, outcome, renewed, usedBytes, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
@@ -424,12 +428,6 @@ export class Connection {
       throw error;
     }
     return message;
-  }
-
-  private introduce(wishes: Introduction): void {
-    this.maxReplyBytes = wishes.maxReplyBytes;
-    if (wishes.events) this.host.subscribe(wishes.events);
-    if (wishes.hooks) this.hooks.register(wishes.hooks);
   }
 }
 

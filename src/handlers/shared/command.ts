@@ -5,7 +5,6 @@
 
 import * as z from "zod";
 import type { FailureName } from "../../core/failure.ts";
-import type { Env } from "../../core/ports/env.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
@@ -21,7 +20,6 @@ export interface CommandContext {
   readonly session: Session;
   /** The same; null when the request names, as `ofAny` allows, a session that is not open. */
   readonly target: Session | null;
-  readonly env: Env;
   readonly server: ServerFacts;
   readonly dialect: "jsonrpc" | "pi";
   /** Bytes that a reply may have at most; undefined when the host set no limit. */

@@ -3,6 +3,7 @@
 import { isErrno } from "../../core/errno.ts";
 import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
 import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
+import type { Command } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "./call.ts";
 
 export type DialectName = "jsonrpc" | "pi";
@@ -43,7 +44,7 @@ export interface Dialect {
 }
 
 export interface Refusal {
-  readonly kind: "parse" | "request" | "method" | "too_large" | "duplicate_id" | "shutting_down" | "bug";
+  readonly kind: "parse" | "request" | "method" | "too_large" | "duplicate_id" | "bug";
   readonly sentence: string;
   readonly details?: Readonly<Record<string, unknown>>;
 }
@@ -54,16 +55,28 @@ export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
   method: "method_not_found",
   duplicate_id: "invalid_request",
   too_large: "message_too_large",
-  shutting_down: "shutting_down",
   bug: "internal_error",
 };
 
-/** An error with all that either dialect sends of it. */
-export interface ErrorShape {
-  readonly code: number;
-  readonly sentence: string;
-  readonly name: string;
-  readonly data: Readonly<Record<string, unknown>>;
+/** Returns the params validated against a command's schema, or as the fault what names each offending member. */
+export function checkedParams(command: Command, params: unknown, loose: boolean): Pick<Call, "params" | "fault"> {
+  if (Array.isArray(params)) return faulty([{ path: "", message: "params are given by name, in an object" }]);
+  const result = (loose ? command.looseParams : command.params).safeParse(params ?? {});
+  if (result.success) return { params: result.data, fault: undefined };
+  return faulty(
+    result.error.issues.flatMap((issue) => {
+      const path = issue.path.join(".");
+      if (issue.code !== "unrecognized_keys") return [{ path, message: issue.message }];
+      return issue.keys.map((key) => ({
+        path: path === "" ? key : `${path}.${key}`,
+        message: `no such member; the known ones are ${Object.keys(command.params.shape).join(", ")}`,
+      }));
+    }),
+  );
+}
+
+function faulty(issues: BadParams["issues"]): Pick<Call, "params" | "fault"> {
+  return { params: undefined, fault: new BadParams(issues) };
 }
 
 /** Returns the failure for an errno error that nothing on its way has turned into a failure. */
@@ -81,13 +94,13 @@ export function ofTheDisk(error: Error & { readonly code: string }): Failure {
 let references = 0;
 
 /**
- * Describes an error of any kind for the host. An errno error that nothing on its way has turned into a failure is
+ * Returns an error of any kind with all that either dialect sends of it. An errno error that nothing on its way has turned into a failure is
  * reported as one of the disk. An error that is neither that nor a failure nor bad input is a bug in the server: the
  * host gets a reference number and nothing internal, stderr gets the stack with the same number.
  */
-export function describeError(error: unknown): ErrorShape {
-  if (isErrno(error)) return describeError(ofTheDisk(error));
-  const shape = (code: number, sentence: string, name: string, details?: object, retryable = false): ErrorShape => ({
+export function describeError(thrown: unknown) {
+  const error = isErrno(thrown) ? ofTheDisk(thrown) : thrown;
+  const shape = (code: number, sentence: string, name: string, details?: object, retryable = false) => ({
     code,
     sentence,
     name,

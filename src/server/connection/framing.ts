@@ -260,14 +260,11 @@ class HeaderDecoder implements Decoder {
 
   end(): Cut | undefined {
     if (this.dropping) return { kind: "too_large", bytes: this.dropping.kept, size: this.dropping.size };
-    if (this.awaited !== undefined || (this.queue.length > 0 && !this.lost && !isBlankText(this.queue)))
+    const isOver = this.queue.length === 0 || /^\s*$/.test(this.queue.peek(64).toString("latin1"));
+    if (this.awaited !== undefined || (!isOver && !this.lost))
       return { kind: "bad_header", reason: "the input ended inside a frame" };
     return undefined;
   }
-}
-
-function isBlankText(queue: ByteQueue): boolean {
-  return /^\s*$/.test(queue.peek(64).toString("latin1"));
 }
 
 const HEADERS_BEGIN = "content-";

@@ -4,6 +4,7 @@ import { elements, knownValueEnd, type Range } from "../../core/json/json.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import {
+  checkedParams,
   type Decoded,
   type Dialect,
   describeError,
@@ -13,7 +14,6 @@ import {
   type Refusal,
   withMember,
 } from "./dialect.ts";
-import { checkedParams } from "./params.ts";
 
 const NO_ID = "null";
 
@@ -31,9 +31,7 @@ export const jsonrpc: Dialect = {
     return { kind: "batch", items: value.map((item, index) => decodeOne(item, bytes, () => rangeOf(index))) };
   },
 
-  refuse(refused, idText = NO_ID) {
-    return refuse(refused, idText);
-  },
+  refuse,
 
   reply(call, outcome) {
     const head = `{"jsonrpc":"2.0","id":${call.idText ?? NO_ID}`;
@@ -53,16 +51,12 @@ const CODES: Record<Refusal["kind"], number> = {
   method: -32601,
   duplicate_id: -32600,
   too_large: -32803,
-  shutting_down: -32802,
   bug: -32603,
 };
 
-function refuse(refused: Refusal, idText: string): Pieces {
-  const error = {
-    code: CODES[refused.kind],
-    message: refused.sentence,
-    data: { name: REFUSAL_NAMES[refused.kind], retryable: false, ...refused.details },
-  };
+function refuse({ kind, sentence, details }: Refusal, idText = NO_ID): Pieces {
+  const data = { name: REFUSAL_NAMES[kind], retryable: false, ...details };
+  const error = { code: CODES[kind], message: sentence, data };
   return [`{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify(error)}}`];
 }
 

@@ -4,6 +4,7 @@ import { textPieces } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import {
+  checkedParams,
   type Decoded,
   type Dialect,
   describeError,
@@ -12,7 +13,6 @@ import {
   REFUSAL_NAMES,
   withMember,
 } from "./dialect.ts";
-import { checkedParams } from "./params.ts";
 
 export const pi: Dialect = {
   name: "pi",

@@ -1,6 +1,5 @@
 /** The server as one call sees it while it runs. */
 
-import type { Env } from "../../core/ports/env.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type {
@@ -18,26 +17,19 @@ import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import type { Sink } from "./sink.ts";
 
-/** The server around the dispatcher. */
-export interface DispatchOptions {
+/** The dispatcher as the contexts of all calls share it. */
+export interface CallHost {
   readonly workspace: Workspace;
-  readonly sink: Sink;
   readonly server: ServerFacts;
   readonly hooks: Hooks;
-  readonly dialect: () => DialectName;
-  readonly maxReplyBytes: () => number | undefined;
-  readonly sizeOf: (text: Uint8Array) => number;
-  readonly introduce: (wishes: Introduction) => void;
-  readonly shutDown: (how?: { atOnce: boolean }) => void;
-}
-
-/** The server and the dispatcher as the contexts of all calls share them. */
-export interface CallHost extends Omit<DispatchOptions, "shutDown"> {
+  readonly sink: Sink;
   readonly settings: ClientSettings;
   /** Makes another session the current one, and adds the events about that to `events`. */
   replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
   start(): void;
+  /** Applies the wishes of `initialize`, which is run once. */
+  introduce(wishes: Introduction): void;
   /** Ends the work: nothing new is run. Returns whether it was not ending before. */
   shutDown(how?: { atOnce: boolean }): boolean;
 }
@@ -72,10 +64,6 @@ export class CallContext implements CommandContext {
     return this.call.target === null ? null : this.session;
   }
 
-  get env(): Env {
-    return this.workspace.env;
-  }
-
   get server(): ServerFacts {
     return this.host.server;
   }
@@ -85,15 +73,15 @@ export class CallContext implements CommandContext {
   }
 
   get dialect(): DialectName {
-    return this.host.dialect();
+    return this.host.sink.dialectName;
   }
 
   get maxReplyBytes(): number | undefined {
-    return this.host.maxReplyBytes();
+    return this.host.sink.maxReplyBytes;
   }
 
   sizeOf(text: Uint8Array): number {
-    return this.host.sizeOf(text);
+    return this.host.sink.sizeOf(text);
   }
 
   get key(): string | undefined {

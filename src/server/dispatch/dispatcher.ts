@@ -4,17 +4,17 @@
  */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
-import type { Session } from "../../core/session/session.ts";
+import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { ClientSettings, CommandContext } from "../../handlers/shared/command.ts";
+import { notifyForeign } from "../../handlers/shared/append.ts";
+import type { ClientSettings, CommandContext, Introduction, ServerFacts } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
-import { CallContext, type CallHost, type DispatchOptions } from "./call-context.ts";
-import { ForeignWrites } from "./foreign-writes.ts";
+import { CallContext, type CallHost } from "./call-context.ts";
 import { IdleSessions } from "./idle-sessions.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type ReadSource, sourceOf } from "./lane.ts";
@@ -43,19 +43,22 @@ function isDurable(session: Session | null): boolean {
   }
 }
 
-export class Dispatcher {
-  private readonly workspace: Workspace;
-  private readonly sink: Sink;
-  private readonly hooks: Hooks;
-  private readonly host: CallHost;
+export class Dispatcher implements CallHost {
+  readonly workspace: Workspace;
+  readonly server: ServerFacts;
+  readonly hooks: Hooks;
+  readonly sink: Sink;
+  readonly settings: ClientSettings = {
+    steeringMode: "one-at-a-time",
+    followUpMode: "one-at-a-time",
+    autoCompactionEnabled: false,
+    autoRetryEnabled: false,
+  };
   private readonly lanes: Lanes;
   private readonly keyed: KeyedResults;
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
-  private readonly foreign: ForeignWrites;
   private readonly idleSessions: IdleSessions;
-  /** Ids of the calls that are being worked on, as JSON text. */
-  private readonly ids = new Set<string>();
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
   /** Whether `initialize` has been run. */
@@ -63,48 +66,15 @@ export class Dispatcher {
   private started = false;
   private startEvent: PendingEvent | null | undefined;
 
-  constructor(options: DispatchOptions) {
-    const { workspace, sink, hooks, dialect } = options;
+  constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink) {
     this.workspace = workspace;
-    this.sink = sink;
+    this.server = server;
     this.hooks = hooks;
+    this.sink = sink;
     this.lanes = new Lanes(workspace);
     this.keyed = new KeyedResults(workspace);
-    const settings: ClientSettings = {
-      steeringMode: "one-at-a-time",
-      followUpMode: "one-at-a-time",
-      autoCompactionEnabled: false,
-      autoRetryEnabled: false,
-    };
-    this.host = {
-      ...options,
-      settings,
-      replace: (next, replacement, events) => this.replace(next, replacement, events),
-      start: () => this.start(),
-      introduce: (wishes) => {
-        this.introduced = true;
-        options.introduce(wishes);
-      },
-      shutDown: (how) => {
-        const isFirst = !this.ending;
-        this.ending = true;
-        options.shutDown(how);
-        return isFirst;
-      },
-    };
-    this.replies = new Replies({
-      workspace,
-      lanes: this.lanes,
-      sink,
-      dialect,
-      contextFor: (lane, call) => this.contextFor(lane, call, []),
-      start: () => this.start(),
-      answered: ({ idText }) => {
-        if (idText !== undefined) this.ids.delete(idText);
-      },
-    });
+    this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
-    this.foreign = new ForeignWrites(workspace, this.lanes, this.replies);
     this.idleSessions = new IdleSessions(workspace, this.lanes, (lane) => this.pump(lane));
   }
 
@@ -117,12 +87,12 @@ export class Dispatcher {
 
   /** Returns whether a call with this id is being worked on. */
   inFlight(idText: string): boolean {
-    return this.ids.has(idText);
+    return this.replies.awaitedIds.has(idText);
   }
 
   submit(named: Call, batch?: BatchReply): void {
     this.noteStart();
-    if (named.idText !== undefined) this.ids.add(named.idText);
+    if (named.idText !== undefined) this.replies.awaitedIds.add(named.idText);
     this.enqueue(this.lanes.resolved(named), batch);
   }
 
@@ -193,8 +163,25 @@ export class Dispatcher {
   poll(): void {
     // A reply that is being read still refers to bytes of a file as it is now.
     if (this.ending || !this.sink.hasRoom) return;
-    this.foreign.poll();
+    for (const session of this.workspace.sessions) {
+      const lane = this.lanes.ofSession(session);
+      if (!lane.idle) continue;
+      try {
+        this.queueForeign(lane, session, session.refresh());
+      } catch {
+        // A missing file is reported when a command wants to write to it.
+      }
+      this.replies.flush(lane);
+    }
     this.sink.flush();
+  }
+
+  /** Queues the events about changes by other programs, so that the host hears of them before anything else leaves. */
+  private queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void {
+    if (!foreign) return;
+    const events: PendingEvent[] = [];
+    notifyForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
+    lane.push({ outcome: { result: null }, events });
   }
 
   /** Lets go of sessions that nobody uses. */
@@ -290,7 +277,9 @@ export class Dispatcher {
       const known = idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
       if (known !== undefined) return known;
       const { session } = context;
-      this.foreign.beforeWrite(lane, session);
+      // One check serves a whole input chunk; the append itself finds what others write meanwhile.
+      if (lane.checkedForForeignWrites !== session) this.queueForeign(lane, session, session.refreshToWrite());
+      lane.checkedForForeignWrites = session;
       session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
       return this.keyed.remember(call, run());
     }
@@ -324,7 +313,7 @@ export class Dispatcher {
   }
 
   private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
-    return new CallContext(this.host, call, events, (name, payload) => this.ask(lane, name, payload));
+    return new CallContext(this, call, events, (name, payload) => this.ask(lane, name, payload));
   }
 
   /** Asks the host for its consent; the lane waits meanwhile. */
@@ -341,7 +330,19 @@ export class Dispatcher {
     }
   }
 
-  private async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
+  introduce(wishes: Introduction): void {
+    this.introduced = true;
+    this.sink.introduce(wishes);
+  }
+
+  shutDown(how?: { atOnce: boolean }): boolean {
+    const isFirst = !this.ending;
+    this.ending = true;
+    this.sink.shutDown(how);
+    return isFirst;
+  }
+
+  async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const { reason, fork } = replacement;
     await this.lanes.leave(next.id, () => this.commitPending());
     const before = this.workspace.current;

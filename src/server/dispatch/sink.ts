@@ -1,7 +1,8 @@
 /** The contract between the dispatcher and the connection that its replies leave by. */
 
+import type { Introduction } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import type { Pieces } from "../connection/dialect.ts";
+import type { DialectName, Pieces } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { OutgoingMessage } from "../connection/output.ts";
 
@@ -23,6 +24,11 @@ export type Renewed = () => Outcome | undefined;
  */
 export interface Sink {
   readonly hasRoom: boolean;
+  readonly dialectName: DialectName;
+  /** Bytes that a reply may have at most; undefined when the host set no limit. */
+  readonly maxReplyBytes: number | undefined;
+  /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
+  sizeOf(text: Uint8Array): number;
   /**
    * Sends a reply. `renewed` returns the outcome to use instead, when putting the reply together showed this one to be
    * wrong.
@@ -38,4 +44,8 @@ export interface Sink {
   /** Reports at once how far a command is; not called while the host does not keep up. */
   progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;
+  /** Applies the host's wishes from `initialize`. Throws nothing. */
+  introduce(wishes: Introduction): void;
+  /** Shuts down cleanly once the reply is out; unless `atOnce`, the host may close its end first. */
+  shutDown(how?: { atOnce: boolean }): void;
 }
