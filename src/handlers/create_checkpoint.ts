@@ -21,7 +21,7 @@ export default command({
   example: { params: {}, result: { checkpointSeq: 1, headEntryId: "d4e5f6a7", entryCount: 4 } },
   async run(context, { sessionPath: path }) {
     const { workspace } = context;
-    const session = openSession(context, path) ?? workspace.openForReading({ sessionPath: path as string });
+    const session = openSession(context, path) ?? workspace.open({ sessionPath: path as string });
     try {
       session.guard(undefined);
       await session.commit();

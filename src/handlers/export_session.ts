@@ -68,7 +68,7 @@ export default command({
     const { sessionPath, format, outputPath, overwrite = false } = params;
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
     const rules = rulesOf(params.rolePatterns, params.roleMarker);
-    const session = context.target ?? workspace.openForReading({ sessionPath: sessionPath as string });
+    const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
       const pieces = piecesOf(workspace.stores, session, format, all, rules, () => {

@@ -83,7 +83,7 @@ async function planBack(context: CommandContext, path: string | undefined) {
 }
 
 function countOf({ workspace }: CommandContext, file: string): number {
-  const session = workspace.openForReading({ sessionPath: file });
+  const session = workspace.open({ sessionPath: file });
   try {
     return session.log.nodes.count;
   } finally {

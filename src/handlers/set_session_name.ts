@@ -40,7 +40,7 @@ async function rename(
   draft: Draft,
   expectedLeafId: string | null | undefined,
 ): Promise<{ entryId: string }> {
-  const session = workspace.openForReading({ sessionPath });
+  const session = workspace.open({ sessionPath });
   try {
     const before = key === undefined ? undefined : session.repeated(key);
     if (before) return { entryId: before.ids[0] };

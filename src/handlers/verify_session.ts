@@ -26,7 +26,7 @@ export default command({
   example: { params: {}, result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true } },
   async run(context, { sessionPath }) {
     const { workspace } = context;
-    const session = context.target ?? workspace.openForReading({ sessionPath: sessionPath as string });
+    const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     const isOpen = workspace.sessions.includes(session);
     try {
       let verdict = verify(session);

@@ -11,10 +11,7 @@ interface SystemPatch {
   readonly toolsRemoved?: unknown;
 }
 
-/** A merged system message; its timestamp is in milliseconds. */
-export type SystemMessage = NonNullable<ReturnType<typeof foldSystemMessages>>;
-
-/** Merges system messages, in order, into one; returns undefined when there are none. */
+/** Merges system messages, in order, into one with the `timestamp` in milliseconds; undefined when there are none. */
 export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: number) {
   if (patches.length === 0) return undefined;
   const texts: string[] = [];

@@ -6,6 +6,7 @@
 import { UNKNOWN_MODEL } from "../context/models.ts";
 import { type Draft, setMembers } from "../format/entry.ts";
 import { bytesOf, concat, memberOf, members } from "../json/json.ts";
+import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
 type Members = Readonly<Record<string, unknown>>;
@@ -35,23 +36,18 @@ export function gapOf(message: Members): string | null {
 }
 
 /**
- * Returns the text of a message, completed with the members that Pi needs and it lacks: content, and in an assistant
- * message `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes one
- * block; everything else stays byte for byte. Returns the same bytes if nothing is missing.
+ * Returns the text of a draft, its message completed with the members that Pi needs and it lacks: content, and in an
+ * assistant message `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes
+ * one block; everything else stays byte for byte. Returns the same bytes if nothing is missing. `draft` is its value.
  */
-export function completed(text: Uint8Array, message: Members, around: Surroundings): Uint8Array {
-  const lacking = lackingOf(text, message, around);
-  return Object.keys(lacking).length === 0 ? text : setMembers(text, lacking);
-}
-
-/** Returns the text of a draft, completed likewise; `draft` is its value. */
 export function completedDraft(text: Uint8Array, draft: Members, around: Surroundings): Uint8Array {
   if (draft.type !== "message" || !isObject(draft.message)) return text;
   const member = memberOf(members(text) ?? [], "message");
   if (!member) return text;
   const message = text.subarray(member.start, member.end);
-  const whole = completed(message, draft.message, around);
-  return whole === message ? text : concat([text.subarray(0, member.start), whole, text.subarray(member.end)]);
+  const lacking = lackingOf(message, draft.message, around);
+  if (Object.keys(lacking).length === 0) return text;
+  return concat([text.subarray(0, member.start), setMembers(message, lacking), text.subarray(member.end)]);
 }
 
 function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Record<string, Uint8Array> {
@@ -153,7 +149,10 @@ export class Speakers {
   /** Adds the next draft, and returns a function that finds who speaks before it. */
   next(draft: Pick<Draft, "type" | "id" | "parentId"> & Members): () => Speaker | null {
     const { type, id, parentId, message } = draft;
-    if (parentId !== undefined) this.now = this.known.get(parentId ?? "") ?? this.at(this.positionOf(parentId));
+    if (parentId !== undefined) {
+      const stored = parentId === null ? ROOT : this.session.log.nodes.position(parentId);
+      this.now = this.known.get(parentId ?? "") ?? this.at(stored);
+    }
     const before = this.now;
     const assistant = type === "message" && isObject(message) && message.role === "assistant" ? message : undefined;
     const provider = type === "model_change" ? draft.provider : assistant?.provider;
@@ -166,15 +165,8 @@ export class Speakers {
     return before;
   }
 
-  private positionOf(parentId: string | null): number {
-    return parentId === null ? -1 : this.session.log.nodes.position(parentId);
-  }
-
   private at(position: number): () => Speaker | null {
     let speaker: Speaker | null | undefined;
-    return () => {
-      speaker ??= speakerAt(this.session, position);
-      return speaker;
-    };
+    return () => (speaker ??= speakerAt(this.session, position));
   }
 }

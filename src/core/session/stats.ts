@@ -8,35 +8,8 @@ import { toolCalls } from "../format/message.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
-export interface Usage {
-  tokens: {
-    input: number;
-    output: number;
-    cacheRead: number;
-    cacheWrite: number;
-    /** Sum of the four; the total as named, if only that is. */
-    total: number;
-  };
-  cost: number;
-}
-
-export interface Counts extends Usage {
-  userMessages: number;
-  assistantMessages: number;
-  toolCalls: number;
-  toolResults: number;
-  totalMessages: number;
-}
-
-export interface Stats extends Counts {
-  /** Usage of entries that this session did not inherit from the one it was forked from. */
-  own: Usage;
-  inherited: Usage;
-  /** These counts for the path to the leaf. */
-  path: Counts;
-  /** Bytes of the lines, by entry type. */
-  bytesByType: Record<string, number>;
-}
+type Usage = ReturnType<typeof noUsage>;
+type Counts = ReturnType<typeof noCounts>;
 
 /**
  * Returns the usage of the context at the leaf, as Pi does: null after a compaction, until an assistant message reports
@@ -69,9 +42,13 @@ function isReportedSince(session: Session, compaction: number): boolean {
 /** Entry types that may carry `usage` themselves (session-format reference, section 2). */
 const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
-export function statsOf(session: Session): Stats {
+/**
+ * Returns the counts for all entries and for the path to the leaf, the usage of entries that are the session's own and
+ * of those that it inherited from the session it was forked from, and the bytes of the lines by entry type.
+ */
+export function statsOf(session: Session) {
   const { nodes } = session.log;
-  const stats: Stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts(), bytesByType: {} };
+  const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };
   const onPath = new Set(session.tree.path());
   const inherited = new InheritedEntries(session);
   /** A map, because a type may have any name, even that of a member of every object. */
@@ -96,8 +73,7 @@ export function statsOf(session: Session): Stats {
     }
     addUsage(isInherited ? stats.inherited : stats.own, usage);
   }
-  stats.bytesByType = Object.fromEntries(bytesByType);
-  return stats;
+  return { ...stats, bytesByType: Object.fromEntries(bytesByType) };
 }
 
 /**
@@ -132,11 +108,11 @@ function countMessage(counts: Counts, role: string): void {
   else if (role === "assistant") counts.assistantMessages++;
 }
 
-function noCounts(): Counts {
+function noCounts() {
   return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, ...noUsage() };
 }
 
-function noUsage(): Usage {
+function noUsage() {
   return { tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
 }
 

@@ -79,7 +79,10 @@ export class Workspace {
 
   /** Returns the open session with a file, by any name of it. Throws path_outside_root. */
   openAt(sessionPath: string): Session | undefined {
-    const file = this.stores.absolute(sessionPath);
+    return this.openOn(this.stores.absolute(sessionPath));
+  }
+
+  private openOn(file: string): Session | undefined {
     return this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
   }
 
@@ -128,9 +131,7 @@ export class Workspace {
 
   /** Makes a new session that is not on disk yet. Throws invalid_id, already_exists. */
   create(wanted: NewSession = {}): Session {
-    const { forNew } = this.stores;
-    const beginning = this.beginning({ ...wanted, cwd: wanted.cwd ?? this.cwd });
-    const session = this.sessionOn(forNew.create(beginning));
+    const session = this.sessionOn(this.stores.forNew.create(this.beginning(wanted)));
     this.setUp(session);
     if (session.file !== null && this.stores.exists(session.file))
       throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
@@ -140,7 +141,7 @@ export class Workspace {
     return session;
   }
 
-  /** Opens a session by path or id. A session that is open already is not opened twice. */
+  /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
   open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
     const known = this.sessions.find(({ id }) => id === where.sessionId);
     if (known) return known;
@@ -148,7 +149,7 @@ export class Workspace {
       where.sessionPath !== undefined
         ? this.stores.absolute(where.sessionPath)
         : this.stores.find(where.sessionId as string);
-    const same = this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+    const same = this.openOn(file);
     if (same) return same;
     const log = this.stores.open(file, readOnly);
     // It may be open under the path that it has now.
@@ -156,11 +157,6 @@ export class Workspace {
     if (!there) return this.sessionOn(log);
     log.close();
     return there;
-  }
-
-  /** Opens a session that need not stay open: the caller releases it. */
-  openForReading(where: { sessionPath: string }): Session {
-    return this.open(where);
   }
 
   /** Closes a session that was looked at, unless it is open. */
@@ -189,7 +185,7 @@ export class Workspace {
   /** Returns an entry of a session that need not be open, if both exist. */
   entryIn(sessionPath: string | null, entryId: string): Entry | undefined {
     if (sessionPath === null || !this.stores.exists(sessionPath)) return undefined;
-    const session = this.openForReading({ sessionPath });
+    const session = this.open({ sessionPath });
     try {
       const position = session.log.nodes.position(entryId);
       return position < 0 ? undefined : session.entry(position);
