@@ -14,7 +14,6 @@ export function isErrno(error: unknown): error is NodeJS.ErrnoException & { code
  */
 export function storageFailure(error: unknown, doing: string): Failure {
   if (error instanceof Failure) return error;
-  // Not caused by the disk: a bug of ours.
   if (!isErrno(error)) throw error;
   const { code } = error;
   if (code === "ENOSPC" || code === "EDQUOT")

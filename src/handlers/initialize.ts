@@ -8,9 +8,6 @@ import { type HookName, type HookRegistration, hooks as knownHooks } from "./sha
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
 
-/** Versions of the session format that can be opened. */
-const FORMATS = [1, 2, 3];
-
 export default command({
   name: "initialize",
   summary:
@@ -63,13 +60,10 @@ export default command({
     },
   },
   run(context, params) {
-    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
-      throw new BadParams([
-        {
-          path: "protocolVersion",
-          message: `this server speaks version ${PROTOCOL_VERSION}; leave it out or send that`,
-        },
-      ]);
+    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION) {
+      const message = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send that`;
+      throw new BadParams([{ path: "protocolVersion", message }]);
+    }
     const hooks = params.capabilities?.hooks?.flatMap((hook): HookRegistration[] =>
       hook.name in knownHooks ? [{ name: hook.name as HookName, onTimeout: hook.onTimeout }] : [],
     );
@@ -86,10 +80,11 @@ export default command({
         framings: [...framings],
         dialects: [...dialects],
         stores: [...workspace.stores.names],
-        formats: [...FORMATS],
+        // The versions of the session format that can be opened.
+        formats: [1, 2, 3],
         limits: { ...limits },
       },
-      state: workspace.current ? stateOf(workspace.current, context) : null,
+      state: workspace.current ? stateOf(workspace.current, context.settings) : null,
     };
   },
 });

@@ -39,10 +39,8 @@ export default command({
       keptAt: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120007.v2.rolled-back",
     },
   },
-  run(context, { sessionPath: path, reason, correlationId: id }) {
-    const { migrations } = context.workspace.stores;
-    return move(context, path, (file) =>
-      migrations.rollBack(file, { reason, correlationId: id, progress: context.progress }),
-    );
+  run(context, { sessionPath: path, reason, correlationId }) {
+    const wishes = { reason, correlationId, progress: context.progress };
+    return move(context, path, (file) => context.workspace.stores.migrations.rollBack(file, wishes));
   },
 });

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
-import type { Migrated, Obstacle, SessionLocation } from "../../core/ports/migrations.ts";
+import type { Migrated } from "../../core/ports/migrations.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 import { optionalName } from "./shapes.ts";
@@ -138,37 +138,5 @@ function toMovement({
     obstacles: [],
     transitions: [...transitions],
     ...moved,
-  };
-}
-
-/** The members of a result that tell what was done, where nothing was. */
-export const NOTHING_DONE = {
-  migrationId: null,
-  correlationId: null,
-  snapshotId: null,
-  verification: null,
-  transitions: [],
-  laterEntries: 0,
-  rebuilt: false,
-  keptAt: null,
-};
-
-/** Returns the result of a dry run. */
-export function planned(
-  { sessionId, container }: SessionLocation,
-  sessionPath: string,
-  state: string,
-  entryCount: number,
-  obstacles: readonly Obstacle[],
-): z.input<typeof movement> {
-  return {
-    dryRun: true,
-    sessionId,
-    sessionPath,
-    hiddenFromPi: sessionPath === container,
-    state,
-    entryCount,
-    obstacles: [...obstacles],
-    ...NOTHING_DONE,
   };
 }

@@ -27,9 +27,12 @@ export function unsupported<const N extends string, const S extends z.ZodRawShap
   });
 }
 
-/** Params of Pi's messages. */
-export const promptParams = {
-  message: z.string().optional(),
-  images: z.array(z.unknown()).optional(),
-  streamingBehavior: z.string().optional(),
-};
+/** Declares a command that would send a message to the model. */
+export function prompting<const N extends string>(name: N) {
+  const params = {
+    message: z.string().optional(),
+    images: z.array(z.unknown()).optional(),
+    streamingBehavior: z.string().optional(),
+  };
+  return unsupported(name, params, "call your model with what get_messages returns, and store its answer with append.");
+}
