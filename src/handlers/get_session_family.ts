@@ -60,9 +60,7 @@ export default command({
   },
 });
 
-/**
- * Returns an open session as a relative. It belongs to its family wherever it is stored, even before its file exists.
- */
+/** Returns an open session as a relative, wherever it is stored, even before its file exists. */
 function relativeOf({ file, id, parentSession }: Session): Relative {
   return { path: file ?? "", id, parentSession };
 }

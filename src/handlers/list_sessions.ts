@@ -99,10 +99,7 @@ export default command({
   },
 });
 
-/**
- * Returns the callback for progress. Sessions that are too many for one reply go into several reports with the same
- * numbers.
- */
+/** Returns the callback for progress. Too many sessions for one reply go into several reports with equal numbers. */
 function progressOf(context: CommandContext, stream: boolean): ListProgress | undefined {
   const { progress } = context;
   if (!progress || !stream) return progress && ((done, total) => progress(done, total));

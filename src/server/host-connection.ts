@@ -32,10 +32,7 @@ export interface ConnectionOptions {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
   readonly settings: ServerSettings;
-  /**
-   * Bytes beyond which a reply is not held in memory; the same limit holds for all replies together that wait for
-   * others.
-   */
+  /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
   readonly heldReplyBytes?: number;
   /** The place for replies that are not held in memory. */
   readonly spool: Spool;
@@ -187,9 +184,7 @@ export class Connection implements Sink {
     this.awaitRoom();
   }
 
-  /**
-   * Waits for room. Full output calls back by itself when there is room; otherwise the end of the pending calls does.
-   */
+  /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitRoom(): void {
     if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
   }
@@ -337,10 +332,7 @@ export class Connection implements Sink {
     return this.dialect ?? jsonrpc;
   }
 
-  /**
-   * Returns whether the host gets a reply. Notifications have none, except in Pi's dialect, where the id is only
-   * echoed.
-   */
+  /** Returns whether the host gets a reply. Notifications get none but in Pi's dialect, where the id is only echoed. */
   private expectsReply(call: Call): boolean {
     return call.idText !== undefined || this.dialectName !== "jsonrpc";
   }

@@ -30,9 +30,8 @@ export interface Coming {
 }
 
 /**
- * Returns what is wrong with keeping the path to `leaf`, and the `coming` entries below it, from an entry on, and the
- * nearest entries that would do; or null. `first` is a position; for a coming entry, the number of all nodes plus its
- * index.
+ * Returns what is wrong with keeping the path to `leaf`, and the `coming` entries below it, from `first` on, and the
+ * nearest entries that would do; or null. A coming entry has the number of all nodes plus its index as position.
  */
 export function boundaryFault(
   tree: Tree,
@@ -183,10 +182,7 @@ class Stretch {
     return cut;
   }
 
-  /**
-   * Returns the index of the message with which the newest ones reach the budget, or -1. As in Pi, only messages are
-   * counted.
-   */
+  /** Returns the index of the message with which the newest reach the budget, or -1. As in Pi, others do not count. */
   private fullFrom(keepRecentTokens: number): number {
     let tokens = 0;
     for (let i = this.positions.length - 1; i >= 0; i--) {
@@ -198,10 +194,7 @@ class Stretch {
     return -1;
   }
 
-  /**
-   * Returns the index of the entry that began the turn that a cut falls into; -1 if the cut falls before a user message
-   * or into no turn.
-   */
+  /** Returns the index of the entry that began the turn that a cut falls into, or -1; a user message begins its own. */
   turnStart(cut: number): number {
     if (this.roleAt(cut) === "user") return -1;
     for (let i = cut; i >= 0; i--) {

@@ -1,7 +1,4 @@
-/**
- * The context that the model sees at a leaf: which entries of the path yield a message, and what that message is (seed
- * 000 "Context Building", session-format reference, section 3).
- */
+/** The context at a leaf: which entries yield a message, and which (seed 000; session-format reference, section 3). */
 
 import type { Entry } from "../format/entry.ts";
 import { setMembers } from "../format/entry.ts";
@@ -139,10 +136,7 @@ function pushItem(items: ContextItem[], tree: Tree, bodies: Bodies, position: nu
   items.push(edit === undefined ? { position, kind: "message" } : { position, kind: "message", edit: edit.position });
 }
 
-/**
- * Returns the messages that a part of a path yields by itself, edits and the summaries of its compactions included.
- * This is no context, because nothing of it is cut.
- */
+/** Returns the messages that a part of a path yields by itself: edited, with its summaries, and with nothing cut. */
 export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly number[]): ContextItem[] {
   const edits = editsAmong(tree, bodies, positions);
   const items: ContextItem[] = [];
@@ -285,10 +279,7 @@ function withContent(message: Uint8Array, role: string, edited: Uint8Array | und
   return setMembers(message, { content: edited ?? MISSING_CONTENT[role] });
 }
 
-/**
- * Returns whether the first bytes of a message show its content: usually that follows the role, or in results the
- * tool's name.
- */
+/** Returns whether a message shows its content after its role or, in a result, after the tool's name. */
 function beginsWithContent(message: Uint8Array, role: string): boolean {
   if (role === "toolResult") {
     const afterId = pastMember(message, 0, RESULT_ID);
@@ -312,9 +303,7 @@ const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
   Object.keys(MISSING_CONTENT).map((role) => [role, bytesOf(`{"role":"${role}","content":`)]),
 );
 
-/**
- * Returns the content that an edit puts in place; a string becomes one text block where the role accepts only blocks.
- */
+/** Returns the content that an edit puts in place; a string becomes a text block where the role has only blocks. */
 function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {
   if (item.edit === undefined) return undefined;
   const line = bodies.line(item.edit);

@@ -71,9 +71,8 @@ export interface Dangling {
 }
 
 /**
- * Returns the calls of the last assistant message on the path to `leaf` that no result answers; a result that is
- * appended can still answer these, and no others. With `before`, found for a leaf above, only the path from there on is
- * walked.
+ * Returns the calls of the last assistant message on the path to `leaf` that no result answers; only these can still be
+ * answered by an append. With `before`, found for a leaf above, only the path from there on is walked.
  */
 export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker: number, before?: Dangling): Dangling {
   const { nodes } = tree;
@@ -180,10 +179,7 @@ function answered(assistant: Shown, results: readonly Shown[]): Shown[] {
   return [{ ...assistant, text: withBlocks(text, content as Range, left), inPart: true }, ...answering];
 }
 
-/**
- * Returns whether a block is enough for a message. Thoughts alone are not: providers refuse them, and nothing follows
- * from them any more.
- */
+/** Returns whether a block is enough for a message. Thoughts alone are not: providers refuse them. */
 function saysSomething(block: unknown): boolean {
   const { type, text } = (block ?? {}) as { type?: unknown; text?: unknown };
   return type === "text" ? text !== "" : type !== "thinking" && type !== "redactedThinking";

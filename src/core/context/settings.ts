@@ -15,10 +15,7 @@ export const COMPACTION_DEFAULTS: CompactionSettings = {
   keepRecentTokens: 20_000,
 };
 
-/**
- * Returns the `compaction` blocks of settings files merged, later files over earlier ones; values of the wrong type are
- * ignored.
- */
+/** Merges the `compaction` blocks of settings files, the last counts; ignores values of the wrong type. */
 export function compactionSettings(files: readonly unknown[]): CompactionSettings {
   let settings = COMPACTION_DEFAULTS;
   for (const file of files) {

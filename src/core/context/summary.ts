@@ -17,9 +17,7 @@ export class Files {
   private readonly read = new Set<string>();
   private readonly modified = new Set<string>();
 
-  /**
-   * Adds the files of an earlier summary, unless an extension wrote it: only the extension knows what its details mean.
-   */
+  /** Adds the files of an earlier summary. What the details of one by an extension mean, only that knows. */
   addSummary(entry: Readonly<Record<string, unknown>>): void {
     if (entry.fromHook) return;
     const { readFiles, modifiedFiles } = (entry.details ?? {}) as { readFiles?: unknown; modifiedFiles?: unknown };

@@ -58,10 +58,7 @@ function jsonLength(value: unknown): number {
   return value === undefined ? 0 : jsonText(value).length;
 }
 
-/**
- * Returns the whole context's tokens as an assistant message reports them; 0 when it reports none. A message that was
- * aborted or failed reports nothing reliable.
- */
+/** Returns the context's tokens as an answer reports them; 0 when it reports none, or was aborted or failed. */
 export function reportedTokens(message: unknown): number {
   const { role, stopReason, usage } = (message ?? {}) as Readonly<Record<string, unknown>>;
   if (role !== "assistant" || stopReason === "aborted" || stopReason === "error") return 0;

@@ -114,10 +114,7 @@ export class SessionEntries {
     return Array.from({ length: nodes.count - start }, (_, n) => start + n);
   }
 
-  /**
-   * Builds the tree of all entries, and the facts that they give about the session. Changes nothing when one cannot be
-   * read.
-   */
+  /** Builds the tree and the facts that the entries give. Changes nothing when one cannot be read. */
   private read(log = this.logNow): void {
     const { nodes } = log;
     const { losses } = nodes;
@@ -168,10 +165,7 @@ const LOADED_TYPES = (["session_info", "label", "branch_summary", "compaction"] 
   KNOWN_TYPES.indexOf(type),
 );
 
-/**
- * Returns the entries of these types, in file order. Searching for each type is ten times faster than checking each
- * entry.
- */
+/** Returns the entries of these types in file order. Ten times faster than checking each entry. */
 function positionsTelling(nodes: Nodes): number[] {
   const { types } = nodes.columns();
   const found: number[] = [];

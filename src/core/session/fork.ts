@@ -27,10 +27,7 @@ export interface Patch {
   readonly firstKeptEntryId?: string;
 }
 
-/**
- * Returns the plan for a session that ends at `end` ({@link ROOT}: no entries). Reads no bodies but those of
- * compactions.
- */
+/** Returns the plan for a session that ends at `end` ({@link ROOT}: no entries). Reads only compactions. */
 export function planFork(tree: Tree, end: number, firstKept: (compaction: number) => string | undefined): ForkPlan {
   const { nodes } = tree;
   const path = tree.path(end);

@@ -161,10 +161,7 @@ export class LeafTracker {
 
   // --- what the file says --------------------------------------------------------------------------------------
 
-  /**
-   * Returns whether an entry needs a leaf marker before it: a label or a name at a place that the file alone would not
-   * give as the leaf.
-   */
+  /** Returns whether an entry needs a leaf marker before it: a label or a name that the file would not put there. */
   needsMarkerBefore(type: string, parentId: string | null | undefined): boolean {
     if (!this.keeps || !isMetadata(type) || !this.entries.log.persisted) return false;
     const place =

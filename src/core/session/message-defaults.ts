@@ -132,10 +132,7 @@ export function speakerAt(session: Session, position: number): Speaker | null {
   return message.provider === model.provider && message.model === model.id ? { ...model, api: message.api } : model;
 }
 
-/**
- * The models that speak before each of several drafts, which can change the model themselves. Reads nothing until
- * asked.
- */
+/** The models that speak before each of several drafts, which can change it. Reads nothing until asked. */
 export class Speakers {
   private readonly session: Session;
   private now: () => Speaker | null;

@@ -1,6 +1,4 @@
-/**
- * Checks entries that a host appends as they are and that name other entries: those must exist (protocol, `append`).
- */
+/** Checks that the entries which appended ones name exist (protocol, `append`). */
 
 import type { Coming } from "../context/compaction.ts";
 import { Failure } from "../failure.ts";

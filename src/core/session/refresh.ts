@@ -146,10 +146,7 @@ function positionsMissingIn(other: Log, { nodes }: Log): number[] {
   return missing;
 }
 
-/**
- * Returns the ids of entries that were reported as damage of a log and that the next one finds damaged in the same
- * place.
- */
+/** Returns the ids of entries that are reported as damage of a log, and of the next one in the same place. */
 function stillDamaged(before: Log, next: Log): Set<string> {
   const offsets = new Set(next.damage.map(({ byteOffset }) => byteOffset));
   const ids = new Set<string>();

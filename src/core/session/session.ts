@@ -30,9 +30,7 @@ import { type Foreign, ForeignChanges } from "./refresh.ts";
 export type { Model } from "../context/context.ts";
 export type { Foreign } from "./refresh.ts";
 
-/**
- * Entry types that set up a session before its conversation: they wait in memory for the first entry of another type.
- */
+/** Entry types that set up a session: they wait in memory for the first entry of another type. */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
 
 export interface Appended {
@@ -218,10 +216,7 @@ export class Session implements Bodies {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  /**
-   * Throws read_only unless what follows writes nothing to the log, and content_modified when the leaf is not the
-   * expected one.
-   */
+  /** Throws read_only unless what follows writes nothing, and content_modified unless the leaf is the expected one. */
   guard(expectedLeafId: string | null | undefined, writesNothing = false): void {
     if (this.log.readOnly && !writesNothing) throw this.log.readOnly;
     if (expectedLeafId !== undefined && expectedLeafId !== this.leafId)
@@ -298,10 +293,7 @@ export class Session implements Bodies {
     }
   }
 
-  /**
-   * Returns the result of an append with this key that was applied before. Survives a restart: the key is in the
-   * entries.
-   */
+  /** Returns the result of an earlier append with this key, also of one before a restart. */
   repeated(key: string): KeyedAppend | undefined {
     return this.keyed.get(key);
   }
@@ -315,10 +307,7 @@ export class Session implements Bodies {
     this.leaf.moveTo(position);
   }
 
-  /**
-   * Resolves when all that was appended or moved before is durable; on a failure the session returns to its durable
-   * state.
-   */
+  /** Resolves when all that was appended or moved is durable; a failure brings the durable state back. */
   async commit(): Promise<void> {
     try {
       await this.leaf.commit();

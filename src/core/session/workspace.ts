@@ -108,9 +108,7 @@ export class Workspace {
     return session;
   }
 
-  /**
-   * Commits, leaves and closes a session. If it was the current one, commands that name no session fail from then on.
-   */
+  /** Commits, leaves and closes a session. If it was the current one, there is none then. */
   async closeSession(session: Session): Promise<void> {
     await session.commit();
     await session.leave();
@@ -214,8 +212,7 @@ export class Workspace {
 
   /**
    * Makes a new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
-   * and its last change is later than that of the session that it replaces. The source gets at most the marker that it
-   * gets when it is left.
+   * and was changed later than the session that it replaces. The source gets at most its leaf marker.
    */
   async fork(source: Session, end: number, wanted: Pick<NewSession, "key" | "id" | "comesOf"> = {}): Promise<Session> {
     // A marker that is written after the fork would make the old session the one changed last.
@@ -300,10 +297,7 @@ export function forkContent(source: Session, plan: ForkPlan): Generator<Uint8Arr
   return bytesOfContent(forkedLines(source, plan));
 }
 
-/**
- * Yields the lines of a forked session: runs of lines are copied from the source, and only entries with a patch are
- * read one by one.
- */
+/** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */
 function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
   const { log } = source;
   const { positions, patches } = plan;

@@ -1,7 +1,4 @@
-/**
- * The shape of a command's declaration. Validation, documents and the typed client are derived from it: see table.ts
- * and declarations.ts.
- */
+/** The shape of a command's declaration, from which validation, documents and the typed client are derived. */
 
 import * as z from "zod";
 import type { FailureName } from "../../core/failure.ts";
@@ -36,9 +33,7 @@ export interface CommandContext {
   notify<N extends EventName>(event: N, payload: EventPayload<N>): void;
   /** Returns whether the host registered for a hook. */
   asks(hook: HookName): boolean;
-  /**
-   * Asks the host, which must have registered (`asks`). Later commands of the session wait meanwhile. Throws cancelled.
-   */
+  /** Asks the host, which registered for it. Later commands of the session wait meanwhile. Throws cancelled. */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
   /** Callback for progress; undefined unless the request has a progress token. */
   readonly progress: Report | undefined;
@@ -64,9 +59,7 @@ export interface ServerFacts {
   readonly limits: Readonly<Record<string, number>>;
   /** Names and aliases of all commands. */
   readonly commands: readonly string[];
-  /**
-   * Reads Pi's settings files for a working directory, the one that takes precedence last; undefined for a missing one.
-   */
+  /** Reads Pi's settings files for a working directory, the one that counts most last; undefined for a missing one. */
   piSettings(cwd: string): readonly unknown[];
   /** Returns the OpenRPC document, which is made on the first call. */
   discover(): Promise<object>;

@@ -62,9 +62,7 @@ export const MOVEMENT_FAILURES = [
   "corrupt",
 ] as const;
 
-/**
- * Returns the open session that is meant, also by the path it had in the other store; undefined when it is not open.
- */
+/** Returns the open session that is meant, also by its path in the other store; undefined when it is not open. */
 export function openSession(context: CommandContext, path: string | undefined): Session | undefined {
   const { target, workspace } = context;
   return target ?? workspace.openAt(workspace.stores.migrations.currentPathOf(path as string));

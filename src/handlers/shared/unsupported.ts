@@ -1,6 +1,4 @@
-/**
- * Commands of Pi that need a model or a tool runner: they fail at once, with a sentence that says what to use instead.
- */
+/** Commands of Pi that need a model or a tool runner: they fail at once and say what to use instead. */
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";

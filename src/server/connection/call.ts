@@ -22,9 +22,7 @@ export interface Call {
   readonly idText: string | undefined;
   /** Returns the message of the call; used only when a command asks for the text of a param. */
   readonly messageText: () => MessageText;
-  /**
-   * The error with which the call ends without being run, such as that of invalid params; it is reported in its turn.
-   */
+  /** The error with which the call ends without being run (invalid params, for example), reported in its turn. */
   readonly fault?: unknown;
   /**
    * The open session that the call names, where its command takes any session: null when that is not open, undefined

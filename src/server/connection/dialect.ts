@@ -94,9 +94,9 @@ export function ofTheDisk(error: Error & { readonly code: string }): Failure {
 let references = 0;
 
 /**
- * Returns an error of any kind with all that either dialect sends of it. An errno error that nothing on its way has turned into a failure is
- * reported as one of the disk. An error that is neither that nor a failure nor bad input is a bug in the server: the
- * host gets a reference number and nothing internal, stderr gets the stack with the same number.
+ * Returns an error of any kind with all that either dialect sends of it. Errno errors are reported as failures of the
+ * disk. An error that is neither that nor a failure nor bad input is a bug in the server: the host gets a reference
+ * number and nothing internal, stderr gets the stack with the same number.
  */
 export function describeError(thrown: unknown) {
   const error = isErrno(thrown) ? ofTheDisk(thrown) : thrown;

@@ -31,10 +31,7 @@ const CR = 0x0d;
 /** A queue of chunks that can be searched and cut without copying more than once. */
 class ByteQueue {
   private chunks: Buffer[] = [];
-  /**
-   * Bytes of the first chunk that were consumed. Cutting them off each time would make one more object for every
-   * message.
-   */
+  /** Bytes of the first chunk that were consumed. Cutting them off makes an object more for each message. */
   private consumed = 0;
   length = 0;
   /** Bytes from the front that are known not to contain the byte that is searched for. */
@@ -101,9 +98,7 @@ class ByteQueue {
   }
 }
 
-/**
- * Decoder of payloads that end with a line feed. A carriage return before it is dropped, and blank lines are skipped.
- */
+/** Decoder of payloads that end with a line feed. Drops a carriage return before it, and blank lines. */
 class LineDecoder implements Decoder {
   readonly name = "lines";
   private readonly queue = new ByteQueue();

@@ -32,9 +32,8 @@ export class Host {
   }
 
   /**
-   * Returns the message of an event, built by `made`, or undefined when the host does not want it. Stored entries are
-   * read for that. Where they cannot be read, the message has the other members, which are in memory. Throws nothing,
-   * because the reply or the change that the event follows has happened.
+   * Returns the message of an event, built by `made`, or undefined when the host does not want it. Where stored entries
+   * cannot be read, it has the other members. Throws nothing: the reply or change that the event follows has happened.
    */
   message(
     dialect: Dialect,

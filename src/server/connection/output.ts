@@ -45,10 +45,7 @@ export class Output {
     this.frame = frame;
   }
 
-  /**
-   * Whether more may be sent. A closed stream has room for everything: what was received is still done, and its reply
-   * is dropped.
-   */
+  /** Whether more may be sent. A closed stream has room: what was received is still done, and its reply dropped. */
   get hasRoom(): boolean {
     return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }

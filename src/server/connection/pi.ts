@@ -60,10 +60,7 @@ export const pi: Dialect = {
   event: (name, payload) => textPieces({ type: name, ...payload }),
 };
 
-/**
- * Converts a host's answer to a hook: the members other than type and id are the result, or `error` says that it
- * failed.
- */
+/** Converts a host's answer to a hook: the result is all but type and id, unless `error` says that it failed. */
 function hookResponse({ type: _type, id, error, ...result }: Record<string, unknown>): HookMessage {
   const answered = { jsonrpc: "2.0" as const, id: id as number | string };
   return error === undefined

@@ -26,10 +26,7 @@ export class IdleSessions {
     this.pump = pump;
   }
 
-  /**
-   * Releases the locks of sessions that were not used for a while. Closes the least recently used sessions beyond
-   * `MAX_OPEN`; they open again when they are named.
-   */
+  /** Releases the locks of sessions that rest, and closes the least recently used ones beyond `MAX_OPEN`. */
   evictIdle(): void {
     const now = this.workspace.env.now();
     const { sessions } = this.workspace;

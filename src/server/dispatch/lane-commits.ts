@@ -33,9 +33,7 @@ export class LaneCommits {
     }
   }
 
-  /**
-   * Runs something that closes the lane's session, once everything applied is durable and no reply needs the session.
-   */
+  /** Runs what closes the lane's session, once everything applied is durable and no reply needs the session. */
   whenDurable(lane: Lane, run: () => unknown): unknown {
     if (lane.isDurable) {
       this.replies.prepareAll(lane);

@@ -85,10 +85,7 @@ export class Replies {
 
   // --- what a reply says ---------------------------------------------------------------------------------------
 
-  /**
-   * Makes the replies that wait for their reader, because they still refer to bytes of the session that is about to be
-   * closed.
-   */
+  /** Makes the replies that wait, because they refer to bytes of the session that is about to be closed. */
   prepareAll(lane: Lane): void {
     for (const slot of lane.slots) if (isReply(slot)) this.prepare(lane, slot);
   }

@@ -29,10 +29,7 @@ export interface Sink {
   readonly maxReplyBytes: number | undefined;
   /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
   sizeOf(text: Uint8Array): number;
-  /**
-   * Sends a reply. `renewed` returns the outcome to use instead, when putting the reply together showed this one to be
-   * wrong.
-   */
+  /** Sends a reply. `renewed` returns the outcome to use instead, if making the reply has shown this one wrong. */
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
   /** Makes a reply that leaves later, as part of a message that has `usedBytes` bytes already. */
   prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared;
