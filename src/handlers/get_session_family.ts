@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { Relative } from "../core/ports/catalog.ts";
 import type { Session } from "../core/session/session.ts";
 import { command } from "./shared/command.ts";
+import { exampleId } from "./shared/shapes.ts";
 
 export default command({
   name: "get_session_family",
@@ -28,14 +29,8 @@ export default command({
   example: {
     params: {},
     result: {
-      root: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-      nodes: [
-        {
-          sessionPath: "/home/me/sessions/current.jsonl",
-          sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-          parentSession: null,
-        },
-      ],
+      root: exampleId,
+      nodes: [{ sessionPath: "/home/me/sessions/current.jsonl", sessionId: exampleId, parentSession: null }],
     },
   },
   async run(context, { sessionId }) {

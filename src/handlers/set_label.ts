@@ -13,10 +13,8 @@ export default command({
   example: { params: { entryId: "a1b2c3d4", label: "checkpoint-1" }, result: { entryId: "b2c3d4e5" } },
   run(context, params) {
     context.session.position(params.entryId);
-    const label = params.label || undefined;
-    const draft = draftOf("label", { targetId: params.entryId, label });
-    const [entryId] = appendEntries(context, [draft]).ids;
-    return { entryId };
+    const draft = draftOf("label", { targetId: params.entryId, label: params.label || undefined });
+    return { entryId: appendEntries(context, [draft]).ids[0] };
   },
   repeat: entryOf("label"),
 });

@@ -55,7 +55,8 @@ export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
-  private readonly foreign: ForeignChanges;
+  /** Changes by other programs, and damage, that are not reported yet. */
+  readonly foreign: ForeignChanges;
 
   /** `keepsLeaf`: whether a position that the entries do not give outlives the session. */
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
@@ -77,11 +78,6 @@ export class Session implements Bodies {
   /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   get name(): string | null {
     return this.entries.name;
-  }
-
-  /** Whether it released its lock; it takes it again with the next change. */
-  get isSuspended(): boolean {
-    return this.foreign.resting;
   }
 
   get id(): string {
@@ -166,16 +162,6 @@ export class Session implements Bodies {
   /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
   rebuildAfterLosses(): boolean {
     return this.entries.rebuildAfterLosses();
-  }
-
-  /** Returns the damage that was found since the last call, or since the session was opened. */
-  freshDamage(): readonly Damage[] {
-    return this.foreign.freshDamage();
-  }
-
-  /** Returns what other programs were found to have done since the last call; null for nothing. Throws storage_failed. */
-  freshForeign(): Foreign | null {
-    return this.foreign.fresh();
   }
 
   /**
@@ -390,7 +376,7 @@ export class Session implements Bodies {
    */
   refresh(): Foreign | null {
     this.foreign.checkForChanges();
-    return this.freshForeign();
+    return this.foreign.fresh();
   }
 
   /**
@@ -399,7 +385,7 @@ export class Session implements Bodies {
    */
   refreshToWrite(): Foreign | null {
     this.foreign.checkBeforeWriting();
-    return this.freshForeign();
+    return this.foreign.fresh();
   }
 
   /** Continues with another log of the same session, which replaced this one. The old one is closed. */

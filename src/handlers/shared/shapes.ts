@@ -40,6 +40,9 @@ export const optionalName = z.string().min(1).optional();
 /** The session of commands that take any; it need not be open. */
 export const anySessionPath = optionalName.describe("of a session that need not be open; the current one by default");
 
+/** The id of the session that most examples are about. */
+export const exampleId = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
+
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");

@@ -15,7 +15,6 @@ import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { CallContext, type CallHost } from "./call-context.ts";
-import { IdleSessions } from "./idle-sessions.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
@@ -30,6 +29,15 @@ const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
   "repair_session",
   "rollback_migration",
 ]);
+
+/** Sessions that may be open at a time, including the current one; the others open again when they are named. */
+const MAX_OPEN = 64;
+
+/** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
+const REST_AFTER = 5 * 60_000;
+
+/** Sentinel for internal work (closing, unlocking) that occupies a lane. */
+const OWN_WORK = { name: "" } as unknown as Call;
 
 /** One request of a batch, or the reply to an invalid one. */
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
@@ -58,7 +66,6 @@ export class Dispatcher implements CallHost {
   private readonly keyed: KeyedResults;
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
-  private readonly idleSessions: IdleSessions;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
   /** Whether `initialize` has been run. */
@@ -75,7 +82,6 @@ export class Dispatcher implements CallHost {
     this.keyed = new KeyedResults(workspace);
     this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
-    this.idleSessions = new IdleSessions(workspace, this.lanes, (lane) => this.pump(lane));
   }
 
   /** Number of calls and replies that are not out yet; input is paused when there are too many. */
@@ -184,9 +190,36 @@ export class Dispatcher implements CallHost {
     lane.push({ outcome: { result: null }, events });
   }
 
-  /** Lets go of sessions that nobody uses. */
+  /** Releases the locks of sessions that rest, and closes the least recently used ones beyond `MAX_OPEN`. */
   evictIdle(): void {
-    if (this.sink.hasRoom) this.idleSessions.evictIdle();
+    if (!this.sink.hasRoom) return;
+    const now = this.workspace.env.now();
+    const { sessions, current } = this.workspace;
+    this.lanes.dropClosed();
+    for (const [index, session] of sessions.entries()) {
+      const lane = this.lanes.ofSession(session);
+      if (!lane.idle || !lane.isDurable) continue;
+      if (session !== current && index <= sessions.length - MAX_OPEN) {
+        const drop = (): void => this.lanes.drop(session.id);
+        this.occupy(lane, () => this.workspace.suspend(session), drop);
+      } else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.foreign.resting)
+        this.occupy(lane, () => session.suspend());
+    }
+  }
+
+  /** Runs internal work in a lane, whose calls wait for it. */
+  private occupy(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
+    lane.running = OWN_WORK;
+    run()
+      .catch(() => {
+        // The next command meets the same obstacle and reports it.
+      })
+      .then(() => {
+        lane.running = undefined;
+        if (lane.calls.length === 0) done();
+        this.pump(lane);
+        this.lanes.wake();
+      });
   }
 
   /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */

@@ -50,7 +50,7 @@ export class Replies {
     else if (!isReply(slot)) {
       this.host.start();
       for (const event of slot.events) this.sink.event(event);
-      this.reportDamageOf(this.lanes.sessionOf(lane));
+      this.reportFound(this.lanes.sessionOf(lane));
     } else {
       const { call } = slot;
       const introduces = call.command.name === "initialize";
@@ -157,25 +157,22 @@ export class Replies {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
     const { current, sessions } = this.host.workspace;
     const isCurrent = sessionId === undefined || sessionId === current?.id;
-    this.reportDamageOf((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
+    this.reportFound((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
   }
 
-  private reportDamageOf(session: Session | null): void {
-    if (session) this.reportUnreported(session);
-    const damage = session?.freshDamage() ?? [];
-    if (session && damage.length > 0)
-      this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
-  }
-
-  /** Notifies the host of foreign changes that a request found and could not report itself, because it failed. */
-  private reportUnreported(session: Session): void {
+  /** Reports damage, and the foreign changes that a request found and could not report itself, because it failed. */
+  private reportFound(session: Session | null): void {
+    if (!session) return;
     try {
-      notifyForeign(session, session.freshForeign(), (name, payload) =>
+      notifyForeign(session, session.foreign.fresh(), (name, payload) =>
         this.sink.event(eventOf(session, name, payload)),
       );
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       // The tree cannot be read for now; the next reply tries again.
     }
+    const damage = session.foreign.freshDamage();
+    if (damage.length > 0)
+      this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 }
