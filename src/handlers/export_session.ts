@@ -115,8 +115,8 @@ function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
 }
 
 /** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
-function contentOf({ maxReplyBytes }: CommandContext, pieces: Iterable<string | Uint8Array>): string {
-  const most = Math.min(MAX_CONTENT, maxReplyBytes ?? MAX_CONTENT);
+function contentOf({ host }: CommandContext, pieces: Iterable<string | Uint8Array>): string {
+  const most = Math.min(MAX_CONTENT, host.maxReplyBytes ?? MAX_CONTENT);
   const parts: Uint8Array[] = [];
   let size = 0;
   for (const piece of pieces) {

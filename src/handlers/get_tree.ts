@@ -55,7 +55,7 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const format = params.format ?? (context.dialect === "pi" ? "nested" : "flat");
+    const format = params.format ?? (context.host.dialectName === "pi" ? "nested" : "flat");
     if (format === "nested") {
       // The text is made when the reply leaves, but must show the tree as it is now.
       const positions = session.tree.depthFirst();

@@ -34,7 +34,6 @@ export interface ConnectionOptions {
   readonly settings: ServerSettings;
   /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
   readonly heldReplyBytes?: number;
-  /** The place for replies that are not held in memory. */
   readonly spool: Spool;
 }
 
@@ -119,7 +118,6 @@ export class Connection implements Sink {
     this.dispatcher.evictIdle();
   }
 
-  /** Stops reading input. */
   stop(): void {
     this.inputEnded = true;
     this.finished?.();

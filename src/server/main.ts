@@ -30,7 +30,6 @@ export interface World {
   readonly variables: Variables;
   readonly cwd: string;
   readonly version: string;
-  /** Prints one sentence for a person on stderr. */
   readonly printError: (sentence: string) => void;
   /** Reads a settings file; returns undefined when there is none. */
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
@@ -43,7 +42,6 @@ export interface World {
 export interface Service {
   /** Exit status, when the server has ended. */
   readonly done: Promise<number>;
-  /** Shuts down cleanly: what was received is answered and made durable. */
   stop(): void;
   /** The catalog, for uses that need no wire. */
   readonly catalog: Catalog;

@@ -224,7 +224,6 @@ class Stretch {
   }
 }
 
-/** Yields the paragraphs of messages for a summariser, and adds their files to `files`. */
 function* spoken(tree: Tree, bodies: Bodies, items: readonly ContextItem[], files: Files): Generator<string> {
   for (const item of items) {
     const message = messageOf(tree, bodies, item);

@@ -57,40 +57,37 @@ export type SummaryMessage = Readonly<Record<string, unknown>>;
 
 /** Returns a message of the context as paragraphs for a summariser; none when it has no content that counts. */
 export function paragraphs(message: SummaryMessage): string[] {
-  const lines: string[] = [];
-  const add = (who: string, text: string): void => {
-    if (text !== "") lines.push(`${who}: ${text}`);
-  };
+  return said(message).flatMap(([who, text]) => (text === "" ? [] : [`${who}: ${text}`]));
+}
+
+function said(message: SummaryMessage): (readonly [who: string, text: string])[] {
+  const { content } = message;
   switch (message.role) {
     case "user":
-      add("User", textAndImages(message.content));
-      break;
+      return [["User", textAndImages(content)]];
     case "custom":
-      add("Note", textAndImages(message.content));
-      break;
-    case "assistant":
-      // Thoughts are left out: they are long, and their outcome is in the texts and calls.
-      add("Assistant", contentText(message.content));
-      for (const { name, arguments: args } of toolCalls(message.content)) add("Tool call", `${name} ${jsonText(args)}`);
-      break;
-    case "toolResult":
-      add(
-        `${message.isError === true ? "Tool error" : "Tool result"}${nameOf(message.toolName)}`,
-        shortened(textAndImages(message.content)),
+      return [["Note", textAndImages(content)]];
+    case "assistant": {
+      const calls = toolCalls(content).map(
+        (call) => ["Tool call", `${call.name} ${jsonText(call.arguments)}`] as const,
       );
-      break;
+      // Thoughts are left out: they are long, and their outcome is in the texts and calls.
+      return [["Assistant", contentText(content)], ...calls];
+    }
+    case "toolResult": {
+      const who = message.isError === true ? "Tool error" : "Tool result";
+      return [[`${who}${nameOf(message.toolName)}`, shortened(textAndImages(content))]];
+    }
     case "bashExecution":
-      if (message.excludeFromContext !== true)
-        add("Command of the user", `${textOf(message.command)}\n${shortened(textOf(message.output))}`);
-      break;
+      if (message.excludeFromContext === true) return [];
+      return [["Command of the user", `${textOf(message.command)}\n${shortened(textOf(message.output))}`]];
     case "branchSummary":
-      add("Summary of another branch", textOf(message.summary));
-      break;
+      return [["Summary of another branch", textOf(message.summary)]];
     case "compactionSummary":
-      add("Summary of what came before", textOf(message.summary));
-      break;
+      return [["Summary of what came before", textOf(message.summary)]];
+    default:
+      return [];
   }
-  return lines;
 }
 
 function textOf(value: unknown): string {

@@ -12,7 +12,6 @@ export interface Verdict {
   readonly invariants: Readonly<Record<(typeof INVARIANTS)[number], boolean>>;
   /** Entries that pi_agent_rust does not read; such a session is read-only there. */
   readonly unreadableForRust: readonly { readonly entryId: string; readonly reason: string }[];
-  /** Whether there is no damage. */
   readonly ok: boolean;
 }
 
@@ -64,7 +63,6 @@ export function verify(session: Session): Verdict {
   return { damage, invariants: Object.fromEntries(holds), unreadableForRust, ok: damage.length === 0 };
 }
 
-/** Returns what is wrong with the message of an entry, if anything is. */
 function messageFault(entry: Entry, entryId: string): Damage | null {
   // A placeholder for a damaged body, which is reported already.
   if (entry.type !== "message" || entry.damaged === true) return null;

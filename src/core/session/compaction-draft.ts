@@ -49,7 +49,6 @@ export function requireKept(
   if (fault) throw new Failure("invalid_boundary", fault.reason, { entryId, nearest: fault.nearest, path });
 }
 
-/** Returns the system messages at the leaf. */
 function systemMessages(session: Session): object[] {
   const messages: object[] = [];
   for (const { position, kind } of session.context().items) {

@@ -49,7 +49,6 @@ export class SessionEntries {
     return position < 0 ? null : this.logNow.nodes.id(position);
   }
 
-  /** Whether the log has nothing left to commit. */
   get areDurable(): boolean {
     const { durableCount, nodes, isCheckpointDue } = this.logNow;
     return durableCount >= nodes.count && !isCheckpointDue;
@@ -92,7 +91,6 @@ export class SessionEntries {
     return true;
   }
 
-  /** Adds the entry after those that were added. */
   add(position: number, line?: Uint8Array): void {
     const { nodes } = this.logNow;
     if (LOADED_TYPES.includes(nodes.code(position))) {
@@ -154,7 +152,6 @@ export class SessionEntries {
   }
 }
 
-/** Notes whether a summary has anything to show. */
 function noteVoid(nodes: Nodes, voids: Set<number>, position: number, entry: Entry): void {
   if (isVoid(entry)) voids.add(position);
   else if (entry.type === "compaction" || entry.type === "branch_summary") nodes.noteSummary(position);

@@ -6,7 +6,6 @@ import type { SessionEntries } from "./entries.ts";
 /** Entries at the end that are searched for a repeated idempotency key (protocol, `append`). */
 const KEY_WINDOW = 10_000;
 
-/** The result of an append with a key. */
 export interface KeyedAppend {
   readonly ids: string[];
   readonly leafId: string | null;

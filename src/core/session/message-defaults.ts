@@ -18,9 +18,7 @@ export interface Speaker {
   readonly api?: string;
 }
 
-/** Facts about a message that it does not hold itself. */
 export interface Surroundings {
-  /** Returns when it was made, in milliseconds. */
   time(): number;
   speaker(): Speaker | null;
 }
@@ -78,7 +76,6 @@ function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Re
   return lacking;
 }
 
-/** Returns a message's content, which is a string, as one text block. */
 function inBlock(text: Uint8Array): Uint8Array {
   return concat([bytesOf('[{"type":"text","text":'), valueIn(text, "content"), bytesOf("}]")]);
 }
@@ -122,7 +119,6 @@ function isObject(value: unknown): value is Members {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns the model that speaks at a position of a session. */
 export function speakerAt(session: Session, position: number): Speaker | null {
   const model = session.model(position);
   const named = session.tree.lastModel(position);

@@ -31,7 +31,6 @@ export function requireReferences(session: Session, drafts: readonly NamedDraft[
 interface Sent {
   readonly session: Session;
   readonly drafts: readonly NamedDraft[];
-  /** Indexes of the drafts with an id that come before the one being checked. */
   readonly before: Map<string, number>;
 }
 

@@ -8,7 +8,6 @@ import type { LeafTracker } from "./leaf.ts";
 
 /** Changes by other programs that were found since they were last requested. */
 export interface Foreign {
-  /** Positions of their entries, in the order in which they were found. */
   readonly positions: readonly number[];
   /** Entries of this session that its file no longer holds. */
   readonly lost: number;
@@ -32,7 +31,6 @@ export class ForeignChanges {
     this.reportedDamage = entries.log.damage.length;
   }
 
-  /** Notes an entry of another program that a write of ours found. */
   note(position: number): void {
     const { nodes } = this.entries.log;
     if (!nodes.isMarker(position)) this.untoldIds.add(nodes.id(position));
@@ -139,7 +137,6 @@ export class ForeignChanges {
   }
 }
 
-/** Returns the positions of a log's entries that another log does not have. */
 function positionsMissingIn(other: Log, { nodes }: Log): number[] {
   const missing: number[] = [];
   for (let p = 0; p < nodes.count; p++) if (other.nodes.position(nodes.id(p)) < 0) missing.push(p);

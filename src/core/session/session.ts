@@ -35,9 +35,7 @@ const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_i
 
 export interface Appended {
   readonly ids: string[];
-  /** The lines of the new entries, as they were written. */
   readonly lines: readonly Uint8Array[];
-  /** The leaf before the append. */
   readonly oldLeafId: string | null;
   /** Whether the new entries do not continue the old leaf. */
   readonly branchChanged: boolean;
@@ -47,7 +45,6 @@ export interface Appended {
 export interface Incomplete {
   readonly position: number;
   readonly damage: Damage;
-  /** Returns its line, completed. */
   complete(line: Uint8Array): Uint8Array;
 }
 
@@ -75,7 +72,6 @@ export class Session implements Bodies {
     return this.entries.tree;
   }
 
-  /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   get name(): string | null {
     return this.entries.name;
   }
@@ -159,7 +155,6 @@ export class Session implements Bodies {
     return this.entries.once("messages", leaf, (tree) => contextCount(tree, this, leaf));
   }
 
-  /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
   rebuildAfterLosses(): boolean {
     return this.entries.rebuildAfterLosses();
   }
@@ -222,7 +217,6 @@ export class Session implements Bodies {
     const oldLeafId = this.leafId;
     const written: NewLine[] = [];
     const ids: string[] = [];
-    /** The ids so far, if there are several drafts. */
     const others = drafts.length > 1 ? new Set<string>() : undefined;
     let parentId = oldLeafId;
     let branchChanged = false;
@@ -303,7 +297,6 @@ export class Session implements Bodies {
     }
   }
 
-  /** Whether there is nothing that `commit` would have to wait for. */
   get isDurable(): boolean {
     return this.leaf.isDurable;
   }
@@ -441,12 +434,10 @@ export class Session implements Bodies {
     return this.env.sessionId();
   }
 
-  /** Writes a marker of the leaf. */
   private writeMarker(): void {
     this.write([this.marker(this.leafId)]);
   }
 
-  /** Returns a leaf marker. */
   private marker(parentId: string | null): NewLine {
     const data = parentId === null ? { leafId: null } : undefined;
     return this.lineOf(draftOf("custom", { customType: LEAF_MARKER, data }), this.newEntryId(), parentId);

@@ -33,7 +33,6 @@ export class Workspace {
   private readonly suspended = new Map<string, string>();
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
-  /** The reason why there is no current session. */
   private absence = new Failure("no_session");
   /** Called with every new session, before anyone else sees it. */
   private readonly setUp: (session: Session) => void;
@@ -94,7 +93,6 @@ export class Workspace {
     return undefined;
   }
 
-  /** Keeps a session open besides the current one. */
   keep(session: Session): void {
     this.openSessions.set(session.id, session);
     this.suspended.delete(session.id);
@@ -245,13 +243,11 @@ export class Workspace {
     return before;
   }
 
-  /** Sets that there is no current session, and why. */
   none(absence: Failure): void {
     this.currentSession = null;
     this.absence = absence;
   }
 
-  /** Commits, leaves and closes all open sessions, and closes the catalog. */
   async close(): Promise<void> {
     let failed: unknown;
     for (const session of this.sessions)
@@ -322,7 +318,6 @@ function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | C
   }
 }
 
-/** Returns a display name on one line. */
 export function sessionName(name: string): string {
   return name.replace(/[\r\n]+/g, " ").trim();
 }

@@ -16,7 +16,6 @@ export const moved = {
   movedTo: z.string().describe("where it is now"),
 };
 
-/** Failures that moving a session can end in. */
 export const MOVE_FAILURES = [
   "session_not_found",
   "ambiguous_id",

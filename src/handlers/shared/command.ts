@@ -18,11 +18,7 @@ export interface CommandContext {
   /** The same; null when the request names, as `ofAny` allows, a session that is not open. */
   readonly target: Session | null;
   readonly server: ServerFacts;
-  readonly dialect: "jsonrpc" | "pi";
-  /** Bytes that a reply may have at most; undefined when the host set no limit. */
-  readonly maxReplyBytes: number | undefined;
-  /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
-  sizeOf(text: Uint8Array): number;
+  readonly host: HostFacts;
   /** The request's idempotency key. */
   readonly key: string | undefined;
   /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
@@ -43,6 +39,15 @@ export interface CommandContext {
   shutDown(how?: { atOnce: boolean }): void;
   /** Applies the host's wishes from `initialize`. Throws nothing. */
   introduce(wishes: Introduction): void;
+}
+
+/** The host, as far as replies depend on it. */
+export interface HostFacts {
+  readonly dialectName: "jsonrpc" | "pi";
+  /** Bytes that a reply may have at most; undefined when the host set no limit. */
+  readonly maxReplyBytes: number | undefined;
+  /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
+  sizeOf(text: Uint8Array): number;
 }
 
 export interface Introduction {

@@ -21,7 +21,6 @@ export const forkedExample = {
   sessionFile: `/home/me/sessions/2026-01-24T16-22-26-831Z_${exampleId}.jsonl`,
 };
 
-/** Returns the result when a session has become the current one. */
 export function replacedBy({ id, file }: Session): ReplacementResult {
   return { cancelled: false, sessionId: id, sessionFile: file };
 }

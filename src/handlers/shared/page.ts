@@ -43,7 +43,7 @@ const SHORTEST = 16;
 
 /** Returns how many entries or nodes can go on a page at most; those after them need not be read. */
 export function atMost(context: CommandContext, limit: number | undefined): number {
-  const { maxReplyBytes = Number.POSITIVE_INFINITY } = context;
+  const { maxReplyBytes = Number.POSITIVE_INFINITY } = context.host;
   return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
 }
 
@@ -60,10 +60,11 @@ export function pageEnd(
 ): number {
   if (from > 0 && from >= count) throw new Failure("cursor_expired");
   const past = Math.min(count, limit === undefined ? count : from + limit);
-  if (context.maxReplyBytes === undefined) return past;
-  let room = context.maxReplyBytes - AROUND;
+  const { host } = context;
+  if (host.maxReplyBytes === undefined) return past;
+  let room = host.maxReplyBytes - AROUND;
   for (let index = from; index < past; index++) {
-    room -= context.sizeOf(text(index)) + 1;
+    room -= host.sizeOf(text(index)) + 1;
     if (room < 0) return Math.max(index, from + 1);
   }
   return past;

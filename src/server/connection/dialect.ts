@@ -9,7 +9,6 @@ import type { Call, Outcome } from "./call.ts";
 export type DialectName = "jsonrpc" | "pi";
 export type Pieces = (string | Uint8Array)[];
 
-/** A decoded payload: what it asks for. */
 export type Decoded =
   | { readonly kind: "call"; readonly call: Call }
   | { readonly kind: "batch"; readonly items: readonly Decoded[] }
@@ -38,7 +37,6 @@ export interface Dialect {
   /** Returns the reply to a message that could not be cut or parsed. `idText` is the JSON text of its id, if known. */
   refuse(refusal: Refusal, idText?: string): Pieces;
   reply(call: Call, outcome: Outcome): Iterable<string | Uint8Array>;
-  /** Encodes a message about a hook. */
   hook(message: HookMessage): Pieces;
   event(name: string, payload: Readonly<Record<string, unknown>>): Iterable<string | Uint8Array>;
 }

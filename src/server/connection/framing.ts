@@ -58,7 +58,6 @@ class ByteQueue {
     return -1;
   }
 
-  /** Removes that many bytes from the front and returns them. */
   shift(count: number): Buffer {
     const parts: Buffer[] = [];
     for (let missing = count; missing > 0; ) {
@@ -82,7 +81,6 @@ class ByteQueue {
     this.consumed = 0;
   }
 
-  /** Returns a copy of up to that many bytes at the front. */
   peek(count: number): Buffer {
     const parts: Buffer[] = [];
     let missing = Math.min(count, this.length);
@@ -166,7 +164,6 @@ const HEADER_LIMIT = 8192;
 const PLAUSIBLE_LENGTH = 2 ** 32;
 const NEXT_HEADER = /content-length:[ \t]*\d+[ \t]*\r?\n/i;
 
-/** Decoder of payloads that follow a `Content-Length` header block. */
 class HeaderDecoder implements Decoder {
   readonly name = "headers";
   private readonly queue = new ByteQueue();
@@ -318,7 +315,6 @@ export interface Envelope {
   before(bytes: number): string;
   piece(piece: string | Uint8Array): string | Uint8Array;
   readonly after: string;
-  /** Whether `before` needs the number of bytes. */
   readonly counts: boolean;
 }
 

@@ -154,7 +154,6 @@ export class Output {
     this.filled += block.write(text, this.filled);
   }
 
-  /** Returns the block, with room for that many bytes after its content. */
   private makeRoom(bytes: number): Buffer {
     if (this.block && this.filled + bytes <= this.block.length) return this.block;
     this.writeBlock();
@@ -164,7 +163,6 @@ export class Output {
     return this.block;
   }
 
-  /** Hands everything to the stream. */
   flush(): void {
     this.writeGathered();
     if (this.waiting || this.stream.writableLength < FULL_AT) return;
@@ -221,7 +219,6 @@ function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | 
   yield frame.after;
 }
 
-/** Releases the spooled pieces of a message. */
 export function release(message: OutgoingMessage): void {
   for (const piece of message) if (isSpooled(piece)) piece.release();
 }

@@ -5,6 +5,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type {
   ClientSettings,
   CommandContext,
+  HostFacts,
   Introduction,
   Report,
   ServerFacts,
@@ -12,7 +13,6 @@ import type {
 import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { type Call, textOfParam } from "../connection/call.ts";
-import type { DialectName } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import type { Sink } from "./sink.ts";
@@ -28,28 +28,27 @@ export interface CallHost {
   replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
   start(): void;
-  /** Applies the wishes of `initialize`, which is run once. */
   introduce(wishes: Introduction): void;
   /** Ends the work: nothing new is run. Returns whether it was not ending before. */
   shutDown(how?: { atOnce: boolean }): boolean;
 }
 
 export class CallContext implements CommandContext {
-  private readonly host: CallHost;
+  private readonly dispatcher: CallHost;
   private readonly call: Call;
   private readonly events: PendingEvent[];
   /** Asks the host for its consent; the call's lane waits meanwhile. */
   readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
 
-  constructor(host: CallHost, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
-    this.host = host;
+  constructor(dispatcher: CallHost, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
+    this.dispatcher = dispatcher;
     this.call = call;
     this.events = events;
     this.ask = ask;
   }
 
   get workspace(): Workspace {
-    return this.host.workspace;
+    return this.dispatcher.workspace;
   }
 
   get session(): Session {
@@ -65,23 +64,15 @@ export class CallContext implements CommandContext {
   }
 
   get server(): ServerFacts {
-    return this.host.server;
+    return this.dispatcher.server;
   }
 
   get settings(): ClientSettings {
-    return this.host.settings;
+    return this.dispatcher.settings;
   }
 
-  get dialect(): DialectName {
-    return this.host.sink.dialectName;
-  }
-
-  get maxReplyBytes(): number | undefined {
-    return this.host.sink.maxReplyBytes;
-  }
-
-  sizeOf(text: Uint8Array): number {
-    return this.host.sink.sizeOf(text);
+  get host(): HostFacts {
+    return this.dispatcher.sink;
   }
 
   get key(): string | undefined {
@@ -97,33 +88,33 @@ export class CallContext implements CommandContext {
   }
 
   asks(hook: HookName): boolean {
-    return this.host.hooks.has(hook);
+    return this.dispatcher.hooks.has(hook);
   }
 
   replace(next: Session, replacement: Replacement): Promise<void> {
-    return this.host.replace(next, replacement, this.events);
+    return this.dispatcher.replace(next, replacement, this.events);
   }
 
   get progress(): Report | undefined {
     const { _meta } = this.call.params as { _meta?: { progressToken?: string | number } };
     const token = _meta?.progressToken;
     if (token === undefined) return undefined;
-    const { sink } = this.host;
+    const { sink } = this.dispatcher;
     return (done, total, more) => {
       if (!sink.hasRoom) return;
-      this.host.start();
+      this.dispatcher.start();
       sink.progress(token, done, total, more);
       sink.flush();
     };
   }
 
   introduce(wishes: Introduction): void {
-    this.host.introduce(wishes);
+    this.dispatcher.introduce(wishes);
   }
 
   shutDown(how?: { atOnce: boolean }): void {
     const { current } = this.workspace;
     const event = current && eventOf(current, "session_shutdown", { reason: "quit" });
-    if (this.host.shutDown(how) && event) this.events.push(event);
+    if (this.dispatcher.shutDown(how) && event) this.events.push(event);
   }
 }

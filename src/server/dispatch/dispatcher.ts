@@ -39,7 +39,6 @@ const REST_AFTER = 5 * 60_000;
 /** Sentinel for internal work (closing, unlocking) that occupies a lane. */
 const OWN_WORK = { name: "" } as unknown as Call;
 
-/** One request of a batch, or the reply to an invalid one. */
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
 /** Returns whether a session has nothing left to make durable. If the disk cannot tell, a commit will. */
@@ -68,7 +67,6 @@ export class Dispatcher implements CallHost {
   private readonly commits: LaneCommits;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
-  /** Whether `initialize` has been run. */
   private introduced = false;
   private started = false;
   private startEvent: PendingEvent | null | undefined;
@@ -91,7 +89,6 @@ export class Dispatcher implements CallHost {
 
   // --- what comes in -------------------------------------------------------------------------------------------
 
-  /** Returns whether a call with this id is being worked on. */
   inFlight(idText: string): boolean {
     return this.replies.awaitedIds.has(idText);
   }
@@ -165,7 +162,6 @@ export class Dispatcher implements CallHost {
     return this.lanes.idle();
   }
 
-  /** Polls idle sessions for entries of other programs. */
   poll(): void {
     // A reply that is being read still refers to bytes of a file as it is now.
     if (this.ending || !this.sink.hasRoom) return;

@@ -23,7 +23,6 @@ export class LaneCommits {
     this.keyed = keyed;
   }
 
-  /** Commits every lane in which something was applied. */
   commitAll(): void {
     // Replies that are ready leave first, because a commit may wait for the disk at once.
     this.sink.flush();

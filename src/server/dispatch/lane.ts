@@ -37,14 +37,12 @@ export interface Slot {
   outcome: Outcome;
   /** For a read: the log whose positions its result names. */
   readFrom?: ReadSource;
-  /** The reply, if it was made in advance. */
   prepared?: Prepared;
   events: PendingEvent[];
   /** Number of the lane's writes that must be durable before this may leave. */
   readonly after: number;
 }
 
-/** A slot that holds a reply. */
 export type ReplySlot = Slot & { readonly call: Call };
 
 export function isReply(slot: Slot): slot is ReplySlot {
@@ -54,7 +52,6 @@ export function isReply(slot: Slot): slot is ReplySlot {
 /** A batch, whose replies leave as one array when the last of them is ready. */
 export class BatchReply {
   readonly replies: { call: Call; prepared: Prepared }[] = [];
-  /** Bytes of the array so far. */
   size = 2;
   readonly refusals: Pieces[] = [];
   events: PendingEvent[] = [];
@@ -86,12 +83,10 @@ export class Lane {
     this.sessionId = sessionId;
   }
 
-  /** Number of writes that were applied. */
   get applied(): number {
     return this.appliedWrites;
   }
 
-  /** Number of writes that are durable. */
   get durable(): number {
     return this.durableWrites;
   }
@@ -100,7 +95,6 @@ export class Lane {
     return this.durableWrites === this.appliedWrites;
   }
 
-  /** Slots that wait to leave, in order. */
   get slots(): readonly Slot[] {
     return this.queue;
   }

@@ -25,21 +25,18 @@ export class Lanes {
     yield* this.openLanes.values();
   }
 
-  /** Number of calls and replies that are not out yet. */
   get pending(): number {
     let pending = 0;
     for (const lane of this) pending += lane.pending;
     return pending;
   }
 
-  /** Returns the session that the calls of a lane change. */
   sessionOf(lane: Lane): Session | null {
     if (lane === this.sessionless) return null;
     if (lane.sessionId === null) return this.workspace.current;
     return this.workspace.sessions.find(({ id }) => id === lane.sessionId) ?? null;
   }
 
-  /** Returns the lane of an open session. */
   ofSession(session: Session): Lane {
     return session === this.workspace.current ? this.main : this.openLaneFor(session.id);
   }
@@ -81,7 +78,6 @@ export class Lanes {
     this.openLanes.delete(sessionId);
   }
 
-  /** Drops the lanes of sessions that are not open any more. */
   dropClosed(): void {
     for (const [id, lane] of this.openLanes) if (lane.idle && !this.workspace.has(id)) this.drop(id);
   }
