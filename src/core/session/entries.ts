@@ -1,11 +1,19 @@
 /** The entries of a session as they are known now: the log, the tree over it, and the facts that some entries give. */
 
 import { isVoid } from "../context/context.ts";
-import type { Entry } from "../format/entry.ts";
+import type { Batch, Entry } from "../format/entry.ts";
 import { parse } from "../json/json.ts";
 import type { Log } from "../ports/store.ts";
 import { KNOWN_TYPES, type Nodes } from "../tree/nodes.ts";
 import { Tree } from "../tree/tree.ts";
+
+/** Entries at the end that are searched for a repeated idempotency key (protocol, `append`). */
+const KEY_WINDOW = 10_000;
+
+export interface KeyedAppend {
+  readonly ids: string[];
+  readonly leafId: string | null;
+}
 
 export class SessionEntries {
   private logNow: Log;
@@ -136,6 +144,24 @@ export class SessionEntries {
     this.results = new Map();
     this.name = null;
     for (const [position, entry] of bodies) this.applyFacts(position, entry);
+  }
+
+  /** Returns the appends with an idempotency key, by the key: it survives a restart, because it is in the entries. */
+  keyedAppends(): Map<string, KeyedAppend> {
+    const { header, nodes } = this.logNow;
+    const keyed = new Map<string, KeyedAppend>();
+    let ids: string[] = [];
+    for (let p = Math.max(0, nodes.count - KEY_WINDOW); p < nodes.count; p++) {
+      if (!nodes.isBatch(p)) continue;
+      const batch = this.entry(p)._batch as Partial<Batch> | null;
+      if (batch?.session !== header.id || typeof batch.key !== "string") continue;
+      if (batch.index === 0) ids = [];
+      ids.push(nodes.id(p));
+      // The rest of a torn batch was never acknowledged, wherever it is.
+      if (ids.length === batch.count && batch.index === batch.count - 1)
+        keyed.set(batch.key, { ids, leafId: nodes.id(p) });
+    }
+    return keyed;
   }
 
   private applyFacts(position: number, entry: Entry): void {

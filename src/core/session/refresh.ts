@@ -58,13 +58,6 @@ export class ForeignChanges {
     return { positions, lost };
   }
 
-  /** Does what Session.refreshToWrite says. */
-  checkBeforeWriting(): void {
-    this.becomeWriter();
-    // The path may hold another file after the first look, with a lock of its own.
-    if (this.checkForChanges() && this.becomeWriter()) this.checkForChanges();
-  }
-
   /** Does what Session.refresh says. Returns whether there was anything. */
   checkForChanges(): boolean {
     const { log } = this.entries;

@@ -22,8 +22,7 @@ import type { Log } from "../ports/store.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
-import { SessionEntries } from "./entries.ts";
-import { type KeyedAppend, keyedAppends } from "./idempotency-keys.ts";
+import { type KeyedAppend, SessionEntries } from "./entries.ts";
 import { LeafTracker } from "./leaf.ts";
 import { type Foreign, ForeignChanges } from "./refresh.ts";
 
@@ -279,7 +278,7 @@ export class Session implements Bodies {
   }
 
   private get keyed(): Map<string, KeyedAppend> {
-    return this.entries.once("keys", 0, () => keyedAppends(this.entries));
+    return this.entries.once("keys", 0, () => this.entries.keyedAppends());
   }
 
   /** Moves the leaf; durable after `commit`. Nothing is written to the session file. */
@@ -377,13 +376,10 @@ export class Session implements Bodies {
    * process is the writer, the change itself fails with session_locked. Throws what `refresh` throws.
    */
   refreshToWrite(): Foreign | null {
-    this.foreign.checkBeforeWriting();
+    this.foreign.becomeWriter();
+    // The path may hold another file after the first look, with a lock of its own.
+    if (this.foreign.checkForChanges() && this.foreign.becomeWriter()) this.foreign.checkForChanges();
     return this.foreign.fresh();
-  }
-
-  /** Continues with another log of the same session, which replaced this one. The old one is closed. */
-  become(next: Log): void {
-    this.foreign.rebase(next);
   }
 
   /**

@@ -118,7 +118,8 @@ async function giveUp({ workspace }: CommandContext, session: Session, sessionPa
 
 /** Reopens an open session if it is in another place now, or could not be written before. */
 function continueWith({ workspace }: CommandContext, session: Session, sessionPath: string): void {
-  if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
+  if (sessionPath !== session.file || session.log.readOnly !== null)
+    session.foreign.rebase(workspace.stores.open(sessionPath));
 }
 
 function toMovement({

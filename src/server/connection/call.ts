@@ -1,17 +1,10 @@
 /** One request on its way through the server. */
 
-import { knownValueEnd, type Member, memberOf, members, type Range, valueAt } from "../../core/json/json.ts";
+import { knownValueEnd, type Member, memberOf, members, type Range } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
-
-/** The message of a call as JSON text, and where in it the params are. */
-export interface MessageText {
-  readonly bytes: Uint8Array;
-  readonly range: Range;
-  readonly toParams: readonly string[];
-}
 
 export interface Call {
   readonly command: Command;
@@ -20,8 +13,12 @@ export interface Call {
   readonly params: unknown;
   /** JSON text of the id, echoed as it is; undefined for a notification. */
   readonly idText: string | undefined;
-  /** Returns the message of the call; used only when a command asks for the text of a param. */
-  readonly messageText: () => MessageText;
+  /** Returns the message of the call as JSON text, and where in it the params are. */
+  readonly messageText: () => {
+    readonly bytes: Uint8Array;
+    readonly range: Range;
+    readonly toParams: readonly string[];
+  };
   /** The error with which the call ends without being run (invalid params, for example), reported in its turn. */
   readonly fault?: unknown;
   /**
@@ -29,13 +26,6 @@ export interface Call {
    * when it names none. The dispatcher finds it when the call comes, and again in its turn.
    */
   readonly target?: Session | null;
-}
-
-/** Returns the raw text of a value inside the params. */
-export function textOfParam(call: Call, path: readonly (string | number)[]): Uint8Array | undefined {
-  const { bytes, range, toParams } = call.messageText();
-  const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
-  return found && bytes.subarray(found.start, found.end);
 }
 
 /**

@@ -42,18 +42,19 @@ export interface Dialect {
 }
 
 export interface Refusal {
-  readonly kind: "parse" | "request" | "method" | "too_large" | "duplicate_id" | "bug";
+  readonly kind: keyof typeof REFUSALS;
   readonly sentence: string;
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
-  parse: "parse_error",
-  request: "invalid_request",
-  method: "method_not_found",
-  duplicate_id: "invalid_request",
-  too_large: "message_too_large",
-  bug: "internal_error",
+/** The names of refusals, and their codes in JSON-RPC. */
+export const REFUSALS = {
+  parse: { name: "parse_error", code: -32700 },
+  request: { name: "invalid_request", code: -32600 },
+  method: { name: "method_not_found", code: -32601 },
+  duplicate_id: { name: "invalid_request", code: -32600 },
+  too_large: { name: "message_too_large", code: -32803 },
+  bug: { name: "internal_error", code: -32603 },
 };
 
 /** Returns the params validated against a command's schema, or as the fault what names each offending member. */

@@ -10,7 +10,7 @@ import {
   describeError,
   type HookMessage,
   type Pieces,
-  REFUSAL_NAMES,
+  REFUSALS,
   type Refusal,
   withMember,
 } from "./dialect.ts";
@@ -45,18 +45,9 @@ export const jsonrpc: Dialect = {
   event: (name, payload) => withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
 };
 
-const CODES: Record<Refusal["kind"], number> = {
-  parse: -32700,
-  request: -32600,
-  method: -32601,
-  duplicate_id: -32600,
-  too_large: -32803,
-  bug: -32603,
-};
-
 function refuse({ kind, sentence, details }: Refusal, idText = NO_ID): Pieces {
-  const data = { name: REFUSAL_NAMES[kind], retryable: false, ...details };
-  const error = { code: CODES[kind], message: sentence, data };
+  const { name, code } = REFUSALS[kind];
+  const error = { code, message: sentence, data: { name, retryable: false, ...details } };
   return [`{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify(error)}}`];
 }
 

@@ -10,7 +10,7 @@ import {
   describeError,
   type HookMessage,
   type Pieces,
-  REFUSAL_NAMES,
+  REFUSALS,
   withMember,
 } from "./dialect.ts";
 
@@ -39,7 +39,7 @@ export const pi: Dialect = {
     return { kind: "call", call: { command, name: type, params: checked, idText, messageText, fault } };
   },
 
-  refuse: ({ kind, sentence, details }, idText) => failed("parse", idText, sentence, REFUSAL_NAMES[kind], details),
+  refuse: ({ kind, sentence, details }, idText) => failed("parse", idText, sentence, REFUSALS[kind].name, details),
 
   reply(call, outcome) {
     const head = `{${call.idText === undefined ? "" : `"id":${call.idText},`}"type":"response","command":${JSON.stringify(call.name)}`;

@@ -1,5 +1,6 @@
 /** The server as one call sees it while it runs. */
 
+import { knownValueEnd, valueAt } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type {
@@ -12,7 +13,7 @@ import type {
 } from "../../handlers/shared/command.ts";
 import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import { type Call, textOfParam } from "../connection/call.ts";
+import type { Call } from "../connection/call.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import type { Sink } from "./sink.ts";
@@ -80,7 +81,9 @@ export class CallContext implements CommandContext {
   }
 
   text(...path: (string | number)[]): Uint8Array | undefined {
-    return textOfParam(this.call, path);
+    const { bytes, range, toParams } = this.call.messageText();
+    const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
+    return found && bytes.subarray(found.start, found.end);
   }
 
   notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
