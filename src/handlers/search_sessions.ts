@@ -59,29 +59,17 @@ export default command({
     },
   },
   async run(context, params) {
-    const { query, cwd, role, includeToolResults: toolResults, cursor, limit = PAGE } = params;
-    const since = moment("since", params.since);
-    const until = moment("until", params.until);
+    const { includeToolResults: toolResults, limit = PAGE, ...request } = params;
+    const times = { since: moment("since", params.since), until: moment("until", params.until) };
     const { sessions, stores } = context.workspace;
-    const { hits, more } = await stores.catalog.search(
-      {
-        query,
-        cwd,
-        role,
-        since,
-        until,
-        toolResults,
-        cursor,
-        limit,
-        isActive(path, entryId) {
-          const open = sessions.find(({ file, log }) => file === path && log.persisted);
-          if (!open) return undefined;
-          const position = open.log.nodes.position(entryId);
-          return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
-        },
-      },
-      context.progress,
-    );
+    const isActive = (path: string, entryId: string): boolean | undefined => {
+      const open = sessions.find(({ file, log }) => file === path && log.persisted);
+      if (!open) return undefined;
+      const position = open.log.nodes.position(entryId);
+      return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
+    };
+    const wanted = { ...request, ...times, toolResults, limit, isActive };
+    const { hits, more } = await stores.catalog.search(wanted, context.progress);
     const shown = hits.map(({ path, sessionId, entryId, role, snippet, onActivePath }) => ({
       sessionPath: path,
       sessionId,

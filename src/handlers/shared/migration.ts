@@ -52,6 +52,8 @@ export const movement = z.object({
   keptAt: z.string().nullable().describe("of a rollback: where the container is kept"),
 });
 
+type Movement = z.input<typeof movement>;
+
 export const MOVEMENT_FAILURES = [
   "migration_failed",
   "session_not_found",
@@ -81,7 +83,7 @@ export async function move(
   context: CommandContext,
   path: string | undefined,
   go: (path: string) => Promise<Migrated>,
-): Promise<z.input<typeof movement>> {
+): Promise<Movement> {
   const session = openSession(context, path);
   if (!session) return toMovement(await go(path as string));
   const file = requireStored(session);
@@ -122,13 +124,7 @@ function continueWith({ workspace }: CommandContext, session: Session, sessionPa
     session.foreign.rebase(workspace.stores.open(sessionPath));
 }
 
-function toMovement({
-  location,
-  active: _active,
-  sessionPath,
-  transitions,
-  ...moved
-}: Migrated): z.input<typeof movement> {
+function toMovement({ location, active: _active, sessionPath, transitions, ...moved }: Migrated): Movement {
   return {
     dryRun: false,
     sessionId: location.sessionId,
