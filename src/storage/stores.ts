@@ -6,6 +6,7 @@ import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
 import type { LeafMemory, Stores } from "../core/ports/stores.ts";
+import { unknownId } from "../core/search/listing.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { moment } from "./catalog/summary.ts";
@@ -299,10 +300,7 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   let found = exact.length > 0 ? exact : prefixed;
   // During a migration or rollback, or after an interrupted one, a session has a file and a container.
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
-  if (found.length === 0)
-    throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
-      sessionId: id,
-    });
+  if (found.length === 0) throw unknownId(id);
   // An interrupted move leaves two names of one session.
   if (!found.every((file) => isSameQuietly(disk, file, found[0])))
     throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });

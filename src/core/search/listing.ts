@@ -84,6 +84,11 @@ function readCursor(cursor: string, order: Order): Listed {
   return { path, name: key, modified: key, created: key } as unknown as Listed;
 }
 
+export function unknownId(sessionId: string): Failure {
+  const sentence = `No session has the id ${sessionId}. list_sessions shows those that exist.`;
+  return new Failure("session_not_found", sentence, { sessionId });
+}
+
 export function expired(cursor: string): Failure {
   return new Failure("cursor_expired", "The cursor is not of this list. Try again without a cursor.", { cursor });
 }

@@ -3,7 +3,6 @@
  * earlier scans are cached in memory and, where there is SQLite, in the catalog.
  */
 
-import { sep } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type {
@@ -17,22 +16,28 @@ import type {
   Relative,
   SearchRequest,
 } from "../../core/ports/catalog.ts";
-import { afterCursor, comparing, familyOf, filterOf, indexIn, parentsOf } from "../../core/search/listing.ts";
+import {
+  afterCursor,
+  comparing,
+  familyOf,
+  filterOf,
+  indexIn,
+  parentsOf,
+  unknownId,
+} from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
-import { archiveFolder } from "../fs/paths.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { CachedRows } from "./cached-rows.ts";
+import { CachedRows, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
 import { Folders, type FoundStamp } from "./folders.ts";
 import type { CatalogOptions } from "./options.ts";
-import { keptOf, rowOf, type SessionRow } from "./rows.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
-import { scanFile } from "./summary.ts";
+import { type Scan, scanFile } from "./summary.ts";
 import { TextIndex } from "./text-index.ts";
 
 /** Milliseconds within which a file can change twice under one time stamp. */
@@ -73,9 +78,6 @@ class Finder implements Catalog {
   /** Settles when the last call in the queue has ended: only one call runs at a time. */
   private last: Promise<unknown> = Promise.resolve();
 
-  /** Prefix of the paths of archived sessions. */
-  private readonly archive: string;
-
   private readonly kept: CachedRows;
   private readonly texts: TextIndex;
   private ahead: NodeJS.Timeout | undefined;
@@ -86,10 +88,8 @@ class Finder implements Catalog {
   constructor(options: CatalogOptions) {
     this.options = options;
     this.disk = options.disk;
-    this.archive = `${archiveFolder(options.paths)}${sep}`;
     this.folders = new Folders(options.disk, options.paths, () => options.env.now(), options.watchFrom);
-    const known = { rows: this.rows, adopt: (path: string, row: SessionRow) => this.put(path, row) };
-    this.kept = new CachedRows(options, known, () => this.texts.forget());
+    this.kept = new CachedRows(options, this.rows, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.rows, this.kept);
   }
 
@@ -133,24 +133,13 @@ class Finder implements Catalog {
   ): Promise<{ root: string | null; nodes: Relative[] }> {
     return this.inTurn(async () => {
       await this.refresh(progress);
-      const sessions: Relative[] = this.order("created").map(({ path, id, parentSession }) => ({
-        path,
-        id,
-        parentSession,
-      }));
+      const sessions: Relative[] = [...this.order("created")];
       const { open } = of;
       if (open && !sessions.some(({ path }) => path === open.path)) sessions.push(open);
       const start =
         sessions.find(({ path, id }) => id === of.id && path === (open?.path ?? path)) ??
         sessions.find(({ id }) => id === of.id);
-      if (!start)
-        throw new Failure(
-          "session_not_found",
-          `No session has the id ${of.id}. list_sessions shows those that exist.`,
-          {
-            sessionId: of.id,
-          },
-        );
+      if (!start) throw unknownId(of.id);
       const parents = parentsOf(sessions);
       const { root, members } = familyOf(sessions, parents, start);
       const nodes: Relative[] = [];
@@ -177,7 +166,7 @@ class Finder implements Catalog {
         );
       try {
         // Agents do not list archived sessions.
-        const rows = [...this.rows.values()].filter((row) => !this.listed(row).archived);
+        const rows = [...this.rows.values()].filter(({ listed }) => !listed.archived);
         await writeIndex(sqlite, this.disk, file, rows.map(keptOf), this.options.isDurable === true);
         return rows.length;
       } catch (error) {
@@ -229,7 +218,7 @@ class Finder implements Catalog {
   private order(order: Order): Listed[] {
     let ordered = this.ordered.get(order);
     if (!ordered) {
-      ordered = [...this.rows.values()].map((row) => this.listed(row)).sort(comparing(order));
+      ordered = Array.from(this.rows.values(), ({ listed }) => listed).sort(comparing(order));
       this.ordered.set(order, ordered);
     }
     return ordered;
@@ -245,10 +234,6 @@ class Finder implements Catalog {
       this.pages.set(key, fitting);
     }
     return fitting;
-  }
-
-  private listed({ listed }: SessionRow): Listed {
-    return listed.path.startsWith(this.archive) ? { ...listed, archived: true } : listed;
   }
 
   /** Returns the id of the last entry that a fork shares with its parent. */
@@ -314,12 +299,12 @@ class Finder implements Catalog {
     for (const [i, [path, stamp]] of changed.entries()) {
       const moved = vanished.get(keyOf(stamp));
       if (moved?.sure) {
-        this.put(path, rowOf(path, { ...moved, stamp }));
+        this.put(path, this.kept.rowOf(path, { ...moved, stamp }));
         this.kept.noteMove(moved.listed.path, path);
       } else this.scanOne(path, stamp);
       if (progress && changed.length > 1) {
         const row = this.rows.get(path);
-        if (row) read.push(this.listed(row));
+        if (row) read.push(row.listed);
         if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0));
       }
       if (performance.now() - since < SLICE) continue;
@@ -332,32 +317,30 @@ class Finder implements Catalog {
 
   private scanOne(path: string, stamp: FoundStamp): void {
     const before = this.rows.get(path);
-    const { now } = this.options.env;
-    const age = now() - stamp.changed;
+    const age = this.options.env.now() - stamp.changed;
     // A file's clock that is far ahead of ours cannot be compared with it.
     const sure = age >= TICK || age < -CLOCKS_APART;
     const same = before !== undefined && isSameFile(before.stamp, stamp);
     const grown =
       same && (stamp.size > before.size || (isSameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));
-    let scan: ReturnType<typeof scanFile>;
+    let scan: Scan | null | undefined;
     try {
       scan = isContainerName(path)
         ? scanContainer(this.disk, path, this.options.openLog, same ? before.base : undefined)
         : scanFile(this.disk, path, grown ? before.base : undefined);
     } catch {
       // It was removed or may not be read: the next call tries again.
-      this.put(path, undefined);
-      return;
     }
     if (!scan) {
       this.put(path, undefined);
-      if (sure) this.others.set(path, stamp);
+      if (scan === null && sure) this.others.set(path, stamp);
       return;
     }
     this.others.delete(path);
     const life = scan.grown && before ? before.life : `${stamp.device}.${stamp.inode}.${stamp.changed}`;
     const time = isContainerName(path) ? (changeTime(this.disk, path) ?? 0) : stamp.modified;
-    this.put(path, rowOf(path, { stamp, time, base: scan.base, now: scan.now, size: scan.size, life, sure }));
+    const { base, now, size } = scan;
+    this.put(path, this.kept.rowOf(path, { stamp, time, base, now, size, life, sure }));
   }
 
   private put(path: string, row: SessionRow | undefined): void {
@@ -367,14 +350,10 @@ class Finder implements Catalog {
     this.pages.clear();
     for (const [order, ordered] of this.ordered) {
       const compare = comparing(order);
-      if (before) ordered.splice(indexIn(ordered, this.listed(before), compare), 1);
-      if (row) {
-        const listed = this.listed(row);
-        ordered.splice(indexIn(ordered, listed, compare), 0, listed);
-      }
+      if (before) ordered.splice(indexIn(ordered, before.listed, compare), 1);
+      if (row) ordered.splice(indexIn(ordered, row.listed, compare), 0, row.listed);
     }
     this.kept.note(path, row === undefined);
-    this.texts.note(path);
   }
 }
 

@@ -11,8 +11,9 @@ import {
   pointerFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
-import { type Disk, exists, type FileInfo } from "../fs/disk.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
 import type { Stamp } from "../fs/stamps.ts";
 import { isActive } from "../v2/pointer.ts";
 import { type Scan, type SessionSummary, summaryOfLog } from "./summary.ts";
@@ -68,12 +69,7 @@ export function changeTime(disk: Disk, path: string): number | undefined {
 }
 
 /** Returns the size of the files that contain the session's entries, and its summary. Throws what opening it throws. */
-export function scanContainer(
-  disk: Disk,
-  path: string,
-  openLog: (path: string) => Log,
-  known?: SessionSummary,
-): Scan & { grown: boolean } {
+export function scanContainer(disk: Disk, path: string, openLog: (path: string) => Log, known?: SessionSummary): Scan {
   return closing(openLog(path), (log) => {
     const { count } = log.nodes;
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
@@ -91,9 +87,7 @@ function markOf(log: Log, count: number): string {
 function segmentsOf(disk: Disk, path: string): FileInfo[] {
   const folder = segmentFolder(path);
   // A copy of a session without entries may lack this folder.
-  if (!exists(disk, folder)) return [];
-  return disk
-    .names(folder)
+  return namesIn(disk, folder)
     .filter((name) => name.endsWith(".seg"))
     .map((name) => disk.info(join(folder, name)));
 }

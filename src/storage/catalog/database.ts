@@ -3,6 +3,7 @@
  * them, so a damaged catalog is deleted, and a missing one costs only time.
  */
 
+import type { SearchRequest } from "../../core/ports/catalog.ts";
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, infoOrNull, isNameTaken } from "../fs/files.ts";
@@ -86,6 +87,12 @@ export interface CatalogRow {
   readonly record: string;
 }
 
+export interface StoredRow extends CatalogRow {
+  readonly id: number;
+  /** Checksum of the others, from when it was written. */
+  readonly sum: string;
+}
+
 const COLUMNS = ["path", "session", "cwd", "timestamp", "messages", "modified", "size", "name", "record"] as const;
 const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(() => "?").join()}, ?)
   ON CONFLICT(path) DO UPDATE SET ${[...COLUMNS, "sum"].map((column) => `${column} = excluded.${column}`).join()}`;
@@ -121,16 +128,12 @@ export interface NewText extends TextSpan {
 }
 
 /** A query for texts. */
-interface Asked {
+interface Asked extends Pick<SearchRequest, "cwd" | "role" | "since" | "until"> {
   readonly kinds: readonly TextKind[];
   /** An FTS5 expression; undefined: any text. */
   readonly expression: string | undefined;
   /** The number below which texts are returned. */
   readonly below: number;
-  readonly cwd?: string;
-  readonly role?: string;
-  readonly since?: number;
-  readonly until?: number;
   readonly count: number;
 }
 
@@ -245,25 +248,21 @@ export class CatalogFile {
 
   // --- files ---------------------------------------------------------------------------------------------------
 
-  /** Yields all files with their index state. */
-  *files(): Generator<{ path: string } & Indexed> {
-    for (const row of this.sql("SELECT id, path, sum, talk, tools FROM files").all())
-      yield row as { path: string } & Indexed;
+  /** Returns all files with their index state. */
+  files(): ({ path: string } & Indexed)[] {
+    return this.sql("SELECT id, path, sum, talk, tools FROM files").all() as ({ path: string } & Indexed)[];
   }
 
-  /** Returns the record of a file, if it is as it was written. */
-  record(path: string): { record: string; sum: string } | undefined {
-    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (CatalogRow & { sum: string }) | undefined;
+  /** Returns the row of a file, if it is as it was written. */
+  row(path: string): StoredRow | undefined {
+    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as StoredRow | undefined;
     return row && row.sum === sumOf(row) ? row : undefined;
   }
 
-  /** Yields the records of all files, `count` at a time. Throws CatalogDamaged. */
-  *records(count: number): Generator<{ path: string; record: string; sum: string }[]> {
+  /** Yields the rows of all files, `count` at a time. Throws CatalogDamaged. */
+  *allRows(count: number): Generator<StoredRow[]> {
     for (let last = -1; ; ) {
-      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as (CatalogRow & {
-        id: number;
-        sum: string;
-      })[];
+      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as StoredRow[];
       for (const row of rows) if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
       if (rows.length === 0) return;
       yield rows;

@@ -4,12 +4,11 @@ import { isUtf8 } from "node:buffer";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { fold } from "../../core/search/query.ts";
 import { Nodes, ROLES } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
-import type { NewText, TextKind, TextSpan } from "./database.ts";
+import type { TextKind, TextSpan } from "./database.ts";
 import { activityOf, messageOf, parsed } from "./summary.ts";
 
 /** Kinds of text by role. Texts of other roles are not searched. */
@@ -25,13 +24,11 @@ export interface IndexedText extends TextSpan {
   readonly text: string;
 }
 
-/** Returns the role and text of an entry's message. */
-function roleAndText(entry: unknown): { role: string; text: string } {
-  const message = messageOf(entry) ?? {};
-  const role = typeof message.role === "string" ? message.role : "";
-  if (role !== "bashExecution") return { role, text: contentText(message.content) };
-  const { command, output } = message;
-  return { role, text: [command, output].filter((part) => typeof part === "string").join("\n") };
+/** Returns the text of an entry's message. */
+function messageText(entry: unknown): string {
+  const message = messageOf(entry);
+  if (message?.role !== "bashExecution") return contentText(message?.content);
+  return [message.command, message.output].filter((part) => typeof part === "string").join("\n");
 }
 
 /** Bytes beyond which a line is not searched. */
@@ -44,8 +41,9 @@ const heads = new HeadReader(new Nodes());
 class Enough extends Error {}
 
 /**
- * Passes the texts of a plain file between two offsets to `onText`, in file order. `accepts` chooses by the role, and
- * by the bytes of the line if they are enough to decide. `onText` returns false to stop.
+ * Passes the texts of a plain file between two offsets to `onText`, in file order, each with the end of its line, its
+ * entry, and the line. `accepts` chooses by the role, and by the bytes of the line if they are enough to decide.
+ * `onText` returns false to stop.
  */
 export function scanTexts(
   disk: Disk,
@@ -53,7 +51,7 @@ export function scanTexts(
   from: number,
   past: number,
   accepts: (role: string, b: Uint8Array, at: number, end: number) => boolean,
-  onText: (text: IndexedText, lineEnd: number) => boolean,
+  onText: (text: IndexedText, past: number, entry: unknown, line: Uint8Array) => boolean,
 ): void {
   const fd = disk.openRead(file);
   const addLine = (start: number, b: Uint8Array, at: number, end: number): void => {
@@ -61,14 +59,12 @@ export function scanTexts(
     if (!heads.readFast(b, at, Math.min(end, at + HEAD_BYTES)) || heads.type !== 0) return;
     const role = ROLES[heads.role];
     if (!(role in KIND_OF_ROLE) || !accepts(role, b, at, end)) return;
-    const entry = parsed(b.subarray(at, end));
-    if (entry === undefined) return;
-    const { text } = roleAndText(entry);
-    if (
-      text !== "" &&
-      !onText({ start, length: end - at, role, time: activityOf(entry), entry: null, text }, start + end - at + 1)
-    )
-      throw new Enough();
+    const line = b.subarray(at, end);
+    const entry = parsed(line);
+    const text = messageText(entry);
+    if (text === "") return;
+    const found = { start, length: end - at, role, time: activityOf(entry), entry: null, text };
+    if (!onText(found, start + end - at + 1, entry, line)) throw new Enough();
   };
   const readLong = (start: number, length: number): void => {
     addLine(start, readAt(disk, fd, start, length), 0, length);
@@ -110,10 +106,9 @@ export function textAt(log: Log, position: number): IndexedText | undefined {
   const role = log.nodes.role(position);
   if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;
   const entry = parsed(log.read(position));
-  const { text } = roleAndText(entry);
-  return text === ""
-    ? undefined
-    : { start: position, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
+  const text = messageText(entry);
+  if (text === "") return undefined;
+  return { start: position, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
 }
 
 /** Reads the text at a place in a file, with the id of its entry; undefined when no entry with an id is there. */
@@ -123,12 +118,13 @@ export function readText(
   { start, length }: TextSpan,
 ): { id: string; text: string } | undefined {
   const line = readAt(disk, fd, start, length);
-  if (!isUtf8(line)) return undefined;
-  const entry = parsed(line) as { id?: unknown } | undefined;
-  return typeof entry?.id === "string" ? { id: entry.id, text: roleAndText(entry).text } : undefined;
+  const entry = parsed(line);
+  const id = idIn(entry, line);
+  return id === null ? undefined : { id, text: messageText(entry) };
 }
 
-/** Converts a text for the index. */
-export function textFrom({ text, ...place }: IndexedText): NewText {
-  return { ...place, folded: fold(text) };
+/** Returns the id of a line's entry; null when it has none, or the line is damaged. */
+export function idIn(entry: unknown, line: Uint8Array): string | null {
+  const { id } = (entry ?? {}) as { id?: unknown };
+  return typeof id === "string" && isUtf8(line) ? id : null;
 }

@@ -105,16 +105,12 @@ export class Folders {
       }
     }
     const removed: string[] = [];
-    for (const [path, folder] of before) {
-      if (found.has(path)) continue;
-      folder.stop?.();
-      for (const name of folder.files) removed.push(join(path, name));
-    }
-    for (const folder of found.values()) {
-      const known = before.get(folder.path);
-      this.noteRemoved(folder, known, there, removed);
+    for (const [path, known] of before) {
+      const folder = found.get(path);
+      if (!folder) known.stop?.();
+      for (const name of known.files) if (!folder?.files.has(name)) removed.push(join(path, name));
       // Changes reported during this read are checked again.
-      if (known && folder.stop) folder.dirty = known.dirty;
+      if (folder?.stop) folder.dirty = known.dirty;
     }
     this.folders = found;
     if (count >= this.watchFrom && !this.watching && this.watchable) {
@@ -199,18 +195,6 @@ export class Folders {
     folder.files.add(name);
     if ((info.links ?? 1) > 1) folder.elsewhere.add(name);
     there.set(path, stampOf(info));
-  }
-
-  private noteRemoved(
-    folder: Folder,
-    before: Folder | undefined,
-    there: ReadonlyMap<string, FoundStamp>,
-    removed: string[],
-  ): void {
-    for (const name of before?.files ?? []) {
-      const path = join(folder.path, name);
-      if (!there.has(path) && !folder.files.has(name)) removed.push(path);
-    }
   }
 
   // --- only reported changes -----------------------------------------------------------------------------------

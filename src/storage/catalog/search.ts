@@ -7,11 +7,11 @@ import { expressionOf, fold, holds, type Query, score, snippet } from "../../cor
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
+import type { SessionRow } from "./cached-rows.ts";
 import type { CatalogFile, Numbered, TextKind } from "./database.ts";
-import { type IndexedText, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
+import { type IndexedText, idIn, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
 import type { FoundStamp } from "./folders.ts";
 import type { CatalogOptions } from "./options.ts";
-import type { SessionRow } from "./rows.ts";
 
 /** Milliseconds of work without a pause. */
 const SLICE = 8;
@@ -127,23 +127,13 @@ export class Search {
     end: number | undefined,
     size: number,
   ): Promise<{ found: FoundTexts[]; end: number }> {
-    const { cwd, role, since, until } = this.request;
     const found: FoundTexts[] = [];
     const sorted = (at: number): { found: FoundTexts[]; end: number } => ({ found: found.sort(compareFound), end: at });
     let below = top;
     let sliced = performance.now();
     for (;;) {
-      const locations = file.texts({
-        kinds: this.kinds,
-        expression,
-        below,
-        cwd,
-        role,
-        since,
-        until,
-        count: TEXTS_AT_ONCE,
-      });
-      for (const place of locations) {
+      const places = file.texts({ ...this.request, kinds: this.kinds, expression, below, count: TEXTS_AT_ONCE });
+      for (const place of places) {
         if (end !== undefined && place.id < end) return sorted(end);
         below = place.id;
         this.addHit(place, found);
@@ -152,7 +142,7 @@ export class Search {
         await pause();
         sliced = performance.now();
       }
-      if (locations.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
+      if (places.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
     }
   }
 
@@ -259,35 +249,30 @@ export class Search {
     const row = this.rows.get(listed.path);
     const found: FoundTexts[] = [];
     if (!row) return found;
-    const examine = ({ role, time, text }: IndexedText, entryId: string | null): void => {
-      if (!this.wants(role, time) || !holds(fold(text), this.query)) return;
+    const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
+    const fits = ({ role, time, text }: IndexedText): boolean =>
+      this.wants(role, time) && holds(fold(text), this.query);
+    const add = ({ role, text }: IndexedText, entryId: string | null): void => {
       const hit = entryId === null ? undefined : this.hitIn(row, entryId, role, text);
       if (hit) found.push({ ...hit, score: 0, number: 0 });
     };
-    const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
     try {
       if (row.now.plain) {
-        const { disk } = this.options;
         const possible = rough(this.query);
-        const held: IndexedText[] = [];
         scanTexts(
-          disk,
+          this.options.disk,
           listed.path,
           0,
           row.size,
           (role, b, at, end) => wants(role) && possible(b, at, end),
-          (text) => {
-            if (holds(fold(text.text), this.query)) held.push(text);
+          (text, _past, entry, line) => {
+            if (fits(text)) add(text, idIn(entry, line));
             return true;
           },
         );
-        if (held.length === 0) return found;
-        withFile(disk, disk.openRead(listed.path), (fd) => {
-          for (const text of held) examine(text, readText(disk, fd, text)?.id ?? null);
-        });
       } else
         closing(this.options.openLog(listed.path), (log) => {
-          for (const text of logTexts(log, wants)) examine(text, text.entry);
+          for (const text of logTexts(log, wants)) if (fits(text)) add(text, text.entry);
         });
     } catch {
       // It was removed while it was read.

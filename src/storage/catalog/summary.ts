@@ -8,12 +8,12 @@ import { basename } from "node:path";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
-import { isJson, parse } from "../../core/json/json.ts";
+import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { KNOWN_TYPES, Nodes, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
-import { hasEntriesNearby, idInName, markLength } from "../fs/header.ts";
+import { hasEntriesNearby, headerOfLine, idInName, markLength } from "../fs/header.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
@@ -68,6 +68,8 @@ export interface Scan {
   /** The summary with the last line, if that has no line feed but is complete. */
   readonly now: SessionSummary;
   readonly size: number;
+  /** Whether it continues the summary that was known. */
+  readonly grown: boolean;
 }
 
 /** Characters of a first message that are kept for lists. */
@@ -94,13 +96,13 @@ class NotASession extends Error {}
  * Scans a file, continuing `known` if the file still begins with it. Returns null when the file is not a session.
  * Throws errno errors.
  */
-export function scanFile(disk: Disk, file: string, known?: SessionSummary): (Scan & { grown: boolean }) | null {
+export function scanFile(disk: Disk, file: string, known?: SessionSummary): Scan | null {
   try {
     return withFile(disk, disk.openRead(file), (fd) => {
       const { kind, size } = disk.infoOf(fd);
       if (kind !== "file") return null;
       const grown = known !== undefined && size >= known.reach && markOf(disk, fd, known.reach) === known.mark;
-      return { ...new Scanner(disk, fd, file, grown ? known : undefined).run(), grown };
+      return new Scanner(disk, fd, file, grown ? known : undefined).run();
     });
   } catch (error) {
     if (error instanceof NotASession) return null;
@@ -127,6 +129,7 @@ class Scanner {
   }
 
   run(): Scan {
+    const grown = this.hasHeader;
     const { size, tail } = scanLines(
       this.disk,
       this.fd,
@@ -146,7 +149,7 @@ class Scanner {
     if (tail < size) this.addLastLine(tail, size - tail);
     if (!this.hasHeader) throw new NotASession();
     this.updateActivity();
-    return { base, now: { ...this.f, reach: tail, mark: base.mark }, size };
+    return { base, now: { ...this.f, reach: tail, mark: base.mark }, size, grown };
   }
 
   /** Adds a last line without a line feed if it is complete. It is read again when the file has grown. */
@@ -162,7 +165,7 @@ class Scanner {
     if (!this.hasHeader) return this.readHeader(start, b, at, past);
     if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
       this.addEntry(start, past - at, () => b.subarray(at, past), true);
-    else if (!isBlank(b, at, past)) {
+    else if (skipSpace(b, at, past) < past) {
       const line = b.subarray(at, past);
       this.f.plain = false;
       if (isUtf8(line) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
@@ -197,11 +200,11 @@ class Scanner {
 
   private readHeader(start: number, b: Uint8Array, at: number, past: number): void {
     const bom = start === 0 ? markLength(b, at) : 0;
-    if (isBlank(b, at + bom, past)) return;
-    const header = parsed(b.subarray(at + bom, past)) as Record<string, unknown> | undefined;
+    if (skipSpace(b, at + bom, past) === past) return;
+    const header = headerOfLine(b.subarray(at + bom, past));
     const { f } = this;
     this.hasHeader = true;
-    if (header === undefined || header.type !== "session" || typeof header.id !== "string" || header.id === "") {
+    if (typeof header?.id !== "string" || header.id === "") {
       this.makeHeader();
       this.addLine(start, b, at, past);
       return;
@@ -311,11 +314,6 @@ export function activityOf(entry: unknown): number | null {
 export function moment(timestamp: unknown): number | null {
   const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
   return Number.isFinite(time) ? time : null;
-}
-
-function isBlank(b: Uint8Array, at: number, end: number): boolean {
-  for (let i = at; i < end; i++) if (b[i] !== 0x20 && b[i] !== 0x09 && b[i] !== 0x0d) return false;
-  return true;
 }
 
 function markOf(disk: Disk, fd: number, reach: number): string {
