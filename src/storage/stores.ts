@@ -2,18 +2,17 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
+import { SESSION_ID } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
 import type { LeafMemory, Stores } from "../core/ports/stores.ts";
-import { unknownId } from "../core/search/listing.ts";
+import { momentOf, unknownId } from "../core/search/listing.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
-import { moment } from "./catalog/summary.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
-import { guarded } from "./fs/files.ts";
+import { guarded, infoOrNull } from "./fs/files.ts";
 import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
   absolute,
@@ -26,7 +25,7 @@ import {
   type StoragePaths,
   sessionFolders,
 } from "./fs/paths.ts";
-import { isOneFile } from "./fs/stamps.ts";
+import { isSameFile } from "./fs/stamps.ts";
 import { indexCache } from "./jsonl/index-cache.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
@@ -68,33 +67,37 @@ export interface StoresOptions {
 }
 
 export function makeStores(options: StoresOptions): Stores {
-  const { disk, env, paths, cwd } = options;
-  const { locks, durability, readOnly } = options;
-  const common = { disk, env, locks, durability, readOnly, quarantine: join(paths.state, "quarantine") };
+  const { disk, env, paths, cwd, durability, readOnly = false } = options;
+  const quarantine = join(paths.state, "quarantine");
   const files: JsonlOptions = {
-    ...common,
-    cwd,
+    ...options,
+    quarantine,
     fileFor: (header) => fileFor(paths, header),
     indexCache: indexCache({ disk, env, stateFolder: paths.state }),
   };
   const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
-    ...common,
+    ...options,
+    quarantine,
     containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
     snapshots: snapshotCache(disk, paths.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
-  const fileNextTo = (file: string, header: SessionHeader): string | undefined => {
-    const name = options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header);
-    try {
-      return allowed(join(dirname(file), name));
-    } catch {
-      // A confined server opens files in folders in which it may not write.
-      return undefined;
-    }
+  /**
+   * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the session
+   * folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
+   */
+  const isOutside = (file: string): boolean => {
+    if (options.kind === "memory" || paths.flat !== undefined) return false;
+    const folder = knownPath(disk, dirname(file));
+    return [paths.root as string, paths.state].every((above) => !isBelow(knownPath(disk, above), folder));
   };
   const allowed = (file: string): string => {
-    const path = nameable(absolute(file, cwd));
+    const path = absolute(file, cwd);
+    if (path.includes("\0")) {
+      const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
+      throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
+    }
     options.requireAllowed?.(path);
     return path;
   };
@@ -126,7 +129,7 @@ export function makeStores(options: StoresOptions): Stores {
       // An interrupted repair left a container under another name.
       return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
-    isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
+    isSame: (a, b) => a === b || isOneFile(disk, a, b),
     find: (id) => findById(disk, sessionFolders(paths, disk), id),
     prepareFolder(file) {
       try {
@@ -138,20 +141,25 @@ export function makeStores(options: StoresOptions): Stores {
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     bytesOf: (log) => storedBytes(disk, log),
-    latest: (workingDirectory) => latestOf(disk, paths, workingDirectory),
-    nextTo: (file, header) => (isOutside(disk, paths, options.kind, file) ? fileNextTo(file, header) : undefined),
+    // Folder names collide, so only the header shows which working directory a session belongs to.
+    latest: (wanted) => latestIn(disk, folderFor(paths, wanted), ({ cwd }) => cwd === wanted),
+    nextTo(file, header) {
+      if (!isOutside(file)) return undefined;
+      try {
+        return allowed(join(dirname(file), options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header)));
+      } catch {
+        // A confined server opens files in folders in which it may not write.
+        return undefined;
+      }
+    },
     made(key, of) {
       if ("cwd" in of) return madeWith(disk, folderFor(paths, of.cwd), key);
-      return isOutside(disk, paths, options.kind, of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
+      return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     lifeCycle: makeLifeCycle({
-      disk,
-      env,
-      paths,
+      ...options,
       leaves,
-      desktopTrash: options.desktopTrash,
-      readOnly: readOnly === true,
-      cwd,
+      readOnly,
       open: (file) => openLog(allowed(file)),
       absolute: (path) => absolute(path, cwd),
       allowed,
@@ -163,21 +171,17 @@ export function makeStores(options: StoresOptions): Stores {
     }),
     migrations: makeMigrations(
       {
-        disk,
-        env,
-        locks,
+        ...options,
         openFile: openSource,
         openContainer: v2.open,
         fileFor: (header, folder) => join(folder, fileName(header)),
         leaves,
       },
       allowed,
-      readOnly === true,
+      readOnly,
     ),
     catalog: makeCatalog({
-      disk,
-      env,
-      paths,
+      ...options,
       leaves,
       openLog: (file) => openLog(file, true),
       indexAhead: true,
@@ -188,10 +192,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
 }
 
-/**
- * Opens the file or container that is now the session: hosts may still use the path from before a migration or
- * rollback.
- */
+/** Opens what is now the session: hosts may still use the path from before a migration or rollback. */
 function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
   if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
   if (isContainerName(file) || !exists(disk, file)) {
@@ -199,17 +200,15 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
     if (moved !== file) return at(moved).open(moved, readOnly);
   }
   const log = at(file).open(file, readOnly);
-  // Between the commit marker of a migration and the freezing of the file, both exist.
-  let container: string | null;
+  if (isContainerName(file)) return log;
+  let container: string | null = file;
   try {
-    container = isContainerName(file) ? null : containerOf(disk, file, log.header.id);
-  } catch (error) {
-    log.close();
-    throw error;
+    container = containerOf(disk, file, log.header.id);
+  } finally {
+    // Between the commit marker of a migration and the freezing of the file, both exist.
+    if (container !== null) log.close();
   }
-  if (container === null) return log;
-  log.close();
-  return at(container).open(container, readOnly);
+  return container === null ? log : at(container).open(container, readOnly);
 }
 
 /** Returns the error of opening a file. For a database it explains how to make it a session that can be opened. */
@@ -261,39 +260,13 @@ export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Con
   return { given: [...sessions, archiveFolder(paths), ...allowed], own: [paths.state] };
 }
 
-/**
- * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the session
- * folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
- */
-function isOutside(
-  disk: Disk,
-  { flat, root, state }: StoragePaths,
-  kind: StoresOptions["kind"],
-  file: string,
-): boolean {
-  if (kind === "memory" || flat !== undefined) return false;
-  const folder = knownPath(disk, dirname(file));
-  return [root as string, state].every((above) => !isBelow(knownPath(disk, above), folder));
+/** Whether two paths name one file; false when the disk does not say. */
+function isOneFile(disk: Disk, a: string, b: string): boolean {
+  const [one, other] = [infoOrNull(disk, a), infoOrNull(disk, b)];
+  return one !== null && other !== null && isSameFile(one, other);
 }
 
-/** Returns the path if a file can have it. Throws storage_failed. */
-function nameable(path: string): string {
-  if (!path.includes("\0")) return path;
-  const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
-  throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
-}
-
-function isSameQuietly(disk: Disk, a: string, b: string): boolean {
-  try {
-    return isOneFile(disk, a, b);
-  } catch {
-    return false;
-  }
-}
-
-/**
- * Returns the file of the session with an id or a unique id prefix. Throws invalid_id, session_not_found, ambiguous_id.
- */
+/** Returns the file of the session with an id or a unique prefix. Throws invalid_id, session_not_found, ambiguous_id. */
 function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
   const { exact, prefixed } = filesOf(disk, folders, id);
@@ -302,7 +275,7 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
   if (found.length === 0) throw unknownId(id);
   // An interrupted move leaves two names of one session.
-  if (!found.every((file) => isSameQuietly(disk, file, found[0])))
+  if (!found.every((file) => isOneFile(disk, file, found[0])))
     throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
   return found[0];
 }
@@ -349,12 +322,6 @@ function madeWith(disk: Disk, folder: string, key: string): string | undefined {
   return youngest.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
 }
 
-/** Returns the most recently changed session of a working directory, or undefined. */
-function latestOf(disk: Disk, paths: StoragePaths, cwd: string): string | undefined {
-  // Folder names collide, so only the header shows which working directory a session belongs to.
-  return latestIn(disk, folderFor(paths, cwd), (header) => header.cwd === cwd);
-}
-
 /**
  * Returns the most recently changed session of a folder whose header fits, or undefined. Of two that were changed
  * within one tick of the file system's clock, returns the one that was created later.
@@ -371,20 +338,16 @@ export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader
   for (const { file, changed } of candidates) {
     // Only the headers of the newest are read: a folder may contain thousands.
     if (latest !== undefined && changed < latest.changed) break;
-    if (isContainerName(file) && !isActiveQuietly(disk, file)) continue;
     const header = readHeader(disk, file);
     if (header === undefined || !fits(header)) continue;
-    const begun = moment(header.timestamp) ?? Number.NEGATIVE_INFINITY;
+    try {
+      if (!isSessionIn(disk, folder, basename(file))) continue;
+    } catch {
+      // It was removed after the listing, or may not be read.
+      continue;
+    }
+    const begun = momentOf(header.timestamp) ?? Number.NEGATIVE_INFINITY;
     if (latest === undefined || begun > latest.begun) latest = { file, changed, begun };
   }
   return latest?.file;
-}
-
-function isActiveQuietly(disk: Disk, container: string): boolean {
-  try {
-    return isActive(disk, container);
-  } catch {
-    // It was removed after the listing, or may not be read.
-    return false;
-  }
 }

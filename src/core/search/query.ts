@@ -1,13 +1,9 @@
-/**
- * The meaning of a search query, for every way of searching: its terms, where they occur in a text, how well they fit.
- */
+/** The meaning of a query, for every way of searching: its terms, where they occur in a text, how well they fit. */
 
-/** A query as its terms: all of them must occur in a text, anywhere and in any case. */
-export interface Query {
-  readonly terms: readonly Term[];
-}
+/** The terms of a query: all of them must occur in a text, anywhere and in any case. */
+export type Query = readonly Term[];
 
-export interface Term {
+interface Term {
   /** The term, folded by {@link fold}. */
   readonly text: string;
   /** The pieces of it that the index knows. */
@@ -31,12 +27,12 @@ export function parseQuery(query: string): Query | null {
     known.add(text);
     terms.push({ text, runs: text.match(RUN) ?? [] });
   }
-  return terms.length === 0 ? null : { terms };
+  return terms.length === 0 ? null : terms;
 }
 
 /** Whether a folded text holds every term. */
 export function holds(folded: string, query: Query): boolean {
-  for (const { text } of query.terms) if (!folded.includes(text)) return false;
+  for (const { text } of query) if (!folded.includes(text)) return false;
   return true;
 }
 
@@ -196,7 +192,7 @@ function partsOf(run: string): string[] {
 }
 
 /** Expressions for FTS5 over the tokens; undefined where the index cannot decide and every text must be checked. */
-export interface Expression {
+interface Expression {
   /** Texts in which the terms are whole words. */
   readonly words?: string;
   /** All texts that may hold the terms. */
@@ -207,7 +203,7 @@ export interface Expression {
  * Returns the expressions of a query. `wordsWith` returns the words that contain a part, or undefined if there are too
  * many to search for.
  */
-export function expressionOf({ terms }: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
+export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
   const words: string[] = [];
   const parts: string[] = [];
   let isWhole = true;
@@ -236,7 +232,7 @@ function quoted(token: string): string {
 // --- what is shown -----------------------------------------------------------------------------------------------
 
 /** Returns how well a folded text with all terms fits: higher is better, 0 to 1 for each term, more for neighbours. */
-export function score(folded: string, { terms }: Query): number {
+export function score(folded: string, terms: Query): number {
   // Long texts hold many words by chance (BM25's idea, with constants for messages).
   const weight = 1.2 * (0.25 + 0.75 * Math.min(4, folded.length / 800));
   let sum = 0;
@@ -265,13 +261,10 @@ function isWordAt(text: string, at: number): boolean {
 const SNIPPET = 160;
 
 /** Returns one line of the text around the first occurrence of a term. */
-export function snippet(text: string, { terms }: Query): string {
+export function snippet(text: string, terms: Query): string {
   const folded = fold(text);
-  let first = folded.length;
-  for (const term of terms) {
-    const at = folded.indexOf(term.text);
-    if (at >= 0 && at < first) first = at;
-  }
+  const found = terms.map((term) => folded.indexOf(term.text)).filter((at) => at >= 0);
+  const first = Math.min(folded.length, ...found);
   // Folding may have changed lengths before it; the place is then found in proportion.
   const place = folded.length === text.length ? first : Math.round((first / folded.length) * text.length);
   let start = Math.max(0, place - SNIPPET / 4);

@@ -5,8 +5,13 @@
 
 import { join, sep } from "node:path";
 import type { Listed } from "../../core/ports/catalog.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
+import { momentOf } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { archiveFolder } from "../fs/paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { isSameStamp } from "../fs/stamps.ts";
 import {
@@ -20,8 +25,7 @@ import {
   type TextKind,
 } from "./database.ts";
 import type { FoundStamp } from "./folders.ts";
-import type { CatalogOptions } from "./options.ts";
-import { moment, type SessionSummary } from "./summary.ts";
+import type { SessionSummary } from "./summary.ts";
 
 /** Rows written in one transaction, and read without a pause. */
 const ROWS_AT_ONCE = 200;
@@ -31,6 +35,24 @@ const MAX_DAMAGE = 3;
 const TRY_AGAIN_AFTER = 5000;
 /** Milliseconds that a transaction waits for other processes. Rows can be written later, texts for a search cannot. */
 const PATIENCE = { rows: 300, texts: 10_000 };
+
+/** Everything that the parts of the catalog need from around it. */
+export interface CatalogOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly paths: StoragePaths;
+  readonly leaves: LeafMemory;
+  /** Opens a session file or container for reading. */
+  readonly openLog: (file: string) => Log;
+  /** Returns the available SQLite. It is called when SQLite is first needed. */
+  readonly sqlite?: () => OpenDatabase | undefined;
+  /** Number of files from which on folders are watched instead of read on every call. */
+  readonly watchFrom?: number;
+  /** Whether texts are indexed after a list, before the first search. */
+  readonly indexAhead?: boolean;
+  /** Whether an index that is written for scripts is durable when `exportIndex` resolves. */
+  readonly isDurable?: boolean;
+}
 
 /** A session file as it was read. */
 export interface SessionRow {
@@ -87,14 +109,13 @@ export function stateOf({ life, now, base, size }: SessionRow): string {
 }
 
 export class CachedRows {
+  readonly rows = new Map<string, SessionRow>();
   /** Paths whose texts may not be indexed in their current state; for a missing kind all must be compared. */
   readonly stale = new Map<TextKind, Set<string>>();
   /** Index states in the catalog's file, as last read. */
   readonly indexed = new Map<string, Indexed>();
 
   private readonly options: CatalogOptions;
-  /** The current rows. */
-  private readonly rows: ReadonlyMap<string, SessionRow>;
   /** Replaces a row by the equivalent one in the catalog. */
   private readonly adopt: (path: string, row: SessionRow) => void;
   private sqlite: OpenDatabase | undefined | null;
@@ -104,17 +125,11 @@ export class CachedRows {
   /** Paths whose rows must be written, moved or dropped; undefined: compare all. */
   private changed: Set<string> | undefined;
   private readonly moves = new Map<string, string>();
-
   /** Prefix of the paths of archived sessions. */
   private readonly archive: string;
 
-  constructor(
-    options: CatalogOptions,
-    rows: ReadonlyMap<string, SessionRow>,
-    adopt: (path: string, row: SessionRow) => void,
-  ) {
+  constructor(options: CatalogOptions, adopt: (path: string, row: SessionRow) => void) {
     this.options = options;
-    this.rows = rows;
     this.adopt = adopt;
     this.archive = `${archiveFolder(options.paths)}${sep}`;
   }
@@ -138,7 +153,7 @@ export class CachedRows {
   }
 
   private listedOf(path: string, { now, size }: SessionFacts): Listed {
-    const created = moment(now.timestamp);
+    const created = momentOf(now.timestamp);
     return {
       path,
       id: now.id,
@@ -219,15 +234,15 @@ export class CachedRows {
     this.moves.set(to, from);
   }
 
-  /** Reads the index states if another process wrote. Passes each row to `onRow`, if given. */
-  async load(file: CatalogFile, onRow: ((path: string, row: SessionRow) => void) | undefined): Promise<void> {
+  /** Reads the index states if another process wrote, and with `andRows` the rows that are not known yet. */
+  async load(file: CatalogFile, andRows: boolean): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
     this.readIndexed(file);
-    if (!onRow) return;
+    if (!andRows) return;
     for (const stored of file.allRows(ROWS_AT_ONCE)) {
       for (const one of stored) {
         const row = this.readRow(one);
-        if (row) onRow(one.path, row);
+        if (row && !this.rows.has(one.path)) this.rows.set(one.path, row);
       }
       await pause();
     }
@@ -262,17 +277,12 @@ export class CachedRows {
 
   private saveOne(file: CatalogFile, path: string): void {
     const row = this.rows.get(path);
-    if (!row) {
-      file.drop(path);
-      return;
-    }
+    if (!row) return file.drop(path);
     const there = file.row(path);
     const theirs = there && this.readRow(there);
-    if (theirs && row.sure && theirs.size === row.size && isSameStamp(theirs.stamp, row.stamp)) {
-      // Another process scanned the same file: both rows are correct, and its row is kept.
-      this.adopt(path, theirs);
-      return;
-    }
+    // Another process scanned the same file: both rows are correct, and its row is kept.
+    if (theirs && row.sure && theirs.size === row.size && isSameStamp(theirs.stamp, row.stamp))
+      return this.adopt(path, theirs);
     const from = this.moves.get(path);
     if (from !== undefined && !this.rows.has(from)) file.move(from, path);
     file.keep(keptOf(row));

@@ -31,10 +31,9 @@ import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { CachedRows, keptOf, type SessionRow } from "./cached-rows.ts";
+import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
 import { Folders, type FoundStamp } from "./folders.ts";
-import type { CatalogOptions } from "./options.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
 import { type Scan, scanFile } from "./summary.ts";
@@ -55,9 +54,11 @@ const MAX_PAGED = 8;
 const SAVE_AFTER = 200;
 /** Attempts of a search to find the index complete. */
 const TRIES = 20;
-
 /** Milliseconds after the last list or search before texts are indexed ahead. */
 const QUIET = 100;
+
+const NEEDS_SQLITE =
+  "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.";
 
 export function makeCatalog(options: CatalogOptions): Catalog {
   return new Finder(options);
@@ -67,7 +68,6 @@ class Finder implements Catalog {
   private readonly options: CatalogOptions;
   private readonly disk: Disk;
   private readonly folders: Folders;
-  private readonly rows = new Map<string, SessionRow>();
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, FoundStamp>();
   private readonly ordered = new Map<Order, Listed[]>();
@@ -89,8 +89,8 @@ class Finder implements Catalog {
     this.options = options;
     this.disk = options.disk;
     this.folders = new Folders(options.disk, options.paths, () => options.env.now(), options.watchFrom);
-    this.kept = new CachedRows(options, this.rows, (path, row) => this.put(path, row));
-    this.texts = new TextIndex(options, this.rows, this.kept);
+    this.kept = new CachedRows(options, (path, row) => this.put(path, row));
+    this.texts = new TextIndex(options, this.kept);
   }
 
   list(request: ListRequest, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }> {
@@ -109,9 +109,9 @@ class Finder implements Catalog {
     return this.inTurn(async () => {
       const query = parseQuery(request.query);
       if (!query) return { hits: [], more: false };
-      const search = new Search(this.options, this.rows, request, query);
+      const search = new Search(this.options, this.kept.rows, request, query);
       await this.refresh(progress);
-      const kinds = search.kinds;
+      const { kinds } = search;
       const found = await this.kept.with(async (file) => {
         for (let tries = 0; tries < TRIES; tries++) {
           for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
@@ -157,16 +157,10 @@ class Finder implements Catalog {
     return this.inTurn(async () => {
       await this.refresh();
       const sqlite = this.kept.sqliteThere;
-      if (!sqlite)
-        throw new Failure(
-          "storage_failed",
-          "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.",
-          {},
-          { retryable: false },
-        );
+      if (!sqlite) throw new Failure("storage_failed", NEEDS_SQLITE, {}, { retryable: false });
       try {
         // Agents do not list archived sessions.
-        const rows = [...this.rows.values()].filter(({ listed }) => !listed.archived);
+        const rows = [...this.kept.rows.values()].filter(({ listed }) => !listed.archived);
         await writeIndex(sqlite, this.disk, file, rows.map(keptOf), this.options.isDurable === true);
         return rows.length;
       } catch (error) {
@@ -185,28 +179,24 @@ class Finder implements Catalog {
   /** Indexes texts a little at a time while there are no requests, so that the first search finds them indexed. */
   private indexAhead(): void {
     if (!this.options.indexAhead || this.ahead) return;
+    const after = (delay: number): void => {
+      this.ahead = setTimeout(step, delay).unref();
+    };
     const step = async (): Promise<void> => {
       const quiet = this.askedAt + QUIET - performance.now();
-      if (quiet > 0) {
-        this.ahead = setTimeout(run, quiet).unref();
-        return;
-      }
+      if (quiet > 0) return after(quiet);
       let since = 0;
-      const more = await this.inTurn(() => {
+      const turn = this.inTurn(async () => {
         since = performance.now();
-        return this.closed ? Promise.resolve(false) : this.kept.with((file) => this.texts.indexMore(file, "talk"));
+        return !this.closed && this.kept.with((file) => this.texts.indexMore(file, "talk"));
       });
-      const took = performance.now() - since;
+      // The next search meets the same error and reports it.
+      const more = await turn.catch(() => false);
+      this.ahead = undefined;
       // Pauses as long as it worked: this process has other work to do.
-      this.ahead = more && !this.closed ? setTimeout(run, took).unref() : undefined;
+      if (more && !this.closed) after(performance.now() - since);
     };
-    const run = (): void => {
-      step().catch(() => {
-        // The next search meets the same error and reports it.
-        this.ahead = undefined;
-      });
-    };
-    this.ahead = setTimeout(run, QUIET).unref();
+    after(QUIET);
   }
 
   private inTurn<T>(run: () => Promise<T>): Promise<T> {
@@ -218,7 +208,7 @@ class Finder implements Catalog {
   private order(order: Order): Listed[] {
     let ordered = this.ordered.get(order);
     if (!ordered) {
-      ordered = Array.from(this.rows.values(), ({ listed }) => listed).sort(comparing(order));
+      ordered = Array.from(this.kept.rows.values(), ({ listed }) => listed).sort(comparing(order));
       this.ordered.set(order, ordered);
     }
     return ordered;
@@ -257,17 +247,12 @@ class Finder implements Catalog {
 
   /** Updates the rows to what a scan of every file would return. */
   private async refresh(progress?: ListProgress): Promise<void> {
-    const onRow = (path: string, row: SessionRow): void => {
-      if (this.rows.has(path)) return;
-      this.rows.set(path, row);
-      this.ordered.clear();
-      this.pages.clear();
-    };
-    await this.kept.with((file) => this.kept.load(file, this.hasReadFolders ? undefined : onRow));
+    const { rows } = this.kept;
+    await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
     const { there, removed } = await this.folders.changes();
     const vanished = new Map<string, SessionRow>();
     const forget = (path: string): void => {
-      const row = this.rows.get(path);
+      const row = rows.get(path);
       this.others.delete(path);
       if (!row) return;
       vanished.set(keyOf(row.stamp), row);
@@ -275,11 +260,11 @@ class Finder implements Catalog {
     };
     if (removed.length > SORT_FROM) this.ordered.clear();
     for (const path of removed) forget(path);
-    if (!this.hasReadFolders) for (const path of [...this.rows.keys()]) if (!there.has(path)) forget(path);
+    if (!this.hasReadFolders) for (const path of [...rows.keys()]) if (!there.has(path)) forget(path);
     this.hasReadFolders = true;
     const changed: [string, FoundStamp][] = [];
     for (const [path, stamp] of there) {
-      const row = this.rows.get(path);
+      const row = rows.get(path);
       const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
       if (known === undefined || !isSameStamp(known, stamp)) changed.push([path, stamp]);
     }
@@ -303,7 +288,7 @@ class Finder implements Catalog {
         this.kept.noteMove(moved.listed.path, path);
       } else this.scanOne(path, stamp);
       if (progress && changed.length > 1) {
-        const row = this.rows.get(path);
+        const row = this.kept.rows.get(path);
         if (row) read.push(row.listed);
         if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0));
       }
@@ -316,7 +301,7 @@ class Finder implements Catalog {
   }
 
   private scanOne(path: string, stamp: FoundStamp): void {
-    const before = this.rows.get(path);
+    const before = this.kept.rows.get(path);
     const age = this.options.env.now() - stamp.changed;
     // A file's clock that is far ahead of ours cannot be compared with it.
     const sure = age >= TICK || age < -CLOCKS_APART;
@@ -344,9 +329,9 @@ class Finder implements Catalog {
   }
 
   private put(path: string, row: SessionRow | undefined): void {
-    const before = this.rows.get(path);
-    if (row) this.rows.set(path, row);
-    else if (!this.rows.delete(path)) return;
+    const before = this.kept.rows.get(path);
+    if (row) this.kept.rows.set(path, row);
+    else if (!this.kept.rows.delete(path)) return;
     this.pages.clear();
     for (const [order, ordered] of this.ordered) {
       const compare = comparing(order);

@@ -66,9 +66,7 @@ CREATE VIRTUAL TABLE parts USING fts5(word, content='', detail=none, tokenize=tr
 PRAGMA user_version = ${SCHEMA_VERSION};
 `;
 
-/**
- * Kinds of text: the conversation of users and assistants, searched by default, and the output of tools, on request.
- */
+/** Kinds of text: what users and assistants say, searched by default, and the output of tools, on request. */
 export type TextKind = "talk" | "tools";
 const KINDS: readonly TextKind[] = ["talk", "tools"];
 
@@ -315,7 +313,17 @@ export class CatalogFile {
     this.addWords(reading.unseen);
     const { lastInsertRowid: id } = this.sql(
       "INSERT INTO said(file, kind, start, length, role, time, entry, sum, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    ).run(file, KINDS.indexOf(kind), start, length, role, time, packedEntry(entry), sum, reading.sum);
+    ).run(
+      file,
+      KINDS.indexOf(kind),
+      start,
+      length,
+      role,
+      time,
+      entry === null ? null : JSON.stringify(entry),
+      sum,
+      reading.sum,
+    );
     this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokensOf(folded, reading.longestRun));
   }
 
@@ -329,28 +337,27 @@ export class CatalogFile {
   /** Returns the words that contain a part; undefined when there are more than can be queried. */
   wordsWith(part: string): string[] | undefined {
     // Short parts have no trigrams.
-    const rows = (
+    const [query, pattern, most] =
       part.length < 3
-        ? this.sql("SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?").all(
-            `%${part.replace("_", "\\_")}%`,
-            MAX_WORDS + 1,
-          )
-        : this.sql("SELECT w.word FROM parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ? LIMIT ?").all(
+        ? [
+            "SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?",
+            `%${part.replaceAll("_", "\\_")}%`,
+            MAX_WORDS,
+          ]
+        : [
+            "SELECT w.word FROM parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ? LIMIT ?",
             trigramsOf(part),
-            MAX_CANDIDATES + 1,
-          )
-    ) as { word: string }[];
-    if (part.length >= 3 && rows.length > MAX_CANDIDATES) return undefined;
+            MAX_CANDIDATES,
+          ];
+    const rows = this.sql(query).all(pattern, most + 1) as { word: string }[];
+    if (rows.length > most) return undefined;
     const words = rows.map(({ word }) => word).filter((word) => word.includes(part));
     return words.length > MAX_WORDS ? undefined : words;
   }
 
   private textsFrom(file: number, kind: TextKind, from: number): { id: number; sum: string; text: string }[] {
-    return this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?").all(
-      file,
-      KINDS.indexOf(kind),
-      from,
-    ) as { id: number; sum: string; text: string }[];
+    const texts = this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?");
+    return texts.all(file, KINDS.indexOf(kind), from) as { id: number; sum: string; text: string }[];
   }
 
   private dropText(kind: TextKind, id: number): void {
@@ -366,14 +373,8 @@ export class CatalogFile {
   /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
   texts({ kinds, expression, below, cwd, role, since, until, count }: Asked): Numbered[] {
     const found = kinds.flatMap((kind) => {
-      const values: unknown[] = [expression ?? KINDS.indexOf(kind), below];
-      const more = [
-        { condition: "f.cwd = ?", value: cwd },
-        { condition: "s.role = ?", value: role },
-        { condition: "s.time >= ?", value: since },
-        { condition: "s.time <= ?", value: until },
-      ].filter(({ value }) => value !== undefined);
-      values.push(...more.map(({ value }) => value), count);
+      const limits = { "f.cwd = ?": cwd, "s.role = ?": role, "s.time >= ?": since, "s.time <= ?": until };
+      const more = Object.entries(limits).filter(([, value]) => value !== undefined);
       // The index comes first in the join, so that the result has its order and nothing beyond the limit is read.
       const [source, id] =
         expression === undefined
@@ -383,9 +384,11 @@ export class CatalogFile {
               "t.rowid",
             ];
       return this.sql(
-        `SELECT s.*, f.path FROM ${source} AND ${id} < ?${more.map(({ condition }) => ` AND ${condition}`).join("")}
+        `SELECT s.*, f.path FROM ${source} AND ${id} < ?${more.map(([condition]) => ` AND ${condition}`).join("")}
           ORDER BY ${id} DESC LIMIT ?`,
-      ).all(...values) as (Numbered & { sum: string })[];
+      ).all(expression ?? KINDS.indexOf(kind), below, ...more.map(([, value]) => value), count) as (Numbered & {
+        sum: string;
+      })[];
     });
     if (kinds.length > 1) found.sort((a, b) => b.id - a.id);
     return found.slice(0, count).map((row) => {
@@ -438,16 +441,11 @@ export class CatalogFile {
 
 /** Returns an expression for all trigrams of a part: the index stores no positions, so each is queried on its own. */
 function trigramsOf(part: string): string {
-  const found = new Set<string>();
-  for (let i = 0; i + 3 <= part.length; i++) found.add(`"${part.slice(i, i + 3)}"`);
-  return [...found].join(" AND ");
+  const found = Array.from({ length: part.length - 2 }, (_, i) => `"${part.slice(i, i + 3)}"`);
+  return [...new Set(found)].join(" AND ");
 }
 
-/** Encodes an entry's id as JSON: ids may contain characters that SQLite does not return unchanged. */
-function packedEntry(entry: string | null): string | null {
-  return entry === null ? null : JSON.stringify(entry);
-}
-
+/** Parses an entry's id. It is stored as JSON: ids may contain characters that SQLite does not return unchanged. */
 function unpackedEntry(text: string | null): string | null {
   try {
     return text === null ? null : JSON.parse(text);
@@ -483,10 +481,7 @@ function versionOf(db: Database): number {
   return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
 }
 
-/**
- * Whether a file was replaced by a newer one of ours, or is damaged. False for a file that a newer server made or that
- * is in use.
- */
+/** Whether a newer file of ours has replaced a file, or it is damaged; false for one of a newer server, or in use. */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
     return closing(open(path), (db) => versionOf(db) <= SCHEMA_VERSION);

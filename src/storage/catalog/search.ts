@@ -7,17 +7,14 @@ import { expressionOf, fold, holds, type Query, score, snippet } from "../../cor
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
-import type { SessionRow } from "./cached-rows.ts";
+import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
 import type { CatalogFile, Numbered, TextKind } from "./database.ts";
 import { type IndexedText, idIn, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
 import type { FoundStamp } from "./folders.ts";
-import type { CatalogOptions } from "./options.ts";
 
 /** Milliseconds of work without a pause. */
 const SLICE = 8;
-/**
- * Minimum number of hits of whole words in one window. The best come first within a window, the latest window first.
- */
+/** Minimum number of hits of whole words in a window. The best come first within a window, the latest window first. */
 const WINDOW = 100;
 /** Texts queried at a time. */
 const TEXTS_AT_ONCE = 128;
@@ -194,9 +191,9 @@ export class Search {
 
   private hasLeafRecord({ device, inode }: FoundStamp): boolean {
     if (!this.leafRecords) {
-      const { disk, paths: locations } = this.options;
+      const { disk, paths } = this.options;
       try {
-        this.leafRecords = new Set(disk.names(join(locations.state, "leaves")));
+        this.leafRecords = new Set(disk.names(join(paths.state, "leaves")));
       } catch {
         this.leafRecords = new Set();
       }
@@ -220,9 +217,7 @@ export class Search {
 
   // --- without one ---------------------------------------------------------------------------------------------
 
-  /**
-   * Returns the same hits by reading every file: the most recently active session first, in it the last entry first.
-   */
+  /** Returns the same hits by reading all files: the most recently active session first, in it the last entry first. */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
     const { limit, cursor, cwd } = this.request;
     const hits: FoundTexts[] = [];
@@ -282,7 +277,7 @@ export class Search {
 }
 
 /** Returns a fast check of a line's bytes that is never false for a line that contains the terms. */
-function rough({ terms }: Query): (b: Uint8Array, at: number, end: number) => boolean {
+function rough(terms: Query): (b: Uint8Array, at: number, end: number) => boolean {
   // Terms that JSON may write in another way are not checked.
   const sought = terms.map(({ text }) => text).filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
   if (sought.length === 0) return () => true;

@@ -10,7 +10,8 @@ import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
 import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { KNOWN_TYPES, Nodes, ROLES } from "../../core/tree/nodes.ts";
+import { momentOf } from "../../core/search/listing.ts";
+import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
 import { hasEntriesNearby, headerOfLine, idInName, markLength } from "../fs/header.ts";
@@ -43,6 +44,9 @@ export interface SessionSummary {
   /** Whether the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
 }
+
+/** A summary while it is gathered. */
+type Gathered = { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
 
 /** The summary before the first byte. */
 const EMPTY: SessionSummary = {
@@ -80,7 +84,6 @@ const LONGEST_READ = 64 << 20;
 const MARKED = 512;
 
 const TYPE = { message: KNOWN_TYPES.indexOf("message"), name: KNOWN_TYPES.indexOf("session_info") };
-const ROLE = { user: ROLES.indexOf("user"), assistant: ROLES.indexOf("assistant") };
 const FLAG_BATCH = 4;
 const CLOSE_BRACE = 0x7d;
 
@@ -92,10 +95,7 @@ const SESSION_TYPE = nodes.typeCode("session");
 
 class NotASession extends Error {}
 
-/**
- * Scans a file, continuing `known` if the file still begins with it. Returns null when the file is not a session.
- * Throws errno errors.
- */
+/** Scans a file, continuing `known` if it still begins so. Returns null when it is no session. Throws errno errors. */
 export function scanFile(disk: Disk, file: string, known?: SessionSummary): Scan | null {
   try {
     return withFile(disk, disk.openRead(file), (fd) => {
@@ -114,11 +114,11 @@ class Scanner {
   private readonly disk: Disk;
   private readonly fd: number;
   private readonly file: string;
-  private f: { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
+  private readonly f: Gathered;
   private hasHeader: boolean;
   private headerMade = false;
-  /** Lines of user and assistant messages: their starts and lengths, alternating. */
-  private messageLines: number[] = [];
+  /** Lines of new messages of users and the model: their starts and lengths, alternating. */
+  private readonly messageLines: number[] = [];
 
   constructor(disk: Disk, fd: number, file: string, known: SessionSummary | undefined) {
     this.disk = disk;
@@ -164,38 +164,29 @@ class Scanner {
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.hasHeader) return this.readHeader(start, b, at, past);
     if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
-      this.addEntry(start, past - at, () => b.subarray(at, past), true);
+      this.addEntry(start, past - at, true);
     else if (skipSpace(b, at, past) < past) {
-      const line = b.subarray(at, past);
       this.f.plain = false;
-      if (isUtf8(line) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
-        this.addEntry(start, past - at, () => line, false);
+      if (isUtf8(b.subarray(at, past)) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
+        this.addEntry(start, past - at, false);
     }
   }
 
   private addLongLine(start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.hasHeader) throw new NotASession();
-    if (last === CLOSE_BRACE && heads.readFast(head, 0, head.length))
-      this.addEntry(start, length, () => this.read(start, length), true);
+    if (last === CLOSE_BRACE && heads.readFast(head, 0, head.length)) this.addEntry(start, length, true);
     else if (length <= LONGEST_READ) this.addLine(start, this.read(start, length), 0, length);
     else this.f.plain = false;
   }
 
   /** Adds the entry whose head was just read. */
-  private addEntry(start: number, length: number, line: () => Uint8Array, usual: boolean): void {
+  private addEntry(start: number, length: number, usual: boolean): void {
     const { f } = this;
     const { type, role, packedId, packedParent, flags } = heads;
-    f.entries++;
     f.plain &&= usual && packedParent === f.last && packedId !== f.last;
     f.last = packedId;
     f.batch = (flags & FLAG_BATCH) !== 0;
-    if (type === TYPE.name) f.name = nameIn(parsed(line()), f.name);
-    if (type !== TYPE.message) return;
-    f.messages++;
-    if (role !== ROLE.user && role !== ROLE.assistant) return;
-    if (length > LONGEST_READ) return;
-    this.messageLines.push(start, length);
-    if (f.first === null && role === ROLE.user) f.first = firstIn(parsed(line()));
+    if (addFacts(f, type, ROLES[role], start, length, this.read)) this.messageLines.push(start, length);
   }
 
   private readHeader(start: number, b: Uint8Array, at: number, past: number): void {
@@ -222,19 +213,34 @@ class Scanner {
     this.headerMade = true;
   }
 
-  /** Sets `activity` from the last new message that has a time. */
   private updateActivity(): void {
-    for (let i = this.messageLines.length - 2; i >= 0; i -= 2) {
-      const activity = activityOf(parsed(this.read(this.messageLines[i], this.messageLines[i + 1])));
-      if (activity === null) continue;
-      this.f.activity = activity;
-      break;
-    }
-    this.messageLines = [];
+    const lines = this.messageLines.splice(0);
+    setActivity(this.f, lines.length / 2, (nth) => this.read(lines[2 * nth], lines[2 * nth + 1]));
   }
 
-  private read(start: number, length: number): Buffer {
-    return readAt(this.disk, this.fd, start, length);
+  private readonly read = (start: number, length: number): Buffer => readAt(this.disk, this.fd, start, length);
+}
+
+type Read = (start: number, length: number) => Uint8Array;
+
+/** Adds an entry, which `read` reads. Returns whether it is a message that may have the time of the last activity. */
+function addFacts(f: Gathered, type: number, role: Role, start: number, length: number, read: Read): boolean {
+  f.entries++;
+  if (type === TYPE.name) f.name = nameIn(parsed(read(start, length)), f.name);
+  if (type !== TYPE.message) return false;
+  f.messages++;
+  if ((role !== "user" && role !== "assistant") || length > LONGEST_READ) return false;
+  if (f.first === null && role === "user") f.first = firstIn(parsed(read(start, length)));
+  return true;
+}
+
+/** Sets `activity` from the last of `count` messages that has a time. */
+function setActivity(f: Gathered, count: number, messageAt: (nth: number) => Uint8Array): void {
+  for (let nth = count - 1; nth >= 0; nth--) {
+    const activity = activityOf(parsed(messageAt(nth)));
+    if (activity === null) continue;
+    f.activity = activity;
+    return;
   }
 }
 
@@ -246,28 +252,16 @@ function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" |
 }
 
 /** Returns the summary of a log, continuing `known`: for sessions that are not plain files of lines. */
-export function summaryOfLog(log: Log, known?: SessionSummary): SessionSummary {
+export function summaryOfLog(log: Log, known = EMPTY): SessionSummary {
   const { header, nodes } = log;
-  let { name, first, messages, activity } = known ?? EMPTY;
-  const from = known?.entries ?? 0;
-  for (let position = from; position < nodes.count; position++) {
-    if (nodes.isType(position, "session_info")) name = nameIn(parsed(log.read(position)), name);
-    if (!nodes.isType(position, "message")) continue;
-    messages++;
-    if (first === null && nodes.role(position) === "user" && log.length(position) <= LONGEST_READ)
-      first = firstIn(parsed(log.read(position)));
-  }
-  for (let position = nodes.count - 1; position >= from; position--) {
-    const role = nodes.role(position);
-    if ((role !== "user" && role !== "assistant") || log.length(position) > LONGEST_READ) continue;
-    const text = activityOf(parsed(log.read(position)));
-    if (text === null) continue;
-    activity = text;
-    break;
-  }
-  const entries = nodes.count;
-  const facts = { id: header.id, name, first, messages, entries, activity, plain: false };
-  return { ...EMPTY, ...headerFacts(header), ...facts };
+  const f: Gathered = { ...known, ...headerFacts(header), id: header.id, plain: false };
+  const read: Read = (position) => log.read(position);
+  const messages: number[] = [];
+  for (let position = f.entries; position < nodes.count; position++)
+    if (addFacts(f, nodes.code(position), nodes.role(position), position, log.length(position), read))
+      messages.push(position);
+  setActivity(f, messages.length, (nth) => log.read(messages[nth]));
+  return f;
 }
 
 /** Returns the name in a session_info entry; `before` when the entry is damaged. */
@@ -291,29 +285,17 @@ export function parsed(line: Uint8Array): unknown {
   }
 }
 
-interface AnyMessage {
-  readonly role?: unknown;
-  readonly content?: unknown;
-  readonly timestamp?: unknown;
-  readonly [member: string]: unknown;
-}
-
 /** Returns the message of a message entry. */
-export function messageOf(entry: unknown): AnyMessage | undefined {
-  const message = (entry as { message?: unknown } | null | undefined)?.message;
-  return typeof message === "object" && message !== null ? (message as AnyMessage) : undefined;
+export function messageOf(entry: unknown): Readonly<Record<string, unknown>> | undefined {
+  const message = (entry as { message?: Record<string, unknown> } | null | undefined)?.message;
+  return typeof message === "object" && message !== null ? message : undefined;
 }
 
 /** Returns the time of an entry's message in milliseconds: that of the message, or else that of the entry. */
 export function activityOf(entry: unknown): number | null {
   const own = messageOf(entry)?.timestamp;
   if (typeof own === "number" && Number.isFinite(own)) return own;
-  return moment((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
-}
-
-export function moment(timestamp: unknown): number | null {
-  const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
-  return Number.isFinite(time) ? time : null;
+  return momentOf((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
 }
 
 function markOf(disk: Disk, fd: number, reach: number): string {

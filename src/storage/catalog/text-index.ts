@@ -5,10 +5,9 @@ import { fold } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
-import { type CachedRows, type SessionRow, stateOf } from "./cached-rows.ts";
+import { type CachedRows, type CatalogOptions, stateOf } from "./cached-rows.ts";
 import type { CatalogFile, Indexed, NewText, TextKind } from "./database.ts";
 import { type IndexedText, KIND_OF_ROLE, logTexts, scanTexts } from "./documents.ts";
-import type { CatalogOptions } from "./options.ts";
 
 /** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
 const SLICE = { waiting: 8, ahead: 4 };
@@ -35,12 +34,10 @@ interface Addition {
 
 export class TextIndex {
   private readonly options: CatalogOptions;
-  private readonly rows: ReadonlyMap<string, SessionRow>;
   private readonly kept: CachedRows;
 
-  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, kept: CachedRows) {
+  constructor(options: CatalogOptions, kept: CachedRows) {
     this.options = options;
-    this.rows = rows;
     this.kept = kept;
   }
 
@@ -49,11 +46,11 @@ export class TextIndex {
   }
 
   private missing(kind: TextKind): Set<string> {
-    const { stale, indexed } = this.kept;
-    const missing = stale.get(kind) ?? new Set(this.rows.keys());
+    const { rows, stale, indexed } = this.kept;
+    const missing = stale.get(kind) ?? new Set(rows.keys());
     stale.set(kind, missing);
     for (const path of missing) {
-      const row = this.rows.get(path);
+      const row = rows.get(path);
       if (!row || indexed.get(path)?.[kind] === stateOf(row)) missing.delete(path);
     }
     return missing;
@@ -152,7 +149,7 @@ export class TextIndex {
       const now = file.indexed(path);
       if (now) this.kept.indexed.set(path, now);
       todo.delete(path);
-      const row = this.rows.get(path);
+      const row = this.kept.rows.get(path);
       if (!row || now?.[kind] === stateOf(row)) continue;
       todo.add(path);
       unfinished++;
@@ -165,7 +162,7 @@ export class TextIndex {
    * when there are none, or when it cannot be read: it is checked again when the folders are read next.
    */
   private additionOf(file: CatalogFile, path: string, kind: TextKind, atOnce: number): Addition | null | undefined {
-    const row = this.rows.get(path);
+    const row = this.kept.rows.get(path);
     if (!row) return undefined;
     const known = file.indexed(path);
     if (!known) return null;
