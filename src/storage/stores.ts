@@ -55,7 +55,7 @@ export interface StoresOptions {
   /** The backend of new sessions. */
   readonly kind: "jsonl" | "v2" | "memory";
   readonly readOnly?: boolean;
-  /** See Keeping. Without it, deleted sessions go to our own trash. */
+  /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
   /**
    * Throws path_outside_root for a path that a host may not name. The disk ensures that no link leads elsewhere when

@@ -55,15 +55,9 @@ export interface Stores {
    * session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.
    */
   nextTo(file: string, header: SessionHeader): string | undefined;
-  /**
-   * Returns the session that a request with this idempotency key made recently, in a working directory or beside a
-   * file.
-   */
+  /** Returns the session that a request with this key made recently, in a working directory or beside a file. */
   made(key: string, of: { readonly cwd: string } | { readonly nextTo: string }): string | undefined;
-  /** Facts that are found without opening sessions. */
   readonly catalog: Catalog;
-  /** Operations on sessions that are not open. */
   readonly lifeCycle: LifeCycle;
-  /** Migrations between a JSONL file and Session Store V2. */
   readonly migrations: Migrations;
 }

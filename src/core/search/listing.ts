@@ -119,8 +119,7 @@ export function momentText(moment: number | null): string | null {
 
 /** Returns the id that the name of a session file or container ends with; a name without one is returned as it is. */
 function idInPath(path: string): string {
-  const name = nameOf(path);
-  const stem = name.replace(/\.(?:jsonl|v2)$/, "");
+  const stem = nameOf(path).replace(/\.(?:jsonl|v2)$/, "");
   return /^\d{4}-\d\d-\d\dT[^_]*_(.+)$/.exec(stem)?.[1] ?? stem.slice(stem.lastIndexOf("_") + 1);
 }
 
@@ -134,10 +133,7 @@ function put<K>(map: Map<K, Relative[]>, key: K, session: Relative): void {
   else map.set(key, [session]);
 }
 
-/**
- * Returns the parent of each session whose parent's file is known, by its path or, if it was moved, by the id or name
- * in it.
- */
+/** Returns the parents of sessions as far as they are known, by their path or, if they moved, by the id or name in it. */
 export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative> {
   const byPath = new Map<string, Relative>();
   const byId = new Map<string, Relative[]>();
@@ -168,8 +164,7 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
 
 /**
  * Returns the sessions that are forked, over any number of steps, from the same one as this: that one first, parents
- * before their children. If the file of the first one is missing there is no root, and those forked from it stay
- * together.
+ * before their children. Without the file of the first one there is no root, and those forked from it stay together.
  */
 export function familyOf(
   sessions: readonly Relative[],

@@ -41,15 +41,9 @@ export function holds(folded: string, query: Query): boolean {
 // An ASCII run is a word, which is found by its parts through a list of all words. Any other script gives its
 // characters and pairs of them, because many scripts put no space between words.
 
-/**
- * Runs that are one piece to the index: ASCII letters, digits and underscores; or characters that are neither ASCII nor
- * punctuation.
- */
+/** Runs that are one piece to the index: ASCII letters, digits and underscores; or neither ASCII nor punctuation. */
 const RUN = /[a-z0-9_]+|[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
-/**
- * Characters of a word. Longer words are cut into pieces that overlap by half, so that each part of up to half this
- * length is in one of them.
- */
+/** Characters of a word. Longer ones are cut into pieces that overlap by half: a part of half a piece is whole in one. */
 const LONGEST_WORD = 64;
 
 const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
@@ -93,7 +87,6 @@ export class Lexicon {
   /** Each word, after its length. */
   private letters = new Uint8Array(1 << 15);
   private used = 1;
-  /** Words seen. */
   count = 0;
 
   clear(): void {
@@ -199,10 +192,7 @@ interface Expression {
   readonly parts?: string;
 }
 
-/**
- * Returns the expressions of a query. `wordsWith` returns the words that contain a part, or undefined if there are too
- * many to search for.
- */
+/** Returns the expressions of a query. `wordsWith` returns the words that contain a part; undefined: too many of them. */
 export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
   const words: string[] = [];
   const parts: string[] = [];

@@ -13,7 +13,7 @@ import { pause } from "../fs/chunked-io.ts";
 import type { Disk } from "../fs/disk.ts";
 import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
-import { isSameStamp } from "../fs/stamps.ts";
+import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import {
   CatalogDamaged,
   CatalogFile,
@@ -24,7 +24,6 @@ import {
   sumOf,
   type TextKind,
 } from "./database.ts";
-import type { FoundStamp } from "./folders.ts";
 import type { SessionSummary } from "./summary.ts";
 
 /** Rows written in one transaction, and read without a pause. */
@@ -250,7 +249,7 @@ export class CachedRows {
 
   readIndexed(file: CatalogFile): void {
     this.forget();
-    for (const { path, ...indexed } of file.files()) this.indexed.set(path, indexed);
+    for (const indexed of file.allIndexed()) this.indexed.set(indexed.path, indexed);
   }
 
   /** Writes rows that differ from the catalog. */

@@ -30,10 +30,10 @@ import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
-import { isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
-import { Folders, type FoundStamp } from "./folders.ts";
+import { Folders } from "./folders.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
 import { type Scan, scanFile } from "./summary.ts";
@@ -88,7 +88,7 @@ class Finder implements Catalog {
   constructor(options: CatalogOptions) {
     this.options = options;
     this.disk = options.disk;
-    this.folders = new Folders(options.disk, options.paths, () => options.env.now(), options.watchFrom);
+    this.folders = new Folders(options);
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
   }

@@ -14,7 +14,7 @@ import {
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
-import type { Stamp } from "../fs/stamps.ts";
+import type { FoundStamp } from "../fs/stamps.ts";
 import { isActive } from "../v2/pointer.ts";
 import { type Scan, type SessionSummary, summaryOfLog } from "./summary.ts";
 
@@ -28,7 +28,7 @@ export function containerOfPointer(name: string): string | undefined {
  * file. Returns undefined when there is no session: a container that pi_agent_rust derives from a session file has
  * neither header nor pointer, and one that is being built has no pointer yet.
  */
-export function stampOfContainer(disk: Disk, path: string): Required<Stamp> | undefined {
+export function stampOfContainer(disk: Disk, path: string): FoundStamp | undefined {
   try {
     if (!isActive(disk, path)) return undefined;
     const files = filesOf(disk, path, pointerFile(path), indexFile(path));

@@ -81,7 +81,6 @@ export interface CatalogRow {
   readonly modified: number;
   readonly size: number;
   readonly name: string | null;
-  /** JSON text. */
   readonly record: string;
 }
 
@@ -98,6 +97,7 @@ const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(()
 /** The index state of a file's texts, and the number of the file. */
 export interface Indexed {
   readonly id: number;
+  readonly path: string;
   readonly sum: string;
   readonly talk: string;
   readonly tools: string;
@@ -246,9 +246,9 @@ export class CatalogFile {
 
   // --- files ---------------------------------------------------------------------------------------------------
 
-  /** Returns all files with their index state. */
-  files(): ({ path: string } & Indexed)[] {
-    return this.sql("SELECT id, path, sum, talk, tools FROM files").all() as ({ path: string } & Indexed)[];
+  /** Returns the index states of all files. */
+  allIndexed(): Indexed[] {
+    return this.sql("SELECT id, path, sum, talk, tools FROM files").all() as Indexed[];
   }
 
   /** Returns the row of a file, if it is as it was written. */
@@ -279,7 +279,7 @@ export class CatalogFile {
   }
 
   drop(path: string): void {
-    const row = this.sql("SELECT id FROM files WHERE path = ?").get(path) as { id: number } | undefined;
+    const row = this.indexed(path);
     if (!row) return;
     for (const kind of KINDS) for (const { id } of this.textsFrom(row.id, kind, -1)) this.dropText(kind, id);
     this.sql("DELETE FROM files WHERE id = ?").run(row.id);
@@ -289,7 +289,7 @@ export class CatalogFile {
 
   /** Reads the index state of a file. */
   indexed(path: string): Indexed | undefined {
-    return this.sql("SELECT id, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
+    return this.sql("SELECT id, path, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
   }
 
   /** Replaces the texts of a file at and after an offset. */
@@ -310,20 +310,11 @@ export class CatalogFile {
 
   private addText(file: number, kind: TextKind, place: TextSpan, sum: string, folded: string, reading: Reading): void {
     const { start, length, role, time, entry } = place;
+    const packed = entry === null ? null : JSON.stringify(entry);
     this.addWords(reading.unseen);
     const { lastInsertRowid: id } = this.sql(
       "INSERT INTO said(file, kind, start, length, role, time, entry, sum, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    ).run(
-      file,
-      KINDS.indexOf(kind),
-      start,
-      length,
-      role,
-      time,
-      entry === null ? null : JSON.stringify(entry),
-      sum,
-      reading.sum,
-    );
+    ).run(file, KINDS.indexOf(kind), start, length, role, time, packed, sum, reading.sum);
     this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokensOf(folded, reading.longestRun));
   }
 

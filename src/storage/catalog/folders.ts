@@ -3,18 +3,12 @@
 import { join } from "node:path";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import type { Disk, FileInfo } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
-import { isSameFile, type Stamp } from "../fs/stamps.ts";
+import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
+import type { CatalogOptions } from "./cached-rows.ts";
 import { containerOfPointer, stampOfContainer } from "./containers.ts";
-
-/** Equal stamps mean an unchanged file. */
-export type FoundStamp = Required<Stamp>;
-
-function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): FoundStamp {
-  return { device, inode, size, modified, changed };
-}
 
 /** The result of `changes`, by path. Files that are in neither list have not changed. */
 interface FolderChanges {
@@ -45,10 +39,9 @@ const FULL_READ_AFTER = 60_000;
 const SLICE = 1000;
 
 export class Folders {
+  private readonly options: CatalogOptions;
   private readonly disk: Disk;
   private readonly paths: StoragePaths;
-  private readonly now: () => number;
-  private readonly watchFrom: number;
   private folders = new Map<string, Folder>();
   /** Stop the watches of the folders above; undefined for one that could not be watched. */
   private stops: ((() => void) | undefined)[] = [];
@@ -59,11 +52,10 @@ export class Folders {
   private notifications = 0;
   private lastFullRead = Number.NEGATIVE_INFINITY;
 
-  constructor(disk: Disk, paths: StoragePaths, now: () => number, watchFrom = WATCH_FROM) {
-    this.disk = disk;
-    this.paths = paths;
-    this.now = now;
-    this.watchFrom = watchFrom;
+  constructor(options: CatalogOptions) {
+    this.options = options;
+    this.disk = options.disk;
+    this.paths = options.paths;
   }
 
   async changes(): Promise<FolderChanges> {
@@ -91,7 +83,7 @@ export class Folders {
     const there = new Map<string, FoundStamp>();
     this.notifications = 0;
     this.rootDirty = false;
-    this.lastFullRead = this.now();
+    this.lastFullRead = this.options.env.now();
     for (const folder of before.values()) folder.dirty = new Set();
     const found = new Map<string, Folder>();
     let count = 0;
@@ -113,17 +105,16 @@ export class Folders {
       if (folder?.stop) folder.dirty = known.dirty;
     }
     this.folders = found;
-    if (count >= this.watchFrom && !this.watching && this.watchable) {
+    const { watchFrom = WATCH_FROM } = this.options;
+    if (count >= watchFrom && !this.watching && this.watchable) {
+      if (!this.startWatching()) return { there, removed };
       // The folders are read again after the watches started, so that no change is missed in between.
-      if (this.startWatching()) return this.readAgain(removed);
-    } else if (this.watching && !this.watchNew()) this.stopWatching();
+      const again = await this.readAll();
+      const gone = removed.filter((path) => !again.there.has(path));
+      return { there: again.there, removed: [...new Set([...gone, ...again.removed])] };
+    }
+    if (this.watching && !this.watchNew()) this.stopWatching();
     return { there, removed };
-  }
-
-  private async readAgain(removed: string[]): Promise<FolderChanges> {
-    const changes = await this.readAll();
-    const back = changes.there;
-    return { there: back, removed: [...new Set([...removed.filter((path) => !back.has(path)), ...changes.removed])] };
   }
 
   private *folderPaths(): Generator<string> {
@@ -153,18 +144,11 @@ export class Folders {
     const info = infoOrNull(this.disk, path);
     if (info?.kind !== "folder") return undefined;
     const { device, inode } = info;
+    // The watch is kept if this is the same folder.
     const same = before !== undefined && isSameFile(before, info);
-    if (before && !same) before.stop?.();
-    return {
-      path,
-      device,
-      inode,
-      files: new Set(),
-      elsewhere: new Set(),
-      dirty: new Set(),
-      // The watch is kept if this is the same folder.
-      stop: same ? before.stop : undefined,
-    };
+    if (!same) before?.stop?.();
+    const stop = same ? before.stop : undefined;
+    return { path, device, inode, files: new Set(), elsewhere: new Set(), dirty: new Set(), stop };
   }
 
   private read(folder: Folder): string[] {
@@ -194,20 +178,24 @@ export class Folders {
     if (info?.kind !== "file") return;
     folder.files.add(name);
     if ((info.links ?? 1) > 1) folder.elsewhere.add(name);
-    there.set(path, stampOf(info));
+    const { device, inode, size, modified, changed = 0 } = info;
+    there.set(path, { device, inode, size, modified, changed });
   }
 
   // --- only reported changes -----------------------------------------------------------------------------------
 
   /** Checks only the reported changes. Returns undefined when everything must be read. */
   private checkNotified(): FolderChanges | undefined {
-    if (this.rootDirty || this.notifications > MAX_NOTIFICATIONS || this.now() - this.lastFullRead > FULL_READ_AFTER)
+    if (
+      this.rootDirty ||
+      this.notifications > MAX_NOTIFICATIONS ||
+      this.options.env.now() - this.lastFullRead > FULL_READ_AFTER
+    )
       return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
     for (const folder of this.folders.values()) {
       const info = infoOrNull(this.disk, folder.path);
-      if (info?.kind !== "folder" || !isSameFile(info, folder)) return undefined;
-      if (folder.dirty === null) return undefined;
+      if (info?.kind !== "folder" || !isSameFile(info, folder) || folder.dirty === null) return undefined;
     }
     const there = new Map<string, FoundStamp>();
     const removed: string[] = [];
@@ -216,13 +204,11 @@ export class Folders {
       folder.dirty?.clear();
       for (const name of names) {
         const path = join(folder.path, name);
-        const known = folder.files.has(name);
         if (!isSessionName(name) && !isContainerName(name)) continue;
         // It may have become a link.
         if (infoOrNull(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
         this.ask(folder, name, there);
-        if (there.has(path) || !known) continue;
-        folder.files.delete(name);
+        if (there.has(path) || !folder.files.delete(name)) continue;
         folder.elsewhere.delete(name);
         removed.push(path);
       }

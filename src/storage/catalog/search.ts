@@ -7,10 +7,10 @@ import { expressionOf, fold, holds, type Query, score, snippet } from "../../cor
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
+import type { FoundStamp } from "../fs/stamps.ts";
 import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
 import type { CatalogFile, Numbered, TextKind } from "./database.ts";
 import { type IndexedText, idIn, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
-import type { FoundStamp } from "./folders.ts";
 
 /** Milliseconds of work without a pause. */
 const SLICE = 8;

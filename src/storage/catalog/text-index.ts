@@ -22,7 +22,6 @@ const MAX_AGAIN = 100_000;
 
 /** Texts of one file to add to the index. */
 interface Addition {
-  readonly path: string;
   /** The index state that they continue. */
   readonly known: Indexed;
   /** The offset or position from which on indexed texts are replaced. */
@@ -125,10 +124,7 @@ export class TextIndex {
     return true;
   }
 
-  /**
-   * Writes additions to the index, and removes their files from `todo`, or moves those to its end that are not indexed
-   * to theirs. Returns the number of these.
-   */
+  /** Writes additions, and removes their files from `todo`; those with a rest go to its end, and are counted. */
   private async add(
     file: CatalogFile,
     kind: TextKind,
@@ -137,15 +133,16 @@ export class TextIndex {
   ): Promise<number> {
     if (additions.length === 0) return 0;
     await this.kept.write(file, "texts", () => {
-      for (const { path, known, from, texts, state } of additions) {
-        const there = file.indexed(path);
+      for (const { known, from, texts, state } of additions) {
+        const there = file.indexed(known.path);
         // Another process was faster.
         if (there?.id !== known.id || there[kind] !== known[kind]) continue;
         file.putTexts(known.id, kind, from, texts, state);
       }
     });
     let unfinished = 0;
-    for (const { path } of additions) {
+    for (const { known } of additions) {
+      const { path } = known;
       const now = file.indexed(path);
       if (now) this.kept.indexed.set(path, now);
       todo.delete(path);
@@ -196,6 +193,6 @@ export class TextIndex {
     } catch {
       return undefined;
     }
-    return { path, known, from, texts, state, size };
+    return { known, from, texts, state, size };
   }
 }

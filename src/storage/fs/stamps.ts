@@ -13,6 +13,8 @@ const TICK = 20;
 
 /** The part of what is known of a file that changes with its content. */
 export type Stamp = Pick<FileInfo, "device" | "inode" | "size" | "modified" | "changed">;
+/** A stamp with a change time, 0 where the disk has none. */
+export type FoundStamp = Required<Stamp>;
 
 /** Whether two checks saw the same file with the same stamp. */
 export function isSameStamp(a: Stamp, b: Stamp): boolean {
