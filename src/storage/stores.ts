@@ -5,7 +5,7 @@ import { Failure } from "../core/failure.ts";
 import { SESSION_ID } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
-import type { LeafMemory, Stores } from "../core/ports/stores.ts";
+import type { Stores } from "../core/ports/stores.ts";
 import { momentOf, unknownId } from "../core/search/listing.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
@@ -84,8 +84,8 @@ export function makeStores(options: StoresOptions): Stores {
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
   /**
-   * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the session
-   * folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
+   * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
+   * session folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
    */
   const isOutside = (file: string): boolean => {
     if (options.kind === "memory" || paths.flat !== undefined) return false;
@@ -111,12 +111,14 @@ export function makeStores(options: StoresOptions): Stores {
     try {
       return openActive(disk, at, file, asReader);
     } catch (error) {
-      throw explainDatabase(disk, file, error);
+      if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) throw error;
+      const sentence = `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`;
+      throw new Failure("not_a_session", sentence, error.details);
     }
   };
-  const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
+  const byName = { jsonl, v2, memory: memoryStore() };
   const isDurable = durability === "sync";
-  const leaves: LeafMemory = leafMemory(disk, paths.state, isDurable);
+  const leaves = leafMemory(disk, paths.state, isDurable);
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -129,7 +131,7 @@ export function makeStores(options: StoresOptions): Stores {
       // An interrupted repair left a container under another name.
       return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
-    isSame: (a, b) => a === b || isOneFile(disk, a, b),
+    isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
     find: (id) => findById(disk, sessionFolders(paths, disk), id),
     prepareFolder(file) {
       try {
@@ -164,10 +166,10 @@ export function makeStores(options: StoresOptions): Stores {
       absolute: (path) => absolute(path, cwd),
       allowed,
       find: (id) => findById(disk, allFolders(paths, disk), id),
-      withId: (id) =>
-        filesOf(disk, allFolders(paths, disk), stemOf(env, id)).exact.filter(
-          (file) => (readId(disk, file) ?? id) === id,
-        ),
+      withId(id) {
+        const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
+        return exact.filter((file) => (readId(disk, file) ?? id) === id);
+      },
     }),
     migrations: makeMigrations(
       {
@@ -211,16 +213,6 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
   return container === null ? log : at(container).open(container, readOnly);
 }
 
-/** Returns the error of opening a file. For a database it explains how to make it a session that can be opened. */
-function explainDatabase(disk: Disk, file: string, error: unknown): unknown {
-  if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) return error;
-  return new Failure(
-    "not_a_session",
-    `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`,
-    error.details,
-  );
-}
-
 /** Returns the current path of the session that a path names. Throws storage failures. */
 function nowAt(disk: Disk, file: string): string {
   return guarded("looking for the session", () => currentPathOf(disk, file));
@@ -260,13 +252,12 @@ export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Con
   return { given: [...sessions, archiveFolder(paths), ...allowed], own: [paths.state] };
 }
 
-/** Whether two paths name one file; false when the disk does not say. */
-function isOneFile(disk: Disk, a: string, b: string): boolean {
+function isSameQuietly(disk: Disk, a: string, b: string): boolean {
   const [one, other] = [infoOrNull(disk, a), infoOrNull(disk, b)];
   return one !== null && other !== null && isSameFile(one, other);
 }
 
-/** Returns the file of the session with an id or a unique prefix. Throws invalid_id, session_not_found, ambiguous_id. */
+/** Returns the file of the session with an id or unique prefix. Throws invalid_id, session_not_found, ambiguous_id. */
 function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
   const { exact, prefixed } = filesOf(disk, folders, id);
@@ -275,7 +266,7 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
   if (found.length === 0) throw unknownId(id);
   // An interrupted move leaves two names of one session.
-  if (!found.every((file) => isOneFile(disk, file, found[0])))
+  if (!found.every((file) => isSameQuietly(disk, file, found[0])))
     throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
   return found[0];
 }
@@ -290,12 +281,8 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
       const file = join(folder, name);
       // Files written by us or by the TypeScript Pi have their id in the name; other files only in the header.
       const [, named = ""] = /^\d{4}-\d\d-\d\dT[^_]*_(.+)\.jsonl$/.exec(name) ?? [];
-      const found =
-        named === id
-          ? id
-          : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named)
-            ? readId(disk, file)
-            : named;
+      const isUnsure = named !== id && (named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named));
+      const found = isUnsure ? readId(disk, file) : named;
       if (found === id) exact.push(file);
       else if (found?.startsWith(id)) prefixed.push(file);
     }

@@ -133,7 +133,7 @@ function put<K>(map: Map<K, Relative[]>, key: K, session: Relative): void {
   else map.set(key, [session]);
 }
 
-/** Returns the parents of sessions as far as they are known, by their path or, if they moved, by the id or name in it. */
+/** Returns the parents of sessions, as far as known: by their path or, if they moved, by the id or name in it. */
 export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative> {
   const byPath = new Map<string, Relative>();
   const byId = new Map<string, Relative[]>();

@@ -43,7 +43,7 @@ export function holds(folded: string, query: Query): boolean {
 
 /** Runs that are one piece to the index: ASCII letters, digits and underscores; or neither ASCII nor punctuation. */
 const RUN = /[a-z0-9_]+|[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
-/** Characters of a word. Longer ones are cut into pieces that overlap by half: a part of half a piece is whole in one. */
+/** Characters of a word. Longer ones are cut into pieces that overlap by half: a part of half of it is in one. */
 const LONGEST_WORD = 64;
 
 const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
@@ -192,7 +192,7 @@ interface Expression {
   readonly parts?: string;
 }
 
-/** Returns the expressions of a query. `wordsWith` returns the words that contain a part; undefined: too many of them. */
+/** Returns the expressions of a query. `wordsWith` returns the words that contain a part; undefined: too many. */
 export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
   const words: string[] = [];
   const parts: string[] = [];

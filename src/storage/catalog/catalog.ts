@@ -33,6 +33,7 @@ import { closing } from "../fs/files.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
+import type { CatalogFile } from "./database.ts";
 import { Folders } from "./folders.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
@@ -73,7 +74,6 @@ class Finder implements Catalog {
   private readonly ordered = new Map<Order, Listed[]>();
   /** Lists for the most recent requests, until something changes. */
   private readonly pages = new Map<string, readonly Listed[]>();
-  /** Whether the folders have been read once. */
   private hasReadFolders = false;
   /** Settles when the last call in the queue has ended: only one call runs at a time. */
   private last: Promise<unknown> = Promise.resolve();
@@ -109,22 +109,26 @@ class Finder implements Catalog {
     return this.inTurn(async () => {
       const query = parseQuery(request.query);
       if (!query) return { hits: [], more: false };
-      const search = new Search(this.options, this.kept.rows, request, query);
       await this.refresh(progress);
-      const { kinds } = search;
-      const found = await this.kept.with(async (file) => {
-        for (let tries = 0; tries < TRIES; tries++) {
-          for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
-          const found = await file.reading(async () => {
-            if (file.changedElsewhere()) this.kept.readIndexed(file);
-            return kinds.every((kind) => this.texts.isComplete(kind)) ? search.indexed(file) : undefined;
-          });
-          if (found) return found;
-        }
-        return undefined;
+      return closing(new Search(this.options, this.kept.rows, request, query), async (search) => {
+        const found = await this.kept.with((file) => this.searchIndex(file, search, progress));
+        return found ?? search.scanned(this.order("modified"));
       });
-      return found ?? search.scanned(this.order("modified"));
     });
+  }
+
+  /** Returns what the index says; undefined when other processes keep it from being complete. */
+  private async searchIndex(file: CatalogFile, search: Search, progress: Progress | undefined) {
+    const { kinds } = search;
+    for (let tries = 0; tries < TRIES; tries++) {
+      for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
+      const found = await file.reading(async () => {
+        if (file.changedElsewhere()) this.kept.readIndexed(file);
+        return kinds.every((kind) => this.texts.isComplete(kind)) ? search.indexed(file) : undefined;
+      });
+      if (found) return found;
+    }
+    return undefined;
   }
 
   family(

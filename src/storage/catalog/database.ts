@@ -125,7 +125,6 @@ export interface NewText extends TextSpan {
   readonly folded: string;
 }
 
-/** A query for texts. */
 interface Asked extends Pick<SearchRequest, "cwd" | "role" | "since" | "until"> {
   readonly kinds: readonly TextKind[];
   /** An FTS5 expression; undefined: any text. */
@@ -246,7 +245,6 @@ export class CatalogFile {
 
   // --- files ---------------------------------------------------------------------------------------------------
 
-  /** Returns the index states of all files. */
   allIndexed(): Indexed[] {
     return this.sql("SELECT id, path, sum, talk, tools FROM files").all() as Indexed[];
   }
@@ -287,7 +285,6 @@ export class CatalogFile {
 
   // --- texts ---------------------------------------------------------------------------------------------------
 
-  /** Reads the index state of a file. */
   indexed(path: string): Indexed | undefined {
     return this.sql("SELECT id, path, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
   }

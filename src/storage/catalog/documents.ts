@@ -1,15 +1,15 @@
 /** Documents: the texts of messages in session files, for the index and for searches without one. */
 
 import { isUtf8 } from "node:buffer";
-import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import { HEAD_BYTES } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { Nodes, ROLES } from "../../core/tree/nodes.ts";
+import { ROLES } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
-import { CHUNK, scanLines } from "../log/lines.ts";
+import { scanLines } from "../log/lines.ts";
 import type { TextKind, TextSpan } from "./database.ts";
-import { activityOf, messageOf, parsed } from "./summary.ts";
+import { activityOf, chunk, heads, messageOf, parsed } from "./summary.ts";
 
 /** Kinds of text by role. Texts of other roles are not searched. */
 export const KIND_OF_ROLE: Readonly<Record<string, TextKind>> = {
@@ -24,7 +24,6 @@ export interface IndexedText extends TextSpan {
   readonly text: string;
 }
 
-/** Returns the text of an entry's message. */
 function messageText(entry: unknown): string {
   const message = messageOf(entry);
   if (message?.role !== "bashExecution") return contentText(message?.content);
@@ -33,10 +32,6 @@ function messageText(entry: unknown): string {
 
 /** Bytes beyond which a line is not searched. */
 const LONGEST_LINE = 64 << 20;
-
-/** One buffer serves all scans: they run one after the other, each without a pause. */
-const chunk = Buffer.allocUnsafeSlow(CHUNK);
-const heads = new HeadReader(new Nodes());
 
 class Enough extends Error {}
 
@@ -101,7 +96,6 @@ export function* logTexts(log: Log, accepts: (role: string) => boolean, from = 0
   }
 }
 
-/** Returns the text of an entry in a log, if it has one. */
 export function textAt(log: Log, position: number): IndexedText | undefined {
   const role = log.nodes.role(position);
   if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;

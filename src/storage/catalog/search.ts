@@ -16,7 +16,6 @@ import { type IndexedText, idIn, KIND_OF_ROLE, logTexts, readText, scanTexts, te
 const SLICE = 8;
 /** Minimum number of hits of whole words in a window. The best come first within a window, the latest window first. */
 const WINDOW = 100;
-/** Texts queried at a time. */
 const TEXTS_AT_ONCE = 128;
 
 interface FoundTexts extends Hit {
@@ -47,6 +46,10 @@ export class Search {
     this.rows = rows;
     this.request = request;
     this.query = query;
+  }
+
+  close(): void {
+    for (const session of this.sessions.values()) session?.close();
   }
 
   get kinds(): readonly TextKind[] {
@@ -84,7 +87,7 @@ export class Search {
       const window = await this.window(file, phases[phase], top, end, size);
       for (const hit of window.found) {
         if (after && compareFound(after, hit) >= 0) continue;
-        if (hits.length === limit) return { hits: this.finish(hits), more: true };
+        if (hits.length === limit) return { hits: withoutRank(hits), more: true };
         const cursor = packed(["index", phase, top, window.end, ceiling, hit.score, hit.number]);
         hits.push({ ...hit, cursor });
       }
@@ -95,12 +98,7 @@ export class Search {
       phase++;
       top = ceiling;
     }
-    return { hits: this.finish(hits), more: false };
-  }
-
-  private finish(hits: readonly FoundTexts[]): Hit[] {
-    for (const session of this.sessions.values()) session?.close();
-    return hits.map(({ score: _score, number: _number, ...hit }) => hit);
+    return { hits: withoutRank(hits), more: false };
   }
 
   private pageAtCursor(phases: number): Paged | undefined {
@@ -161,7 +159,6 @@ export class Search {
     return { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath, cursor: "" };
   }
 
-  /** Returns the current text at a place in a file. */
   private read(place: Numbered): { id: string; text: string } | undefined {
     if (place.entry !== null) {
       const session = this.session(place.path);
@@ -232,12 +229,12 @@ export class Search {
       const found = this.scanOne(listed);
       for (let nth = found.length - 1; nth >= 0; nth--) {
         if (place === 0 && nth >= (after?.[3] as number)) continue;
-        if (hits.length === limit) return { hits: this.finish(hits), more: true };
+        if (hits.length === limit) return { hits: withoutRank(hits), more: true };
         hits.push({ ...found[nth], cursor: packed(["scan", listed.modified, listed.path, nth]) });
       }
       await pause();
     }
-    return { hits: this.finish(hits), more: false };
+    return { hits: withoutRank(hits), more: false };
   }
 
   private scanOne(listed: Listed): FoundTexts[] {
@@ -274,6 +271,10 @@ export class Search {
     }
     return found;
   }
+}
+
+function withoutRank(hits: readonly FoundTexts[]): Hit[] {
+  return hits.map(({ score: _score, number: _number, ...hit }) => hit);
 }
 
 /** Returns a fast check of a line's bytes that is never false for a line that contains the terms. */

@@ -87,10 +87,10 @@ const TYPE = { message: KNOWN_TYPES.indexOf("message"), name: KNOWN_TYPES.indexO
 const FLAG_BATCH = 4;
 const CLOSE_BRACE = 0x7d;
 
-/** One buffer serves all scans: they run one after the other, each without a pause. */
-const chunk = Buffer.allocUnsafeSlow(CHUNK);
+/** One buffer and one reader serve all scans of the catalog: they run one after the other, each without a pause. */
+export const chunk = Buffer.allocUnsafeSlow(CHUNK);
 const nodes = new Nodes();
-const heads = new HeadReader(nodes);
+export const heads = new HeadReader(nodes);
 const SESSION_TYPE = nodes.typeCode("session");
 
 class NotASession extends Error {}
