@@ -28,7 +28,6 @@ import {
 import { parseQuery } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
@@ -67,7 +66,6 @@ export function makeCatalog(options: CatalogOptions): Catalog {
 
 class Finder implements Catalog {
   private readonly options: CatalogOptions;
-  private readonly disk: Disk;
   private readonly folders: Folders;
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, FoundStamp>();
@@ -87,7 +85,6 @@ class Finder implements Catalog {
 
   constructor(options: CatalogOptions) {
     this.options = options;
-    this.disk = options.disk;
     this.folders = new Folders(options);
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
@@ -124,7 +121,7 @@ class Finder implements Catalog {
       for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
       const found = await file.reading(async () => {
         if (file.changedElsewhere()) this.kept.readIndexed(file);
-        return kinds.every((kind) => this.texts.isComplete(kind)) ? search.indexed(file) : undefined;
+        return kinds.every((kind) => this.texts.missing(kind).size === 0) ? search.indexed(file) : undefined;
       });
       if (found) return found;
     }
@@ -165,7 +162,8 @@ class Finder implements Catalog {
       try {
         // Agents do not list archived sessions.
         const rows = [...this.kept.rows.values()].filter(({ listed }) => !listed.archived);
-        await writeIndex(sqlite, this.disk, file, rows.map(keptOf), this.options.isDurable === true);
+        const { disk, isDurable = false } = this.options;
+        await writeIndex(sqlite, disk, file, rows.map(keptOf), isDurable);
         return rows.length;
       } catch (error) {
         throw storageFailure(error, "writing the index");
@@ -305,8 +303,9 @@ class Finder implements Catalog {
   }
 
   private scanOne(path: string, stamp: FoundStamp): void {
+    const { disk, env, openLog } = this.options;
     const before = this.kept.rows.get(path);
-    const age = this.options.env.now() - stamp.changed;
+    const age = env.now() - stamp.changed;
     // A file's clock that is far ahead of ours cannot be compared with it.
     const sure = age >= TICK || age < -CLOCKS_APART;
     const same = before !== undefined && isSameFile(before.stamp, stamp);
@@ -315,8 +314,8 @@ class Finder implements Catalog {
     let scan: Scan | null | undefined;
     try {
       scan = isContainerName(path)
-        ? scanContainer(this.disk, path, this.options.openLog, same ? before.base : undefined)
-        : scanFile(this.disk, path, grown ? before.base : undefined);
+        ? scanContainer(disk, path, openLog, same ? before.base : undefined)
+        : scanFile(disk, path, grown ? before.base : undefined);
     } catch {
       // It was removed or may not be read: the next call tries again.
     }
@@ -327,7 +326,7 @@ class Finder implements Catalog {
     }
     this.others.delete(path);
     const life = scan.grown && before ? before.life : `${stamp.device}.${stamp.inode}.${stamp.changed}`;
-    const time = isContainerName(path) ? (changeTime(this.disk, path) ?? 0) : stamp.modified;
+    const time = isContainerName(path) ? (changeTime(disk, path) ?? 0) : stamp.modified;
     const { base, now, size } = scan;
     this.put(path, this.kept.rowOf(path, { stamp, time, base, now, size, life, sure }));
   }

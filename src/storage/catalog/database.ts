@@ -9,7 +9,7 @@ import type { Disk } from "../fs/disk.ts";
 import { closing, infoOrNull, isNameTaken } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
-import { hash } from "./summary.ts";
+import { hash, type SessionSummary } from "./summary.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
 const SCHEMA_VERSION = 1;
@@ -71,16 +71,12 @@ export type TextKind = "talk" | "tools";
 const KINDS: readonly TextKind[] = ["talk", "tools"];
 
 /** A row of the catalog: columns for scripts, and the record from which we restore ours. */
-export interface CatalogRow {
+export interface CatalogRow extends Pick<SessionSummary, "cwd" | "timestamp" | "messages" | "name"> {
   readonly path: string;
   readonly session: string;
-  readonly cwd: string | null;
-  readonly timestamp: string | null;
-  readonly messages: number;
   /** Time of the last change of the session, in milliseconds. */
   readonly modified: number;
   readonly size: number;
-  readonly name: string | null;
   readonly record: string;
 }
 

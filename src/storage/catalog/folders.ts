@@ -91,7 +91,11 @@ export class Folders {
       const folder = this.enter(path, before.get(path));
       if (!folder) continue;
       found.set(path, folder);
-      for (const name of this.read(folder)) {
+      for (const { name, kind } of this.names(path)) {
+        const isContainer = isContainerName(name);
+        if (kind === "other" || kind === (isContainer ? "file" : "folder")) continue;
+        if (!isContainer && !isSessionName(name)) continue;
+        if (kind === "link") folder.elsewhere.add(name);
         if (++count % SLICE === 0) await pause();
         this.ask(folder, name, there);
       }
@@ -149,19 +153,6 @@ export class Folders {
     if (!same) before?.stop?.();
     const stop = same ? before.stop : undefined;
     return { path, device, inode, files: new Set(), elsewhere: new Set(), dirty: new Set(), stop };
-  }
-
-  private read(folder: Folder): string[] {
-    const names: string[] = [];
-    for (const { name, kind } of this.names(folder.path)) {
-      const fits = isContainerName(name)
-        ? kind !== "file" && kind !== "other"
-        : isSessionName(name) && kind !== "folder" && kind !== "other";
-      if (!fits) continue;
-      names.push(name);
-      if (kind === "link") folder.elsewhere.add(name);
-    }
-    return names;
   }
 
   private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {

@@ -146,17 +146,14 @@ class Scanner {
     // Whether a file without a header is a session is decided again each time.
     const goesOn = this.hasHeader && !this.headerMade;
     const base = { ...this.f, mark: goesOn ? markOf(this.disk, this.fd, tail) : "" };
-    if (tail < size) this.addLastLine(tail, size - tail);
+    // A last line without a line feed counts if it is complete. It is read again when the file has grown.
+    if (tail < size && size - tail <= LONGEST_READ) {
+      const line = this.read(tail, size - tail);
+      if (isUtf8(line) && isJson(line)) this.addLine(tail, line, 0, line.length);
+    }
     if (!this.hasHeader) throw new NotASession();
     this.updateActivity();
     return { base, now: { ...this.f, reach: tail, mark: base.mark }, size, grown };
-  }
-
-  /** Adds a last line without a line feed if it is complete. It is read again when the file has grown. */
-  private addLastLine(start: number, length: number): void {
-    if (length > LONGEST_READ) return;
-    const line = this.read(start, length);
-    if (isUtf8(line) && isJson(line)) this.addLine(start, line, 0, length);
   }
 
   private addLine(start: number, b: Uint8Array, at: number, end: number): void {
@@ -196,21 +193,16 @@ class Scanner {
     const { f } = this;
     this.hasHeader = true;
     if (typeof header?.id !== "string" || header.id === "") {
-      this.makeHeader();
-      this.addLine(start, b, at, past);
-      return;
+      // The session opens nevertheless, with the id at the end of its file name.
+      if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
+      this.headerMade = true;
+      f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
+      f.plain = false;
+      return this.addLine(start, b, at, past);
     }
     Object.assign(f, headerFacts(header));
     f.id = header.id;
     f.plain = header.version === CURRENT_VERSION && header.leafId === undefined;
-  }
-
-  /** Replaces a damaged header: the session opens nevertheless, with the id at the end of its file name. */
-  private makeHeader(): void {
-    if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
-    this.f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
-    this.f.plain = false;
-    this.headerMade = true;
   }
 
   private updateActivity(): void {

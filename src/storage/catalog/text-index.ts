@@ -40,11 +40,8 @@ export class TextIndex {
     this.kept = kept;
   }
 
-  isComplete(kind: TextKind): boolean {
-    return this.missing(kind).size === 0;
-  }
-
-  private missing(kind: TextKind): Set<string> {
+  /** Returns the paths whose texts are not indexed in their current state. */
+  missing(kind: TextKind): Set<string> {
     const { rows, stale, indexed } = this.kept;
     const missing = stale.get(kind) ?? new Set(rows.keys());
     stale.set(kind, missing);
