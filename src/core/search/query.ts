@@ -1,14 +1,7 @@
 /** The meaning of a query, for every way of searching: its terms, where they occur in a text, how well they fit. */
 
-/** The terms of a query: all of them must occur in a text, anywhere and in any case. */
-export type Query = readonly Term[];
-
-interface Term {
-  /** The term, folded by {@link fold}. */
-  readonly text: string;
-  /** The pieces of it that the index knows. */
-  readonly runs: readonly string[];
-}
+/** The terms of a query, folded by {@link fold}: all of them must occur in a text, anywhere. */
+export type Query = readonly string[];
 
 /** Returns text in the one form in which texts and terms are compared: composed, and without case. */
 export function fold(text: string): string {
@@ -19,20 +12,15 @@ export function fold(text: string): string {
 
 /** Parses words, and text between quotation marks as one term. Returns null when there is nothing to search for. */
 export function parseQuery(query: string): Query | null {
-  const terms: Term[] = [];
-  const known = new Set<string>();
-  for (const [, quoted, word] of query.matchAll(/"([^"]*)"|([^\s"]+)/g)) {
-    const text = fold((quoted ?? word).trim());
-    if (text === "" || known.has(text)) continue;
-    known.add(text);
-    terms.push({ text, runs: text.match(RUN) ?? [] });
-  }
-  return terms.length === 0 ? null : terms;
+  const terms = new Set<string>();
+  for (const [, quoted, word] of query.matchAll(/"([^"]*)"|([^\s"]+)/g)) terms.add(fold((quoted ?? word).trim()));
+  terms.delete("");
+  return terms.size === 0 ? null : [...terms];
 }
 
 /** Whether a folded text holds every term. */
 export function holds(folded: string, query: Query): boolean {
-  for (const { text } of query) if (!folded.includes(text)) return false;
+  for (const term of query) if (!folded.includes(term)) return false;
   return true;
 }
 
@@ -197,7 +185,7 @@ export function expressionOf(terms: Query, wordsWith: (part: string) => readonly
   const words: string[] = [];
   const parts: string[] = [];
   let isWhole = true;
-  for (const run of new Set(terms.flatMap((term) => term.runs))) {
+  for (const run of new Set(terms.flatMap((term) => term.match(RUN) ?? []))) {
     if (run.charCodeAt(0) >= 128) {
       const found = partsOf(run).filter((part, _, all) => all.length === 1 || [...part].length === 2);
       for (const list of [words, parts]) list.push(...found.map(quoted));
@@ -227,7 +215,7 @@ export function score(folded: string, terms: Query): number {
   const weight = 1.2 * (0.25 + 0.75 * Math.min(4, folded.length / 800));
   let sum = 0;
   let after = -1;
-  for (const { text } of terms) {
+  for (const text of terms) {
     let times = 0;
     let whole = false;
     for (let at = folded.indexOf(text); at >= 0 && times < 20; at = folded.indexOf(text, at + text.length)) {
@@ -253,7 +241,7 @@ const SNIPPET = 160;
 /** Returns one line of the text around the first occurrence of a term. */
 export function snippet(text: string, terms: Query): string {
   const folded = fold(text);
-  const found = terms.map((term) => folded.indexOf(term.text)).filter((at) => at >= 0);
+  const found = terms.map((term) => folded.indexOf(term)).filter((at) => at >= 0);
   const first = Math.min(folded.length, ...found);
   // Folding may have changed lengths before it; the place is then found in proportion.
   const place = folded.length === text.length ? first : Math.round((first / folded.length) * text.length);

@@ -280,7 +280,7 @@ function withoutRank(hits: readonly FoundTexts[]): Hit[] {
 /** Returns a fast check of a line's bytes that is never false for a line that contains the terms. */
 function rough(terms: Query): (b: Uint8Array, at: number, end: number) => boolean {
   // Terms that JSON may write in another way are not checked.
-  const sought = terms.map(({ text }) => text).filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
+  const sought = terms.filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
   if (sought.length === 0) return () => true;
   return (b, at, end) => {
     const line = Buffer.from(b.buffer, b.byteOffset + at, end - at).toString("latin1");
