@@ -88,8 +88,8 @@ export async function writeTemporary<T>(
   name: (temporary: string) => T | Promise<T>,
 ): Promise<T> {
   const temporary = temporaryName(path);
+  const fd = disk.create(temporary);
   try {
-    const fd = disk.create(temporary);
     try {
       await fill(fd);
       if (sync) await disk.sync(fd);

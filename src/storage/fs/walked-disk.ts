@@ -5,6 +5,7 @@ import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Disk, FileInfo } from "./disk.ts";
 import { isNameTaken, withFile } from "./files.ts";
+import { clockOf } from "./stamps.ts";
 
 /** The subject of an operation when its path ends in a link: the link itself, its target, or its target as a folder. */
 export type End = "itself" | "followed" | "folder";
@@ -101,6 +102,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     list: list && ((folder) => way.use(folder, "folder", (at) => list.call(disk, at))),
     watch: watch && ((folder, changed) => way.use(folder, "folder", (at) => watch.call(disk, at, changed))),
     realPath: (path) => way.realPath(path),
+    clock: () => clockOf(disk),
     copyMode(from, to) {
       way.use(from, "followed", (at, plain) => {
         if (!plain || !folders) disk.copyMode(at, to);

@@ -19,7 +19,7 @@ import { closeQuietly, type Disk, type FileInfo, removeQuietly } from "../fs/dis
 import { infoOrNull } from "../fs/files.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { isSameFile } from "../fs/stamps.ts";
-import { type FileKey, isYoung, type LockLocation, type LockOptions, type Means, TRIES } from "./contract.ts";
+import { type FileKey, isJustMade, type LockLocation, type LockOptions, type Means, TRIES } from "./contract.ts";
 import { Flock } from "./flock.ts";
 import { isListed } from "./kernel-list.ts";
 import { SqliteLock } from "./sqlite-lock.ts";
@@ -106,7 +106,7 @@ export class CarriedLocks {
       const { code } = requireErrno(error);
       if (code === "ENOENT") return "again";
       // It belongs to another user. Whether that user's process holds it can be seen nevertheless.
-      return this.isHeld(path) || isJustMade(disk, path) ? "held" : null;
+      return this.isHeld(path) || isJustMade(infoOrNull(disk, path)) ? "held" : null;
     }
   }
 
@@ -176,11 +176,6 @@ function lend(disk: Disk, like: string, fd: number): void {
   } catch {
     // Then only our user may open it.
   }
-}
-
-function isJustMade(disk: Disk, path: string): boolean {
-  const info = infoOrNull(disk, path);
-  return info !== null && isYoung(info);
 }
 
 /** Whether a file still has a name. */

@@ -84,10 +84,11 @@ export function keyOf({ device, inode }: FileKey): string {
 export const UNKNOWN: Holder = { client: "another process", pid: 0, since: "" };
 
 /** Milliseconds within which the process that creates a lock file locks it and sets its permissions. */
-const YOUNG = 1000;
+const JUST_MADE = 1000;
 
-export function isYoung({ changed = 0 }: FileInfo): boolean {
-  return Math.abs(Date.now() - changed) < YOUNG;
+/** Whether there is a lock file that was made just now. */
+export function isJustMade(info: FileInfo | null): boolean {
+  return info !== null && Math.abs(Date.now() - (info.changed ?? 0)) < JUST_MADE;
 }
 
 /** Number of attempts to take a lock that is neither granted to us nor held by another. */
