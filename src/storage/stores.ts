@@ -26,7 +26,6 @@ import {
   sessionFolders,
 } from "./fs/paths.ts";
 import { isSameFile } from "./fs/stamps.ts";
-import { indexCache } from "./jsonl/index-cache.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
@@ -68,19 +67,16 @@ export interface StoresOptions {
 
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
-  const quarantine = join(paths.state, "quarantine");
+  const snapshots = snapshotCache(disk, paths.state);
+  const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = {
-    ...options,
-    quarantine,
+    ...common,
     fileFor: (header) => fileFor(paths, header),
-    indexCache: indexCache({ disk, env, stateFolder: paths.state }),
   };
   const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
-    ...options,
-    quarantine,
+    ...common,
     containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
-    snapshots: snapshotCache(disk, paths.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
   /**
@@ -105,7 +101,7 @@ export function makeStores(options: StoresOptions): Stores {
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
     const shown = withBytes(disk, file, linesOf(disk, file));
-    return jsonlStore({ ...files, disk: shown, indexCache: undefined }).open(file, true);
+    return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
   const openLog = (file: string, asReader?: boolean): Log => {
     try {

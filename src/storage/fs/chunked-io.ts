@@ -2,7 +2,16 @@
 
 import { createHash } from "node:crypto";
 import { sameBytes } from "../../core/json/json.ts";
-import { type Disk, type FileInfo, readAll, renameExclusive, writeAll } from "./disk.ts";
+import {
+  closeQuietly,
+  type Disk,
+  type FileInfo,
+  publishNew,
+  readAll,
+  refusesLinks,
+  renameExclusive,
+  writeAll,
+} from "./disk.ts";
 import { isNameTaken, withFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
@@ -60,6 +69,26 @@ export async function giveName(disk: Disk, file: string, name: string): Promise<
   } catch (error) {
     if (isNameTaken(error)) throw error;
     return copyFile(disk, file, name, true);
+  }
+}
+
+/**
+ * Gives a file whose content will not change a second name, which must not be taken. Where there are no hard links, a
+ * durable copy with the permissions of the file gets the name.
+ */
+export function keepAs(disk: Disk, path: string, name: string): void {
+  try {
+    disk.link(path, name);
+  } catch (error) {
+    if (!refusesLinks(error)) throw error;
+    withFile(disk, disk.openRead(path), (from) => {
+      const copy = publishNew(disk, name, (fd) => {
+        disk.copyMode(path, fd);
+        for (const piece of piecesOf(disk, from, 0, disk.infoOf(from).size)) writeAll(disk, fd, piece);
+        disk.syncNow(fd);
+      });
+      closeQuietly(disk, copy);
+    });
   }
 }
 

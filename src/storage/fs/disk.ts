@@ -189,23 +189,12 @@ export const realDisk: Disk = {
   rename: (path, name) => fs.renameSync(path, name),
   remove: (path) => fs.unlinkSync(path),
   removeFolder: (path) => fs.rmdirSync(path),
-  makeFolder(path) {
-    const missing: string[] = [];
-    const made: string[] = [];
-    for (let at = path; !fs.existsSync(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
-    for (const folder of missing) {
-      try {
-        fs.mkdirSync(folder, 0o700);
-        made.push(folder);
-        fs.chmodSync(folder, 0o700);
-        syncFolderNow(dirname(folder));
-      } catch (error) {
-        // Another process may have created it meanwhile.
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-      }
-    }
-    return made;
-  },
+  makeFolder: (path) =>
+    makeFolders(path, fs.existsSync, (folder) => {
+      fs.mkdirSync(folder, 0o700);
+      fs.chmodSync(folder, 0o700);
+      syncFolderNow(dirname(folder));
+    }),
   names: (folder) => fs.readdirSync(folder),
   list: (folder) =>
     fs.readdirSync(folder, { withFileTypes: true }).map((entry) => ({ name: entry.name, kind: kindOf(entry) })),
@@ -241,6 +230,26 @@ function syncFolderNow(path: string): void {
   } finally {
     fs.closeSync(fd);
   }
+}
+
+/** Makes the folders of a path that are missing, one by one. Returns those that `make` made, topmost first. */
+export function makeFolders(
+  path: string,
+  isThere: (folder: string) => boolean,
+  make: (folder: string) => void,
+): string[] {
+  const missing: string[] = [];
+  for (let at = path; !isThere(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
+  return missing.filter((folder) => {
+    try {
+      make(folder);
+      return true;
+    } catch (error) {
+      // Another process may have created it meanwhile.
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      return false;
+    }
+  });
 }
 
 function fileInfo(stats: fs.Stats): FileInfo {
@@ -362,14 +371,19 @@ export function temporaryName(path: string): string {
 
 /**
  * Writes a temporary file in the same folder and gives it the name `path` in one step. Returns the open file. Throws
- * EEXIST when the name is taken. A failure leaves no file.
+ * EEXIST when the name is taken, unless `name` gives it. A failure leaves no file.
  */
-export function publishNew(disk: Disk, path: string, fill: (fd: number) => void): number {
+export function publishNew(
+  disk: Disk,
+  path: string,
+  fill: (fd: number) => void,
+  name = (temporary: string): void => renameExclusive(disk, temporary, path),
+): number {
   const temporary = temporaryName(path);
   const fd = disk.create(temporary);
   try {
     fill(fd);
-    renameExclusive(disk, temporary, path);
+    name(temporary);
   } catch (error) {
     closeQuietly(disk, fd);
     removeQuietly(disk, temporary);
@@ -382,7 +396,7 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
 const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"]);
 
 /** Whether a link failed because of the file system and not because of the names. */
-function refusesLinks(error: unknown): boolean {
+export function refusesLinks(error: unknown): boolean {
   return isErrno(error) && NO_LINKS.has(error.code);
 }
 
@@ -412,39 +426,6 @@ function renameExclusiveWithoutLinks(disk: Disk, temporary: string, path: string
   } catch (error) {
     removeQuietly(disk, path);
     throw error;
-  }
-}
-
-/**
- * Gives a file whose content will not change a second name, which must not be taken. Where there are no hard links, a
- * durable copy with the permissions of the file gets the name.
- */
-export function keepAs(disk: Disk, path: string, name: string): void {
-  try {
-    disk.link(path, name);
-  } catch (error) {
-    if (!refusesLinks(error)) throw error;
-    const from = disk.openRead(path);
-    try {
-      const copy = publishNew(disk, name, (fd) => {
-        disk.copyMode(path, fd);
-        copyAll(disk, from, fd);
-        disk.syncNow(fd);
-      });
-      closeQuietly(disk, copy);
-    } finally {
-      closeQuietly(disk, from);
-    }
-  }
-}
-
-function copyAll(disk: Disk, from: number, to: number): void {
-  const piece = new Uint8Array(1 << 20);
-  for (let at = 0; ; ) {
-    const count = disk.read(from, piece, 0, piece.length, at);
-    if (count <= 0) return;
-    writeAll(disk, to, piece.subarray(0, count));
-    at += count;
   }
 }
 

@@ -33,18 +33,9 @@ export class FileEnd {
     this.isTornOurs = isOurs;
   }
 
-  forgetTorn(): void {
-    this.setTorn(-1);
-  }
-
   /** Records that everything is durable. */
   noteDurable(): void {
     const { size, isUnterminated } = this;
     this.durable = { size, isUnterminated };
-  }
-
-  /** Goes back to the durable end. */
-  rollBack(): void {
-    Object.assign(this, this.durable);
   }
 }

@@ -13,23 +13,23 @@ import { parse } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
-import { isNameTaken } from "../fs/files.ts";
+import { guarded, isNameTaken } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockNextTo } from "../locks/lock-paths.ts";
+import { dropAttachments } from "../log/attachments.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
+import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import { FileEnd } from "./file-end.ts";
 import { FileIndex } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import { bridgeGaps, checkTail } from "./gaps.ts";
 import type { FileHeader } from "./header.ts";
-import type { IndexCache } from "./index-cache.ts";
 import { OtherWriters } from "./other-writers.ts";
-import { PendingWrites } from "./pending-writes.ts";
-import { createFile, fileBytes, type Published, swapFile, unpublish } from "./publish.ts";
+import { createFile, fileBytes, type Published, swapFile } from "./publish.ts";
 import { LineRecords } from "./records.ts";
 import { overrideRepaired } from "./repair.ts";
 import { LineScanner } from "./scan.ts";
@@ -42,7 +42,7 @@ export interface JsonlOptions extends FileLogOptions {
   /** Working directory of a session whose own is lost. */
   readonly cwd: string;
   /** Index snapshots of large files. */
-  readonly indexCache?: IndexCache;
+  readonly snapshots?: SnapshotCache;
   /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
   /** Folder for bytes that are taken out of a session file. */
@@ -81,7 +81,6 @@ export class JsonlBackend implements Backend {
   private readonly scanner: LineScanner;
   private readonly others: OtherWriters;
   private readonly index: FileIndex;
-  private readonly pending: PendingWrites;
   private readonly tail: FileTail;
 
   constructor(options: JsonlOptions, path: string, thorough = false) {
@@ -97,8 +96,7 @@ export class JsonlBackend implements Backend {
     const parts = { file: this.file, entries, records: this.records, end };
     this.scanner = new LineScanner(parts, env, options.cwd, thorough);
     this.others = new OtherWriters(env, parts, this.scanner, this.state);
-    this.index = new FileIndex(parts, this.scanner, options.indexCache);
-    this.pending = new PendingWrites(this.file);
+    this.index = new FileIndex(parts, this.scanner, env, options.snapshots);
     this.tail = new FileTail(parts, this.others, options.quarantine);
   }
 
@@ -133,12 +131,8 @@ export class JsonlBackend implements Backend {
 
   get stamp(): FileStamp | null {
     if (!this.persisted) return null;
-    try {
-      const { device, inode, size, modified } = this.file.info();
-      return { device, inode, size, modified };
-    } catch (error) {
-      throw storageFailure(error, "looking at the session file");
-    }
+    const { device, inode, size, modified } = guarded("looking at the session file", () => this.file.info());
+    return { device, inode, size, modified };
   }
 
   get mayHideEntries(): boolean {
@@ -198,10 +192,6 @@ export class JsonlBackend implements Backend {
     others.dropIncompleteBatch();
     // A file that has not grown since its snapshot was saved was checked before that.
     if (this.index.covered < end.size) checkTail(this);
-    this.readEdges();
-  }
-
-  private readEdges(): void {
     this.file.readEdges(this.end.known);
   }
 
@@ -225,7 +215,10 @@ export class JsonlBackend implements Backend {
     const { file } = this;
     try {
       const now = file.info();
-      if (file.seen && isUnchanged(now, file.seen)) unpublish(this.disk, this.path, now);
+      if (file.seen && isUnchanged(now, file.seen)) {
+        removeIfSame(this.disk, this.path, now);
+        dropAttachments(this.disk, this.path);
+      }
     } catch {
       // It may be the file of another program by now.
     }
@@ -310,7 +303,7 @@ export class JsonlBackend implements Backend {
     end.setWhole(this.addWritten(lines, heads, start + (sealed ? 1 : 0)), end.lines + lines.length);
     file.seen = now;
     file.noteLast(end.size, bytes);
-    if (this.state.isSynced) this.pending.add(start, bytes, lines.length);
+    if (this.state.isSynced) this.tail.notePending(start, bytes, lines.length);
   }
 
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
@@ -330,8 +323,8 @@ export class JsonlBackend implements Backend {
       at += line.length + 1;
     }
     end.setWhole(this.addWritten(lines, heads, at), entries.nodes.count + 1);
-    this.pending.clear();
-    this.pending.add(0, bytes, lines.length);
+    this.tail.forgetPending();
+    this.tail.notePending(0, bytes, lines.length);
     this.adopt(published);
   }
 
@@ -353,10 +346,10 @@ export class JsonlBackend implements Backend {
       size += reader.length(position) + 1;
     }
     end.setWhole(size, positions.length + 1);
-    end.forgetTorn();
+    end.setTorn(-1);
     end.noteDurable();
     this.scanner.stored = { header: headerOf(parse(line) as object), line, version: CURRENT_VERSION };
-    this.pending.clear();
+    this.tail.forgetPending();
     this.adopt(published);
   }
 
@@ -369,7 +362,7 @@ export class JsonlBackend implements Backend {
     state.lock.adopt(lock);
     state.isConfirmed = true;
     file.noteOwn(this.end.size);
-    this.readEdges();
+    this.file.readEdges(this.end.known);
   }
 
   // --- becoming durable ----------------------------------------------------------------------------------------
@@ -397,7 +390,7 @@ export class JsonlBackend implements Backend {
     state.created = null;
     end.durable = { size, isUnterminated: false };
     end.isMixed = false;
-    this.pending.forgetBefore(size);
+    this.tail.forgetPending(size);
   }
 
   keepAll(): boolean {
@@ -410,14 +403,12 @@ export class JsonlBackend implements Backend {
   rollBack(): void {
     const { end, state, file } = this;
     this.others.forgetFrom(state.durableCount);
-    const isOurs = this.pending.areOurs(end.size);
-    end.lines -= this.pending.lines;
-    this.pending.clear();
+    const isOurs = this.tail.givePendingUp();
     if (state.created) {
       this.unmake(state.created, isOurs);
       return;
     }
-    end.rollBack();
+    Object.assign(end, end.durable);
     try {
       if (!isOurs) throw new Error("another program wrote there too");
       this.disk.truncate(file.fd, end.size);
@@ -426,7 +417,7 @@ export class JsonlBackend implements Backend {
       return;
     }
     file.noteOwn(end.size);
-    this.readEdges();
+    this.file.readEdges(this.end.known);
   }
 
   /** Removes the file of a session whose first entries did not become durable, if it is still as we wrote it. */
@@ -459,11 +450,7 @@ export class JsonlBackend implements Backend {
   }
 
   confirmToRepair(): void {
-    try {
-      this.confirm();
-    } catch (error) {
-      throw storageFailure(error, "reading the session");
-    }
+    guarded("reading the session", () => this.confirm());
   }
 
   rebuild(repairs: Repairs): string {

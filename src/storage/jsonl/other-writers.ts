@@ -124,7 +124,7 @@ export class OtherWriters {
     for (let checks = 0; ; checks++) {
       const from = end.known;
       if (end.torn >= 0) this.forgetTailDamage();
-      end.forgetTorn();
+      end.setTorn(-1);
       known = damage.length;
       let isTrue = false;
       end.isUnterminated = false;

@@ -3,22 +3,12 @@
 import { dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
-import {
-  closeQuietly,
-  type Disk,
-  type FileInfo,
-  keepAs,
-  publishNew,
-  removeIfSame,
-  removeQuietly,
-  temporaryName,
-  writeAll,
-} from "../fs/disk.ts";
+import { keepAs } from "../fs/chunked-io.ts";
+import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
-import { dropAttachments } from "../log/attachments.ts";
 import type { WriteState } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import type { SessionFile } from "./session-file.ts";
@@ -52,28 +42,35 @@ export function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8A
 
 /** Creates the file of a new session. Throws EEXIST when the name is taken. */
 export function createFile(disk: Disk, state: WriteState, path: string, bytes: Uint8Array, now: number): Published {
+  disk.makeFolder(dirname(path));
+  sweepTemporaryFiles(disk, dirname(path), now);
+  return publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
+}
+
+function publishLocked(
+  disk: Disk,
+  state: WriteState,
+  path: string,
+  fill: (fd: number) => void,
+  name?: (temporary: string) => void,
+): Published {
   const folder = dirname(path);
-  disk.makeFolder(folder);
-  sweepTemporaryFiles(disk, folder, now);
   let lock: Lock | undefined;
+  const fillAndLock = (fd: number): void => {
+    fill(fd);
+    // Before it gets its name, which must never lead to bytes that a loss of power can take away.
+    if (state.isSynced) disk.syncNow(fd);
+    const info = disk.infoOf(fd);
+    lock = state.lock.claim(info, lockInFolder(folder, info.inode));
+  };
   try {
-    const fd = publishNew(disk, path, (fd) => {
-      writeAll(disk, fd, bytes);
-      lock = lockOf(disk, state, fd, folder);
-    });
+    const fd = publishNew(disk, path, fillAndLock, name);
     state.unsynced.add(folder);
     return { fd, lock: lock as Lock };
   } catch (error) {
     lock?.release();
     throw error;
   }
-}
-
-/** Syncs a file before it gets its name, which must never lead to bytes that a loss of power can take away. */
-function lockOf(disk: Disk, state: WriteState, fd: number, folder: string): Lock {
-  if (state.isSynced) disk.syncNow(fd);
-  const info = disk.infoOf(fd);
-  return state.lock.claim(info, lockInFolder(folder, info.inode));
 }
 
 /**
@@ -83,14 +80,11 @@ function lockOf(disk: Disk, state: WriteState, fd: number, folder: string): Lock
 export function swapFile(
   disk: Disk,
   state: WriteState,
-  file: SessionFile,
+  { path, seen }: SessionFile,
   headerLine: Uint8Array,
   lines: Iterable<Uint8Array>,
   backup: string,
 ): Published {
-  const { path, seen } = file;
-  const temporary = temporaryName(path);
-  const fd = disk.create(temporary);
   // A program that knows no lock may have written in the meantime: its entries would not be in the new file.
   const requireUnchanged = (isSame: (now: FileInfo, seen: FileInfo) => boolean): void => {
     if (seen && isSame(disk.info(path), seen)) return;
@@ -101,32 +95,21 @@ export function swapFile(
       { byOthers: true },
     );
   };
-  let lock: Lock | undefined;
-  let kept = false;
-  try {
+  const fill = (fd: number): void => {
     disk.copyMode(path, fd);
     writeAll(disk, fd, concat([headerLine, LF]));
     for (const piece of lines) writeAll(disk, fd, piece);
-    lock = lockOf(disk, state, fd, dirname(path));
+  };
+  return publishLocked(disk, state, path, fill, (temporary) => {
     requireUnchanged(isSameStamp);
     keepAs(disk, path, backup);
-    kept = true;
-    // A second name changes the change time.
-    requireUnchanged(isUnchanged);
-    disk.rename(temporary, path);
-  } catch (error) {
-    lock?.release();
-    closeQuietly(disk, fd);
-    removeQuietly(disk, temporary);
-    if (kept) removeQuietly(disk, backup);
-    throw error;
-  }
-  state.unsynced.add(dirname(path));
-  return { fd, lock };
-}
-
-/** Removes a session that was just published, with its attachments. */
-export function unpublish(disk: Disk, file: string, published: FileInfo): void {
-  removeIfSame(disk, file, published);
-  dropAttachments(disk, file);
+    try {
+      // A second name changes the change time.
+      requireUnchanged(isUnchanged);
+      disk.rename(temporary, path);
+    } catch (error) {
+      removeQuietly(disk, backup);
+      throw error;
+    }
+  });
 }

@@ -126,9 +126,9 @@ export class LineRecords implements EntrySource {
     for (let position = first; position < nodes.count; position++) {
       if (overrides.has(position)) continue;
       const length = this.lengths.values[position];
-      const head = Buffer.alloc(Math.min(length, HEAD_BYTES));
+      let head: Buffer;
       try {
-        this.file.read(head, this.starts.values[position]);
+        head = this.file.read(this.starts.values[position], Math.min(length, HEAD_BYTES));
       } catch (error) {
         if (isCutOff(error)) return false;
         throw error;

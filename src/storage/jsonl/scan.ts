@@ -96,13 +96,10 @@ export class LineScanner {
     const usual = this.quick && last === 0x7d && this.entries.heads.readFast(head, 0, head.length);
     if (usual) {
       // A carriage return before the line feed is not part of the line.
-      const end = Buffer.allocUnsafe(1);
-      this.file.read(end, start + length - 1);
-      this.add(start, end[0] === 0x0d ? length - 1 : length, 0);
+      const [last] = this.file.read(start + length - 1, 1);
+      this.add(start, last === 0x0d ? length - 1 : length, 0);
     } else {
-      const line = Buffer.allocUnsafe(length);
-      this.file.read(line, start);
-      this.addLine(number, start, line, 0, length);
+      this.addLine(number, start, this.file.read(start, length), 0, length);
     }
   }
 
@@ -333,8 +330,7 @@ export class LineScanner {
 
   /** Adds a last line without line feed: an entry when it is whole, else what a torn write left. */
   private addLast(number: number, start: number, length: number): void {
-    const line = Buffer.allocUnsafe(length);
-    this.file.read(line, start);
+    const line = this.file.read(start, length);
     if (!this.stored || isBlank(line) || isSound(line)) {
       this.end.isUnterminated = true;
       this.addLine(number, start, line, 0, length);

@@ -6,12 +6,15 @@
 import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { sameBytes } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
+import { readAt } from "../fs/files.ts";
 import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 
 /** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
+/** Bytes that no file has where they are said to be. */
+const UNREADABLE = { first: Buffer.alloc(0), lastStart: Number.MAX_SAFE_INTEGER, last: Buffer.alloc(1) };
 
 export class SessionFile {
   readonly path: string;
@@ -20,7 +23,7 @@ export class SessionFile {
   isWritable = false;
   private readonly watched: Watched;
   /** The first and the last bytes of the known part, as they were read or written. */
-  private edges = { first: new Uint8Array(0), lastStart: 0, last: new Uint8Array(0) };
+  private edges: { first: Uint8Array; lastStart: number; last: Uint8Array } = UNREADABLE;
 
   constructor(disk: Disk, path: string) {
     this.disk = disk;
@@ -91,9 +94,9 @@ export class SessionFile {
     return this.disk.infoOf(this.fd);
   }
 
-  /** Reads all of `bytes` from an offset. Throws an errno error if the file is shorter. */
-  read(bytes: Uint8Array, start: number): void {
-    readAll(this.disk, this.fd, bytes, start);
+  /** Returns `length` bytes from an offset on. Throws an errno error if the file is shorter. */
+  read(start: number, length: number): Buffer {
+    return readAt(this.disk, this.fd, start, length);
   }
 
   /** Records the stamp that our own write gave to the file, unless another program wrote too: its size shows that. */
@@ -125,14 +128,11 @@ export class SessionFile {
 
   /** Records the bytes by which the part up to `end` is recognised. If they cannot be read, it never is. */
   readEdges(end: number): void {
-    const length = Math.min(EDGE, end);
-    const [first, last] = [new Uint8Array(length), new Uint8Array(end > EDGE ? length : 0)];
+    const lastStart = end > EDGE ? end - EDGE : end;
     try {
-      this.read(first, 0);
-      this.read(last, end - last.length);
-      this.edges = { first, lastStart: end - last.length, last };
+      this.edges = { first: this.read(0, Math.min(EDGE, end)), lastStart, last: this.read(lastStart, end - lastStart) };
     } catch {
-      this.edges = { first, lastStart: Number.MAX_SAFE_INTEGER, last: new Uint8Array(1) };
+      this.edges = UNREADABLE;
     }
   }
 

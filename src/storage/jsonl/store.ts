@@ -5,18 +5,9 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Beginning, Content, Log, Store } from "../../core/ports/store.ts";
-import {
-  closeQuietly,
-  type Disk,
-  type FileInfo,
-  isAbsent,
-  removeIfSame,
-  removeQuietly,
-  renameExclusive,
-  temporaryName,
-  writeAll,
-} from "../fs/disk.ts";
-import { isNameTaken } from "../fs/files.ts";
+import { nameExclusive } from "../fs/chunked-io.ts";
+import { type Disk, type FileInfo, isAbsent, removeIfSame, writeAll } from "../fs/disk.ts";
+import { isNameTaken, writeTemporary } from "../fs/files.ts";
 import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
 import { type Durability, FileLog } from "../log/file-log.ts";
@@ -64,22 +55,14 @@ async function publish(
       shareAttachments(disk, attachmentsOf, target);
       if (durability === "sync") await disk.syncFolder(target);
     }
-    const temporary = temporaryName(file);
-    const fd = disk.create(temporary);
     const written = new WrittenLines(headerLine);
-    try {
+    const fill = async (fd: number): Promise<void> => {
       writeAll(disk, fd, concat([headerLine, LF]));
       await write(disk, fd, written.record(content), durability);
-      const whole = disk.infoOf(fd);
-      written.end(whole);
-      renameExclusive(disk, temporary, file);
-      named = whole;
-    } catch (error) {
-      removeQuietly(disk, temporary);
-      throw error;
-    } finally {
-      closeQuietly(disk, fd);
-    }
+      written.end(disk.infoOf(fd));
+    };
+    // It is on the medium already.
+    named = await writeTemporary(disk, file, fill, { sync: false }, (made) => nameExclusive(disk, made, file));
     if (durability === "sync") await disk.syncFolder(dirname(file));
     return openLog(options, file, false, written);
   } catch (error) {

@@ -8,7 +8,16 @@ import type { Content, CopiedLines, Log } from "../../core/ports/store.ts";
 import { Column, Nodes } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { isUnchanged } from "../fs/stamps.ts";
-import type { ScannedFile } from "./index-cache.ts";
+
+/** Lines of a file whose nodes are known. */
+export interface KnownLines {
+  /** Bytes of the file that hold them; the last of them is a line feed. */
+  readonly size: number;
+  readonly lines: number;
+  /** Offset of each entry's line, and its length in bytes. */
+  readonly starts: Float64Array;
+  readonly lengths: Uint32Array;
+}
 
 export class WrittenLines {
   private readonly nodes = new Nodes();
@@ -46,14 +55,9 @@ export class WrittenLines {
   }
 
   /** Fills the empty `nodes` with those of the file, if it is still as it was written. Returns null otherwise. */
-  recall(info: FileInfo, nodes: Nodes): Omit<ScannedFile, "info"> | null {
+  recall(info: FileInfo, nodes: Nodes): KnownLines | null {
     if (this.unknown || !this.info || !isUnchanged(info, this.info) || !nodes.adopt(this.nodes.image())) return null;
-    return {
-      size: this.size,
-      lines: nodes.count + 1,
-      starts: this.starts.values,
-      lengths: this.lengths.values,
-    };
+    return { size: this.size, lines: nodes.count + 1, starts: this.starts.values, lengths: this.lengths.values };
   }
 
   /** Records a line with its line feed. Sets `unknown` if it is not of the usual kind. */

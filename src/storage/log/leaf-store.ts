@@ -9,7 +9,8 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
-import { type Disk, readWhole, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
+import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
+import { replaceFile } from "../fs/files.ts";
 
 /** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
 interface RecordedLeaf {
@@ -34,22 +35,7 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
     return stamp ? join(folder, `${stamp.device}-${stamp.inode}.json`) : undefined;
   };
 
-  const publish = async (file: string, bytes: Uint8Array): Promise<void> => {
-    const temporary = temporaryName(file);
-    try {
-      const fd = disk.create(temporary);
-      try {
-        writeAll(disk, fd, bytes);
-        if (durable) await disk.sync(fd);
-      } finally {
-        disk.close(fd);
-      }
-      disk.rename(temporary, file);
-    } catch (error) {
-      removeQuietly(disk, temporary);
-      throw error;
-    }
-  };
+  const publish = (file: string, bytes: Uint8Array): Promise<void> => replaceFile(disk, file, bytes, { sync: durable });
 
   /** Restores the previous record, or removes the new one: a position whose recording failed must never be found. */
   const putBack = async (file: string, bytes: Uint8Array | undefined): Promise<void> => {

@@ -6,7 +6,8 @@
 
 import { join } from "node:path";
 import type { Nodes } from "../../core/tree/nodes.ts";
-import { type Disk, type FileInfo, removeQuietly, temporaryName } from "../fs/disk.ts";
+import { closeQuietly, type Disk, type FileInfo, publishNew, removeQuietly } from "../fs/disk.ts";
+import { withFile } from "../fs/files.ts";
 import { readIndexSnapshot, type SnapshotExtras, writeIndexSnapshot } from "./index-snapshot.ts";
 
 export interface SnapshotCache {
@@ -30,34 +31,25 @@ export function snapshotCache(disk: Disk, stateFolder: string, minBytes = MIN_BY
     minBytes,
 
     load(info, nodes, holds) {
-      let file: number;
       try {
-        file = disk.openRead(fileOf(info));
+        return withFile(disk, disk.openRead(fileOf(info)), (fd) => readIndexSnapshot(disk, fd, nodes, 0, holds));
       } catch {
         return null;
-      }
-      try {
-        return readIndexSnapshot(disk, file, nodes, 0, holds);
-      } finally {
-        disk.close(file);
       }
     },
 
     store(info, nodes, extras) {
       const path = fileOf(info);
-      const temporary = temporaryName(path);
+      const fill = (fd: number): unknown => writeIndexSnapshot(disk, fd, nodes, extras);
       try {
         disk.makeFolder(folder);
-        const file = disk.create(temporary);
-        try {
-          writeIndexSnapshot(disk, file, nodes, extras);
-        } finally {
-          disk.close(file);
-        }
-        disk.rename(temporary, path);
+        closeQuietly(
+          disk,
+          publishNew(disk, path, fill, (temporary) => disk.rename(temporary, path)),
+        );
         dropOldest();
       } catch {
-        removeQuietly(disk, temporary);
+        // The next opening scans the session.
       }
     },
   };

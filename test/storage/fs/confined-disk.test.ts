@@ -98,6 +98,19 @@ describe.each<[string, Disk]>([
     expect(readdirSync(root).sort()).toEqual(["a", "deep"]);
   });
 
+  test("are made by whoever made them first", () => {
+    const given = join(root, "new/given");
+    const late = (make: (path: string) => unknown) => (path: string) => {
+      make(path);
+      throw Object.assign(new Error("another was faster"), { code: "EEXIST" });
+    };
+    const { folders } = real;
+    const disk: Disk = folders ? { ...real, folders: { ...folders, make: late(folders.make) } } : real;
+    const made = confine([given], disk).makeFolder(join(given, "below"));
+    expect(made).toEqual(folders ? [] : [join(root, "new"), given, join(given, "below")]);
+    expect(existsSync(join(given, "below"))).toBe(true);
+  });
+
   test("have the clock that stamps them", () => {
     const stamps = { ...real, clock: () => 7 };
     expect([confine([root], stamps), containedDisk(stamps)].map(clockOf)).toEqual([7, 7]);
