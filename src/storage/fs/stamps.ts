@@ -3,6 +3,7 @@
  * set its size and modification time back; it cannot set the change time back, but that advances in steps.
  */
 
+import type { FileStamp } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "./disk.ts";
 
 /**
@@ -32,7 +33,7 @@ export function isOneFile(disk: Disk, a: string, b: string): boolean {
 }
 
 /** Whether a file is still the one that was seen, with the same content. Its names and permissions may have changed. */
-export function isUnchanged(now: FileInfo, seen: FileInfo): boolean {
+export function isUnchanged(now: FileStamp, seen: FileStamp): boolean {
   return isSameFile(now, seen) && now.size === seen.size && now.modified === seen.modified;
 }
 

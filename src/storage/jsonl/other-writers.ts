@@ -53,16 +53,11 @@ export class OtherWriters {
   checkFile(appending: boolean): Change {
     const { file, records } = this.parts;
     if (!file.isOpen || records.reader.isClosed) return NO_CHANGE;
-    let now: FileInfo;
     try {
-      now = file.disk.info(file.path);
+      return this.compare(file.disk.info(file.path), appending);
     } catch (error) {
+      // All but the first operation are on the open file, which has no path that could be missing.
       if (isMissing(error)) return { kind: "gone" };
-      throw storageFailure(error, "looking at the session file");
-    }
-    try {
-      return this.compare(now, appending);
-    } catch (error) {
       throw storageFailure(error, "looking at the session file");
     }
   }

@@ -4,7 +4,6 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, patchMembers, withMember } from "../../core/format/entry.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
@@ -130,7 +129,7 @@ export class LineScanner {
     } else if (isLegible) {
       // An entry with a legible head and a damaged body keeps its place in the tree.
       this.add(start, line.length, 0);
-    } else this.report("bad_line", number, start, line.length, `the line is ${fault}`);
+    } else this.entries.report("bad_line", start, line.length, `the line is ${fault}`, false, number);
   }
 
   /** Adds the entry of a line. Returns what the line is instead, or null. */
@@ -145,7 +144,7 @@ export class LineScanner {
     });
     if (fault !== null) return fault;
     if (nodes.typeCode("session") === heads.type) {
-      this.report("extra_header", number, start, line.length, "a second header");
+      this.entries.report("extra_header", start, line.length, "a second header", false, number);
       return null;
     }
     const position = this.add(start, line.length, 1);
@@ -166,8 +165,8 @@ export class LineScanner {
    */
   private salvage(number: number, start: number, line: Uint8Array): boolean {
     const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
-    const { damage } = this.entries;
-    const before = damage.length;
+    const { entries } = this;
+    const before = entries.damage.length;
     let lost = 0;
     let found = false;
     let budget = Math.max(MIN_SALVAGED, SALVAGE_PASSES * bytes.length);
@@ -181,15 +180,15 @@ export class LineScanner {
         at = Math.max(at + 1, end);
         continue;
       }
-      if (at > lost) this.report("bad_line", number, start + lost, at - lost, "bytes that are not an entry");
+      if (at > lost) entries.report("bad_line", start + lost, at - lost, "bytes that are not an entry", false, number);
       found = true;
       lost = end;
       at = end;
     }
     if (found && lost < bytes.length)
-      this.report("bad_line", number, start + lost, bytes.length - lost, "bytes that are not an entry");
-    else if (found && damage.length === before)
-      this.report("bad_line", number, start, bytes.length, "several entries in one line", true);
+      entries.report("bad_line", start + lost, bytes.length - lost, "bytes that are not an entry", false, number);
+    else if (found && entries.damage.length === before)
+      entries.report("bad_line", start, bytes.length, "several entries in one line", true, number);
     return found;
   }
 
@@ -263,7 +262,7 @@ export class LineScanner {
   private reportCopy(position: number, id: string): void {
     const { starts, lengths } = this.records;
     const reason = `a damaged copy of the entry ${id}, which is whole elsewhere`;
-    this.report("bad_line", 0, starts.values[position], lengths.values[position], reason, true);
+    this.entries.report("bad_line", starts.values[position], lengths.values[position], reason, true);
   }
 
   private haveSameHead(a: number, b: number): boolean {
@@ -287,7 +286,8 @@ export class LineScanner {
       throw notASession(path, `line ${number} is not a header with type session and an id`);
     this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.cwd, this.env.sha256);
     const { damage } = this.stored;
-    if (damage) this.report(damage.kind, number, start, (parsed ? line : bytes).length, damage.reason, damage.salvaged);
+    const { length } = parsed ? line : bytes;
+    if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
     if (!parsed) this.addUnusual(number, start, bytes);
   }
 
@@ -298,7 +298,7 @@ export class LineScanner {
     if (!type) return "not an entry";
     if (parse(line, type.start, type.end) === "session") {
       this.oldLines.push(undefined);
-      this.report("extra_header", number, start, line.length, "a second header");
+      this.entries.report("extra_header", start, line.length, "a second header", false, number);
       return null;
     }
     const makeId = (): string => idOfLine(number, line, this.env.sha256, (taken) => nodes.position(taken) >= 0);
@@ -343,18 +343,7 @@ export class LineScanner {
     this.end.isUnterminated = whole > 0;
     this.end.setTorn(start + whole);
     const reason = "the last line was cut off while it was written";
-    this.report("torn_tail", number, start + whole, length - whole, reason);
-  }
-
-  private report(
-    kind: Damage["kind"],
-    line: number,
-    byteOffset: number,
-    length: number,
-    reason: string,
-    salvaged = false,
-  ): void {
-    this.entries.report(kind, byteOffset, length, reason, salvaged, line);
+    this.entries.report("torn_tail", start + whole, length - whole, reason, false, number);
   }
 }
 

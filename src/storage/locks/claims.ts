@@ -8,7 +8,7 @@ import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, exists, readWhole } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { type Answers, isSameProcess, processStart } from "../fs/processes.ts";
-import { type LockOptions, UNKNOWN } from "./contract.ts";
+import { type FileKey, type LockOptions, UNKNOWN } from "./contract.ts";
 
 /** A holder as its lock file or its note describes it. */
 interface Claim extends Holder {
@@ -21,12 +21,14 @@ interface Claim extends Holder {
   readonly inode?: number;
 }
 
+type OwnProcess = Pick<Required<Claim>, "pid" | "host" | "started" | "space">;
+
 /** Makes claims and checks whether their processes are alive. Each instance of locks has one. */
 export class Claims {
   private readonly options: LockOptions;
   private readonly answers: Answers = new Map();
   /** The facts about this process that never change. */
-  private own: { pid: number; host: string; started: string; space: number } | undefined;
+  private own: OwnProcess | undefined;
 
   constructor(options: LockOptions) {
     this.options = options;
@@ -50,7 +52,7 @@ export class Claims {
     return claim.host === this.facts().host;
   }
 
-  private facts(): { pid: number; host: string; started: string; space: number } {
+  private facts(): OwnProcess {
     const { disk } = this.options;
     const { pid } = process;
     this.own ??= {
@@ -76,9 +78,7 @@ export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
   };
 }
 
-/**
- * Returns the content of a lock file or note, with a null claim when it is not one. Returns null when there is no file.
- */
+/** Returns the content of a lock file or note; null where there is no file. The claim is null when it is neither. */
 export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim: Partial<Claim> | null } | null {
   let bytes: Uint8Array = new Uint8Array(0);
   try {
@@ -91,14 +91,17 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
 }
 
 /**
- * Returns the folders for lock files and notes: the one in our state folder, and one that servers with other state
- * folders use too.
+ * Returns the paths of a file's lock files or notes: the one in our state folder, and one in a folder that servers with
+ * other state folders use too.
  */
-export function lockFolders({ disk, stateFolder }: LockOptions): string[] {
+export function inLockFolders(
+  { disk, stateFolder }: LockOptions,
+  { device, inode }: FileKey,
+  ending: string,
+): string[] {
   const common = commonFolder();
-  const folders = [join(stateFolder, "locks")];
-  if (isOurs(disk, common)) folders.push(join(common, "locks"));
-  return folders;
+  const folders = isOurs(disk, common) ? [stateFolder, common] : [stateFolder];
+  return folders.map((folder) => join(folder, "locks", `${device}-${inode}.${ending}`));
 }
 
 /** Returns the folder that all servers of a user share, independent of their state folders. */

@@ -1,5 +1,6 @@
 /** The contract of locks, and helpers that every kind of lock shares. */
 
+import { isErrno, storageFailure } from "../../core/errno.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
@@ -34,18 +35,14 @@ export interface Locks {
    * and storage_failed when the system refuses one for now.
    */
   acquire(file: FileKey, place?: LockLocation): Lock | Holder;
-  /**
-   * Returns the other holder of a file's lock, if any. Creates nothing, and never makes a process that takes it fail.
-   */
+  /** Returns the other holder of a file's lock, if any. Creates nothing, and never makes a taker fail. */
   holder(file: FileKey, place?: LockLocation): Holder | null;
 }
 
 /** A way to lock an open file. */
 export interface Means {
   readonly kind: "sqlite" | "flock";
-  /**
-   * Locks the file and returns a function that unlocks it, "held" when another holds it, or null when this means fails.
-   */
+  /** Locks the file. Returns a function that unlocks it, "held" when another holds it, or null when this means fails. */
   lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
 }
 
@@ -93,3 +90,12 @@ export function isJustMade(info: FileInfo | null): boolean {
 
 /** Number of attempts to take a lock that is neither granted to us nor held by another. */
 export const TRIES = 5;
+
+/**
+ * Returns an errno error. Throws any other as it is, and storage_failed when no file at all can be opened for now:
+ * nothing can be locked then either, and that is not a lock that another process holds.
+ */
+export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoException {
+  if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE") throw storageFailure(error, doing);
+  return error;
+}

@@ -3,14 +3,17 @@
  * lock file, so that every process that sees the lock can read it; where that is not possible, in the lock folders.
  */
 
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { isNameTaken, withFile } from "../fs/files.ts";
-import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
-import { type FileKey, keyOf, type LockOptions } from "./contract.ts";
+import { Claims, holderIn, inLockFolders, readClaim } from "./claims.ts";
+import type { FileKey, LockOptions } from "./contract.ts";
 import { noteNextTo } from "./lock-paths.ts";
+
+/** Ending of the names of notes in the lock folders. */
+const ENDING = "json";
 
 interface WrittenNote {
   /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
@@ -32,7 +35,7 @@ export class HolderNotes {
 
   /** Returns the holder by its note. Ignores notes of processes that have ended; of several notes the newest counts. */
   read(file: FileKey, lockPath?: string): Holder | null {
-    const paths = this.inFolders(file);
+    const paths = inLockFolders(this.options, file, ENDING);
     if (lockPath !== undefined) paths.push(noteNextTo(lockPath));
     let holder: Holder | null = null;
     for (const path of paths) {
@@ -58,7 +61,7 @@ export class HolderNotes {
     }
     const written: string[] = [];
     let wasLeft = false;
-    for (const path of this.inFolders(file)) {
+    for (const path of inLockFolders(this.options, file, ENDING)) {
       const outcome = this.put(path, bytes, file, true);
       if (outcome === "refused") continue;
       wasLeft ||= outcome === "left";
@@ -70,10 +73,6 @@ export class HolderNotes {
         for (const path of written) removeQuietly(disk, path);
       },
     };
-  }
-
-  private inFolders(file: FileKey): string[] {
-    return lockFolders(this.options).map((folder) => join(folder, `${keyOf(file).replace(":", "-")}.json`));
   }
 
   /** Writes our note at a path. Replaces one that was left. */

@@ -108,7 +108,10 @@ export interface Backend {
 
   /** Records that everything is durable, where that means to survive no more than the death of the process. */
   markAllDurable(): void;
-  /** See {@link CommittedLog}. */
+  /**
+   * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
+   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
+   */
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after each commit, successful or not. */
   committed?(): void;
@@ -149,12 +152,7 @@ export class FileLog implements Log {
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
     if (backend.checkpointNow) this.checkpointNow = (reason = "manual") => this.checkpoint(reason);
-    this.commits = new GroupCommit({
-      makeDurable: (requireCurrent) => backend.makeDurable(requireCurrent),
-      rollBack: () => this.rollBack(),
-      commit: () => this.commit(),
-      ended: () => backend.committed?.(),
-    });
+    this.commits = new GroupCommit(this);
     backend.state.commits = this.commits;
   }
 

@@ -3,19 +3,12 @@
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 
-/** The operations of a log that its commits use. */
-export interface CommittedLog {
-  /**
-   * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
-   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
-   */
-  makeDurable(requireCurrent: () => void): Promise<void>;
+/** The operations of a log that its commits use (see Backend). */
+interface CommittedLog {
+  readonly backend: { makeDurable(requireCurrent: () => void): Promise<void>; committed?(): void };
   /** Discards everything that is not durable. */
   rollBack(): void;
-  /** Runs the log's own `commit`, for entries that came too late for the running operation. */
   commit(): Promise<void>;
-  /** Called after each operation, successful or not. */
-  ended?(): void;
 }
 
 export class GroupCommit {
@@ -38,11 +31,12 @@ export class GroupCommit {
   /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
   join(count: number): Promise<void> {
     const { running, log } = this;
+    const { backend } = log;
     if (!running)
       return this.run(
         count,
-        (requireCurrent) => log.makeDurable(requireCurrent),
-        () => log.ended?.(),
+        (requireCurrent) => backend.makeDurable(requireCurrent),
+        () => backend.committed?.(),
       );
     if (running.count >= count) return running.done;
     // Commits that come too late for the running operation share the next one. If the running one fails, its rollback

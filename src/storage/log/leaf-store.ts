@@ -11,6 +11,7 @@ import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
 import { replaceFile } from "../fs/files.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 
 /** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
 interface RecordedLeaf {
@@ -58,8 +59,9 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
         const place = leavesOf(recorded).find((known) => isAmong(known, log, count));
         if (place) return place.leafId;
         // For an unchanged file the number may differ, because not all entries are known before all of it was read.
-        const same = sameStamp(recorded.stamp, log.stamp) && recorded.lastId === lastIdOf(log, count);
-        return same ? recorded.leafId : undefined;
+        const { stamp } = log;
+        const same = stamp && recorded.stamp && isUnchanged(stamp, recorded.stamp);
+        return same && recorded.lastId === lastIdOf(log, count) ? recorded.leafId : undefined;
       } catch (error) {
         if (error instanceof Failure) return undefined;
         throw error;
@@ -133,15 +135,4 @@ function isAmong({ count, lastId }: RecordedLeaf, log: Log, first: number): bool
 
 function lastIdOf(log: Log, count: number): string | null {
   return count > 0 ? log.nodes.id(count - 1) : null;
-}
-
-function sameStamp(a: FileStamp | undefined, b: FileStamp | null): boolean {
-  return (
-    a !== undefined &&
-    b !== null &&
-    a.device === b.device &&
-    a.inode === b.inode &&
-    a.size === b.size &&
-    a.modified === b.modified
-  );
 }
