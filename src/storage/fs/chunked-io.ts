@@ -23,10 +23,7 @@ export function pause(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/**
- * Copies a file durably to a name that must be free. The copy has the mode of the file or of a new one. Returns what
- * it made. Throws EEXIST when the name is taken.
- */
+/** Copies a file durably to a free name, with its mode or that of a new file. Returns what it made. Throws EEXIST. */
 export async function copyFile(
   disk: Disk,
   from: string,
@@ -42,10 +39,7 @@ export async function copyFile(
   );
 }
 
-/**
- * Writes a temporary file in the same folder and gives it the name `path` when it is complete and durable. Returns
- * what it made. Throws EEXIST when the name is taken.
- */
+/** Writes a durable file and gives it the name `path` when it is complete. Returns what it made. Throws EEXIST. */
 export function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<FileInfo> {
   return writeTemporary(disk, path, fill, { sync: true }, (temporary) => nameExclusive(disk, temporary, path));
 }
@@ -57,10 +51,7 @@ export function nameExclusive(disk: Disk, temporary: string, path: string): File
   return made;
 }
 
-/**
- * Gives a file another name, which must be free: by a link or, where that is not possible, by a durable copy. Returns
- * what has the name then. Throws EEXIST.
- */
+/** Gives a file a free name by a link, else by a durable copy. Returns what has the name then. Throws EEXIST. */
 export async function giveName(disk: Disk, file: string, name: string): Promise<FileInfo> {
   const linked = disk.info(file);
   try {
@@ -73,8 +64,7 @@ export async function giveName(disk: Disk, file: string, name: string): Promise<
 }
 
 /**
- * Gives a file whose content will not change a second name, which must not be taken. Where there are no hard links, a
- * durable copy with the permissions of the file gets the name.
+ * Gives a file that will not change a free name: by a link or, where there are none, by a durable copy with its mode.
  */
 export function keepAs(disk: Disk, path: string, name: string): void {
   try {

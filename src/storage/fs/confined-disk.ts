@@ -75,10 +75,7 @@ function isAt({ name, real }: Root, path: string): boolean {
   return name === path || real === path;
 }
 
-/**
- * Returns the real path of a file that may be missing: the missing parts follow the nearest folder that exists, or the
- * one whose real path is `known`.
- */
+/** Returns the real path of a file; missing parts follow the nearest folder that exists or is `known`. */
 export function realPathOf(disk: Disk, path: string, known?: (path: string) => string | undefined): string {
   try {
     return disk.realPath(path);
@@ -98,10 +95,7 @@ export function knownPath(disk: Disk, path: string): string {
   }
 }
 
-/**
- * Returns the rest of a path below a folder, without a slash before it and with each `..` in it; undefined when the
- * path lies elsewhere.
- */
+/** Returns the rest of a path below a folder, with each `..` in it; undefined when it lies elsewhere. */
 function below(folder: string, path: string): string | undefined {
   if (path === folder) return "";
   const start = folder.endsWith("/") ? folder : `${folder}/`;
@@ -301,10 +295,7 @@ class Walker implements Way {
     return fd;
   }
 
-  /**
-   * Returns the open descriptor of a folder, if there is one. Gives up the descriptor of a folder that was moved or
-   * removed: the folder that has the path now counts.
-   */
+  /** Returns the open descriptor of a folder, if there is one. One that was moved or removed is given up. */
   private openDescriptor(real: string): number | undefined {
     const fd = this.open.get(real);
     if (fd === undefined) return undefined;

@@ -54,8 +54,7 @@ export interface OpenFolders {
  */
 export interface Disk {
   /**
-   * Opens for reading. Never waits, whatever the path is (a FIFO opens, and {@link infoOf} shows its kind). `plain`:
-   * throws ELOOP for a link.
+   * Opens for reading. Never waits, even for a FIFO, whose kind {@link infoOf} shows. `plain`: throws ELOOP for a link.
    */
   openRead(path: string, plain?: boolean): number;
   /** Opens an existing file for reading and for writing at its end. `plain`: throws ELOOP for a link. */
@@ -85,10 +84,7 @@ export interface Disk {
   remove(path: string): void;
   /** Removes an empty folder. */
   removeFolder(path: string): void;
-  /**
-   * Creates a folder and the missing ones above it with mode 0700, and syncs their names. Returns the folders created,
-   * topmost first.
-   */
+  /** Creates a folder and those missing above it with mode 0700, syncs their names, and returns them, topmost first. */
   makeFolder(path: string): string[];
   names(folder: string): string[];
   /** Returns the names with their kinds; on a disk without it, callers get the kind of each name from `info`. */
@@ -110,8 +106,7 @@ export interface Disk {
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
 /**
- * The flag's value in Linux on every machine that Node runs on. It opens a descriptor that only names the folder, and
- * needs no permission to read it.
+ * The flag's value in Linux wherever Node runs. The descriptor only names the folder, and needs no right to read it.
  */
 const O_PATH = 0o10000000;
 /** Folder of this process's open files on Linux; `<descriptor>/<name>` in it opens the file that openat(2) would. */
@@ -272,9 +267,7 @@ function kindOf(entry: fs.Dirent | fs.Stats): Named["kind"] {
   return entry.isSymbolicLink() ? "link" : "other";
 }
 
-/**
- * File systems of Linux on which every change passes through this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs.
- */
+/** File systems of Linux all whose changes pass this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs. */
 const LOCAL_FILE_SYSTEMS = new Set([0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1, 0xca451a4e]);
 
 /** Watches a folder on Linux only: inotify notifies before the writer continues, other systems notify later. */

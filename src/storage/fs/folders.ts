@@ -27,10 +27,7 @@ export function kindOf(disk: Disk, path: string): Named["kind"] | undefined {
   return entriesIn(disk, dirname(path)).find(({ name }) => name === basename(path))?.kind;
 }
 
-/**
- * Removes a file, or a folder with its content. Links are removed and not followed. `attempt` runs each step: it may
- * ignore what the disk refuses.
- */
+/** Removes a file or a folder with its content, and follows no link. `attempt` may ignore what the disk refuses. */
 export function removeAll(
   disk: Disk,
   path: string,

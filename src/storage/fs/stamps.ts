@@ -6,10 +6,7 @@
 import type { FileStamp } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "./disk.ts";
 
-/**
- * Milliseconds within which two changes may have the same change time. Kernels before Linux 6.13 count it in ticks of
- * their timer, 1 to 10 ms long.
- */
+/** Milliseconds in which two changes may have one time: the ticks of kernels before Linux 6.13 take 1 to 10. */
 const TICK = 20;
 
 /** The part of what is known of a file that changes with its content. */
@@ -48,8 +45,7 @@ export function isYoung(info: FileInfo, at: number): boolean {
 }
 
 /**
- * The stamp of a file whose bytes are known, and whether it is reliable: it is once it was seen more than a tick after
- * the last change.
+ * The stamp of a file whose bytes are known. It is reliable once it was seen more than a tick after the last change.
  */
 export class Watched {
   private readonly disk: Disk;

@@ -14,16 +14,10 @@ import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import type { WriteState } from "../log/file-log.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
 
-/**
- * Milliseconds without a change after which the writer of a torn tail is taken to be dead and the tail is cut off
- * (guarantee 7).
- */
+/** Milliseconds without a change after which the writer of a torn tail counts as dead (guarantee 7). */
 const STILL = 2000;
 const NO_CHANGE: Change = { kind: "none" };
-/**
- * Most repetitions of a check: of the size of a file that has a new time, a millisecond apart, and of new lines that
- * changed while they were read.
- */
+/** Most repetitions of a check: of a file's size, a millisecond apart, and of lines that changed meanwhile. */
 const MAX_CHECKS = 20;
 /** Never notified: `Atomics.wait` on it is a synchronous sleep. */
 const NEVER_NOTIFIED = new Int32Array(new SharedArrayBuffer(4));
@@ -33,10 +27,7 @@ export class OtherWriters {
   private readonly parts: ScannedParts;
   private readonly scanner: LineScanner;
   private readonly state: WriteState;
-  /**
-   * Whether the file had changed without growing when entries were appended to it: the next check that is not for an
-   * append returns "replaced".
-   */
+  /** Whether the file had changed without growing when we appended: then the next check returns "replaced". */
   private isSuspected = false;
 
   constructor(env: Env, parts: ScannedParts, scanner: LineScanner, state: WriteState) {
@@ -46,10 +37,7 @@ export class OtherWriters {
     this.state = state;
   }
 
-  /**
-   * Checks what other programs did to the file. With `appending`, the caller will only write after what is there,
-   * whatever that is. Throws storage_failed.
-   */
+  /** Checks what others did to the file. `appending`: the caller will only write after it. Throws storage_failed. */
   checkFile(appending: boolean): Change {
     const { file, records } = this.parts;
     if (!file.isOpen || records.reader.isClosed) return NO_CHANGE;
@@ -88,10 +76,7 @@ export class OtherWriters {
     return change;
   }
 
-  /**
-   * Checks a file again until its size has changed. A file gets its new time before its new size, so a check during an
-   * append may see only the new time.
-   */
+  /** Checks a file again until its size has changed: during an append it gets its new time before its new size. */
   private awaitNewSize(now: FileInfo): FileInfo {
     const { file, end } = this.parts;
     try {

@@ -5,8 +5,8 @@ import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
+import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
-import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
 import type { WriteState } from "../log/file-log.ts";
@@ -22,10 +22,7 @@ export interface Published {
 /** Buffer in which small writes are put together; no write begins within another. */
 const scratch = Buffer.allocUnsafeSlow(1 << 16);
 
-/**
- * Returns lines as they lie in a file, each with its line feed; with `sealed`, a line feed comes before them. Valid
- * until the next call.
- */
+/** Returns lines as they lie in a file; `sealed`: after a line feed. Valid until the next call. */
 export function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
   let length = sealed ? 1 : 0;
   for (const line of lines) length += line.length + 1;

@@ -84,10 +84,7 @@ export class LineRecords implements EntrySource {
     yield LF;
   }
 
-  /**
-   * Throws storage_failed unless lines lie where they are known to lie, as far as a piece of the file shows it. A
-   * damaged line counts as a line: it is copied as it is.
-   */
+  /** Throws storage_failed unless lines, damaged or not, are where they should be, as far as a piece shows it. */
   private requireLines(positions: ArrayLike<number>, { first, past }: Run, start: number, piece: Uint8Array): void {
     for (let i = first; i < past; i++) {
       const at = this.starts.values[positions[i]] - start;
@@ -138,10 +135,7 @@ export class LineRecords implements EntrySource {
     return true;
   }
 
-  /**
-   * Whether a line has the head of an entry. A line that is not whole counts as one if its beginning does not show the
-   * head.
-   */
+  /** Whether a line has the head of an entry, or is not whole and its beginning does not show the head. */
   private hasHeadOf(position: number, line: Uint8Array, isWhole: boolean): boolean {
     const { witness } = this;
     const { nodes, placeholders } = this.entries;

@@ -22,10 +22,7 @@ import type { SessionFile } from "./session-file.ts";
 /** Number of entries from which the number of all is estimated. */
 const SAMPLED = 512;
 const OBJECT_BEGINS = Buffer.from('{"');
-/**
- * Limit of the bytes that are read in the search for entries in a damaged line: this many times its length, and at
- * least `MIN_SALVAGED`.
- */
+/** Most bytes read in search of entries in a damaged line: this many times its length, and `MIN_SALVAGED`. */
 const SALVAGE_PASSES = 16;
 const MIN_SALVAGED = 1 << 22;
 
@@ -41,10 +38,7 @@ export class LineScanner {
   stored: FileHeader | null = null;
   /** Whether every line is parsed whole while the file is opened. */
   readonly thorough: boolean;
-  /**
-   * Whether lines are being read that were added since the last check: another program may have glued one to what a
-   * dead writer left.
-   */
+  /** Whether new lines are being read: another program may have glued one to what a dead writer left. */
   isGrowing = false;
   /** Parents, packed, of damaged lines that are no entries any more but have a legible head; by the id in that head. */
   readonly lostParents = new Map<string, number>();
@@ -159,10 +153,7 @@ export class LineScanner {
     this.records.reader.report("missing_id", position, "the entry has no id; it got one from its line", true);
   }
 
-  /**
-   * Adds every whole entry that it finds in a damaged line, and returns whether it found any. A torn write can have
-   * glued its rest to the next whole entry, or left a run of zeros before or after it.
-   */
+  /** Adds every whole entry of a damaged line, to which a torn write can be glued. Returns whether it found any. */
   private salvage(number: number, start: number, line: Uint8Array): boolean {
     const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
     const { entries } = this;
@@ -211,10 +202,7 @@ export class LineScanner {
     return position;
   }
 
-  /**
-   * Makes room for as many entries as the file is likely to have, if the rest is like the first ones, which end at
-   * `end`.
-   */
+  /** Makes room for as many entries as a file likely has whose first ones end at `end`. */
   private expectAsMany(end: number): void {
     const count = Math.ceil(((this.file.seen?.size ?? 0) / end) * SAMPLED * 1.1);
     this.entries.nodes.expect(count);

@@ -1,7 +1,4 @@
-/**
- * The open file of a session: its descriptor, its stamp when it was last checked, and the bytes by which the known part
- * is recognised.
- */
+/** The open file of a session: its descriptor, its stamp, and the bytes by which its known part is recognised. */
 
 import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
@@ -110,10 +107,7 @@ export class SessionFile {
     }
   }
 
-  /**
-   * Records the stamp after a second name of the file was added and removed, which changes only the change time.
-   * Returns whether that was all.
-   */
+  /** Records the stamp after only the names, and so the change time, changed. Returns whether that was all. */
   noteNames(): boolean {
     try {
       const now = this.info();

@@ -8,17 +8,14 @@ import type { Beginning, Content, Log, Store } from "../../core/ports/store.ts";
 import { nameExclusive } from "../fs/chunked-io.ts";
 import { type Disk, type FileInfo, isAbsent, removeIfSame, writeAll } from "../fs/disk.ts";
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
-import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
+import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
 import { type Durability, FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
 import { WrittenLines } from "./written-lines.ts";
 
-/**
- * Bytes after which a sync is started while more are written: a copy of 245 MB is durable after 260 ms with this, and
- * after 310 ms with one sync at its end.
- */
+/** Bytes after which a sync begins beside the writing: 245 MB are durable after 260 ms, and after 310 with one sync. */
 const SYNCED_EARLY = 1 << 25;
 
 export function jsonlStore(options: JsonlOptions): Store {
@@ -77,8 +74,7 @@ async function publish(
 }
 
 /**
- * Writes pieces to the end of a file and, with durability `sync`, makes all of it durable. When it settles, even with
- * an error, no sync is running any more.
+ * Writes pieces to a file and, with `sync`, makes them durable. No sync is running when it settles, even by an error.
  */
 async function write(disk: Disk, fd: number, pieces: Iterable<Uint8Array>, durability: Durability): Promise<void> {
   const syncs: Promise<void>[] = [];

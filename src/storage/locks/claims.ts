@@ -91,8 +91,7 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
 }
 
 /**
- * Returns the paths of a file's lock files or notes: the one in our state folder, and one in a folder that servers with
- * other state folders use too.
+ * Returns the paths for a file's locks or notes: in our state folder, and in one that all servers of the user share.
  */
 export function inLockFolders(
   { disk, stateFolder }: LockOptions,

@@ -13,10 +13,7 @@ export interface FileKey {
 export interface Lock {
   /** Missing when there can be no other writer. */
   readonly kind?: LockKind;
-  /**
-   * Whether the previous holder died with the lock: its note was still there when the lock became ours. A holder that
-   * could not remove its note looks the same.
-   */
+  /** Whether the previous holder died with the lock, or could not remove its note: it was still there. */
   readonly previousHolderDied?: boolean;
   release(): void;
 }

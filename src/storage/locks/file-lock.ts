@@ -16,9 +16,7 @@ import { type FileKey, isLock, type Lock, type LockOptions, type Locks, lockWith
 
 /** Number of times that rival claims are read before giving up. */
 const MAX_CHECKS = 100;
-/**
- * Number of claims made by this instance. It is part of their names, with pid and start time, so that each is unique.
- */
+/** Number of claims made by this instance: part of their names, with pid and start time, so that each is unique. */
 let claimNames = 0;
 
 export function fileLocks(options: LockOptions): Locks {

@@ -8,14 +8,7 @@ import { fileLocks } from "./file-lock.ts";
 import { socketLocks } from "./socket-lock.ts";
 
 export { commonFolder } from "./claims.ts";
-export {
-  type FileKey,
-  isLock,
-  type Lock,
-  type LockLocation,
-  type LockOptions,
-  type Locks,
-} from "./contract.ts";
+export { type FileKey, isLock, type Lock, type LockLocation, type LockOptions, type Locks } from "./contract.ts";
 export { fileLocks } from "./file-lock.ts";
 
 export function makeLocks(options: LockOptions): Locks {

@@ -55,9 +55,7 @@ const ROOM = 4096;
 const PIECE = 1 << 18;
 /** Minimum average length of runs for a column to be stored as runs. */
 const WORTH = 64;
-/**
- * Prefixes of column names: ends of runs, columns of the tree, columns of a backend. Columns of the nodes have none.
- */
+/** Prefixes of names: of ends of runs, of columns of the tree, of a backend's. Columns of the nodes have none. */
 const ENDS = "<";
 const TREES = "^";
 const BACKENDS = ".";

@@ -1,7 +1,4 @@
-/**
- * Stores leaf positions that session files do not record, one small file each in our state folder (reference, section
- * 5).
- */
+/** Leaf positions that session files do not record: a small file each in our state folder (reference, section 5). */
 
 import { join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -26,9 +23,7 @@ interface Recorded extends RecordedLeaf {
   readonly before?: RecordedLeaf;
 }
 
-/**
- * Returns the store. With `durable`, a recorded position survives power loss, otherwise only the end of this process.
- */
+/** Returns the store. `durable`: a recorded position survives loss of power, otherwise the end of this process. */
 export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): LeafMemory {
   const folder = join(stateFolder, "leaves");
   const fileOf = (log: Log): string | undefined => {
