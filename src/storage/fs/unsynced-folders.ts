@@ -4,7 +4,7 @@ import type { Disk } from "./disk.ts";
 
 export class UnsyncedFolders {
   private readonly disk: Disk;
-  private readonly folders = new Set<string>();
+  readonly folders = new Set<string>();
 
   constructor(disk: Disk) {
     this.disk = disk;
@@ -12,10 +12,6 @@ export class UnsyncedFolders {
 
   add(...folders: readonly string[]): void {
     for (const folder of folders) this.folders.add(folder);
-  }
-
-  addAll(others: UnsyncedFolders): void {
-    this.add(...others.folders);
   }
 
   clear(): void {

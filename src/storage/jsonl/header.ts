@@ -25,11 +25,12 @@ export interface FileHeader {
 export function parseHeader(line: Uint8Array): FileHeader | null {
   const found = headerIn(line);
   if (found === null) return null;
+  const header = headerOf(found);
   const version = versionOf(found.version);
   if (version > CURRENT_VERSION || version < 1) {
     const reason = `format version ${JSON.stringify(found.version)}; this server writes version ${CURRENT_VERSION}`;
     return {
-      header: headerOf(found),
+      header,
       line,
       version: version < 1 ? CURRENT_VERSION : version,
       readOnly: new Failure("unsupported_version", `The session has ${reason}. It can be read, not written.`),
@@ -37,12 +38,11 @@ export function parseHeader(line: Uint8Array): FileHeader | null {
     };
   }
   if (version < CURRENT_VERSION) {
-    const header = { ...headerOf(found), version: CURRENT_VERSION };
-    return { header, line: migrateHeader(line), version, isOutdated: true };
+    const current = { ...header, version: CURRENT_VERSION };
+    return { header: current, line: migrateHeader(line), version, isOutdated: true };
   }
-  if (found.leafId !== undefined)
-    return { header: headerOf(found), line: withoutMember(line, "leafId"), version, isOutdated: true };
-  return { header: headerOf(found), line, version };
+  if (found.leafId === undefined) return { header, line, version };
+  return { header, line: withoutMember(line, "leafId"), version, isOutdated: true };
 }
 
 /** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */

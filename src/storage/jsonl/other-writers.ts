@@ -5,12 +5,12 @@
  */
 
 import { isMissing, storageFailure } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Change } from "../../core/ports/store.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { byAnother } from "../log/failures.ts";
 import type { WriteState } from "../log/file-log.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
 
@@ -158,11 +158,8 @@ export class OtherWriters {
       const fault = heads.readAny(line, 0, line.length, () => "");
       const id = heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id;
       if (fault === null && nodes.position(id) >= 0) continue;
-      throw new Failure(
-        "storage_failed",
-        "Another program wrote to the session's file at the same time, and an entry was damaged. get_entries shows what is there.",
-        {},
-        { byOthers: true },
+      throw byAnother(
+        "wrote to the session's file at the same time, and an entry was damaged. get_entries shows what is there.",
       );
     }
   }

@@ -1,7 +1,6 @@
 /** Puts a session file in its place in one step: a new one, or one that replaces the session's. */
 
 import { dirname } from "node:path";
-import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
@@ -9,6 +8,7 @@ import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
+import { byAnother } from "../log/failures.ts";
 import type { WriteState } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import type { SessionFile } from "./session-file.ts";
@@ -85,12 +85,7 @@ export function swapFile(
   // A program that knows no lock may have written in the meantime: its entries would not be in the new file.
   const requireUnchanged = (isSame: (now: FileInfo, seen: FileInfo) => boolean): void => {
     if (seen && isSame(disk.info(path), seen)) return;
-    throw new Failure(
-      "storage_failed",
-      "Another program wrote to the session while it was rewritten. Nothing was changed; try again.",
-      {},
-      { byOthers: true },
-    );
+    throw byAnother("wrote to the session while it was rewritten. Nothing was changed; try again.");
   };
   const fill = (fd: number): void => {
     disk.copyMode(path, fd);

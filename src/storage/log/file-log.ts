@@ -172,11 +172,6 @@ export class FileLog implements Log {
     return this.backend.state.readOnly;
   }
 
-  /** Refuses all appends from now on, for a reason that lies outside of the session. */
-  set readOnly(reason: Failure) {
-    this.backend.state.readOnly = reason;
-  }
-
   get persisted(): boolean {
     return this.backend.persisted;
   }
@@ -245,7 +240,7 @@ export class FileLog implements Log {
     const next = this.backend.reopen();
     const { lockedFile, state } = this.backend;
     const { lockedFile: other, state: nextState } = next.backend;
-    nextState.unsynced.addAll(state.unsynced);
+    nextState.unsynced.add(...state.unsynced.folders);
     if (other?.inode === lockedFile?.inode && other?.device === lockedFile?.device) state.lock.handTo(nextState.lock);
     return next;
   }
