@@ -88,10 +88,7 @@ export function isJustMade(info: FileInfo | null): boolean {
 /** Number of attempts to take a lock that is neither granted to us nor held by another. */
 export const TRIES = 5;
 
-/**
- * Returns an errno error. Throws any other as it is, and storage_failed when no file at all can be opened for now:
- * nothing can be locked then either, and that is not a lock that another process holds.
- */
+/** Returns an errno error. Throws any other, and storage_failed when no file at all can be opened for now. */
 export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoException {
   if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE") throw storageFailure(error, doing);
   return error;

@@ -338,21 +338,16 @@ export class FileLog implements Log {
       // The session has none of this damage any more, whether or not the rest succeeds.
       backend.entries.forgetDamage(backend.repairable);
     }
-    this.makeNamesDurable();
-    return backup;
-  }
-
-  /** Syncs the folders of new names: a session that was published anew is durable only with its name. */
-  private makeNamesDurable(): void {
-    const { state } = this.backend;
-    if (!state.isSynced) return;
+    if (!backend.state.isSynced) return backup;
     try {
-      state.unsynced.syncNow();
+      // A session that was published anew is durable only with its name.
+      backend.state.unsynced.syncNow();
     } catch (error) {
       // The session is whole; the next refresh compares it again.
-      this.backend.distrust();
+      backend.distrust();
       throw storageFailure(error, "making the repaired session durable");
     }
+    return backup;
   }
 
   // --- the end -------------------------------------------------------------------------------------------------
