@@ -101,20 +101,8 @@ export class JsonlBackend implements Backend {
   }
 
   /** The header as it was read; there is one from `begin` or `open` on. */
-  private get storedHeader(): FileHeader {
+  get stored(): FileHeader {
     return this.scanner.stored as FileHeader;
-  }
-
-  get header(): SessionHeader {
-    return this.storedHeader.header;
-  }
-
-  get headerLine(): Uint8Array {
-    return this.storedHeader.line;
-  }
-
-  get version(): number {
-    return this.storedHeader.version;
   }
 
   get persisted(): boolean {
@@ -159,7 +147,7 @@ export class JsonlBackend implements Backend {
   // --- opening and closing -------------------------------------------------------------------------------------
 
   begin({ header, headerLine }: Beginning): void {
-    this.scanner.stored = { header, line: headerLine, version: CURRENT_VERSION };
+    this.scanner.stored = { header, headerLine, version: CURRENT_VERSION };
   }
 
   /** Opens the file. `written` is what is known from writing it. */
@@ -203,7 +191,7 @@ export class JsonlBackend implements Backend {
   unlocking(): void {
     const { end, state } = this;
     if (!this.persisted || state.durableCount !== this.entries.nodes.count || state.readOnly) return;
-    if (this.isLiteral && !this.storedHeader.isOutdated && !end.isUnterminated && end.torn < 0) this.index.keep();
+    if (this.isLiteral && !this.stored.isOutdated && !end.isUnterminated && end.torn < 0) this.index.keep();
   }
 
   close(): void {
@@ -281,11 +269,11 @@ export class JsonlBackend implements Backend {
 
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { file, end } = this;
-    const isOutdated = this.storedHeader.isOutdated === true;
+    const isOutdated = this.stored.isOutdated === true;
     this.confirm(!isOutdated && end.torn < 0);
-    if (isOutdated) this.republish(backupName(this.disk, this.path, `v${this.version}`));
+    if (isOutdated) this.republish(backupName(this.disk, this.path, `v${this.stored.version}`));
     file.openToWrite();
-    const sealed = this.tail.seal(this.header.id);
+    const sealed = this.tail.seal(this.stored.header.id);
     const bytes = fileBytes(lines, sealed);
     const start = end.size;
     let now: FileInfo;
@@ -309,7 +297,8 @@ export class JsonlBackend implements Backend {
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { entries, end, state } = this;
     const held = [...entries.overrides.values()];
-    const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
+    const { headerLine } = this.stored;
+    const bytes = fileBytes([headerLine, ...held, ...lines], false);
     let published: Published;
     try {
       published = createFile(this.disk, state, this.path, bytes, this.options.env.now());
@@ -317,7 +306,7 @@ export class JsonlBackend implements Backend {
       throw isNameTaken(error) ? this.nameTaken() : error;
     }
     state.created = held;
-    let at = this.headerLine.length + 1;
+    let at = headerLine.length + 1;
     for (const [position, line] of held.entries()) {
       this.records.starts.set(position, at);
       at += line.length + 1;
@@ -331,16 +320,16 @@ export class JsonlBackend implements Backend {
   /** Publishes the file as version 3 beside the original, which gets a name that no scanner takes for a session. */
   private republish(backup: string): void {
     const { disk, entries, records, end, file, reader } = this;
-    const line = this.headerLine;
+    const { headerLine } = this.stored;
     const positions = Int32Array.from({ length: entries.nodes.count }, (_, position) => position);
     let published: Published;
     try {
-      published = swapFile(disk, this.state, file, line, reader.copy(positions), backup);
+      published = swapFile(disk, this.state, file, headerLine, reader.copy(positions), backup);
     } catch (error) {
       if (file.noteNames()) reader.doubt();
       throw error;
     }
-    let size = line.length + 1;
+    let size = headerLine.length + 1;
     for (const position of positions) {
       records.addNode(position, size, reader.length(position), entries.checked.values[position]);
       size += reader.length(position) + 1;
@@ -348,7 +337,7 @@ export class JsonlBackend implements Backend {
     end.setWhole(size, positions.length + 1);
     end.setTorn(-1);
     end.noteDurable();
-    this.scanner.stored = { header: headerOf(parse(line) as object), line, version: CURRENT_VERSION };
+    this.scanner.stored = { header: headerOf(parse(headerLine) as object), headerLine, version: CURRENT_VERSION };
     this.tail.forgetPending();
     this.adopt(published);
   }

@@ -62,10 +62,8 @@ export class WriteState {
 export interface Backend {
   readonly store: string;
   readonly path: string;
-  readonly header: SessionHeader;
-  readonly headerLine: Uint8Array;
-  /** Format version of the stored bytes. */
-  readonly version: number;
+  /** The header, its line in the current format, and the format version of the stored bytes. */
+  readonly stored: Pick<Log, "header" | "headerLine" | "version">;
   readonly entries: KnownEntries;
   readonly reader: EntryReader;
   readonly state: WriteState;
@@ -157,15 +155,15 @@ export class FileLog implements Log {
   }
 
   get header(): SessionHeader {
-    return this.backend.header;
+    return this.backend.stored.header;
   }
 
   get headerLine(): Uint8Array {
-    return this.backend.headerLine;
+    return this.backend.stored.headerLine;
   }
 
   get version(): number {
-    return this.backend.version;
+    return this.backend.stored.version;
   }
 
   get readOnly(): Failure | null {

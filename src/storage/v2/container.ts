@@ -51,6 +51,7 @@ export class Container {
   folder: string;
   header!: SessionHeader;
   headerLine!: Uint8Array;
+  readonly version = CURRENT_VERSION;
   /** Reason why a container with a damaged header must not be written; null for a sound one. */
   headerFault: Failure | null = null;
   /** The header file, whose device and inode identify the container. */

@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { CURRENT_VERSION, type SessionHeader, withMember } from "../../core/format/entry.ts";
+import { withMember } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
@@ -36,7 +36,6 @@ import type { StateMachine } from "./states.ts";
 
 export class V2Backend implements Backend {
   readonly store = "v2";
-  readonly version = CURRENT_VERSION;
   readonly repairable = REPAIRABLE;
   readonly path: string;
   readonly state: WriteState;
@@ -70,12 +69,8 @@ export class V2Backend implements Backend {
     return this.commits.states;
   }
 
-  get header(): SessionHeader {
-    return this.container.header;
-  }
-
-  get headerLine(): Uint8Array {
-    return this.container.headerLine;
+  get stored(): Container {
+    return this.container;
   }
 
   get persisted(): boolean {
