@@ -1,15 +1,20 @@
-/** Puts a session file in its place in one step: a new one, or one that replaces the session's. */
+/** Puts a session file in its place in one step: a new one, or one that replaces the session's with repaired lines. */
 
 import { dirname } from "node:path";
-import { concat } from "../../core/json/json.ts";
+import { withMember } from "../../core/format/entry.ts";
+import { bytesOf, concat } from "../../core/json/json.ts";
+import type { Repairs } from "../../core/ports/store.ts";
+import { MISSING } from "../../core/tree/nodes.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
+import type { EntryReader } from "../log/entry-reader.ts";
 import { byAnother } from "../log/failures.ts";
 import type { WriteState } from "../log/file-log.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
 import { LF } from "../log/lines.ts";
 import type { SessionFile } from "./session-file.ts";
 
@@ -104,4 +109,29 @@ export function swapFile(
       throw error;
     }
   });
+}
+
+/**
+ * Sets the lines of entries that a repair changes: placeholders for damaged ones, the parents that opening worked out
+ * for entries whose own is missing or was cut off, and those in `repairs`. Returns a function that takes back the last:
+ * until they are written, the file has the old lines.
+ */
+export function overrideRepaired(entries: KnownEntries, reader: EntryReader, repairs: Repairs): () => void {
+  const { nodes, damage, overrides, placeholders } = entries;
+  const bridged = new Set(damage.filter(({ kind }) => kind === "missing_parent").map(({ entryId }) => entryId));
+  for (let position = 0; position < nodes.count; position++) {
+    const parent = nodes.parent(position);
+    if (parent !== MISSING && !bridged.has(nodes.id(position))) continue;
+    const parentId = parent < 0 ? null : nodes.id(parent);
+    overrides.set(position, withMember(reader.read(position), "parentId", bytesOf(JSON.stringify(parentId))));
+  }
+  for (let position = 0; position < nodes.count; position++) reader.read(position);
+  for (const [position, line] of placeholders) overrides.set(position, line);
+  const before = Array.from(repairs.keys(), (position) => [position, overrides.get(position)] as const);
+  for (const [position, complete] of repairs) overrides.set(position, complete(reader.read(position)));
+  return () => {
+    for (const [position, line] of before)
+      if (line) overrides.set(position, line);
+      else overrides.delete(position);
+  };
 }

@@ -7,7 +7,7 @@ import { parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, exists, readWhole } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
-import { type Answers, isSameProcess, processStart } from "../fs/processes.ts";
+import { isSameProcess, processStart } from "../fs/processes.ts";
 import { type FileKey, type LockOptions, UNKNOWN } from "./contract.ts";
 
 /** A holder as its lock file or its note describes it. */
@@ -26,7 +26,6 @@ type OwnProcess = Pick<Required<Claim>, "pid" | "host" | "started" | "space">;
 /** Makes claims and checks whether their processes are alive. Each instance of locks has one. */
 export class Claims {
   private readonly options: LockOptions;
-  private readonly answers: Answers = new Map();
   /** The facts about this process that never change. */
   private own: OwnProcess | undefined;
 
@@ -45,7 +44,7 @@ export class Claims {
   isStale(claim: Partial<Claim>): boolean {
     const { host, space } = this.facts();
     if (claim.host !== host || (claim.space ?? space) !== space) return false;
-    return !isSameProcess(this.options.disk, claim.pid, claim.started, undefined, this.answers);
+    return !isSameProcess(this.options.disk, claim.pid, claim.started);
   }
 
   isOfThisHost(claim: Partial<Claim>): boolean {
@@ -58,7 +57,7 @@ export class Claims {
     this.own ??= {
       pid,
       host: hostname(),
-      started: processStart(disk, pid, undefined, this.answers) ?? "",
+      started: processStart(disk, pid) ?? "",
       space: pidNamespace(disk),
     };
     return this.own;
