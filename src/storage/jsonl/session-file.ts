@@ -10,8 +10,8 @@ import { changedByAnother, notASession } from "../log/failures.ts";
 
 /** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
-/** Bytes that no file has where they are said to be. */
-const UNREADABLE = { first: Buffer.alloc(0), lastStart: Number.MAX_SAFE_INTEGER, last: Buffer.alloc(1) };
+/** Bytes that no session file has where they are said to be. */
+const UNREADABLE = { first: Buffer.alloc(1), lastStart: Number.MAX_SAFE_INTEGER, last: Buffer.alloc(1) };
 
 export class SessionFile {
   readonly path: string;
