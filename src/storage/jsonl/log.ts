@@ -10,7 +10,6 @@ import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import type { EntryHead } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
-import type { Env } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
 import { guarded, isNameTaken } from "../fs/files.ts";
@@ -22,7 +21,6 @@ import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
-import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import { FileEnd } from "./file-end.ts";
 import { FileIndex } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
@@ -36,16 +34,10 @@ import { SessionFile } from "./session-file.ts";
 import type { WrittenLines } from "./written-lines.ts";
 
 export interface JsonlOptions extends FileLogOptions {
-  readonly env: Env;
-  readonly readOnly?: boolean;
   /** Working directory of a session whose own is lost. */
   readonly cwd: string;
-  /** Index snapshots of large files. */
-  readonly snapshots?: SnapshotCache;
   /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
-  /** Folder for bytes that are taken out of a session file. */
-  readonly quarantine: string;
 }
 
 /** Most repetitions of an opening during which another program changed the file. */

@@ -7,6 +7,7 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
+import type { Env } from "../../core/ports/env.ts";
 import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
@@ -17,14 +18,21 @@ import { WriterLock } from "../locks/writer-lock.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
+import type { SnapshotCache } from "./snapshot-cache.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
 export type Durability = "sync" | "os";
 
 export interface FileLogOptions {
   readonly disk: Disk;
+  readonly env: Env;
   readonly locks: Locks;
   readonly durability: Durability;
+  readonly readOnly?: boolean;
+  /** Folder for bytes that are taken out of a session. */
+  readonly quarantine: string;
+  /** Index snapshots of large sessions. */
+  readonly snapshots?: SnapshotCache;
 }
 
 /** The state of a log that its backend uses too. */
@@ -44,7 +52,7 @@ export class WriteState {
   commits: GroupCommit | null = null;
 
   constructor(
-    { disk, locks, durability, readOnly }: FileLogOptions & { readonly readOnly?: boolean },
+    { disk, locks, durability, readOnly }: FileLogOptions,
     findLock: (file: FileKey) => LockLocation | undefined,
   ) {
     this.isSynced = durability === "sync";

@@ -7,7 +7,6 @@ import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import type { Env } from "../../core/ports/env.ts";
 import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
 import { type Disk, type FileInfo, infoIfPresent, readWhole } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
@@ -17,7 +16,6 @@ import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 import { type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries } from "../log/known-entries.ts";
-import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import { ContainerEnd } from "./container-end.ts";
 import { isUuid } from "./documents.ts";
 import { Extents, type Tail } from "./extents.ts";
@@ -29,18 +27,12 @@ const HEADER_BYTES = 1 << 20;
 export const CHECKED_LINE = 1 << 20;
 
 export interface SegmentedOptions extends FileLogOptions {
-  readonly env: Env;
-  readonly readOnly?: boolean;
-  /** Folder for bytes that are taken out of a session. */
-  readonly quarantine: string;
   /** Returns the path of a new session's container. */
   readonly containerFor: (header: SessionHeader) => string;
   /** Largest size of a segment in bytes. */
   readonly segmentBytes: number;
   /** Amounts appended since the last checkpoint; either makes the next one due. */
   readonly checkpointEvery: { readonly entries: number; readonly bytes: number };
-  /** Index snapshots of large containers, kept from before. */
-  readonly snapshots?: SnapshotCache;
 }
 
 export class Container {
