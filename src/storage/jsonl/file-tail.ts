@@ -95,8 +95,9 @@ export class FileTail {
     const { file } = this.parts;
     try {
       const length = file.info().size - size;
-      const isOurs = length <= attempted.length && sameBytes(file.read(size, length), attempted.subarray(0, length));
-      if (!isOurs) throw new Error("another program wrote there too");
+      const isPart = length >= 0 && length <= attempted.length;
+      if (!isPart || !sameBytes(file.read(size, length), attempted.subarray(0, length)))
+        throw new Error("another program wrote there too");
       if (length > 0) file.disk.truncate(file.fd, size);
       file.seen = file.info();
     } catch {
