@@ -12,7 +12,6 @@ import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { kindOf } from "../fs/folders.ts";
 import { archiveFolder, folderFor, type StoragePaths } from "../fs/paths.ts";
 import { frozenFrom } from "../v2/pointer.ts";
-import { withoutLink } from "./move.ts";
 
 export interface LifecycleDeps {
   readonly disk: Disk;
@@ -56,16 +55,6 @@ export function requireWritable({ readOnly }: LifecycleDeps): void {
   throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
 }
 
-/** Records the leaf of a session that was moved to another file. Best effort: errors are ignored. */
-export async function keepLeaf({ open, leaves }: LifecycleDeps, file: string, leafId: string | null): Promise<void> {
-  try {
-    const log = open(file);
-    await leaves.record(log, leafId).finally(() => log.close());
-  } catch {
-    // The session is in its new place; its leaf is the one in the file.
-  }
-}
-
 /** Runs `run` while this process has the session's lock. Throws what opening it throws, and session_locked. */
 export async function exclusively<T>(
   deps: LifecycleDeps,
@@ -76,7 +65,7 @@ export async function exclusively<T>(
   requireWritable(deps);
   const { disk, leaves } = deps;
   return guarded(doing, () =>
-    closing(deps.open(withoutLink(disk, path)), (log) => {
+    closing(deps.open(kindOf(disk, path) === "link" ? disk.realPath(path) : path), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
       if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
       log.acquireLock();

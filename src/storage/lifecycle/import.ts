@@ -163,9 +163,7 @@ async function relate(
 }
 
 function backupsOf(disk: Disk, file: string, id: string): string[] {
-  return belongings(disk, file, id)
-    .filter((name) => /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/.test(name))
-    .map((name) => join(dirname(file), name));
+  return belongings(disk, file, id).filter((path) => /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/.test(path));
 }
 
 /** Compares entry by entry: a torn end or a rewritten file does not make it another session. */

@@ -22,8 +22,11 @@ const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
  */
 const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
 
+/** The path that something has, and the one that it gets. */
+export type PathChange = readonly [from: string, to: string];
+
 /**
- * Returns the names in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
+ * Returns the paths in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
  * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file.
  */
 export function belongings(disk: Disk, session: string, sessionId: string): string[] {
@@ -54,7 +57,7 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
     own.has(other) ||
     bases.some((base) => BACKUP.test(rest(other, base))) ||
     (container !== undefined && CONTAINER_LEFTOVER.test(rest(other, container)));
-  return names.filter((other) => other !== name && belongs(other));
+  return names.filter((other) => other !== name && belongs(other)).map((other) => join(folder, other));
 }
 
 /**
@@ -86,15 +89,11 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
 }
 
 /**
- * Moves a session with its belongings. They get their new names before the session moves, and lose their old names
- * after it, so that the session is never without them, wherever this is interrupted. After a failure everything is as
- * it was before.
+ * Moves a session, which comes first, with its belongings. They get their new names before the session moves, and lose
+ * their old names after it, so that the session is never without them, wherever this is interrupted. After a failure
+ * everything is as it was before.
  */
-export async function moveWith(
-  disk: Disk,
-  [from, to]: readonly [from: string, to: string],
-  others: readonly (readonly [from: string, to: string])[],
-): Promise<void> {
+export async function moveWith(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
   const made: { path: string; isFolder: boolean }[] = [];
   try {
     for (const [source, target] of others) await moveOne(disk, source, target, made);
@@ -188,8 +187,15 @@ function staysHere(folder: string, name: string): boolean {
   return isContainerName(basename(folder)) && isLockInContainer(name);
 }
 
-/** Whether something else has the new path of a move. Files that an interrupted move left there do not count. */
-export async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
+/**
+ * Throws already_exists when something else has one of the new paths. Files that an interrupted move left there do not
+ * count.
+ */
+export async function requireWayFree(disk: Disk, changes: readonly PathChange[]): Promise<void> {
+  for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw alreadyThere(to);
+}
+
+async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
   if (!exists(disk, to)) return false;
   const kind = kindOf(disk, from);
   const isFolder = kind === "folder";
@@ -204,11 +210,6 @@ export async function isInTheWay(disk: Disk, from: string, to: string): Promise<
 
 function taken(): Error {
   return Object.assign(new Error("the name is taken"), { code: "EEXIST" });
-}
-
-/** Returns the path of a session that will be moved: the target, if the path is a link. */
-export function withoutLink(disk: Disk, file: string): string {
-  return kindOf(disk, file) === "link" ? disk.realPath(file) : file;
 }
 
 export function alreadyThere(path: string): Failure {

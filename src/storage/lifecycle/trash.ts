@@ -16,8 +16,9 @@ import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
 import { trashFolder } from "../fs/paths.ts";
 import { stagingName } from "../fs/staging.ts";
 import { isOneFile } from "../fs/stamps.ts";
-import { keepLeaf, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith } from "./move.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
+import { type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
+import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 
 const RECORD = "record.json";
 
@@ -35,26 +36,24 @@ interface Record {
 export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, permanent: boolean): Promise<Deleted> {
   const { disk } = deps;
   const { file, sessionId } = locked;
-  const folder = dirname(file);
   const deleted = { sessionId, sessionPath: file };
   if (permanent) {
     await unlink(disk, file, belongings(disk, file, sessionId), locked);
     return { ...deleted, trash: "none" };
   }
   if (deps.desktopTrash) {
-    const paths = [file, ...belongings(disk, file, sessionId).map((name) => join(folder, name))];
-    const movedTo = await deps.desktopTrash(paths);
+    const others = belongings(disk, file, sessionId);
+    const movedTo = await deps.desktopTrash([file, ...others]);
     if (kindOf(disk, file) === undefined) {
       locked.forgetLeaf();
       // Files that it left would appear next to the next session of that name.
-      const left = paths.slice(1).filter((path) => kindOf(disk, path) !== undefined);
+      const left = others.filter((path) => kindOf(disk, path) !== undefined);
       if (left.length > 0) await toItem(deps, locked, left);
-      await disk.syncFolder(folder);
+      await disk.syncFolder(dirname(file));
       return { ...deleted, movedTo, trash: "desktop" };
     }
   }
-  const others = belongings(disk, file, sessionId).map((name) => join(folder, name));
-  const item = await toItem(deps, locked, [file, ...others]);
+  const item = await toItem(deps, locked, [file, ...belongings(disk, file, sessionId)]);
   locked.forgetLeaf();
   return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
 }
@@ -64,24 +63,23 @@ export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, 
  * first renamed to a name that no scanner recognizes.
  */
 async function unlink(disk: Disk, file: string, others: readonly string[], locked: LockedSession): Promise<void> {
-  const folder = dirname(file);
   locked.forgetLeaf();
-  const isContainer = kindOf(disk, file) === "folder";
-  const container = isContainer ? stagingName(file) : file;
-  // A container without a pointer may be a session too.
-  if (isContainer) disk.rename(file, container);
-  if (!isContainer || exists(disk, pointerFile(file))) disk.remove(isContainer ? pointerFile(file) : file);
+  let rest = others;
+  if (kindOf(disk, file) === "folder") {
+    const [container, pointer] = [stagingName(file), pointerFile(file)];
+    disk.rename(file, container);
+    // A container without a pointer may be a session too.
+    if (exists(disk, pointer)) disk.remove(pointer);
+    rest = [container, ...others.filter((path) => path !== pointer)];
+  } else disk.remove(file);
   const left: string[] = [];
-  const rest = isContainer
-    ? [basename(container), ...others.filter((name) => name !== basename(pointerFile(file)))]
-    : others;
-  for (const name of rest)
+  for (const path of rest)
     try {
-      removeAll(disk, join(folder, name));
+      removeAll(disk, path);
     } catch {
-      left.push(name);
+      left.push(basename(path));
     }
-  await disk.syncFolder(folder);
+  await disk.syncFolder(dirname(file));
   if (left.length > 0)
     throw new Failure(
       "storage_failed",
@@ -101,8 +99,10 @@ async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonl
     if (!exists(disk, join(item, RECORD)))
       publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
     await disk.syncFolder(item);
-    const [first, ...others] = paths.map((path) => [path, join(item, basename(path))] as const);
-    await moveWith(disk, first, others);
+    await moveWith(
+      disk,
+      paths.map((path) => [path, join(item, basename(path))]),
+    );
   } catch (error) {
     discardEmpty(deps, item);
     throw error;
@@ -157,17 +157,11 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
   const name = basename(to);
   const from = join(item, name);
   const others = namesIn(disk, item).filter((other) => other !== RECORD && other !== name);
-  // Files that an earlier attempt already restored are not in the way.
-  for (const one of [name, ...others])
-    if (await isInTheWay(disk, join(item, one), join(dirname(to), one))) throw alreadyThere(join(dirname(to), one));
+  const changes = [name, ...others].map((one): PathChange => [join(item, one), join(dirname(to), one)]);
+  await requireWayFree(disk, changes);
   disk.makeFolder(dirname(to));
-  // The session comes last: until then, the trash still has everything that must be restored.
-  await moveWith(
-    disk,
-    [from, to],
-    others.map((one) => [join(item, one), join(dirname(to), one)]),
-  );
-  if (record.leafId !== undefined) await keepLeaf(deps, to, record.leafId);
+  await moveWith(disk, changes);
+  await keepLeaf(deps.leaves, record.leafId, () => deps.open(to));
   discardEmpty(deps, item);
   return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
 }

@@ -7,7 +7,7 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
-import { replaceFile } from "../fs/files.ts";
+import { closing, replaceFile } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 
 /** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
@@ -130,4 +130,18 @@ function isAmong({ count, lastId }: RecordedLeaf, log: Log, first: number): bool
 
 function lastIdOf(log: Log, count: number): string | null {
   return count > 0 ? log.nodes.id(count - 1) : null;
+}
+
+/** Records a leaf that was known, for the session that moved to where `open` opens it. Best effort. */
+export async function keepLeaf(
+  leaves: LeafMemory | undefined,
+  leafId: string | null | undefined,
+  open: () => Log,
+): Promise<void> {
+  if (leafId === undefined) return;
+  try {
+    await closing(open(), async (log) => leaves?.record(log, leafId));
+  } catch {
+    // The session is in its new place; without a record, its bytes determine the leaf.
+  }
 }

@@ -4,7 +4,6 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Migrated, SessionLocation, Verification, Wishes } from "../../core/ports/migrations.ts";
-import type { Log } from "../../core/ports/store.ts";
 import { headerFile, ledgerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { freeName } from "../fs/files.ts";
@@ -163,17 +162,6 @@ export class MigrationRun {
 
   release(): void {
     for (const lock of this.locks.splice(0)) lock.release();
-  }
-
-  /** Records, for the session in its new place, a leaf that its bytes do not determine. */
-  async keepLeaf(leafId: string | null | undefined, open: () => Log): Promise<void> {
-    if (leafId === undefined) return;
-    try {
-      const log = open();
-      await this.options.leaves?.record(log, leafId).finally(() => log.close());
-    } catch {
-      // The session is in its place; without a record, its bytes determine the leaf.
-    }
   }
 
   /**

@@ -22,6 +22,7 @@ import { exists, type FileInfo } from "../fs/disk.ts";
 import { closing, guarded } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { shareAttachments } from "../log/attachments.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
 import { audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
 import { type Pointer, readManifest } from "./documents.ts";
@@ -128,7 +129,7 @@ class Migration {
       throw error;
     }
     machine.to("MIGRATED", "the container is the session");
-    await run.keepLeaf(leafId, () => options.openContainer(location.container, true));
+    await keepLeaf(options.leaves, leafId, () => options.openContainer(location.container, true));
     return run.done({
       state: machine.state,
       transitions: machine.history,

@@ -33,6 +33,7 @@ import {
 } from "../fs/disk.ts";
 import { closing, freeName, guarded, isNameTaken, nth, writeTemporary } from "../fs/files.ts";
 import { isOneFile } from "../fs/stamps.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import type { Pointer } from "./documents.ts";
@@ -185,6 +186,7 @@ interface Rollback {
 async function takeBack(going: Rollback): Promise<Migrated> {
   const { run, pointer, reason, log, before, later, file } = going;
   const { disk, location, wishes } = run;
+  const { leaves, openFile } = run.options;
   const found = await audit(disk, location.container, { progress: wishes.progress });
   const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
   const isSound = whole && log.repairable.length === 0;
@@ -220,7 +222,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   }
   const after: Pointer = { ...intent, active: run.format };
   await putPointer(disk, location.pointer, after);
-  await run.keepLeaf(run.options.leaves?.recall(log), () => run.options.openFile(file, true));
+  await keepLeaf(leaves, leaves?.recall(log), () => openFile(file, true));
   log.close();
   const keptAt = await finishRollback(run, after, verification, before?.version);
   machine.to("ROLLED_BACK", reason);
