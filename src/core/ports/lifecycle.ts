@@ -60,9 +60,7 @@ export interface Imported {
  * wherever it is interrupted. The caller checks whether the session is open in this process.
  */
 export interface LifeCycle {
-  /**
-   * Returns the file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root.
-   */
+  /** Returns the file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root. */
   locate(where: Where, purpose?: Purpose): string;
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
   delete(file: string, permanent: boolean): Promise<Deleted>;

@@ -35,19 +35,23 @@ export interface Verification {
   readonly indexConsistent: boolean;
 }
 
+/** A transition of the state machine that was made, as the contract's schema has it. */
+export interface Transition {
+  readonly fromState: string;
+  readonly toState: string;
+  readonly reason: string;
+  /** Time in ISO 8601. */
+  readonly at: string;
+}
+
 export interface Migrated {
   readonly location: SessionLocation;
   /** Null when there was nothing to do. */
   readonly migrationId: string | null;
   readonly correlationId: string;
   readonly state: string;
-  /** The transitions of the state machine that led there. */
-  readonly transitions: readonly {
-    readonly fromState: string;
-    readonly toState: string;
-    readonly reason: string;
-    readonly at: string;
-  }[];
+  /** The transitions that led there. */
+  readonly transitions: readonly Transition[];
   readonly snapshotId: string | null;
   readonly verification: Verification;
   readonly entryCount: number;
@@ -132,9 +136,7 @@ export interface Migrations {
   /** Throws what `migrate` throws, and already_exists. */
   rollBack(path: string, wishes: Wishes): Promise<Migrated>;
   status(path: string): Status;
-  /**
-   * Returns the present path of the session that had this path before a migration or rollback; else the path itself.
-   */
+  /** Returns the path that a session has since a migration or rollback of the one at this path; else the path. */
   currentPathOf(path: string): string;
   /** Checks every byte of a container against the rules of the store. */
   audit(container: string, progress?: Progress): Promise<StoreAudit>;

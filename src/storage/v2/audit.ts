@@ -8,11 +8,10 @@
 import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { RUST_TYPES } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
 import { memberOf, members, parse } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
-import type { StoreFinding } from "../../core/ports/migrations.ts";
+import type { StoreAudit, StoreFinding } from "../../core/ports/migrations.ts";
 import { KNOWN_TYPES, Nodes, unpackId } from "../../core/tree/nodes.ts";
 import { pause } from "../fs/chunked-io.ts";
 import {
@@ -28,7 +27,7 @@ import {
   segmentFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
-import { type Disk, exists, openFile, readWhole } from "../fs/disk.ts";
+import { type Disk, exists, infoIfPresent, openFile, readWhole } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { scanLines } from "../log/lines.ts";
@@ -36,12 +35,12 @@ import {
   type Checkpoint,
   type Counters,
   isUuid,
-  isWireId,
   type Manifest,
   type Pointer,
   parseCheckpoint,
   parseManifest,
   readPointer,
+  snapshotRef,
 } from "./documents.ts";
 import {
   chained,
@@ -69,26 +68,12 @@ const INVARIANTS = {
 } as const;
 export type InvariantId = keyof typeof INVARIANTS;
 
-interface Finding extends StoreFinding {
-  readonly invariant: InvariantId | null;
-}
-
-export interface Audit {
-  /** Whether there are no findings. */
-  readonly ok: boolean;
-  readonly invariants: Readonly<Record<InvariantId, boolean>>;
-  readonly findings: readonly Finding[];
+export interface Audit extends StoreAudit {
   /** Counters of whole frames. */
   readonly counters: Counters;
-  readonly segmentCount: number;
-  readonly headEntryId: string;
   readonly chainHash: string;
-  readonly lastCrc32c: string;
   readonly manifest: Manifest | null;
   readonly checkpoints: readonly Checkpoint[];
-  readonly pointer: Pointer | null;
-  /** Entries that pi_agent_rust does not accept, each with the reason. */
-  readonly notExchangeable: readonly { readonly entryId: string; readonly reason: string }[];
 }
 
 interface AuditOptions {
@@ -108,7 +93,7 @@ const MAX_FINDINGS = 1000;
 export async function audit(disk: Disk, container: string, options: AuditOptions = {}): Promise<Audit> {
   const auditor = new Auditor(disk, container, options.staging === true);
   const segments = auditor.segments();
-  const indexSize = sizeOf(disk, indexFile(container));
+  const indexSize = infoIfPresent(disk, indexFile(container))?.size ?? 0;
   const total = segments.reduce((sum, { size }) => sum + size, indexSize);
   let done = 0;
   const report = async (bytes: number): Promise<void> => {
@@ -130,17 +115,8 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
   return auditor.answer();
 }
 
-function sizeOf(disk: Disk, file: string): number {
-  try {
-    return disk.info(file).size;
-  } catch (error) {
-    if (isMissing(error)) return 0;
-    throw error;
-  }
-}
-
 /** The place of a finding in its file. */
-type Spot = Partial<Pick<Finding, "byteOffset" | "length" | "entryId" | "recoverable">>;
+type Spot = Partial<Pick<StoreFinding, "byteOffset" | "length" | "entryId" | "recoverable">>;
 
 /** Reports a finding of one frame. */
 type FrameReport = (invariant: InvariantId, reason: string, more?: Spot) => void;
@@ -168,12 +144,11 @@ class Auditor {
   private readonly disk: Disk;
   private readonly container: string;
   private readonly staging: boolean;
-  private readonly found: Finding[] = [];
-  private readonly broken = new Set<InvariantId>();
+  private readonly found: StoreFinding[] = [];
+  private readonly broken = new Set<string>();
   private findings = 0;
 
   private manifest: Manifest | null = null;
-  private pointer: Pointer | null = null;
   private readonly checkpoints: Checkpoint[] = [];
   private sessionId: unknown;
 
@@ -186,7 +161,6 @@ class Auditor {
   /** Number of entries that name a parent, by its id. */
   private readonly children = new Map<string, number>();
   private readonly branchHeads = new Set<string>();
-  private readonly skipped: { entryId: string; reason: string }[] = [];
 
   /** The store up to the last whole frame. */
   private end = BEGINNING;
@@ -211,13 +185,22 @@ class Auditor {
     this.found.push({ invariant, file, byteOffset, length, ...named, reason, recoverable });
   }
 
+  /** Reports a document that `read` cannot use. */
+  private reading(invariant: InvariantId | null, file: string, read: () => void): void {
+    try {
+      read();
+    } catch (error) {
+      this.find(invariant, file, reasonOf(error));
+    }
+  }
+
   /** Returns the segments by number. Reports other files whose names end with `.seg`. */
   segments(): { seq: number; size: number }[] {
     const folder = segmentFolder(this.container);
     const found: { seq: number; size: number }[] = [];
     for (const name of namesIn(this.disk, folder)) {
       const seq = numberOf(name, "seg");
-      if (seq > 0) found.push({ seq, size: sizeOf(this.disk, segmentFile(this.container, seq)) });
+      if (seq > 0) found.push({ seq, size: infoIfPresent(this.disk, join(folder, name))?.size ?? 0 });
       else if (name.endsWith(".seg")) this.find("INV-003", `segments/${name}`, "the name is not a segment's number");
     }
     return found.sort((a, b) => a.seq - b.seq);
@@ -232,21 +215,19 @@ class Auditor {
   }
 
   readHeader(): void {
-    try {
+    this.reading(null, "header.jsonl", () => {
       const bytes = readWhole(this.disk, headerFile(this.container));
       const end = bytes.indexOf(0x0a);
       const header = parse(bytes, 0, end < 0 ? bytes.length : end) as { type?: unknown; id?: unknown } | null;
       if (header?.type !== "session") throw new Malformed("it is not a session header");
       this.sessionId = header.id;
       if (typeof header.id !== "string" || !isUuid(header.id)) throw new Malformed("the session id is not a UUID");
-    } catch (error) {
-      this.find(null, "header.jsonl", reasonOf(error));
-    }
+    });
   }
 
   /** Reads manifest, checkpoints and ledger, each on its own. */
   readMarks(): void {
-    try {
+    this.reading("INV-004", "manifest.json", () => {
       this.manifest = parseManifest(readWhole(this.disk, manifestFile(this.container)));
       const { sessionId, head, invariants } = this.manifest;
       if (this.sessionId !== undefined && sessionId !== this.sessionId)
@@ -254,25 +235,19 @@ class Auditor {
       for (const [name, holds] of Object.entries(invariants))
         if (!holds) this.find("INV-004", "manifest.json", `it says that ${name} is not kept`);
       this.mark(head.entrySeq);
-    } catch (error) {
-      this.find("INV-004", "manifest.json", reasonOf(error));
-    }
+    });
     const seqs = namesIn(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
     for (const seq of seqs.filter((found) => found > 0).sort((a, b) => a - b))
-      try {
+      this.reading("INV-004", snapshotRef(seq), () => {
         const checkpoint = parseCheckpoint(readWhole(this.disk, checkpointFile(this.container, seq)), seq);
         this.checkpoints.push(checkpoint);
         this.mark(checkpoint.headEntrySeq);
-      } catch (error) {
-        this.find("INV-004", `checkpoints/${basename(checkpointFile(this.container, seq))}`, reasonOf(error));
-      }
-    try {
+      });
+    const ledger = "migrations/ledger.jsonl";
+    this.reading(null, ledger, () => {
       const { torn } = readLedger(this.disk, ledgerFile(this.container));
-      if (torn > 0)
-        this.find(null, "migrations/ledger.jsonl", "its last event was cut off", { length: torn, recoverable: true });
-    } catch (error) {
-      this.find(null, "migrations/ledger.jsonl", reasonOf(error));
-    }
+      if (torn > 0) this.find(null, ledger, "its last event was cut off", { length: torn, recoverable: true });
+    });
   }
 
   private mark(entrySeq: number): void {
@@ -399,8 +374,6 @@ class Auditor {
     if (entry && entry.id !== entryId) report("INV-003", "the payload has another id");
     if (entry && entry.parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
     if (entry && entry.type !== entryType) report("INV-003", "the payload has another type");
-    if (!isWireId(entryId)) this.skipped.push({ entryId, reason: "its id has other characters" });
-    if (!RUST_TYPES.has(entryType)) this.skipped.push({ entryId, reason: `its type is ${entryType}` });
   }
 
   /** Returns the members of a frame's entry; undefined when it is none. */
@@ -551,14 +524,14 @@ class Auditor {
   readPointer(): void {
     const file = pointerFile(this.container);
     const name = basename(file);
+    let pointer: Pointer | null;
     try {
-      this.pointer = readPointer(this.disk, file);
+      pointer = readPointer(this.disk, file);
     } catch (error) {
       const recoverable = error instanceof Malformed && isUnpointed(this.disk, this.container);
       this.find(recoverable ? null : "INV-007", name, reasonOf(error), { recoverable });
       return;
     }
-    const { pointer } = this;
     const find = (reason: string): void => this.find("INV-007", name, reason);
     if (!pointer && isUnpointed(this.disk, this.container))
       this.find(null, name, "it is missing; the next write makes it", { recoverable: true });
@@ -571,22 +544,14 @@ class Auditor {
   }
 
   answer(): Audit {
-    const holds = Object.fromEntries(
-      Object.keys(INVARIANTS).map((id) => [id, !this.broken.has(id as InvariantId)]),
-    ) as Record<InvariantId, boolean>;
     return {
       ok: this.findings === 0,
-      invariants: holds,
+      invariants: Object.fromEntries(Object.keys(INVARIANTS).map((id) => [id, !this.broken.has(id)])),
       findings: this.found,
       counters: this.end.counters,
-      segmentCount: this.segmentCount,
-      headEntryId: this.end.entryId,
       chainHash: this.end.chain,
-      lastCrc32c: this.end.crc,
       manifest: this.manifest,
       checkpoints: this.checkpoints,
-      pointer: this.pointer,
-      notExchangeable: this.skipped,
     };
   }
 }

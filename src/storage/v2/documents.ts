@@ -37,15 +37,9 @@ export type SourceFormat = (typeof SOURCE_FORMATS)[number];
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const CORRELATION = /^[A-Za-z0-9._:-]{8,128}$/;
-const WIRE_ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 export function isUuid(text: string): boolean {
   return UUID.test(text);
-}
-
-/** Whether pi_agent_rust accepts an entry id. */
-export function isWireId(text: string): boolean {
-  return WIRE_ID.test(text);
 }
 
 export function isCorrelationId(text: string): boolean {
@@ -57,6 +51,20 @@ export function isCorrelationId(text: string): boolean {
 const time = text(TIME);
 const hash = text(SHA256);
 const name = text(/./su);
+
+const INVARIANTS = [
+  "parentLinksClosed",
+  "monotonicEntrySeq",
+  "monotonicSegmentSeq",
+  "indexWithinSegmentBounds",
+  "branchHeadsIndexed",
+  "checkpointsMonotonic",
+  "hashChainValid",
+] as const;
+
+function eachOf<const N extends string, T>(names: readonly N[], value: T): Readonly<Record<N, T>> {
+  return Object.fromEntries(names.map((name) => [name, value])) as Record<N, T>;
+}
 
 const MANIFEST = object({
   schema: constant(MANIFEST_SCHEMA),
@@ -91,15 +99,7 @@ const MANIFEST = object({
     /** Checksum of the last frame. */
     lastCrc32c: text(CRC),
   }),
-  invariants: object({
-    parentLinksClosed: flag,
-    monotonicEntrySeq: flag,
-    monotonicSegmentSeq: flag,
-    indexWithinSegmentBounds: flag,
-    branchHeadsIndexed: flag,
-    checkpointsMonotonic: flag,
-    hashChainValid: flag,
-  }),
+  invariants: object(eachOf(INVARIANTS, flag)),
 });
 
 /** The manifest of a store. Times are ISO 8601 in UTC, and ids of sessions are UUIDs. */
@@ -107,26 +107,12 @@ export type Manifest = Of<typeof MANIFEST>;
 export type Counters = Manifest["counters"];
 
 /** The invariants of a store in which everything holds. */
-export const SOUND: Manifest["invariants"] = {
-  parentLinksClosed: true,
-  monotonicEntrySeq: true,
-  monotonicSegmentSeq: true,
-  indexWithinSegmentBounds: true,
-  branchHeadsIndexed: true,
-  checkpointsMonotonic: true,
-  hashChainValid: true,
-};
+export const SOUND: Manifest["invariants"] = eachOf(INVARIANTS, true);
 
 /** The part of a manifest that differs from store to store. */
-export interface ManifestFacts
-  extends Pick<
-    Manifest,
-    "sessionId" | "sourceFormat" | "createdAt" | "updatedAt" | "head" | "counters" | "invariants"
-  > {
-  readonly segmentCount: number;
-  readonly chainHash: string;
-  readonly lastCrc32c: string;
-}
+export type ManifestFacts = Omit<Manifest, "schema" | "storeVersion" | "files" | "integrity"> &
+  Pick<Manifest["files"], "segmentCount"> &
+  Omit<Manifest["integrity"], "manifestHash">;
 
 /** Returns the manifest with its members in the documented order and with this hash. */
 function withHash(manifest: Manifest, manifestHash: string): Manifest {
@@ -168,10 +154,7 @@ export function parseManifest(bytes: Uint8Array): Manifest {
   return manifest;
 }
 
-/**
- * Returns the manifest at a path, or null when it is missing or invalid: nothing depends on it that frames do not
- * contain.
- */
+/** Returns the manifest at a path, or null when it is missing or invalid: frames have all that depends on it. */
 export function readManifest(disk: Disk, file: string): Manifest | null {
   try {
     return parseManifest(readWhole(disk, file));
@@ -182,19 +165,13 @@ export function readManifest(disk: Disk, file: string): Manifest | null {
 }
 
 /** Throws {@link Malformed} unless the manifest has a head exactly when it has entries. */
-function checkHead({ head, counters, files, integrity }: Manifest): void {
-  const { segmentCount } = files;
-  const { chainHash, lastCrc32c } = integrity;
+function checkHead({ head, counters, files: { segmentCount }, integrity }: Manifest): void {
   if (head.entrySeq !== counters.entriesTotal)
     throw new Malformed(`manifest: the head is entry ${head.entrySeq} of ${counters.entriesTotal}`);
-  const isEmpty = head.entrySeq === 0;
-  const fits = isEmpty
-    ? head.segmentSeq === 0 &&
-      head.entryId === "" &&
-      segmentCount === 0 &&
-      chainHash === GENESIS &&
-      lastCrc32c === NO_CRC
-    : head.segmentSeq > 0 && head.entryId !== "" && segmentCount > 0;
+  const isEmpty = head.segmentSeq === 0 && head.entryId === "" && segmentCount === 0;
+  const isGenesis = integrity.chainHash === GENESIS && integrity.lastCrc32c === NO_CRC;
+  const fits =
+    head.entrySeq === 0 ? isEmpty && isGenesis : head.segmentSeq > 0 && head.entryId !== "" && segmentCount > 0;
   if (!fits) throw new Malformed("manifest: head, segments and chain do not fit each other");
 }
 
@@ -308,9 +285,7 @@ export function parsePointer(bytes: Uint8Array): Pointer {
   return documentOf(bytes, "pointer", POINTER);
 }
 
-/**
- * Returns the pointer at a path, or null when there is none. Throws {@link Malformed} when the file is not a pointer.
- */
+/** Returns the pointer at a path, or null when there is none. Throws {@link Malformed} when it is not a pointer. */
 export function readPointer(disk: Disk, file: string): Pointer | null {
   try {
     return parsePointer(readWhole(disk, file));
