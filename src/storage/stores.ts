@@ -37,7 +37,7 @@ import type { Durability } from "./log/file-log.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import { snapshotCache } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";
-import { makeMigrations } from "./v2/migrations.ts";
+import { makeMigrations } from "./v2/migration.ts";
 import { containerOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
 import { currentPathOf } from "./v2/session-location.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";

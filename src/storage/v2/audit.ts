@@ -121,17 +121,7 @@ type Spot = Partial<Pick<StoreFinding, "byteOffset" | "length" | "entryId" | "re
 /** Reports a finding of one frame. */
 type FrameReport = (invariant: InvariantId, reason: string, more?: Spot) => void;
 
-/** The store up to one of its frames, as a manifest or checkpoint describes it. */
-interface AuditedEnd {
-  readonly chain: string;
-  readonly entryId: string;
-  readonly counters: Counters;
-  readonly segmentSeq: number;
-  readonly crc: string;
-  readonly segments: number;
-}
-
-const BEGINNING: AuditedEnd = {
+const BEGINNING = {
   chain: GENESIS,
   entryId: "",
   counters: { entriesTotal: 0, messagesTotal: 0, branchesTotal: 0, compactionsTotal: 0, bytesTotal: 0 },
@@ -139,6 +129,8 @@ const BEGINNING: AuditedEnd = {
   crc: NO_CRC,
   segments: 0,
 };
+/** The store up to one of its frames, as a manifest or checkpoint describes it. */
+type AuditedEnd = Readonly<typeof BEGINNING>;
 
 class Auditor {
   private readonly disk: Disk;
@@ -163,7 +155,7 @@ class Auditor {
   private readonly branchHeads = new Set<string>();
 
   /** The store up to the last whole frame. */
-  private end = BEGINNING;
+  private end: AuditedEnd = BEGINNING;
   /** Number of frames, damaged ones included. */
   private frameCount = 0;
   private lastSegment = 0;

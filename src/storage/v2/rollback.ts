@@ -32,21 +32,24 @@ import {
   writeAll,
 } from "../fs/disk.ts";
 import { closing, freeName, guarded, isNameTaken, nth, writeTemporary } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import type { Pointer } from "./documents.ts";
-import { chained, GENESIS, payloadOf, sha256 } from "./frame.ts";
+import { chained, GENESIS, payloadOf, SHA256, sha256 } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
-import { type MigrationOptions, range, stretchesOf } from "./migration-plan.ts";
 import {
   ALL_VALID,
   holds,
+  type MigrationOptions,
   MigrationRun,
   migrationFailed,
   NONE_VALID,
   operatorNeeded,
+  range,
+  stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
 import { snapshotOf } from "./pointer.ts";
@@ -74,7 +77,7 @@ async function back(run: MigrationRun): Promise<Migrated> {
   if (pointer.active !== "native_v2") return isBack(run, pointer, await finishRollback(run, pointer));
   if (pointer.phase !== "cutover_commit")
     return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
-  await forceBack(run, pointer, wishes.reason ?? UNFINISHED);
+  await forceBack(run, wishes.reason ?? UNFINISHED);
   return isBack(run, pointerAt(disk, location.pointer) as Pointer, null);
 }
 
@@ -83,44 +86,36 @@ export async function finishInterrupted(run: MigrationRun): Promise<void> {
   const pointer = run.pointer();
   if (pointer === null || pointer.phase === "completed") return;
   if (pointer.active !== "native_v2") await finishRollback(run, pointer);
-  else if (pointer.phase === "cutover_commit") await forceBack(run, pointer, UNFINISHED);
+  else if (pointer.phase === "cutover_commit") await forceBack(run, UNFINISHED);
   else if (pointer.phase === "rollback") await restore(run, pointer, pointer.reason ?? "rollback was asked for");
   else throw operatorNeeded(pointer);
   run.release();
 }
 
-/**
- * Rolls back a cutover that was not verified. Nothing was written to the container since. `isHeld`: its locks are held
- * already.
- */
-export async function forceBack(
-  run: MigrationRun,
-  pointer: Pointer | null,
-  reason: string,
-  isHeld = false,
-): Promise<void> {
+/** Rolls back a cutover that was not verified: nothing was written to its container. `isHeld`: this has its locks. */
+export async function forceBack(run: MigrationRun, reason: string, isHeld = false): Promise<void> {
   const { disk, location } = run;
+  const pointer = pointerAt(disk, location.pointer);
   // The marker itself was not published.
   if (pointer === null || pointer.active !== "native_v2") return run.giveUp(migrationFailed(reason), NONE_VALID);
   const source = run.pathOf(pointer.source as string);
   if (!isHeld) run.lockPaths(headerFile(location.container), source, snapshotOf(source));
   const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === location.sessionId);
-  if (target === undefined)
-    throw operatorNeeded(await fail(run, pointer, `the rollback target ${basename(source)} is missing`));
+  if (target === undefined) {
+    // There is nothing to go back to until an operator restores it.
+    const failed: Pointer = {
+      ...pointer,
+      phase: "failed",
+      reason: `the rollback target ${basename(source)} is missing`,
+    };
+    await run.note(location.container, "failed", "fatal_error", NONE_VALID, { errorClass: "atomicity_violation" });
+    await putPointer(disk, location.pointer, failed);
+    throw operatorNeeded(failed);
+  }
   if (target !== source) await nameAgain(disk, target, source);
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
   await putPointer(disk, location.pointer, after);
   await finishRollback(run, after);
-}
-
-/**
- * Marks the store as FAILED: there is nothing to roll back to until an operator restores it. Returns the new pointer.
- */
-async function fail(run: MigrationRun, pointer: Pointer, reason: string): Promise<Pointer> {
-  const failed: Pointer = { ...pointer, phase: "failed", reason };
-  await run.note(run.location.container, "failed", "fatal_error", NONE_VALID, { errorClass: "atomicity_violation" });
-  await putPointer(run.disk, run.location.pointer, failed);
-  return failed;
 }
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
@@ -422,7 +417,5 @@ async function nameAgain(
 
 /** Yields the attachments of a container, each with its SHA-256. */
 function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
-  if (isAbsent(disk, folder)) return;
-  for (const name of disk.names(folder))
-    if (/^[0-9a-f]{64}$/.test(name)) yield [name, readWhole(disk, join(folder, name))];
+  for (const name of namesIn(disk, folder)) if (SHA256.test(name)) yield [name, readWhole(disk, join(folder, name))];
 }

@@ -19,24 +19,22 @@ import type { StoreState } from "./states.ts";
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
 export function locationOf(disk: Disk, path: string): SessionLocation {
-  return guarded("looking for the session", () => findLocation(disk, path));
-}
-
-function findLocation(disk: Disk, path: string): SessionLocation {
-  const folder = dirname(path);
-  if (isContainerName(path)) {
-    const pointer = pointerAt(disk, pointerFile(path));
-    return locationIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
-  }
-  // A file and its frozen copy are one session.
-  const source = frozenFrom(path) ?? path;
-  for (const file of [source, snapshotOf(source)]) {
-    const id = headerAt(disk, file)?.id;
-    if (typeof id === "string") return locationIn(folder, id, basename(source));
-  }
-  const container = containerFor(disk, source);
-  if (container !== null) return locationIn(folder, basename(container, CONTAINER), basename(source));
-  throw noSession(path);
+  return guarded("looking for the session", () => {
+    const folder = dirname(path);
+    if (isContainerName(path)) {
+      const pointer = pointerAt(disk, pointerFile(path));
+      return locationIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
+    }
+    // A file and its frozen copy are one session.
+    const source = frozenFrom(path) ?? path;
+    for (const file of [source, snapshotOf(source)]) {
+      const id = headerAt(disk, file)?.id;
+      if (typeof id === "string") return locationIn(folder, id, basename(source));
+    }
+    const container = containerFor(disk, source);
+    if (container !== null) return locationIn(folder, basename(container, CONTAINER), basename(source));
+    throw noSession(path);
+  });
 }
 
 /** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
@@ -84,12 +82,8 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
   }
 }
 
-/** Returns how far the migration or rollback of a session has come. Changes nothing. */
+/** Returns how far the migration or rollback of a session has come. Changes nothing. Throws errno errors. */
 export function status(disk: Disk, path: string): Status {
-  return guarded("looking at the migration", () => statusOf(disk, path));
-}
-
-function statusOf(disk: Disk, path: string): Status {
   const location = locationOf(disk, path);
   const pointer = pointerAt(disk, location.pointer);
   const ledger = [location.container, location.staging].map(ledgerFile).find((file) => exists(disk, file));
