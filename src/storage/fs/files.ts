@@ -132,6 +132,13 @@ export function freeName(disk: Disk, nameOf: (n: number) => string): string {
   return nameOf(n);
 }
 
+/** Returns the last of these names before the first that nothing has; undefined when nothing has `nameOf(1)`. */
+export function lastName(disk: Disk, nameOf: (n: number) => string): string | undefined {
+  let n = 0;
+  while (exists(disk, nameOf(n + 1))) n++;
+  return n === 0 ? undefined : nameOf(n);
+}
+
 /** Whether an error says that a name is taken. */
 export function isNameTaken(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === "EEXIST";

@@ -8,7 +8,7 @@ import type { Relocated } from "../../core/ports/lifecycle.ts";
 import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent, writeAll } from "../fs/disk.ts";
-import { nth, withFile, writeTemporary } from "../fs/files.ts";
+import { lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
 import { firstLineIn, headerOfLine } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { isOneFile } from "../fs/stamps.ts";
@@ -64,7 +64,7 @@ export async function relocateSession(
   // A container has its header in a separate file, and only that is rewritten.
   const rewritten = isContainer ? headerFile(file) : file;
   const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, newPath(backup));
-  const earlier = isRewritten ? lastBackup(disk, rewritten) : undefined;
+  const earlier = isRewritten ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
   const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
   const size = earlier === undefined ? await replace(disk, rewritten, backup, cwd) : undefined;
   if (to !== file)
@@ -214,11 +214,4 @@ function freeBackup(disk: Disk, file: string, isInUse: (backup: string) => boole
     const backup = backupOf(file, n);
     if (isAbsent(disk, backup) ? !isInUse(backup) : isOneFile(disk, file, backup)) return backup;
   }
-}
-
-/** Returns the name of the file's last backup; undefined when it has none. */
-function lastBackup(disk: Disk, file: string): string | undefined {
-  let n = 0;
-  while (!isAbsent(disk, backupOf(file, n + 1))) n++;
-  return n === 0 ? undefined : backupOf(file, n);
 }

@@ -16,7 +16,7 @@ import {
   pointerFile,
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
-import { beginningOf, guarded, nth, publishBytes, withFile } from "../fs/files.ts";
+import { beginningOf, guarded, lastName, nth, publishBytes, withFile } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import type { Durability } from "../log/file-log.ts";
 import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
@@ -47,30 +47,25 @@ export function isActive(disk: Disk, container: string): boolean {
  */
 function activeSource(disk: Disk, container: string): string | null | undefined {
   const pointer = pointerOf(disk, container);
-  if (pointer !== null && pointer !== "damaged") return pointer.active === "native_v2" ? pointer.source : undefined;
+  if (pointer !== null) return pointer.active === "native_v2" ? pointer.source : undefined;
   const origin = originOf(disk, container);
   return typeof origin === "string" ? undefined : origin.source;
 }
 
-/** Returns the pointer of a container, "damaged" when it is malformed, or null when there is none. */
-export function pointerOf(disk: Disk, container: string): Pointer | "damaged" | null {
+/** Returns the pointer of a container; null when it is missing or malformed. */
+export function pointerOf(disk: Disk, container: string): Pointer | null {
   try {
     return readPointer(disk, pointerFile(container));
   } catch (error) {
-    if (error instanceof Malformed) return "damaged";
+    if (error instanceof Malformed) return null;
     throw error;
   }
 }
 
-/** The origin of a container, according to its own documents. */
-export interface Origin {
+/** What the documents in a container tell of the pointer that it should have. */
+export interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceFormat"> {
   /** Hash of the manifest; null without a valid one. */
   readonly manifestHash: string | null;
-  /** Id of the migration that made it, or `new-` and the session id for one that began in V2. */
-  readonly correlationId: string;
-  /** Name of the session file or database that was migrated; null for a session that began in V2. */
-  readonly source: string | null;
-  readonly isDatabase: boolean;
 }
 
 /**
@@ -91,12 +86,11 @@ export function originOf(disk: Disk, container: string): Origin | string {
   if (manifest !== null && manifest.sessionId !== sessionId)
     return `${lost}, and it is that of the session ${manifest.sessionId}. Give it the name ${manifest.sessionId}${CONTAINER}`;
   const manifestHash = manifest?.integrity.manifestHash ?? null;
-  if (manifest?.sourceFormat === "native_v2")
-    return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+  const asNew = { manifestHash, correlationId: `new-${sessionId}`, source: null };
+  if (manifest?.sourceFormat === "native_v2") return asNew;
   const last = lastMigration(disk, container);
   if (manifest === null && last === undefined) {
-    if (!hasSessionFile(disk, dirname(container), sessionId))
-      return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+    if (!hasSessionFile(disk, dirname(container), sessionId)) return asNew;
     return `${lost}, and a session file with its id is next to it. Open that file. If it is not the newer one: ${copyIt.toLowerCase()}`;
   }
   if (last?.phase !== "completed" || last.outcome !== "ok")
@@ -105,7 +99,7 @@ export function originOf(disk: Disk, container: string): Origin | string {
   const source = basename(sourcePath);
   if (exists(disk, join(dirname(container), source)))
     return `${lost}, and ${source}, which it was migrated from, exists again. Open that file; or move it away to continue with the container`;
-  return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
+  return { manifestHash, correlationId, source, ...(sourceFormat === "sqlite_v1" ? { sourceFormat } : {}) };
 }
 
 /** Bytes at the start of a session file in which its header's id is looked for. */
@@ -144,17 +138,13 @@ export function isUnpointed(disk: Disk, container: string): boolean {
   return typeof originOf(disk, container) !== "string";
 }
 
-/**
- * Returns the pointer that a container without a sound one should have; null when it is not a session or has no
- * manifest.
- */
+/** Returns the pointer that a container lacks; null when the container is not a session or has no manifest. */
 export function missingPointer(disk: Disk, container: string): Pointer | null {
   const origin = originOf(disk, container);
   if (typeof origin === "string" || origin.manifestHash === null) return null;
-  const { manifestHash, correlationId, source, isDatabase } = origin;
+  const { manifestHash, source } = origin;
   const snapshotId = source === null ? null : hashOf(disk, join(dirname(container), snapshotOf(source)));
-  const pointer = { ...newPointer(manifestHash, basename(container, CONTAINER)), correlationId, source, snapshotId };
-  return isDatabase ? { ...pointer, sourceFormat: "sqlite_v1" } : pointer;
+  return { ...newPointer(manifestHash, basename(container, CONTAINER)), ...origin, manifestHash, snapshotId };
 }
 
 /** Returns the SHA-256 of a file; null when it is missing. */
@@ -201,14 +191,10 @@ export function containerFor(disk: Disk, file: string): string | null {
   return null;
 }
 
-/**
- * Returns the session file or database that took the place of a container; null when the container is the session, or
- * nothing is.
- */
+/** Returns the session file or database that took the place of a container; null when nothing did. */
 export function fileReplacing(disk: Disk, container: string): string | null {
   const pointer = guarded("opening the session", () => pointerOf(disk, container));
-  if (pointer === null || pointer === "damaged" || pointer.active === "native_v2" || pointer.source === null)
-    return null;
+  if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return null;
   return join(dirname(container), pointer.source);
 }
 
@@ -241,18 +227,15 @@ interface MissingPart {
 export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
   const names = new Set(disk.names(folder));
   const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
-  const pointer = pointerOf(disk, container);
-  if (pointer !== null && pointer !== "damaged") return missing;
+  if (pointerOf(disk, container) !== null) return missing;
   const origin = originOf(disk, container);
+  const pointer = pointerFile(container);
   if (typeof origin !== "string" && origin.manifestHash !== null)
-    missing.push({ name: basename(pointerFile(container)), isDamaged: pointer === "damaged" });
+    missing.push({ name: basename(pointer), isDamaged: exists(disk, pointer) });
   return missing;
 }
 
-/**
- * Creates the parts that a container lacks; only its writer may. Returns these parts; a new pointer's name is not
- * durable yet.
- */
+/** Creates the parts that a container lacks, and returns them. A new pointer's name is not durable yet. */
 export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): MissingPart[] {
   const missing = missingParts(disk, container, folder);
   for (const { name, isDamaged } of missing)
@@ -267,23 +250,14 @@ export function makeParts(disk: Disk, container: string, durability: Durability,
   return missing;
 }
 
-/**
- * Returns the folder of a container: under its name or, after a repair that was cut off, under that of its last backup.
- */
+/** Returns the folder of a container, which after a repair that was cut off has the name of its last backup. */
 export function folderOf(disk: Disk, file: string): string {
-  if (exists(disk, file)) return file;
-  let found = file;
-  for (let n = 1; ; n++) {
-    const backup = nth(`${file}.damaged.bak`, n);
-    if (!exists(disk, backup)) return found;
-    found = backup;
-  }
+  return exists(disk, file) ? file : (lastName(disk, (n) => nth(`${file}.damaged.bak`, n)) ?? file);
 }
 
 /** Removes the pointer of a session that began in V2 and whose container is missing. */
 export function dropOrphanPointer(disk: Disk, container: string): void {
   if (!isAbsent(disk, folderOf(disk, container))) return;
   const pointer = pointerOf(disk, container);
-  if (pointer !== null && pointer !== "damaged" && pointer.active === "native_v2" && pointer.source === null)
-    disk.remove(pointerFile(container));
+  if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(pointerFile(container));
 }

@@ -7,7 +7,7 @@ import { bytesOf } from "../../core/json/json.ts";
 import type { SessionLocation, Status } from "../../core/ports/migrations.ts";
 import { CONTAINER, isContainerName, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { guarded, nth, replaceFile } from "../fs/files.ts";
+import { guarded, lastName, nth, replaceFile } from "../fs/files.ts";
 import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
 import { noSession } from "../log/failures.ts";
 import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
@@ -123,8 +123,7 @@ export function status(disk: Disk, path: string): Status {
 
 /** Returns the ledger events of the container that was rolled back last. */
 function rolledBackLedger(disk: Disk, location: SessionLocation): readonly MigrationEvent[] {
-  let last: string | undefined;
-  for (let n = 1; exists(disk, rolledBackName(location, n)); n++) last = rolledBackName(location, n);
+  const last = lastName(disk, (n) => rolledBackName(location, n));
   return last === undefined ? [] : readLedger(disk, ledgerFile(last)).events;
 }
 

@@ -14,7 +14,7 @@ import { pathToFileURL } from "node:url";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
-import { type Disk, type FileInfo, writeAll } from "../fs/disk.ts";
+import { type Disk, type FileInfo, infoIfPresent, writeAll } from "../fs/disk.ts";
 import { beginningOf, withFile } from "../fs/files.ts";
 import { type Database, findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 
@@ -44,11 +44,13 @@ export function isDatabase(disk: Disk, file: string): boolean {
 
 /** Returns the session id in a database. Throws what {@link linesOf} throws. */
 export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
-  return reading(disk, file, sqlite, (database) => {
-    const rows = database.prepare("SELECT id FROM pi_session_header").all() as { id: unknown }[];
-    if (rows.length !== 1) throw noSession(file, `it has ${rows.length} headers`);
-    return String(rows[0].id);
-  });
+  return reading(disk, file, sqlite, (database) => String(headerIn(database, file).id));
+}
+
+function headerIn(database: Database, file: string): EntryRow {
+  const rows = database.prepare("SELECT id, CAST(json AS BLOB) AS json FROM pi_session_header").all() as EntryRow[];
+  if (rows.length !== 1) throw noSession(file, `it has ${rows.length} headers`);
+  return rows[0];
 }
 
 /**
@@ -57,11 +59,7 @@ export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
  */
 export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
   return reading(disk, file, sqlite, (database) => {
-    const headers = database
-      .prepare("SELECT id, CAST(json AS BLOB) AS json FROM pi_session_header")
-      .all() as EntryRow[];
-    if (headers.length !== 1) throw noSession(file, `it has ${headers.length} headers`);
-    const [{ id, json }] = headers;
+    const { id, json } = headerIn(database, file);
     const header = parse(json) as { id?: unknown; version?: unknown } | null;
     if (header === null || header.id !== id) throw noSession(file, "its header is of another id than its row");
     if (header.version !== 3)
@@ -88,10 +86,7 @@ interface Blob {
   readonly data: Uint8Array;
 }
 
-/**
- * Writes the media of a database into a folder, each as a file named by its SHA-256. Fsyncs the files, but not the
- * folder.
- */
+/** Writes the media of a database into a folder, as files named by their SHA-256. Fsyncs these, but not the folder. */
 export function extractBlobs(disk: Disk, file: string, folder: string, sqlite?: Sqlite): void {
   reading(disk, file, sqlite, (database) => {
     if (!hasTable(database, "pi_session_blobs")) return;
@@ -166,10 +161,7 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
   withFile(disk, disk.openAppend(file), (fd) => disk.syncNow(fd));
 }
 
-/**
- * Returns a disk on which a file has other bytes: those of {@link linesOf}, which a reader of session files
- * understands.
- */
+/** Returns a disk on which a file has other bytes: those of {@link linesOf}, which readers of session files know. */
 export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
   // No descriptor of the system is below 0.
   const own = -0x5051;
@@ -199,14 +191,7 @@ export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
 /** Throws migration_failed when files next to a database hold changes that are not in it yet. */
 export function requireMerged(disk: Disk, file: string): void {
   for (const ending of JOURNAL_SUFFIXES) {
-    let size: number;
-    try {
-      size = disk.info(`${file}${ending}`).size;
-    } catch (error) {
-      if (!isErrno(error) || error.code !== "ENOENT") throw error;
-      continue;
-    }
-    if (size > 0)
+    if ((infoIfPresent(disk, `${file}${ending}`)?.size ?? 0) > 0)
       throw new Failure(
         "migration_failed",
         `${file}${ending} holds changes that are not in the database yet: a program has the session open, or died. Close it there, or open it once with pi_agent_rust and close it again; then migrate.`,

@@ -120,8 +120,7 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
 
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): FileLog {
   const { disk } = options;
-  const found = guarded("opening the session", () => pointerOf(disk, file));
-  const pointer = found === "damaged" ? null : found;
+  const pointer = guarded("opening the session", () => pointerOf(disk, file));
   if (pointer === null) requireSession(disk, file);
   if (pointer !== null && pointer.active !== "native_v2")
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
