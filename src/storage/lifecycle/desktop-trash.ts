@@ -8,9 +8,7 @@ import type { Variables } from "../fs/paths.ts";
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 30_000;
 
-/**
- * Returns a function that moves paths to the trash and returns the new path of the first; undefined without `trash`.
- */
+/** Returns a function that moves paths to the trash and returns where the first is; undefined without `trash`. */
 export function desktopTrash(
   disk: Disk,
   variables: Variables,

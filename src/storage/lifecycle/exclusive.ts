@@ -28,10 +28,7 @@ export interface LifecycleDeps {
   absolute(path: string): string;
   /** Returns the absolute path, if it may be used. Throws path_outside_root. */
   allowed(path: string): string;
-  /**
-   * Returns the file of the session with an id or a unique id prefix. Throws session_not_found, ambiguous_id,
-   * invalid_id.
-   */
+  /** Returns the file of an id, or of a unique beginning of one. Throws session_not_found, ambiguous_id, invalid_id. */
   find(id: string): string;
   /** Returns all session files with exactly this id, including archived ones. */
   withId(id: string): string[];

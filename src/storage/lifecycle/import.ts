@@ -11,13 +11,13 @@ import type { Log } from "../../core/ports/store.ts";
 import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { closing, freeName, guarded, isNameTaken, nth, withFile } from "../fs/files.ts";
+import { closing, freeName, guarded, isNameTaken, nth, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
 import { belongings } from "./move.ts";
-import { copySession, headerIn } from "./relocate.ts";
+import { copySession, type HeaderPlace, headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */
 const LINES = 500;
@@ -25,14 +25,11 @@ const LINES = 500;
 const TRIES = 3;
 
 /** A session file and the offset of its entries. */
-interface ImportSource {
+interface ImportSource extends HeaderPlace {
   readonly path: string;
   readonly fd: number;
   readonly size: number;
-  /** Offset of the header's line. */
-  readonly start: number;
-  readonly line: Uint8Array;
-  /** Offset of the entries after it. */
+  /** Offset of the entries after the header. */
   readonly body: number;
 }
 
@@ -78,12 +75,9 @@ function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => 
     const { size } = disk.infoOf(fd);
     const { start, line } = headerIn(disk, fd, size, path);
     // The header is followed by a line feed, with or without a carriage return, or by nothing.
-    let body = start + line.length;
-    for (const piece of piecesOf(disk, fd, body, Math.min(size, body + 2))) {
-      const feed = piece.indexOf(0x0a);
-      if (feed >= 0) body += feed + 1;
-    }
-    return use({ path, fd, size, start, line, body });
+    const end = start + line.length;
+    const feed = readAt(disk, fd, end, Math.min(2, size - end)).indexOf(0x0a);
+    return use({ path, fd, size, start, line, body: end + feed + 1 });
   });
 }
 

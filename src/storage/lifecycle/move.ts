@@ -17,9 +17,7 @@ import { originOf } from "../v2/pointer.ts";
 
 /** Suffixes of a session's backups, after the name of its file or container. */
 const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
-/**
- * Further suffixes after the name of a container: of an abandoned migration, and of containers that were rolled back.
- */
+/** Further suffixes of a container's name: of an abandoned migration, and of containers that were rolled back. */
 const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
 
 /** The path that something has, and the one that it gets. */
@@ -60,10 +58,7 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
   return names.filter((other) => other !== name && belongs(other)).map((other) => join(folder, other));
 }
 
-/**
- * Returns the name of the file that a container was migrated from; null when there is none or its pointer is
- * unreadable.
- */
+/** Returns the name of the file that a container was migrated from; null when none is known. */
 function sourceOf(disk: Disk, container: string): string | null {
   try {
     const origin = readPointer(disk, pointerFile(container)) ?? originOf(disk, container);
@@ -120,9 +115,7 @@ export async function moveWith(disk: Disk, [[from, to], ...others]: readonly Pat
   for (const folder of folders) await disk.syncFolder(folder).catch(() => {});
 }
 
-/**
- * Gives a file, or every file in a folder, a second name. Files that are already there with the same content are kept.
- */
+/** Gives a file, or every file in a folder, a second name. Files that are there with the same content are kept. */
 async function moveOne(
   disk: Disk,
   from: string,
@@ -187,10 +180,7 @@ function staysHere(folder: string, name: string): boolean {
   return isContainerName(basename(folder)) && isLockInContainer(name);
 }
 
-/**
- * Throws already_exists when something else has one of the new paths. Files that an interrupted move left there do not
- * count.
- */
+/** Throws already_exists when something else has a new path; what an interrupted move left there does not count. */
 export async function requireWayFree(disk: Disk, changes: readonly PathChange[]): Promise<void> {
   for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw alreadyThere(to);
 }

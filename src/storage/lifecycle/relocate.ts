@@ -159,7 +159,7 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
 }
 
 /** The line of a header, and its offset in the file. */
-interface HeaderPlace {
+export interface HeaderPlace {
   readonly start: number;
   readonly line: Uint8Array;
 }

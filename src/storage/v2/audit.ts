@@ -249,7 +249,7 @@ class Auditor {
 
   /**
    * Passes each line of a file to `checkLine`, and one that is longer than a chunk to `long`. Reports a file that
-   * cannot be read, and a last line without line feed for the reason `cutOff`. Returns whether the file was read.
+   * cannot be read, and a last line without line feed for the reason `cutOff`.
    */
   private readLines(
     file: string,
@@ -257,22 +257,17 @@ class Auditor {
     cutOff: string,
     checkLine: (start: number, b: Uint8Array, at: number, end: number) => void,
     long: (fd: number, start: number, length: number) => void,
-  ): boolean {
-    let fd: number;
-    try {
-      fd = openFile(this.disk, path);
-    } catch (error) {
-      this.find("INV-003", file, reasonOf(error));
-      return false;
-    }
-    withFile(this.disk, fd, () => {
-      const { tail, size } = scanLines(this.disk, fd, 0, 0, {
-        line: (_number, start, b, at, end) => checkLine(start, b, at, end),
-        long: (_number, start, length) => long(fd, start, length),
-      });
-      if (tail < size) this.find("INV-003", file, cutOff, { byteOffset: tail, length: size - tail, recoverable: true });
-    });
-    return true;
+  ): void {
+    this.reading("INV-003", file, () =>
+      withFile(this.disk, openFile(this.disk, path), (fd) => {
+        const { tail, size } = scanLines(this.disk, fd, 0, 0, {
+          line: (_number, start, b, at, end) => checkLine(start, b, at, end),
+          long: (_number, start, length) => long(fd, start, length),
+        });
+        const spot = { byteOffset: tail, length: size - tail, recoverable: true };
+        if (tail < size) this.find("INV-003", file, cutOff, spot);
+      }),
+    );
   }
 
   readRows(): void {
@@ -306,10 +301,10 @@ class Auditor {
     const checkLine = (start: number, b: Uint8Array, at: number, end: number): void =>
       this.checkFrame(file, seq, ++frameSeq, start, b, at, end);
     const cutOff = "the last frame is not LF-terminated: it was cut off";
-    const isRead = this.readLines(file, path, cutOff, checkLine, (fd, start, length) =>
+    this.readLines(file, path, cutOff, checkLine, (fd, start, length) =>
       checkLine(start, readAt(this.disk, fd, start, length + 1), 0, length),
     );
-    if (isRead && frameSeq > 0) this.segmentCount++;
+    if (frameSeq > 0) this.segmentCount++;
   }
 
   /** Checks the frame `b[at, end)`, which its line feed follows. */
@@ -361,44 +356,33 @@ class Auditor {
 
   /** Compares the frame's own members with those of its entry. */
   private bind(b: Uint8Array, frame: Frame, report: FrameReport): void {
-    const { entryId, entryType } = frame;
-    const entry = this.entryIn(b, frame, report);
-    if (entry && entry.id !== entryId) report("INV-003", "the payload has another id");
-    if (entry && entry.parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
-    if (entry && entry.type !== entryType) report("INV-003", "the payload has another type");
-  }
-
-  /** Returns the members of a frame's entry; undefined when it is none. */
-  private entryIn(
-    b: Uint8Array,
-    { payloadStart, payloadEnd }: Frame,
-    report: FrameReport,
-  ): { id: unknown; parent: unknown; type: unknown } | undefined {
+    const { payloadStart, payloadEnd } = frame;
     const { heads } = this;
-    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) {
-      report("INV-005", "the payload is not UTF-8");
-      return undefined;
-    }
+    let id: unknown;
+    let parent: unknown = null;
+    let type: unknown;
+    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) return report("INV-005", "the payload is not UTF-8");
     // The usual head; the payload was found to be JSON when the frame was decoded.
     if (heads.readFast(b, payloadStart, payloadEnd)) {
-      const parent = heads.packedParent < 0 ? null : unpackId(heads.packedParent);
-      return { id: unpackId(heads.packedId), parent, type: KNOWN_TYPES[heads.type] };
+      id = unpackId(heads.packedId);
+      if (heads.packedParent >= 0) parent = unpackId(heads.packedParent);
+      type = KNOWN_TYPES[heads.type];
+    } else {
+      const found = members(b, payloadStart, payloadEnd);
+      if (!found) return report("INV-005", "the payload is not a JSON object");
+      const value = (name: string): unknown => {
+        const member = memberOf(found, name);
+        const given = member && parse(b, member.start, member.end);
+        return typeof given === "number" && name !== "type" ? String(given) : given;
+      };
+      id = value("id");
+      parent = value("parentId") ?? null;
+      if (parent === "") parent = null;
+      type = value("type");
     }
-    const found = members(b, payloadStart, payloadEnd);
-    if (!found) {
-      report("INV-005", "the payload is not a JSON object");
-      return undefined;
-    }
-    const value = (name: string): unknown => {
-      const member = memberOf(found, name);
-      return member && parse(b, member.start, member.end);
-    };
-    const idOf = (name: string): unknown => {
-      const given = value(name);
-      return typeof given === "number" ? String(given) : given;
-    };
-    const parent = idOf("parentId");
-    return { id: idOf("id"), parent: parent === undefined || parent === "" ? null : parent, type: value("type") };
+    if (id !== frame.entryId) report("INV-003", "the payload has another id");
+    if (parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
+    if (type !== frame.entryType) report("INV-003", "the payload has another type");
   }
 
   private count(frame: Frame, length: number, crc: string): void {

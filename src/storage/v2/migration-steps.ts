@@ -188,9 +188,7 @@ export class MigrationRun {
     for (const lock of this.locks.splice(0)) lock.release();
   }
 
-  /**
-   * Removes what was built, because nothing was published. Its ledger says why, and the session file stays as it is.
-   */
+  /** Removes what was built, because nothing was published. Its ledger says why, and the session file stays. */
   async giveUp(error: unknown, verification: Verification): Promise<void> {
     const { disk, location } = this;
     try {

@@ -62,7 +62,7 @@ export function pointerOf(disk: Disk, container: string): Pointer | null {
   }
 }
 
-/** What the documents in a container tell of the pointer that it should have. */
+/** The members of its pointer that the documents in a container tell. */
 export interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceFormat"> {
   /** Hash of the manifest; null without a valid one. */
   readonly manifestHash: string | null;

@@ -1,8 +1,6 @@
 /**
  * Rolls a session back from a container to a session file or database (seed 003, "Migration and rollback contract").
- *
- * The pointer file alone says which store is the session, and the one rename that publishes it changes that. These are
- * the steps; each is durable before the next.
+ * As in a migration, publishing the pointer changes which store is the session, and each step is durable before the next.
  *
  * Pointer published with the phase `rollback` and its reason, the container still active; the session file put in its
  * place, durable and verified; pointer published with `jsonl_v3` or `sqlite_v1` active (the commit marker); ledger
@@ -31,8 +29,9 @@ import {
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
-import { closing, freeName, guarded, isNameTaken, nth, writeTemporary } from "../fs/files.ts";
+import { closing, guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
+import { backupName } from "../fs/quarantine.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
@@ -53,7 +52,7 @@ import {
   UNFINISHED,
 } from "./migration-steps.ts";
 import { snapshotOf } from "./pointer.ts";
-import { headerAt, locationOf, pointerAt, putPointer, versionIn } from "./session-location.ts";
+import { headerAt, locationOf, pointerAt, putPointer } from "./session-location.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -362,11 +361,8 @@ async function finishRollback(
     const isOne = isOneFile(disk, source, snapshot) || (await hashOf(disk, source)) === (await hashOf(disk, snapshot));
     if (isOne) disk.remove(snapshot);
     else {
-      const backup = `${source}.v${version ?? versionIn(disk, snapshot)}.bak`;
-      disk.rename(
-        snapshot,
-        freeName(disk, (n) => nth(backup, n)),
-      );
+      const stored = version ?? headerAt(disk, snapshot)?.version;
+      disk.rename(snapshot, backupName(disk, source, `v${typeof stored === "number" ? stored : 1}`));
     }
     await disk.syncFolder(dirname(source));
   }

@@ -55,14 +55,11 @@ interface PieceEntry {
   readonly row: IndexRow | null;
 }
 
-interface Piece {
-  readonly segmentSeq: number;
-  readonly start: number;
+interface Piece extends Bad {
   end: number;
   readonly isFrame: boolean;
   /** The entry of a frame, or the one that a line which is not a frame seems to hold; null for none. */
   readonly entry: PieceEntry | null;
-  readonly reason: string;
   isUsed: boolean;
 }
 
@@ -125,7 +122,7 @@ export class Salvage {
     const indexed = tail.entrySeq;
     this.isIntact = isIntact && areContiguous(rows, tail);
     this.indexed = indexed;
-    this.entries = entries;
+    this.heads = heads;
     for (const row of rows) {
       if (row.entrySeq <= indexed) continue;
       const same = this.bySeq.get(row.entrySeq);

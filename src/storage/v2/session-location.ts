@@ -131,11 +131,6 @@ export function rolledBackName({ container }: SessionLocation, n: number): strin
   return nth(`${container}.rolled-back`, n);
 }
 
-export function versionIn(disk: Disk, file: string): number {
-  const version = headerAt(disk, file)?.version;
-  return typeof version === "number" ? version : 1;
-}
-
 /** Publishes a pointer in one step, durably. */
 export async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
   await replaceFile(disk, file, bytesOf(encodePointer(pointer)), { sync: true });

@@ -16,15 +16,12 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
 import { type Disk, type FileInfo, infoIfPresent, writeAll } from "../fs/disk.ts";
 import { beginningOf, withFile } from "../fs/files.ts";
-import { type Database, findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
+import { type Database, findSqlite } from "../fs/sqlite.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
 const LF = bytesOf("\n");
 /** Suffixes of files that hold changes of a database, or show that a program has it open. */
 const JOURNAL_SUFFIXES = ["-wal", "-journal"];
-
-/** A way to find SQLite; in tests it may find none. */
-type Sqlite = () => OpenDatabase | undefined;
 
 /** Whether bytes begin as an SQLite database does. */
 export function beginsDatabase(bytes: Uint8Array): boolean {
@@ -43,8 +40,8 @@ export function isDatabase(disk: Disk, file: string): boolean {
 }
 
 /** Returns the session id in a database. Throws what {@link linesOf} throws. */
-export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
-  return reading(disk, file, sqlite, (database) => String(headerIn(database, file).id));
+export function idIn(disk: Disk, file: string): string {
+  return reading(disk, file, (database) => String(headerIn(database, file).id));
 }
 
 function headerIn(database: Database, file: string): EntryRow {
@@ -56,9 +53,10 @@ function headerIn(database: Database, file: string): EntryRow {
 /**
  * Returns the header and the entries of a database as the bytes of a session file, each row's text as it is. Throws
  * migration_failed when there is no SQLite, when changes lie next to the database, or when the rows are not a session.
+ * In tests `sqlite` finds none.
  */
-export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
-  return reading(disk, file, sqlite, (database) => {
+export function linesOf(disk: Disk, file: string, sqlite = findSqlite): Uint8Array {
+  const read = (database: Database): Uint8Array => {
     const { id, json } = headerIn(database, file);
     const header = parse(json) as { id?: unknown; version?: unknown } | null;
     if (header === null || header.id !== id) throw noSession(file, "its header is of another id than its row");
@@ -72,7 +70,8 @@ export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
       lines.push(row.json, LF);
     }
     return concat(lines);
-  });
+  };
+  return reading(disk, file, read, sqlite);
 }
 
 interface EntryRow {
@@ -87,8 +86,8 @@ interface Blob {
 }
 
 /** Writes the media of a database into a folder, as files named by their SHA-256. Fsyncs these, but not the folder. */
-export function extractBlobs(disk: Disk, file: string, folder: string, sqlite?: Sqlite): void {
-  reading(disk, file, sqlite, (database) => {
+export function extractBlobs(disk: Disk, file: string, folder: string): void {
+  reading(disk, file, (database) => {
     if (!hasTable(database, "pi_session_blobs")) return;
     const blobs = database.prepare("SELECT digest, data FROM pi_session_blobs").all() as Blob[];
     if (blobs.length > 0) disk.makeFolder(folder);
@@ -119,8 +118,8 @@ interface DatabaseContent {
  * Completes a database that has a part of this content, or fills an empty file. When it returns, all of it is in the
  * one file, and durable. Throws migration_failed.
  */
-export function writeDatabase(disk: Disk, file: string, content: DatabaseContent, sqlite: Sqlite = findSqlite): void {
-  const database = (sqlite() ?? missing())(file);
+export function writeDatabase(disk: Disk, file: string, content: DatabaseContent): void {
+  const database = (findSqlite() ?? missing())(file);
   try {
     database.exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE");
     database.exec(`
@@ -200,7 +199,7 @@ export function requireMerged(disk: Disk, file: string): void {
   }
 }
 
-function reading<T>(disk: Disk, file: string, sqlite: Sqlite = findSqlite, read: (database: Database) => T): T {
+function reading<T>(disk: Disk, file: string, read: (database: Database) => T, sqlite = findSqlite): T {
   const open = sqlite() ?? missing();
   requireMerged(disk, file);
   const url = pathToFileURL(file);
