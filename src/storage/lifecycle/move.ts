@@ -89,17 +89,16 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
  * everything is as it was before.
  */
 export async function moveWith(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
-  const made: { path: string; isFolder: boolean }[] = [];
+  const undo: (() => void)[] = [];
   try {
-    for (const [source, target] of others) await moveOne(disk, source, target, made);
+    for (const [source, target] of others) await moveOne(disk, source, target, undo);
     for (const folder of new Set(others.map(([, target]) => dirname(target)))) await disk.syncFolder(folder);
     await move(disk, from, to);
   } catch (error) {
     await moveBack(disk, from, to);
-    for (const { path, isFolder } of made.reverse())
+    for (const step of undo.reverse())
       try {
-        if (isFolder) disk.removeFolder(path);
-        else disk.remove(path);
+        step();
       } catch {
         // It is only a second name: the original is still in its place.
       }
@@ -120,16 +119,16 @@ async function moveOne(
   disk: Disk,
   from: string,
   to: string,
-  made: { path: string; isFolder: boolean }[],
+  undo: (() => void)[],
   kind = kindOf(disk, from),
 ): Promise<void> {
   if (kind === "folder") {
-    for (const path of disk.makeFolder(to)) made.push({ path, isFolder: true });
+    for (const path of disk.makeFolder(to)) undo.push(() => disk.removeFolder(path));
     for (const entry of entriesIn(disk, from))
       if (!staysHere(from, entry.name))
-        await moveOne(disk, join(from, entry.name), join(to, entry.name), made, entry.kind);
+        await moveOne(disk, join(from, entry.name), join(to, entry.name), undo, entry.kind);
     await disk.syncFolder(to);
-  } else if (kind === "file" && (await nameFile(disk, from, to))) made.push({ path: to, isFolder: false });
+  } else if (kind === "file" && (await nameFile(disk, from, to))) undo.push(() => disk.remove(to));
 }
 
 /** Gives a file another name. Returns false when that is there already, with the same content. Throws EEXIST. */

@@ -7,7 +7,7 @@ import { bytesOf, concat } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
 import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, isAbsent, writeAll } from "../fs/disk.ts";
+import { type Disk, exists, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
 import { lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
 import { firstLineIn, headerOfLine } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
@@ -90,11 +90,11 @@ function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
     // A confined server reads nothing outside its folders, and the working directory need not lie in them.
     return;
   }
-  const advice =
-    "Correct the path or create the folder first; allowMissing accepts the path of another machine as it is.";
-  if (isAbsent(disk, cwd)) throw new BadParams([{ path: "cwd", message: `there is no folder ${cwd}. ${advice}` }]);
-  if (disk.info(cwd).kind !== "folder")
-    throw new BadParams([{ path: "cwd", message: `${cwd} is not a folder. ${advice}` }]);
+  const found = infoIfPresent(disk, cwd);
+  if (found?.kind === "folder") return;
+  const reason = found === null ? `there is no folder ${cwd}` : `${cwd} is not a folder`;
+  const message = `${reason}. Correct the path or create the folder first; allowMissing accepts the path of another machine as it is.`;
+  throw new BadParams([{ path: "cwd", message }]);
 }
 
 /** Returns the second name of a session file, which an interrupted move left. */

@@ -461,17 +461,13 @@ class Auditor {
     if (manifest) {
       const { head, counters, integrity, files } = manifest;
       const then = this.marks.get(head.entrySeq);
-      const report = (name: string): void =>
-        this.find(
-          name === "chainHash" ? "INV-005" : "INV-004",
-          "manifest.json",
-          `${name} is not that of entry ${head.entrySeq}`,
-        );
+      const report = (name: string, invariant: InvariantId = "INV-004"): void =>
+        this.find(invariant, "manifest.json", `${name} is not that of entry ${head.entrySeq}`);
       if (head.entrySeq > this.frameCount)
         this.find("INV-004", "manifest.json", `its head is entry ${head.entrySeq}, and there are ${this.frameCount}`);
       else if (then) {
         if (then.entryId !== head.entryId || then.segmentSeq !== head.segmentSeq) report("head");
-        if (then.chain !== integrity.chainHash) report("chainHash");
+        if (then.chain !== integrity.chainHash) report("chainHash", "INV-005");
         if (then.crc !== integrity.lastCrc32c) report("lastCrc32c");
         if (then.segments !== files.segmentCount) report("files.segmentCount");
         for (const name of Object.keys(counters) as (keyof Counters)[])

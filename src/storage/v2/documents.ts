@@ -23,14 +23,10 @@ export type SourceFormat = (typeof SOURCE_FORMATS)[number];
 // --- formats of values -------------------------------------------------------------------------------------------
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const CORRELATION = /^[A-Za-z0-9._:-]{8,128}$/;
+export const CORRELATION = /^[A-Za-z0-9._:-]{8,128}$/;
 
 export function isUuid(text: string): boolean {
   return UUID.test(text);
-}
-
-export function isCorrelationId(text: string): boolean {
-  return CORRELATION.test(text);
 }
 
 // --- shapes ------------------------------------------------------------------------------------------------------
@@ -299,8 +295,6 @@ const EVENT = object({
 });
 /** One line of the migration ledger. */
 export type MigrationEvent = Omit<Of<typeof EVENT>, "schema">;
-export type Phase = MigrationEvent["phase"];
-export type EventOutcome = MigrationEvent["outcome"];
 export type ErrorClass = NonNullable<MigrationEvent["errorClass"]>;
 
 /** Returns the event's line, with its line feed. */

@@ -8,7 +8,7 @@ import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import { type Disk, readWhole, writeAll } from "../fs/disk.ts";
+import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
 import { withFile } from "../fs/files.ts";
 import { encodeEvent, type MigrationEvent, parseEvent } from "./documents.ts";
 import { Malformed } from "./frame.ts";
@@ -32,32 +32,25 @@ export function readLedger(disk: Disk, file: string): Ledger {
   }
   const events: MigrationEvent[] = [];
   let start = 0;
-  for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
-    const line = bytes.subarray(start, end);
-    if (line.length > 0) events.push(eventOf(line, events.length + 1, file));
-    start = end + 1;
+  try {
+    for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+      if (end > start) events.push(parseEvent(bytes.subarray(start, end)));
+      start = end + 1;
+    }
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    const line = events.length + 1;
+    throw new Failure(
+      "corrupt",
+      `The migration ledger is damaged in line ${line}: ${error.message}. Move ${file} away to go on without it.`,
+      { line },
+      { cause: error },
+    );
   }
   return { events, size: start, torn: bytes.length - start };
 }
 
-function eventOf(line: Uint8Array, number: number, file: string): MigrationEvent {
-  try {
-    return parseEvent(line);
-  } catch (error) {
-    if (!(error instanceof Malformed)) throw error;
-    throw new Failure(
-      "corrupt",
-      `The migration ledger is damaged in line ${number}: ${error.message}. Move ${file} away to go on without it.`,
-      { line: number },
-      { cause: error },
-    );
-  }
-}
-
-/**
- * Appends an event and waits until it is on the medium. The whole ledger is read first, and a damaged one is left as it
- * is. Throws corrupt, and errno errors.
- */
+/** Appends an event durably, unless the ledger is damaged, which is left as it is. Throws corrupt, and errno errors. */
 export async function appendEvent(disk: Disk, file: string, event: MigrationEvent): Promise<void> {
   if (appendEventNow(disk, file, event)) await disk.syncFolder(dirname(file));
 }
@@ -66,17 +59,9 @@ export async function appendEvent(disk: Disk, file: string, event: MigrationEven
 export function appendEventNow(disk: Disk, file: string, event: MigrationEvent): boolean {
   const { size, torn } = readLedger(disk, file);
   const line = bytesOf(encodeEvent(event));
-  let isNew = false;
-  let fd: number;
-  try {
-    fd = disk.openAppend(file);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    disk.makeFolder(dirname(file));
-    fd = disk.create(file);
-    isNew = true;
-  }
-  withFile(disk, fd, () => {
+  const isNew = isAbsent(disk, file);
+  if (isNew) disk.makeFolder(dirname(file));
+  withFile(disk, isNew ? disk.create(file) : disk.openAppend(file), (fd) => {
     if (torn > 0) disk.truncate(fd, size);
     writeAll(disk, fd, line);
     disk.syncNow(fd);

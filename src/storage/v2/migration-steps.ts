@@ -15,14 +15,7 @@ import { entriesIn } from "../fs/folders.ts";
 import { removeTree } from "../fs/staging.ts";
 import { isLock, keyOf, type Lock, type Locks } from "../locks/contract.ts";
 import { lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
-import {
-  type ErrorClass,
-  type EventOutcome,
-  isCorrelationId,
-  type Phase,
-  type Pointer,
-  type SourceFormat,
-} from "./documents.ts";
+import { CORRELATION, type ErrorClass, type MigrationEvent, type Pointer, type SourceFormat } from "./documents.ts";
 import { appendEvent } from "./ledger.ts";
 import { missingPointer } from "./pointer.ts";
 import { pointerAt, rolledBackName } from "./session-location.ts";
@@ -93,7 +86,7 @@ export class MigrationRun {
     this.wishes = wishes;
     this.migrationId = options.env.sessionId();
     this.correlationId = wishes.correlationId ?? `migration-${this.migrationId}`;
-    if (!isCorrelationId(this.correlationId))
+    if (!CORRELATION.test(this.correlationId))
       throw migrationFailed("A correlation id has 8 to 128 letters, digits, dots, colons, underscores and hyphens.");
   }
 
@@ -135,8 +128,8 @@ export class MigrationRun {
   /** Appends an event to the ledger of a container. */
   async note(
     container: string,
-    phase: Phase,
-    outcome: EventOutcome,
+    phase: MigrationEvent["phase"],
+    outcome: MigrationEvent["outcome"],
     verification: Verification,
     more: { errorClass?: ErrorClass; correlationId?: string } = {},
   ): Promise<void> {

@@ -41,10 +41,7 @@ export function isActive(disk: Disk, container: string): boolean {
   return activeSource(disk, container) !== undefined;
 }
 
-/**
- * Returns the name of the file that a container was migrated from, null for one that began in V2; undefined when the
- * container is not the session.
- */
+/** Returns the name of the file that a container was migrated from, or null; undefined when it is not the session. */
 function activeSource(disk: Disk, container: string): string | null | undefined {
   const pointer = pointerOf(disk, container);
   if (pointer !== null) return pointer.active === "native_v2" ? pointer.source : undefined;

@@ -32,8 +32,7 @@ export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
 
 /** Returns what a copy of the container left out, as damage. */
 export function missingPartsOf({ disk, file, folder }: Container): Damage[] {
-  const missing = guarded("looking at the session", () => missingParts(disk, file, folder));
-  return missing.map(({ name, isDamaged }) => ({
+  return guarded("looking at the session", () => missingParts(disk, file, folder)).map(({ name, isDamaged }) => ({
     kind: "bad_index",
     line: 0,
     byteOffset: 0,
@@ -43,10 +42,7 @@ export function missingPartsOf({ disk, file, folder }: Container): Damage[] {
   }));
 }
 
-/**
- * Appends the event of a repair to the ledger in a folder, which is fsynced when this returns. `sourcePath`: where the
- * damaged container is kept.
- */
+/** Appends the event of a repair to the ledger in a folder, fsynced. `sourcePath`: where what was damaged is kept. */
 export function recordRepair(
   container: Container,
   errorClass: ErrorClass,

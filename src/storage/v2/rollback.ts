@@ -336,10 +336,7 @@ function verify({ run, log, later, file }: Rollback, chainHash: string, whole: b
   });
 }
 
-/**
- * Finishes a rollback after its marker: appends the event and removes names that are no longer needed. Returns where
- * the container is kept; null when it was moved before.
- */
+/** Finishes a rollback after its marker. Returns where the container is kept; null when it was moved before. */
 async function finishRollback(
   run: MigrationRun,
   { source: name, correlationId }: Pointer,

@@ -122,7 +122,7 @@ export class Salvage {
     const indexed = tail.entrySeq;
     this.isIntact = isIntact && areContiguous(rows, tail);
     this.indexed = indexed;
-    this.heads = heads;
+    this.entries = entries;
     for (const row of rows) {
       if (row.entrySeq <= indexed) continue;
       const same = this.bySeq.get(row.entrySeq);

@@ -52,8 +52,7 @@ function headerIn(database: Database, file: string): EntryRow {
 
 /**
  * Returns the header and the entries of a database as the bytes of a session file, each row's text as it is. Throws
- * migration_failed when there is no SQLite, when changes lie next to the database, or when the rows are not a session.
- * In tests `sqlite` finds none.
+ * migration_failed when `sqlite` finds none, when changes lie next to the database, or when the rows are not a session.
  */
 export function linesOf(disk: Disk, file: string, sqlite = findSqlite): Uint8Array {
   const read = (database: Database): Uint8Array => {
