@@ -19,17 +19,14 @@ export interface MovedSession {
   readonly sessionId: string;
   /** Path before the move. */
   readonly sessionPath: string;
-  /** Path after the move. */
   readonly movedTo: string;
 }
 
 export interface Deleted {
   readonly sessionId: string;
-  /** Path before. */
   readonly sessionPath: string;
   /** Path now, as far as it is known. */
   readonly movedTo?: string;
-  /** The trash that it lies in. */
   readonly trash: "desktop" | "own" | "none";
 }
 
@@ -49,7 +46,6 @@ export interface Imported {
   /** The session with the same id that it is a conflict copy of. */
   readonly conflictsWith?: string;
   readonly entryCount: number;
-  /** Format version of its bytes. */
   readonly version: number;
   readonly damage: readonly Damage[];
 }

@@ -50,14 +50,11 @@ export interface Migrated {
   readonly migrationId: string | null;
   readonly correlationId: string;
   readonly state: string;
-  /** The transitions that led there. */
   readonly transitions: readonly Transition[];
   readonly snapshotId: string | null;
   readonly verification: Verification;
   readonly entryCount: number;
-  /** The store that has the session now. */
   readonly active: Status["active"];
-  /** Path of the session now. */
   readonly sessionPath: string;
   /** After a rollback: entries that were appended after the migration and are in the file again. */
   readonly laterEntries: number;
@@ -67,7 +64,6 @@ export interface Migrated {
   readonly keptAt: string | null;
 }
 
-/** A line of the migration ledger. */
 export interface LedgerEvent {
   readonly migrationId: string;
   readonly phase: string;
@@ -102,7 +98,6 @@ export interface Status {
 export interface Wishes {
   /** 8 to 128 letters, digits, dots, colons, underscores and hyphens. */
   readonly correlationId?: string;
-  /** Reason for a rollback. */
   readonly reason?: string;
   readonly progress?: Progress;
 }
@@ -138,6 +133,5 @@ export interface Migrations {
   status(path: string): Status;
   /** Returns the path that a session has since a migration or rollback of the one at this path; else the path. */
   currentPathOf(path: string): string;
-  /** Checks every byte of a container against the rules of the store. */
   audit(container: string, progress?: Progress): Promise<StoreAudit>;
 }

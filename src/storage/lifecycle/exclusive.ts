@@ -32,7 +32,6 @@ export interface LifecycleDeps {
   find(id: string): string;
   /** Returns all session files with exactly this id, including archived ones. */
   withId(id: string): string[];
-  /** The working directory of this process. */
   readonly cwd: string;
 }
 
@@ -46,7 +45,6 @@ export interface LockedSession {
   forgetLeaf(): void;
 }
 
-/** Throws read_only when this server may not write. */
 export function requireWritable({ readOnly }: LifecycleDeps): void {
   if (!readOnly) return;
   throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");

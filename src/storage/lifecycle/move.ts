@@ -78,7 +78,11 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
   if (kind === "folder") await moveFolder(disk, from, to);
   else if (kind === "link" && exists(disk, to)) throw taken();
   else if (kind === "link") disk.rename(from, to);
-  else await moveFile(disk, from, to);
+  else {
+    await nameFile(disk, from, to);
+    await disk.syncFolder(dirname(to));
+    disk.remove(from);
+  }
   await disk.syncFolder(dirname(to));
   await disk.syncFolder(dirname(from));
 }
@@ -147,12 +151,6 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
   } catch {
     // It has one name or the other; the same request again continues from there.
   }
-}
-
-async function moveFile(disk: Disk, from: string, to: string): Promise<void> {
-  await nameFile(disk, from, to);
-  await disk.syncFolder(dirname(to));
-  disk.remove(from);
 }
 
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {

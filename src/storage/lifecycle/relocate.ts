@@ -82,7 +82,6 @@ export async function relocateSession(
   return { sessionId, sessionPath: file, movedTo: to, keptAt };
 }
 
-/** Throws BadParams unless the folder exists. */
 function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
   try {
     allowed(cwd);

@@ -113,11 +113,9 @@ async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonl
 /** Returns the trash folder that an interrupted deletion of the same file left. */
 function begunItem(deps: LifecycleDeps, { file, sessionId }: LockedSession): string | undefined {
   const { disk } = deps;
-  for (const { item, record } of itemsIn(deps)) {
-    if (record.sessionId !== sessionId || record.path !== file) continue;
-    const there = join(item, basename(file));
-    if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
-  }
+  for (const { item, file: there, record } of itemsIn(deps))
+    if (record.sessionId === sessionId && record.path === file)
+      if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
   return undefined;
 }
 
@@ -132,7 +130,6 @@ function discardEmpty({ disk }: LifecycleDeps, item: string): void {
   }
 }
 
-/** Creates a new trash folder. */
 function newItem({ disk, paths }: LifecycleDeps, at: string, sessionId: string): string {
   const name = `${at.replace(/[:.]/g, "-")}_${SESSION_ID.test(sessionId) ? sessionId : "session"}`;
   for (let n = 1; ; n++) {
@@ -152,12 +149,10 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
       "The server's own trash has no such session. What the trash command took can be restored from the desktop's trash.",
       { ...where },
     );
-  const { item, record } = found;
+  const { item, file: from, record } = found;
   const to = deps.allowed(record.path);
-  const name = basename(to);
-  const from = join(item, name);
-  const others = namesIn(disk, item).filter((other) => other !== RECORD && other !== name);
-  const changes = [name, ...others].map((one): PathChange => [join(item, one), join(dirname(to), one)]);
+  const others = namesIn(disk, item).filter((name) => name !== RECORD && name !== basename(to));
+  const changes = [basename(to), ...others].map((name): PathChange => [join(item, name), join(dirname(to), name)]);
   await requireWayFree(disk, changes);
   disk.makeFolder(dirname(to));
   await moveWith(disk, changes);
@@ -166,9 +161,10 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
   return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
 }
 
-/** A folder in the trash, with the record of the session in it. */
+/** A folder in the trash, with the session in it and its record. */
 interface TrashItem {
   readonly item: string;
+  readonly file: string;
   readonly record: Record;
 }
 
@@ -176,11 +172,11 @@ interface TrashItem {
 function findItem(deps: LifecycleDeps, { sessionPath, sessionId }: Where): TrashItem | undefined {
   const path = sessionPath === undefined ? undefined : deps.absolute(sessionPath);
   let newest: TrashItem | undefined;
-  for (const { item, record } of itemsIn(deps)) {
-    const file = join(item, basename(record.path));
-    if (!exists(deps.disk, file)) continue;
+  for (const found of itemsIn(deps)) {
+    const { item, file, record } = found;
     const fits = path === undefined ? record.sessionId === sessionId : [record.path, file, item].includes(path);
-    if (fits && (newest === undefined || record.deletedAt >= newest.record.deletedAt)) newest = { item, record };
+    if (!fits || !exists(deps.disk, file)) continue;
+    if (newest === undefined || record.deletedAt >= newest.record.deletedAt) newest = found;
   }
   return newest;
 }
@@ -189,7 +185,7 @@ function* itemsIn({ disk, paths }: LifecycleDeps): Generator<TrashItem> {
   const trash = trashFolder(paths);
   for (const item of namesIn(disk, trash).map((name) => join(trash, name))) {
     const record = readRecord(disk, item);
-    if (record) yield { item, record };
+    if (record) yield { item, file: join(item, basename(record.path)), record };
   }
 }
 

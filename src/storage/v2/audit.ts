@@ -82,7 +82,6 @@ interface AuditOptions {
    * caller compares the chain, which has the hash of each, with what it wrote.
    */
   readonly staging?: boolean;
-  /** Receives the bytes read so far and their total. */
   readonly progress?: Progress;
 }
 
@@ -118,7 +117,6 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
 /** The place of a finding in its file. */
 type Spot = Partial<Pick<StoreFinding, "byteOffset" | "length" | "entryId" | "recoverable">>;
 
-/** Reports a finding of one frame. */
 type FrameReport = (invariant: InvariantId, reason: string, more?: Spot) => void;
 
 const BEGINNING = {
@@ -415,7 +413,6 @@ class Auditor {
     if (this.marks.has(this.frameCount)) this.marks.set(this.frameCount, this.end);
   }
 
-  /** Checks what can be checked only after everything was read. */
   conclude(): void {
     for (let i = this.frameCount; i < this.rows.length; i++)
       this.find("INV-003", "index/offsets.jsonl", `index out of bounds: no frame for entry ${i + 1}`, {

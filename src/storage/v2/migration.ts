@@ -77,7 +77,7 @@ export async function plan(options: MigrationOptions, file: string, progress?: P
 }
 
 /** Does the same for an open log. With `reading`, every body is read, which finds what only reading finds. */
-export async function planOf(
+async function planOf(
   options: MigrationOptions,
   log: Log,
   file: string,
