@@ -88,9 +88,7 @@ export function locate(deps: LifecycleDeps, { sessionPath, sessionId }: Where, p
     const file = deps.allowed(sessionPath);
     if (kindOf(deps.disk, file) !== undefined && !exists(deps.disk, `${file}.migrated`)) return file;
     // It was migrated or is missing: opening it shows which.
-    const log = deps.open(file);
-    log.close();
-    return log.file ?? file;
+    return closing(deps.open(file), (log) => log.file ?? file);
   }
   const id = sessionId as string;
   const exact = deps.withId(id);

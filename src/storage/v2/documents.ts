@@ -20,8 +20,6 @@ export const DOCUMENT_BYTES = 1 << 20;
 const SOURCE_FORMATS = ["jsonl_v3", "sqlite_v1", "native_v2"] as const;
 export type SourceFormat = (typeof SOURCE_FORMATS)[number];
 
-// --- formats of values -------------------------------------------------------------------------------------------
-
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 export const CORRELATION = /^[A-Za-z0-9._:-]{8,128}$/;
 

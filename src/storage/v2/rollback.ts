@@ -154,7 +154,9 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
     try {
       log.acquireLock();
       const file = named ?? options.fileFor(log.header, dirname(location.container));
-      return await takeBack({ run, pointer, reason, log, before, later: laterThan(log, before), file, made: null });
+      const { nodes } = log;
+      const later = range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
+      return await takeBack({ run, pointer, reason, log, before, later, file, made: null });
     } finally {
       before?.close();
     }
@@ -386,11 +388,6 @@ function inTheWay(file: string): Failure {
     `There is another file at ${file} already. Move it away, then roll back again.`,
     { sessionPath: file },
   );
-}
-
-/** Returns the positions of the entries that the earlier log does not have. */
-function laterThan({ nodes }: Log, before: Log | null): Int32Array {
-  return range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
 }
 
 /** Gives a file a second name durably. `going`: is told what was made. Throws already_exists. */

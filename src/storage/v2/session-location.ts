@@ -10,7 +10,7 @@ import { type Disk, exists } from "../fs/disk.ts";
 import { guarded, lastName, nth, replaceFile } from "../fs/files.ts";
 import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
 import { noSession } from "../log/failures.ts";
-import { encodePointer, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
+import { encodePointer, type Pointer, readManifest, readPointer } from "./documents.ts";
 import { Malformed } from "./frame.ts";
 import { readLedger } from "./ledger.ts";
 import { containerFor, containerOf, fileReplacing, frozenFrom, isUnpointed, snapshotOf } from "./pointer.ts";
@@ -113,18 +113,15 @@ export function status(disk: Disk, path: string): Status {
   }
   if (pointer.active !== "native_v2") {
     const back = as(pointer.active, "ROLLED_BACK", isContainerThere);
-    return isContainerThere ? back : { ...back, events: rolledBackLedger(disk, location) };
+    if (isContainerThere) return back;
+    // The container that was rolled back last has the ledger.
+    const last = lastName(disk, (n) => rolledBackName(location, n));
+    return { ...back, events: last === undefined ? [] : readLedger(disk, ledgerFile(last)).events };
   }
   if (pointer.phase !== "completed") return as("native_v2", "FAILED", true);
   const untouched =
     readManifest(disk, manifestFile(location.container))?.integrity.manifestHash === pointer.manifestHash;
   return as("native_v2", pointer.source !== null && untouched ? "MIGRATED" : "CLEAN");
-}
-
-/** Returns the ledger events of the container that was rolled back last. */
-function rolledBackLedger(disk: Disk, location: SessionLocation): readonly MigrationEvent[] {
-  const last = lastName(disk, (n) => rolledBackName(location, n));
-  return last === undefined ? [] : readLedger(disk, ledgerFile(last)).events;
 }
 
 export function rolledBackName({ container }: SessionLocation, n: number): string {
