@@ -135,7 +135,11 @@ export class HeadReader implements Head {
    * end)` need only hold the beginning of the line. Returns false for any other line.
    */
   readFast(b: Uint8Array, start: number, end: number): boolean {
-    const view = this.viewOf(b);
+    if (b !== this.bytes) {
+      this.bytes = b;
+      this.view = new DataView(b.buffer, b.byteOffset, b.byteLength);
+    }
+    const { view } = this;
     if (!startsWith(view, start, end, OPENING)) return false;
     let at = start + OPENING.length;
     const type = codeOf(view, at, end, TYPES);
@@ -186,14 +190,6 @@ export class HeadReader implements Head {
     this.role = role;
     this.flags = flags;
     return true;
-  }
-
-  private viewOf(b: Uint8Array): DataView {
-    if (b !== this.bytes) {
-      this.bytes = b;
-      this.view = new DataView(b.buffer, b.byteOffset, b.byteLength);
-    }
-    return this.view;
   }
 
   /**
