@@ -6,6 +6,7 @@ import {
   contextAt,
   isVoid,
   levelAt,
+  type Model,
   messageText,
   modelAt,
   type Span,
@@ -22,14 +23,10 @@ import type {
   AgentMessage,
   CompactionEntry,
   FileEntry,
-  ProjectedSessionEntry,
   SessionContext,
   SessionEntry,
   SessionProjection,
 } from "./types.ts";
-
-/** Format version that is written. */
-export const CURRENT_SESSION_VERSION = CURRENT_VERSION;
 
 // --- contexts --------------------------------------------------------------------------------------------------
 
@@ -59,10 +56,7 @@ class ArrayEntries implements Bodies {
   }
 }
 
-/**
- * Returns entries and the position of a leaf as Pi's functions accept it: an unknown id and none at all mean the last
- * entry.
- */
+/** Returns entries and the position of a leaf, as Pi's functions find it: an unknown id and none mean the last entry. */
 function entriesAndLeaf(
   entries: readonly SessionEntry[],
   leafId: string | null | undefined,
@@ -78,7 +72,7 @@ function entriesAndLeaf(
 }
 
 /** Returns one message of a context; undefined when its bytes are damaged. */
-export function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): AgentMessage | undefined {
+function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): AgentMessage | undefined {
   if (item.kind === "message" && item.edit === undefined && tree.nodes.isType(item.position, "message")) {
     const message = bodies.entry(item.position).message as AgentMessage & { content?: unknown };
     // Returned as it is in its entry; a message without content may need some.
@@ -98,7 +92,9 @@ export function projection(
   tree: Tree,
   bodies: Bodies,
   leaf: number,
-): { entries: ProjectedSessionEntry[]; messages: AgentMessage[] } {
+  model: Model | null,
+  thinkingLevel: string,
+): SessionProjection {
   const messages: AgentMessage[] = [];
   const bySource = new Map<number, AgentMessage[]>();
   for (const item of contextAt(tree, bodies, leaf).items) {
@@ -113,7 +109,7 @@ export function projection(
     sourceEntry: bodies.entry(position) as unknown as SessionEntry,
     messages: bySource.get(position) ?? [],
   }));
-  return { entries, messages };
+  return { entries, messages, thinkingLevel, model: model && { provider: model.provider, modelId: model.id } };
 }
 
 /**
@@ -136,12 +132,7 @@ export function buildSessionProjection(
   byId?: Map<string, SessionEntry>,
 ): SessionProjection {
   const { at, leaf } = entriesAndLeaf(entries, leafId, byId);
-  const model = modelAt(at.tree, at, leaf);
-  return {
-    ...projection(at.tree, at, leaf),
-    thinkingLevel: levelAt(at.tree, at, leaf) ?? "off",
-    model: model && { provider: model.provider, modelId: model.id },
-  };
+  return projection(at.tree, at, leaf, modelAt(at.tree, at, leaf), levelAt(at.tree, at, leaf) ?? "off");
 }
 
 /**
@@ -256,11 +247,9 @@ export function migrateSessionEntries(entries: FileEntry[]): void {
       ids[index] = moved.id;
       migrated = moved.line;
     } else migrated = migrateV2(line);
-    if (migrated !== line) replaceMembers(entry, parse(migrated) as SessionEntry);
+    if (migrated === line) continue;
+    const members = parse(migrated) as SessionEntry;
+    for (const name of Object.keys(entry)) if (!Object.hasOwn(members, name)) Reflect.deleteProperty(entry, name);
+    Object.assign(entry, members);
   }
-}
-
-function replaceMembers(entry: object, members: object): void {
-  for (const name of Object.keys(entry)) if (!Object.hasOwn(members, name)) Reflect.deleteProperty(entry, name);
-  Object.assign(entry, members);
 }

@@ -22,6 +22,7 @@ import type { Durability } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
 export { readAll } from "../storage/fs/disk.ts";
+export { closing } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
 export { sessionFolders } from "../storage/fs/paths.ts";
 export { scanLines } from "../storage/log/lines.ts";
@@ -69,6 +70,11 @@ export function defaultFolder(cwd: string, agentDir?: string): string {
   const directory = absolutePath(cwd);
   if (agentDir === undefined) return folderFor(storagePaths(), directory);
   return join(absolutePath(agentDir), "sessions", folderName(directory));
+}
+
+/** Returns the folder that a caller names; without a name (or an empty one) that of the working directory. */
+export function folderOr(sessionDir: string | undefined, cwd: string): string {
+  return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
 }
 
 /** Returns the folder that holds the folders of all working directories. */

@@ -10,17 +10,17 @@ import { planFork } from "../core/session/fork.ts";
 import type { Session } from "../core/session/session.ts";
 import { forkContent, sessionName } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { contextEdit } from "./context-edit.ts";
 import { projection, spanEntries } from "./entries.ts";
-import { HeldSession } from "./held-session.ts";
-import { absolutePath, defaultFolder, env, storesFor } from "./here.ts";
+import { absolutePath, defaultFolder, env, folderOr, storesFor } from "./here.ts";
 import { findMostRecentSession, findSessionById, listAllSessions, listSessions } from "./list.ts";
 import { ReadEntries } from "./read-entries.ts";
 import {
   beginningFor,
+  contextEdit,
   copyInMemory,
   copyOf,
   find,
+  HeldSession,
   newSession,
   openSession,
   positionOf,
@@ -39,8 +39,6 @@ import type {
   SessionContext,
   SessionEntry,
   SessionHeader,
-  SessionInfo,
-  SessionListProgress,
   SessionOptions,
   SessionProjection,
   SessionTreeNode,
@@ -137,33 +135,13 @@ export class SessionManager {
   }
 
   /** Lists the sessions of a working directory, the most recent first. Files that are not sessions are skipped. */
-  static list(
-    cwd: string,
-    sessionDir?: string,
-    onProgress?: SessionListProgress,
-    signal?: AbortSignal,
-  ): Promise<SessionInfo[]> {
-    return listSessions(cwd, sessionDir || undefined, onProgress, signal);
-  }
+  static readonly list = listSessions;
 
   /** Lists the sessions of all working directories, or of one folder, the most recent first. */
-  static listAll(onProgress?: SessionListProgress, signal?: AbortSignal): Promise<SessionInfo[]>;
-  static listAll(sessionDir?: string, onProgress?: SessionListProgress, signal?: AbortSignal): Promise<SessionInfo[]>;
-  static listAll(
-    first?: string | SessionListProgress,
-    second?: SessionListProgress | AbortSignal,
-    third?: AbortSignal,
-  ): Promise<SessionInfo[]> {
-    const given = [first, second, third];
-    const progress = given.find((value): value is SessionListProgress => typeof value === "function");
-    const signal = given.find((value): value is AbortSignal => value instanceof AbortSignal);
-    return listAllSessions(typeof first === "string" && first !== "" ? first : undefined, progress, signal);
-  }
+  static readonly listAll = listAllSessions;
 
   /** Returns the file of the session with exactly that id. */
-  static findById(cwd: string, id: string, sessionDir?: string): string | undefined {
-    return findSessionById(cwd, id, sessionDir || undefined);
-  }
+  static readonly findById = findSessionById;
 
   /** Begins a new session in place of this one, and returns its file (undefined in memory). */
   newSession(options: NewSessionOptions = {}): string | undefined {
@@ -358,9 +336,8 @@ export class SessionManager {
    */
   createBranchedSession(leafId: string): string | undefined {
     const { session } = this;
-    const plan = planFork(session.tree, positionOf(this.session, leafId), (compaction) =>
-      session.firstKeptId(compaction),
-    );
+    const firstKeptId = (compaction: number) => session.firstKeptId(compaction);
+    const plan = planFork(session.tree, positionOf(session, leafId), firstKeptId);
     const parentSession = this.isPersisted() && session.log.persisted ? (session.file ?? undefined) : undefined;
     const log = this.stores.forNew.create(beginningFor(this.cwd, { parentSession }));
     const { nodes } = session.log;
@@ -383,12 +360,7 @@ export class SessionManager {
     session.rebuildAfterLosses();
     // These are read together; the projection asks for them one by one.
     this.buildContextEntries();
-    const model = session.model();
-    return {
-      ...projection(session.tree, this.read, session.tree.leaf),
-      thinkingLevel: session.thinkingLevel(),
-      model: model && { provider: model.provider, modelId: model.id },
-    };
+    return projection(session.tree, this.read, session.tree.leaf, session.model(), session.thinkingLevel());
   }
 
   /** Returns the entries that the context is made of: the latest compaction, what it keeps, what follows. */
@@ -479,8 +451,4 @@ export class SessionManager {
     const { session } = this;
     if (this.isPersisted() && session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
   }
-}
-
-function folderOr(sessionDir: string | undefined, cwd: string): string {
-  return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
 }
