@@ -1,7 +1,7 @@
 /** The content of an entry as a person reads it, for every format of that kind. */
 
 import { contentText, shownText, toolCalls } from "../format/message.ts";
-import { argumentsText } from "./inert.ts";
+import { jsonText } from "../json/json.ts";
 
 /** A stretch of content. The text of an image is its MIME type. */
 export interface ContentPart {
@@ -68,4 +68,26 @@ function partsOf(block: unknown): ContentPart[] {
   if (type === "text" && typeof text === "string") return [{ kind: "text", text }];
   if (type === "thinking" && typeof thinking === "string") return [{ kind: "thinking", text: thinking }];
   return type === "image" ? [{ kind: "image", text: shownText(mimeType), data }] : [];
+}
+
+/** Returns the arguments of a tool call as readable text. */
+function argumentsText(value: unknown): string {
+  if (value === undefined) return "";
+  try {
+    return JSON.stringify(value, null, 2);
+  } catch {
+    // Nested too deep for JSON.stringify.
+    return jsonText(value);
+  }
+}
+
+// Control characters except line feeds and tabs, and marks that change the direction of the text after them.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const ACTIVE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+/** Makes characters visible that act instead of being seen: controls as their pictures, others as a replacement. */
+export function visibleText(text: string): string {
+  return text
+    .replace(/\r\n/g, "\n")
+    .replace(ACTIVE, (c) => (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd"));
 }

@@ -1,7 +1,6 @@
 /** A session as one plain page. Nothing in it can run or reach out: text is escaped, and there is no script. */
 
-import { type ContentPart, contentOf } from "./content.ts";
-import { visibleText } from "./inert.ts";
+import { type ContentPart, contentOf, visibleText } from "./content.ts";
 import type { ExportPage, PageBranch, PageEntry } from "./page.ts";
 
 const STYLE = `
@@ -47,11 +46,10 @@ export function* htmlPieces(page: ExportPage): Generator<string> {
 }
 
 function contentsOf(branches: readonly PageBranch[]): string {
-  const items = branches.map(({ number, active, preview, entryCount }) => {
-    const entries = `${entryCount} ${entryCount === 1 ? "entry" : "entries"}`;
-    const facts = active ? `current, ${entries}` : entries;
-    return `<li><a href="#b${number}">${escapeHtml(preview === "" ? `Branch ${number}` : preview)}</a> (${facts})</li>\n`;
-  });
+  const items = branches.map(
+    ({ number, facts, preview }) =>
+      `<li><a href="#b${number}">${escapeHtml(preview === "" ? `Branch ${number}` : preview)}</a> (${facts})</li>\n`,
+  );
   return `<nav><h2>Branches</h2><ol>\n${items.join("")}</ol></nav>\n`;
 }
 

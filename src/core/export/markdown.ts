@@ -3,8 +3,7 @@
  * of it as HTML, a link or an image.
  */
 
-import { type ContentPart, contentOf } from "./content.ts";
-import { visibleText } from "./inert.ts";
+import { type ContentPart, contentOf, visibleText } from "./content.ts";
 import type { ExportPage, PageBranch, PageEntry } from "./page.ts";
 
 export function* markdownPieces(page: ExportPage): Generator<string> {
@@ -18,9 +17,8 @@ export function* markdownPieces(page: ExportPage): Generator<string> {
   }
 }
 
-function contentsLine({ number, active, preview, entryCount }: PageBranch): string {
-  const entries = `${entryCount} ${entryCount === 1 ? "entry" : "entries"}`;
-  return `${number}. ${inline(preview === "" ? "no text" : preview)} (${active ? "current, " : ""}${entries})\n`;
+function contentsLine({ number, facts, preview }: PageBranch): string {
+  return `${number}. ${inline(preview === "" ? "no text" : preview)} (${facts})\n`;
 }
 
 function headingOf({ number, active, from }: PageBranch): string {

@@ -76,8 +76,7 @@ const SEARCHED_CHARACTERS = 1024;
 
 /** Yields a record for every branch with `all`, the active one first; else for the path to the leaf. */
 export function* trainingRecords(session: Session, rules: RoleRules, all: boolean): Generator<TrainingRecord> {
-  if (!all) yield recordOf(session, rules, session.tree.leaf, true);
-  else for (const { end, active } of branchesOf(session)) yield recordOf(session, rules, end, active);
+  for (const { end, active } of branchesOf(session, all)) yield recordOf(session, rules, end, active);
 }
 
 function recordOf(session: Session, rules: RoleRules, end: number, active: boolean) {
@@ -116,7 +115,10 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       usages.push(countsOf(message.usage));
     } else if (role === "toolResult") results.push(resultOf(message));
     else leaveOut(`${shownText(role) || "unknown"} message`);
-    if (Array.isArray(content)) for (const block of content) if (!isMapped(block)) leaveOut(`${kindOf(block)} block`);
+    for (const block of Array.isArray(content) ? content : []) {
+      const kind = kindOf(block);
+      if (kind !== "text" && kind !== "toolCall") leaveOut(`${kind} block`);
+    }
   }
   finishTurn();
   const sum = (name: keyof TokenCounts): number => usages.reduce((total, one) => total + (one?.[name] ?? 0), 0);
@@ -186,10 +188,6 @@ function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<st
     content: contentText(content),
     is_error: isError === true,
   };
-}
-
-function isMapped(block: unknown): boolean {
-  return kindOf(block) === "text" || kindOf(block) === "toolCall";
 }
 
 function kindOf(block: unknown): string {
