@@ -55,9 +55,9 @@ const WORLD: Omit<World, "input" | "output"> = {
 async function main(): Promise<number> {
   const [verb, ...rest] = process.argv.slice(2);
   if (verb !== undefined && !verb.startsWith("-")) {
-    const { isVerb, runVerb } = await import("./run-verb.ts");
-    if (isVerb(verb))
-      return runVerb(verb, rest, { ...WORLD, ...(await import("./terminal/streams.ts")).realTerminal() });
+    const { findVerb, runVerb } = await import("./run-verb.ts");
+    const found = findVerb(verb);
+    if (found) return runVerb(found, rest, { ...WORLD, ...(await import("./terminal/streams.ts")).realTerminal() });
   }
   let settings: ServerSettings;
   try {

@@ -6,7 +6,7 @@
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
 import { type CommandLine, type Flag, parseCommandLine, UsageError } from "./options.ts";
-import { findVerb, verbs } from "./table.ts";
+import { verbs } from "./table.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
 import { inert, wrap } from "./terminal/text.ts";
@@ -51,9 +51,9 @@ const HELP_WIDTH = 80;
 /** Characters of the pieces in which lines are printed, approximately. */
 const PIECE = 1 << 16;
 
-/** Returns whether the command line asks for a verb. */
-export function isVerb(name: string | undefined): name is string {
-  return name !== undefined && findVerb(name) !== undefined;
+/** Returns the verb with that name. */
+export function findVerb(name: string): Verb | undefined {
+  return verbs.find((verb) => verb.name === name);
 }
 
 /** Returns the verbs as the help lists them. */
@@ -62,8 +62,7 @@ export function verbLines(): string[] {
 }
 
 /** Runs a verb and returns the exit status. */
-export async function runVerb(name: string, args: readonly string[], world: VerbWorld): Promise<number> {
-  const verb = findVerb(name) as Verb;
+export async function runVerb(verb: Verb, args: readonly string[], world: VerbWorld): Promise<number> {
   let given: CommandLine;
   try {
     given = parseCommandLine([...WIRE_OPTIONS, ...args], { ...verb.flags, "--json": JSON_FLAG });
@@ -79,6 +78,7 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
   }
   const asJson = given.flags.has("--json");
   const bar = progressBar(world);
+  const page = (columns: number | undefined): OutputStyle => pageFor(world.variables, columns, world.env.now());
   const wire = new Wire(given.settings, world, bar?.report);
   try {
     const result = await verb.run(
@@ -87,20 +87,23 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
         service: wire.service,
         cwd: world.cwd,
         isTerminal: world.terminal.columns !== undefined,
-        page: (columns) => pageFor(world.variables, columns, world.env.now()),
+        page,
         openScreen() {
           if (world.variables.TERM === "dumb") return undefined;
           bar?.stop();
           return world.terminal.openScreen();
         },
-        confirm: (question) => confirm(world.terminal, question),
+        async confirm(question) {
+          const answer = await world.terminal.answer(`${question} [y/N] `);
+          return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
+        },
       },
       given,
     );
     bar?.stop();
     const text = wire.last !== undefined && wire.last.result === result ? wire.last.text : JSON.stringify(result);
     if (asJson) await printJson(world, text);
-    else await printLines(world, verb.print(result, given, pageOf(world)));
+    else await printLines(world, verb.print(result, given, page(world.terminal.columns)));
     return verb.status?.(result, given) ?? OK;
   } catch (error) {
     bar?.stop();
@@ -147,15 +150,6 @@ async function printLines(world: VerbWorld, lines: Iterable<string>): Promise<vo
   if (piece !== "") await world.print(piece);
 }
 
-function pageOf({ variables, terminal, env }: VerbWorld): OutputStyle {
-  return pageFor(variables, terminal.columns, env.now());
-}
-
-async function confirm(terminal: Terminal, question: string): Promise<boolean | undefined> {
-  const answer = await terminal.answer(`${question} [y/N] `);
-  return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
-}
-
 /** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
 function progressBar({ terminal, variables }: VerbWorld): { report: ProgressCallback; stop(): void } | undefined {
   const { errorColumns } = terminal;
@@ -193,17 +187,16 @@ function usageOf({ name, operands }: Verb): string {
 }
 
 function helpOf(verb: Verb): string {
-  const flags = [
-    ...Object.entries(verb.flags ?? {}).map(([name, { value, meaning }]) => [
-      value === undefined ? name : `${name} <${value}>`,
-      meaning,
-    ]),
-    ["--json", JSON_FLAG.meaning],
-  ];
+  const flags = Object.entries({ ...verb.flags, "--json": JSON_FLAG }).map(([name, { value, meaning }]) => [
+    value === undefined ? name : `${name} <${value}>`,
+    meaning,
+  ]);
   const width = Math.max(...flags.map(([left]) => left.length));
+  const { meaning } = verb;
+  const more = verb.more?.split("\n").flatMap((line) => wrap(line, HELP_WIDTH)) ?? [];
   return `${usageOf(verb)}
 
-${sentence(verb.meaning)}${verb.more === undefined ? "" : `\n${wrapped(verb.more)}`}
+${meaning[0].toUpperCase()}${meaning.slice(1)}.${more.map((line) => `\n${line}`).join("")}
 
 ${flags.map(([left, meaning]) => hanging(`  ${left.padEnd(width)}  `, meaning)).join("\n")}
 
@@ -217,15 +210,4 @@ function hanging(head: string, text: string): string {
   return wrap(text, HELP_WIDTH - head.length)
     .map((line, i) => `${i === 0 ? head : " ".repeat(head.length)}${line}`)
     .join("\n");
-}
-
-function wrapped(text: string): string {
-  return text
-    .split("\n")
-    .flatMap((line) => wrap(line, HELP_WIDTH))
-    .join("\n");
-}
-
-function sentence(clause: string): string {
-  return `${clause[0].toUpperCase()}${clause.slice(1)}.`;
 }

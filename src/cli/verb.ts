@@ -67,26 +67,31 @@ export function named(operand: string): { sessionPath: string } | { sessionId: s
   return /[/\\]|\.(jsonl|v2|sqlite)$/.test(operand) ? { sessionPath: operand } : { sessionId: operand };
 }
 
+type VerbParams = (given: Given) => Readonly<Record<string, unknown>>;
+
 /** Returns the `run` of a verb that opens the session of its first operand, and asks one command about it. */
-export function askAbout(method: string, paramsOf: (given: Given) => Readonly<Record<string, unknown>> = () => ({})) {
-  return async (asking: Asking, given: Given): Promise<Result> => {
+export function askAbout(method: string, paramsOf: VerbParams = () => ({})): Verb["run"] {
+  return async (asking, given) => {
     await open(asking, given.operands[0]);
     return asking.ask(method, paramsOf(given));
+  };
+}
+
+/**
+ * Returns the `run` of a verb for a command that takes the path of any session, even of one that cannot be opened. The
+ * session is opened when the operand is an id.
+ */
+export function askAt(method: string, paramsOf: VerbParams = () => ({})): Verb["run"] {
+  return async (asking, given) => {
+    const where = named(given.operands[0]);
+    const params = paramsOf(given);
+    if ("sessionPath" in where) return asking.ask(method, { ...where, ...params });
+    await open(asking, where.sessionId);
+    return asking.ask(method, params);
   };
 }
 
 /** Opens the session that an operand names, and makes it the current one. */
 export function open({ ask }: Asking, operand: string): Promise<Result> {
   return ask("switch_session", named(operand));
-}
-
-/**
- * Returns the params that name a session for a command that takes the path of any, even of one that cannot be opened.
- * Opens the session instead when the operand is an id.
- */
-export async function point(asking: Asking, operand: string): Promise<{ sessionPath?: string }> {
-  const where = named(operand);
-  if ("sessionPath" in where || operand.endsWith(".v2")) return { sessionPath: operand };
-  await open(asking, operand);
-  return {};
 }

@@ -1,8 +1,10 @@
+/** Verbs that move a session between stores, and tell which one has it. */
+
 import { UsageError } from "../options.ts";
 import { count, inert } from "../terminal/text.ts";
-import { DAMAGE, OK, point, type Result, type Verb } from "../verb.ts";
+import { askAt, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 
-export default {
+export const migrate = {
   name: "migrate",
   meaning: "move a session into a Session Store V2 container",
   operands: ["<session>"],
@@ -16,13 +18,47 @@ export default {
   more:
     "Name the session by its file, or by that of a database of pi_agent_rust. Pi and pi_agent_rust look for session files only: they do not list or open a session in a container. " +
     "The session file is kept next to the container, and rollback makes it the session again.",
-  async run(asking, { operands, flags }) {
+  run: askAt("migrate_session", ({ flags }) => {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
-    const where = await point(asking, operands[0]);
-    return asking.ask("migrate_session", { ...where, to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") });
-  },
+    return { to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") };
+  }),
   print: (result) => (result.dryRun ? plan(result) : movementLines(result)),
   status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),
+} satisfies Verb;
+
+export const rollback = {
+  name: "rollback",
+  meaning: "make the file of a migrated session the session again",
+  operands: ["<session>"],
+  flags: { "--reason": { value: "text", meaning: "the reason; it is recorded with the rollback" } },
+  more: "What was appended since the migration follows the file's own lines. If the kept file is missing, all of it is written from the container. The container is kept under another name.",
+  run: askAt("rollback_migration", ({ flags }) => ({ reason: flags.get("--reason") })),
+  print: movementLines,
+} satisfies Verb;
+
+const FORMATS: Record<string, string> = {
+  native_v2: "Session Store V2",
+  jsonl_v3: "A JSONL file",
+  sqlite_v1: "An SQLite database of pi_agent_rust",
+};
+
+export const status = {
+  name: "status",
+  meaning: "print which store holds a session, and the state of its migration",
+  operands: ["<session>"],
+  more: "The exit status is 3 if a migration or rollback was interrupted; migrate or rollback completes it.",
+  run: askAt("migration_status"),
+  print: ({ active, state, phase, reason, snapshotPath, interrupted, events }) => [
+    `${FORMATS[active]}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
+    ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
+    ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
+    ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
+    ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
+    ...events.map(
+      ({ at, phase: step, outcome }: Result) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`,
+    ),
+  ],
+  status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
 } satisfies Verb;
 
 function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): string[] {
@@ -41,7 +77,7 @@ function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): str
 }
 
 /** Returns the lines that tell a person what a migration or a rollback did. */
-export function movementLines(result: Result): string[] {
+function movementLines(result: Result): string[] {
   const { state, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [
     `The session is now ${inert(sessionPath)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
