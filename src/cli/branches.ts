@@ -93,9 +93,7 @@ export class Branches {
     return this.nodes[this.order[row]];
   }
 
-  /**
-   * Returns the lines that lead to a row, in at most `width` columns; of deep branches, only the last lines are drawn.
-   */
+  /** Returns the lines that lead to a row, in at most `width` columns: of deep branches only the last. */
   lines(row: number, width: number): string {
     const most = Math.max(1, Math.floor(width / LEVEL));
     const drawn: string[] = [];

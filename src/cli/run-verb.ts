@@ -28,9 +28,7 @@ export interface Terminal {
   readonly errorColumns: number | undefined;
   /** Writes to stderr. */
   write(text: string): void;
-  /**
-   * Takes over the terminal at stdin and stderr, or the one that we were started from; undefined where there is none.
-   */
+  /** Takes over the terminal at stdin and stderr, or the one that we were started from; undefined without one. */
   openScreen(): Screen | undefined;
   /** Asks a question and returns the line that is typed; undefined when stdin is not a terminal. */
   answer(question: string): Promise<string | undefined>;

@@ -135,10 +135,7 @@ export function buildSessionProjection(
   return projection(at.tree, at, leaf, modelAt(at.tree, at, leaf), levelAt(at.tree, at, leaf) ?? "off");
 }
 
-/**
- * Returns what the model sees at a leaf: messages, thinking level and model. Leaves are as in {@link
- * buildContextEntries}.
- */
+/** Returns what the model sees at a leaf, which is found as in {@link buildContextEntries}. */
 export function buildSessionContext(
   entries: SessionEntry[],
   leafId?: string | null,
@@ -159,10 +156,7 @@ export function getLatestCompactionEntry(entries: SessionEntry[]): CompactionEnt
 
 // --- files -----------------------------------------------------------------------------------------------------
 
-/**
- * Parses the header and entries of a session file's content, as they are written there; lines that are not JSON objects
- * are left out.
- */
+/** Parses the content of a session file as it is written; lines that are not JSON objects are left out. */
 export function parseSessionEntries(content: string): FileEntry[] {
   const entries: FileEntry[] = [];
   for (const line of content.replace(/^\ufeff/, "").split("\n")) addLine(entries, line);
@@ -179,10 +173,7 @@ function addLine(entries: FileEntry[], line: string): void {
   }
 }
 
-/**
- * Does the same for a file of any size. Returns nothing when there is no file or when it is no session. Writes nothing.
- * Throws errno errors.
- */
+/** Does the same for a file of any size; for no file, or one that is no session, none. Throws errno errors. */
 export function loadEntriesFromFile(filePath: string): FileEntry[] {
   let fd: number;
   try {

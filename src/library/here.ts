@@ -1,7 +1,4 @@
-/**
- * Default environment of the library: this process's disk, clock and locks, and the folders where Pi keeps its
- * sessions.
- */
+/** Default environment of the library: this process's disk, clock and locks, and Pi's session folders. */
 
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
@@ -32,9 +29,7 @@ export { isSessionIn, latestIn } from "../storage/stores.ts";
 export const disk = containedDisk(realDisk);
 export const env = realEnv;
 
-/**
- * Returns the folders that the environment names now, without the one that only Pi's program uses (its flat folder).
- */
+/** Returns the folders that the environment names now, without the flat one that only Pi's program uses. */
 function storagePaths(): StoragePaths {
   return findPaths({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
 }

@@ -300,9 +300,7 @@ export interface SessionInfo {
   allMessagesText: string;
 }
 
-/**
- * A callback for each session that is read; now and then, `partialSessions` are those so far, the most recent first.
- */
+/** A callback for each session that is read. Now and then `partialSessions` are those so far, the latest first. */
 export type SessionListProgress = (loaded: number, total: number, partialSessions?: readonly SessionInfo[]) => void;
 
 /** The promise of an append: to survive the death of this process (`os`), or a power cut once flushed (`sync`). */

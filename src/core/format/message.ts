@@ -2,9 +2,7 @@
 
 import { jsonText } from "../json/json.ts";
 
-/**
- * Returns a stored value as text to show: a string as it is, a missing value as an empty string, anything else as JSON.
- */
+/** Returns a stored value as text to show: a string as it is, a missing value as none, anything else as JSON. */
 export function shownText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined || value === null ? "" : jsonText(value);

@@ -130,10 +130,7 @@ export const entryTypes = {
   ),
 } as const;
 
-/**
- * An entry that `append` accepts: its id, parentId and timestamp may be left to the server. Any type but `session` is
- * allowed.
- */
+/** An entry that `append` accepts, of any type but `session`. The server can add its id, parentId and timestamp. */
 export const draft = z.looseObject({ type: z.string().min(1), ...base }).superRefine((value, context) => {
   if (value.type === "session") {
     context.addIssue({ code: "custom", path: ["type"], message: "a header is not an entry; use new_session" });

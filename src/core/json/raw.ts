@@ -26,10 +26,7 @@ export class Raw {
     return concat([...this.pieces()]);
   }
 
-  /**
-   * Returns the value, so that JSON.stringify of a small result with a Raw (an event, a log line) is right, if not
-   * verbatim.
-   */
+  /** Returns the value: JSON.stringify of a small result with a Raw (as an event) is right, if not verbatim. */
   toJSON(): unknown {
     return parse(this.bytes());
   }
@@ -83,10 +80,7 @@ const COMMA = bytesOf(",");
 const CLOSE = bytesOf("]");
 const EMPTY = bytesOf("[]");
 
-/**
- * Yields the JSON text of a result whose direct members may be {@link Raw}, in pieces: a string, or strings and bytes.
- * Deeper values are plain.
- */
+/** Yields the JSON text of a result, of which only direct members may be {@link Raw}, as strings and bytes. */
 export function* textPieces(result: unknown): Generator<string | Uint8Array> {
   if (result instanceof Raw) yield* result.pieces();
   else if (!holdsRaw(result)) yield textOfPlain(result);

@@ -40,10 +40,7 @@ export const HEAD_MARKER = 2;
 export const HEAD_BATCH = 4;
 export const HEAD_NO_MESSAGE = 8;
 const SUMMARISES = 16;
-/**
- * Most entries for which the table of ids is sized in advance: unlike a column, it takes memory for those that never
- * come.
- */
+/** Most entries for which the table of ids is sized in advance: it takes memory also for those that never come. */
 const MAX_EXPECTED = 1 << 20;
 
 /** The head of an entry as codes: the facts of one line that the tree needs. */
@@ -136,10 +133,7 @@ export interface NodesRest {
 /** Columns that a tree computes from nodes, with a number for each node. */
 export const COUNTERS = ["depths", "childCounts", "yields", "systems", "compactions", "models", "levels"] as const;
 
-/**
- * Counts that a tree computes from its nodes: kept with them, so that a session that is opened again need not compute
- * them again.
- */
+/** Counts that a tree computes from its nodes, kept with them for the next opening. */
 export interface TreeCounters {
   /** Number of nodes that were counted. */
   readonly count: number;
@@ -279,10 +273,7 @@ export class Nodes {
     return parent >= 0 ? this.id(parent) : (this.missingParent.get(position) ?? null);
   }
 
-  /**
-   * Returns the position of a parent, or {@link MISSING}. Most entries continue the one before them; the table is
-   * searched for the others.
-   */
+  /** Returns the position of a parent, or {@link MISSING}. Most entries continue the one before them. */
   private parentFor(packed: number, position: number): number {
     const before = position - 1;
     if (before >= 0 && this.ids[before] === packed && (this.flags[before] & NON_HEX_ID) === 0) return before;
@@ -313,9 +304,7 @@ export class Nodes {
     }
   }
 
-  /**
-   * Returns whether a missing entry is named as a parent: if it were added now, it would change what is above others.
-   */
+  /** Returns whether a missing entry is named as a parent: added now, it would change what is above others. */
   isAwaited(id: string): boolean {
     return this.awaited.size > 0 && this.awaited.has(id);
   }
@@ -508,9 +497,7 @@ export class Nodes {
     if (packed) this.retable(this.table.length);
   }
 
-  /**
-   * Returns views of the columns for walks over all nodes: codes of {@link KNOWN_TYPES} and {@link ROLES}, HEAD flags.
-   */
+  /** Returns views of the columns for walks over all nodes: codes of types and roles, HEAD flags. */
   columns(): Pick<NodesImage, "parents" | "types" | "roles" | "flags"> {
     const { count } = this;
     return {
