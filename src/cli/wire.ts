@@ -10,8 +10,8 @@ import { CommandFailed, type Result } from "./verb.ts";
 export type ProgressCallback = (done: number, total: number) => void;
 
 interface Waiting {
-  answer(result: Result, text: string): void;
-  refuse(error: Result): void;
+  resolve(result: Result): void;
+  reject(error: CommandFailed): void;
 }
 
 export class Wire {
@@ -36,13 +36,7 @@ export class Wire {
     const id = ++this.ids;
     const _meta = this.progress ? { progressToken: id } : undefined;
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, {
-        answer: (result, text) => {
-          this.last = { result, text };
-          resolve(result);
-        },
-        refuse: (error) => reject(new CommandFailed(error)),
-      });
+      this.waiting.set(id, { resolve, reject });
       this.input.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params: { ...params, _meta } })}\n`);
     });
   }
@@ -66,17 +60,14 @@ export class Wire {
   }
 
   private receiveLine(line: string): void {
-    const message = parseText(line) as Result;
-    if (message.method === "$/progress") {
-      const { done, total } = message.params.value;
-      this.progress?.(done, total);
-      return;
-    }
-    const waiting = this.waiting.get(message.id);
+    const { method, params, id, result, error } = parseText(line) as Result;
+    if (method === "$/progress") return this.progress?.(params.value.done, params.value.total);
+    const waiting = this.waiting.get(id);
     if (!waiting) return;
-    this.waiting.delete(message.id);
-    if (message.error) waiting.refuse(message.error);
+    this.waiting.delete(id);
+    if (error) return waiting.reject(new CommandFailed(error));
     // Results are kept as they came, including numbers and the order of members.
-    else waiting.answer(message.result, line.slice(`{"jsonrpc":"2.0","id":${message.id},"result":`.length, -1));
+    this.last = { result, text: line.slice(`{"jsonrpc":"2.0","id":${id},"result":`.length, -1) };
+    waiting.resolve(result);
   }
 }

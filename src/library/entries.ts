@@ -33,18 +33,29 @@ import type {
 /** Entries in a caller's array as a tree with bodies. */
 class ArrayEntries implements Bodies {
   readonly tree: Tree;
+  /** The leaf as Pi's functions find it: an unknown id and none at all mean the last entry. */
+  readonly leaf: number;
   private readonly entries: readonly SessionEntry[];
 
-  constructor(entries: readonly SessionEntry[]) {
-    this.entries = entries;
+  constructor(
+    entries: readonly SessionEntry[],
+    leafId: string | null | undefined,
+    byId: ReadonlyMap<string, SessionEntry> | undefined,
+  ) {
+    this.entries = byId ? [...byId.values()] : entries;
     const nodes = new Nodes();
     const heads = new HeadReader(nodes);
-    for (const entry of entries) {
+    for (const entry of this.entries) {
       heads.readValue(entry as unknown as Entry, () => `~${nodes.count}`);
       nodes.add(heads);
     }
     nodes.cutCycles();
     this.tree = new Tree(nodes, { isVoid: (position) => isVoid(this.entry(position)) });
+    const last = entries.at(-1);
+    const named = typeof leafId === "string" ? nodes.position(leafId) : -1;
+    if (leafId === null || !last) this.leaf = ROOT;
+    else if (named >= 0) this.leaf = named;
+    else this.leaf = byId ? nodes.position(last.id) : entries.length - 1;
   }
 
   line(position: number): Uint8Array {
@@ -54,21 +65,6 @@ class ArrayEntries implements Bodies {
   entry(position: number): Entry {
     return this.entries[position] as unknown as Entry;
   }
-}
-
-/** Returns entries and the position of a leaf, as Pi's functions find it: an unknown id and none mean the last entry. */
-function entriesAndLeaf(
-  entries: readonly SessionEntry[],
-  leafId: string | null | undefined,
-  byId: ReadonlyMap<string, SessionEntry> | undefined,
-): { at: ArrayEntries; leaf: number } {
-  const at = new ArrayEntries(byId ? [...byId.values()] : entries);
-  const { nodes } = at.tree;
-  const last = entries.at(-1);
-  if (leafId === null || !last) return { at, leaf: ROOT };
-  const named = leafId === undefined ? -1 : nodes.position(leafId);
-  if (named >= 0) return { at, leaf: named };
-  return { at, leaf: byId ? nodes.position(last.id) : entries.length - 1 };
 }
 
 /** Returns one message of a context; undefined when its bytes are damaged. */
@@ -121,8 +117,8 @@ export function buildContextEntries(
   leafId?: string | null,
   byId?: Map<string, SessionEntry>,
 ): SessionEntry[] {
-  const { at, leaf } = entriesAndLeaf(entries, leafId, byId);
-  return spanEntries(spanAt(at.tree, at, leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
+  const at = new ArrayEntries(entries, leafId, byId);
+  return spanEntries(spanAt(at.tree, at, at.leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
 }
 
 /** Does the same as {@link buildSessionContext}, and returns the entry that each message comes from. */
@@ -131,7 +127,8 @@ export function buildSessionProjection(
   leafId?: string | null,
   byId?: Map<string, SessionEntry>,
 ): SessionProjection {
-  const { at, leaf } = entriesAndLeaf(entries, leafId, byId);
+  const at = new ArrayEntries(entries, leafId, byId);
+  const { leaf } = at;
   return projection(at.tree, at, leaf, modelAt(at.tree, at, leaf), levelAt(at.tree, at, leaf) ?? "off");
 }
 

@@ -22,8 +22,6 @@ type TrainingResult = ReturnType<typeof resultOf>;
 
 type TokenCounts = NonNullable<ReturnType<typeof countsOf>>;
 
-export type TrainingRecord = ReturnType<typeof recordOf>;
-
 /** Rules that find the role. */
 export interface RoleRules {
   /** Regular expressions to search for in the working directory, and their roles; the first match counts. */
@@ -75,7 +73,11 @@ const MAX_REPETITIONS = 2;
 const SEARCHED_CHARACTERS = 1024;
 
 /** Yields a record for every branch with `all`, the active one first; else for the path to the leaf. */
-export function* trainingRecords(session: Session, rules: RoleRules, all: boolean): Generator<TrainingRecord> {
+export function* trainingRecords(
+  session: Session,
+  rules: RoleRules,
+  all: boolean,
+): Generator<ReturnType<typeof recordOf>> {
   for (const { end, active } of branchesOf(session, all)) yield recordOf(session, rules, end, active);
 }
 
@@ -111,7 +113,8 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       usages.push(null);
     } else if (role === "assistant") {
       finishTurn();
-      turns.push({ role, content: contentText(content), tool_calls: toolCalls(content).map(callOf), tool_results: [] });
+      const calls = toolCalls(content).map((call) => ({ ...call, arguments: call.arguments ?? {} }));
+      turns.push({ role, content: contentText(content), tool_calls: calls, tool_results: [] });
       usages.push(countsOf(message.usage));
     } else if (role === "toolResult") results.push(resultOf(message));
     else leaveOut(`${shownText(role) || "unknown"} message`);
@@ -175,10 +178,6 @@ function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: rea
   if (others.length === 0) return;
   turns.push({ role: "tool", content: "", tool_calls: [], tool_results: others });
   usages.push(null);
-}
-
-function callOf({ id, name, arguments: args }: ToolCall): ToolCall {
-  return { id, name, arguments: args ?? {} };
 }
 
 function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<string, unknown>>) {

@@ -1,6 +1,6 @@
 /** Reads the head of one entry line: type, id, parentId and role, from its bytes, without its body. */
 
-import { bytesOf, memberOf, members, parse, skipSpace, stringEnd } from "../json/json.ts";
+import { bytesOf, memberOf, members, memberValue, skipSpace, stringEnd } from "../json/json.ts";
 import {
   HEAD_BATCH,
   HEAD_MARKER,
@@ -199,16 +199,12 @@ export class HeadReader implements Head {
   readAny(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
     const found = members(b, start, end);
     if (!found) return "not a JSON object";
-    const value = (name: string): unknown => {
-      const member = memberOf(found, name);
-      return member ? parse(b, member.start, member.end) : undefined;
-    };
-    const type = value("type");
+    const type = memberValue(b, found, "type");
     if (typeof type !== "string" || type === "") return "no type";
-    let id = value("id");
+    let id = memberValue(b, found, "id");
     if (typeof id === "number") id = String(id);
     if (typeof id !== "string" || id === "") id = missingId();
-    let parent = value("parentId");
+    let parent = memberValue(b, found, "parentId");
     if (typeof parent === "number") parent = String(parent);
     const parentId = typeof parent === "string" && parent !== "" ? parent : null;
     let flags = 0;
@@ -216,12 +212,9 @@ export class HeadReader implements Head {
     if (type === "message") {
       const message = memberOf(found, "message");
       const inside = message ? members(b, message.start, message.end) : null;
-      if (!inside) flags |= HEAD_NO_MESSAGE;
-      else {
-        const named = memberOf(inside, "role");
-        role = roleOf(named ? parse(b, named.start, named.end) : undefined);
-      }
-    } else if (type === "custom" && value("customType") === LEAF_MARKER) flags |= HEAD_MARKER;
+      if (inside) role = roleOf(memberValue(b, inside, "role"));
+      else flags |= HEAD_NO_MESSAGE;
+    } else if (type === "custom" && memberValue(b, found, "customType") === LEAF_MARKER) flags |= HEAD_MARKER;
     if (memberOf(found, "_batch")) flags |= HEAD_BATCH;
     this.set({ type, id: id as string, parentId, role, flags });
     return null;

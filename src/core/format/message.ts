@@ -34,11 +34,7 @@ export function toolCalls(value: unknown): ToolCall[] {
   for (const part of value) {
     if (typeof part !== "object" || part === null || (part as { type?: unknown }).type !== "toolCall") continue;
     const { id, name, arguments: args } = part as { id?: unknown; name?: unknown; arguments?: unknown };
-    calls.push({
-      id: typeof id === "string" ? id : "",
-      name: typeof name === "string" ? name : "",
-      arguments: args,
-    });
+    calls.push({ id: typeof id === "string" ? id : "", name: typeof name === "string" ? name : "", arguments: args });
   }
   return calls;
 }

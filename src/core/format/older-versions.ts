@@ -3,7 +3,7 @@
  * 1). Ids are derived from the lines themselves, so that they are the same at every opening.
  */
 
-import { bytesOf, concat, memberOf, members, parse } from "../json/json.ts";
+import { bytesOf, concat, memberOf, members, memberValue, parse } from "../json/json.ts";
 import { patchMembers, withMember } from "./entry.ts";
 
 /** Returns a header line raised to version 3. */
@@ -74,11 +74,6 @@ export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: 
   let migrated = patchMembers(replaced(line, type.end, type.end, missing), present);
   if (parse(line, type.start, type.end) === "compaction") migrated = migrateBoundary(migrated, earlier.idAt);
   return { line: migrateV2(migrated), id };
-}
-
-function memberValue(line: Uint8Array, found: NonNullable<ReturnType<typeof members>>, name: string): unknown {
-  const member = memberOf(found, name);
-  return member && parse(line, member.start, member.end);
 }
 
 function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | undefined): Uint8Array {

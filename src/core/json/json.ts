@@ -393,6 +393,12 @@ export function memberOf(found: readonly Member[], name: string): Member | undef
   return undefined;
 }
 
+/** Returns the value of that member; undefined when there is none. */
+export function memberValue(b: Uint8Array, found: readonly Member[], name: string): unknown {
+  const member = memberOf(found, name);
+  return member && parse(b, member.start, member.end);
+}
+
 /** Returns the value at a path of member names and array indexes in a JSON text, or undefined when there is none. */
 export function valueAt(
   b: Uint8Array,
