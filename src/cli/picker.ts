@@ -1,7 +1,6 @@
 /**
- * The state machine of `browse`, without a terminal and without a server: a state, the happenings that change it, and
- * the effects to carry out then. The outcome of an effect is a later happening. Of the list, one request is under way
- * at a time.
+ * The state machine of `browse`, without a terminal and a server: a state, the happenings that change it, and effects to
+ * carry out then, whose outcome is a later happening. Of the list, one request is under way at a time.
  */
 
 import { Branches, type FlatNode } from "./branches.ts";

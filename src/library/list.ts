@@ -75,8 +75,7 @@ export function findSessionById(cwd: string, id: string, sessionDir?: string): s
 
 /**
  * Returns a function that checks whether a header's cwd is the wanted one. Names of folders collide (`/a/b` and
- * `/a-b`), so the cwd is checked in the default folder too, where a session that names none counts as one of the
- * folder's.
+ * `/a-b`), so the cwd is checked in the default folder too, where a session that names none belongs to the folder.
  */
 function cwdFilter(cwd: string, folder: string): (own: unknown) => boolean {
   const wanted = absolutePath(cwd);

@@ -249,10 +249,7 @@ export class SessionManager {
     }
   }
 
-  /**
-   * Closes the file; the manager is of no use afterwards. Never necessary: other programs may write to the file when
-   * nothing was appended for a second.
-   */
+  /** Closes the file, for good. Never necessary: other programs may write to it a second after the last append. */
   close(): void {
     this.resources.close();
   }
@@ -312,10 +309,7 @@ export class SessionManager {
     this.session.moveLeaf(ROOT);
   }
 
-  /**
-   * Moves the leaf to an entry (null: before the first) and appends there a summary of the branch that is left. Throws
-   * entry_not_found.
-   */
+  /** Moves the leaf (null: before the first entry) and appends a summary of the branch left. Throws entry_not_found. */
   branchWithSummary(
     branchFromId: string | null,
     summary: string,

@@ -98,10 +98,7 @@ export function positionOf(session: Session, id: string): number {
   return position;
 }
 
-/**
- * Returns the draft of a context edit. Throws entry_not_found, and invalid_entry when the entry is not on the path or
- * has no content to edit.
- */
+/** Returns the draft of a context edit. Throws entry_not_found and invalid_entry. */
 export function contextEdit(session: Session, targetId: string, replacement: ContextEditEntry["replacement"]): Draft {
   if (replacement !== null && typeof replacement?.content !== "string" && !Array.isArray(replacement?.content))
     throw new Failure("invalid_entry", "A replacement is null, or its content is a string or a list of blocks.");

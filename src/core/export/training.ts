@@ -141,13 +141,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       name: session.name,
       parent_session: session.parentSession,
       // Sums over the turns, and what each turn used; null where the entry tells nothing.
-      usage: {
-        input: sum("input"),
-        output: sum("output"),
-        cache_read: sum("cache_read"),
-        cache_write: sum("cache_write"),
-        total: sum("total"),
-      },
+      usage: Object.fromEntries(TOKENS.map((name) => [name, sum(name)])),
       cost: sum("cost"),
       turn_usage: usages,
       // The entry that the branch ends with, and whether that is the session's leaf.
@@ -158,6 +152,8 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     },
   };
 }
+
+const TOKENS = ["input", "output", "cache_read", "cache_write", "total"] as const;
 
 /** Types of entries about the session, whose content is in the metadata. */
 const SILENT = new Set(["model_change", "thinking_level_change", "label", "session_info"]);

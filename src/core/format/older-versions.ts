@@ -4,7 +4,7 @@
  */
 
 import { bytesOf, concat, memberOf, members, memberValue, parse } from "../json/json.ts";
-import { patchMembers, withMember } from "./entry.ts";
+import { withMember } from "./entry.ts";
 
 /** Returns a header line raised to version 3. */
 export function migrateHeader(line: Uint8Array): Uint8Array {
@@ -51,27 +51,20 @@ export interface Earlier {
 
 /**
  * Raises an entry of version 1 to version 3, and returns it with its id. Its parent is the entry before it. No entry of
- * version 1 has an id or a parent: one that has them is of a later version, under a header that lost its version, and
- * keeps them.
+ * version 1 has an id or a parent: one that has them, of a later version under a header that lost its own, keeps them.
  */
 export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: Uint8Array; readonly id: string } {
   const found = members(line) ?? [];
   const own = memberValue(line, found, "id");
   const id = typeof own === "string" && own !== "" ? own : earlier.makeId();
   const parent = memberValue(line, found, "parentId");
-  const isOwnParent = parent === null || typeof parent === "string";
   const type = memberOf(found, "type");
   if (!type) return { line, id };
-  let missing = "";
-  const present: Record<string, Uint8Array> = {};
-  for (const [name, value, isKept] of [
-    ["id", id, own === id],
-    ["parentId", earlier.lastId, own === id && isOwnParent],
-  ] as const)
-    if (isKept) continue;
-    else if (memberOf(found, name)) present[name] = bytesOf(JSON.stringify(value));
-    else missing += `,"${name}":${JSON.stringify(value)}`;
-  let migrated = patchMembers(replaced(line, type.end, type.end, missing), present);
+  let migrated = line;
+  // What is missing is added after the type: the parent first, so that it follows the id.
+  if (own !== id || (parent !== null && typeof parent !== "string"))
+    migrated = withMember(migrated, "parentId", bytesOf(JSON.stringify(earlier.lastId)));
+  if (own !== id) migrated = withMember(migrated, "id", bytesOf(JSON.stringify(id)));
   if (parse(line, type.start, type.end) === "compaction") migrated = migrateBoundary(migrated, earlier.idAt);
   return { line: migrateV2(migrated), id };
 }

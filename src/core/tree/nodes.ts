@@ -87,17 +87,16 @@ function roomFor(position: number): number {
   return Math.max(MIN_ROOM, Math.ceil((position + 16) * 1.5));
 }
 
-function grow<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array>(
-  column: T,
-  capacity: number,
-): T {
+type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
+
+function grow<T extends Numbers>(column: T, capacity: number): T {
   const wider = new (column.constructor as new (length: number) => T)(capacity);
   wider.set(column as never);
   return wider;
 }
 
 /** A growing column of numbers. */
-export class Column<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array> {
+export class Column<T extends Numbers> {
   values: T;
   constructor(values: T) {
     this.values = values;
@@ -387,7 +386,7 @@ export class Nodes {
   /** Returns the position of the entry with that id, or -1. */
   position(id: string): number {
     const packed = packId(id);
-    return packed >= 0 ? this.findPacked(packed) : (this.nonHexPositions.get(id) ?? -1);
+    return packed >= 0 ? this.table[this.slotOf(packed)] - 1 : (this.nonHexPositions.get(id) ?? -1);
   }
 
   /** Returns the position of the parent, {@link ROOT} or {@link MISSING}. */
@@ -591,10 +590,6 @@ export class Nodes {
     for (let found = table[slot]; found !== 0 && ids[found - 1] !== packed; found = table[slot])
       slot = (slot + 1) & mask;
     return slot;
-  }
-
-  private findPacked(packed: number): number {
-    return this.table[this.slotOf(packed)] - 1;
   }
 
   private retable(size: number): void {
