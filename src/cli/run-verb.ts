@@ -5,12 +5,12 @@
 
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
-import { type CommandLine, type Flag, parseCommandLine, UsageError } from "./options.ts";
+import { type CommandLine, parseCommandLine, UsageError } from "./options.ts";
 import { verbs } from "./table.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
 import { inert, wrap } from "./terminal/text.ts";
-import { CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
+import { CommandFailed, FAILURE, JSON_FLAG, OK, USAGE, type Verb } from "./verb.ts";
 import { type ProgressCallback, Wire } from "./wire.ts";
 
 /** The world of a verb: that of a server, with a terminal in place of the streams. */
@@ -33,9 +33,6 @@ export interface Terminal {
   /** Asks a question and returns the line that is typed; undefined when stdin is not a terminal. */
   answer(question: string): Promise<string | undefined>;
 }
-
-/** The flag that every verb has. */
-const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
 
 /** Options for the wire between a verb and its server. */
 const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];

@@ -47,6 +47,9 @@ export interface Verb {
   status?(result: Result, given: Given): number;
 }
 
+/** The flag that every verb has. */
+export const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
+
 /** Exit statuses. */
 export const OK = 0;
 export const FAILURE = 1;

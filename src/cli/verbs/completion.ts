@@ -1,5 +1,5 @@
 import { OPTIONS, type Option, UsageError } from "../options.ts";
-import type { Verb } from "../verb.ts";
+import { JSON_FLAG, type Verb } from "../verb.ts";
 
 /** An option or flag as the scripts describe it to a shell. */
 interface Word {
@@ -40,7 +40,7 @@ fish:  pi-session-server completion fish | source`,
 
 /** Flags that every verb has. */
 const SHARED: readonly Option[] = [
-  { names: ["--json"], meaning: "print the result as the protocol's command returns it" },
+  { names: ["--json"], ...JSON_FLAG },
   { names: ["--help"], meaning: "print its help" },
 ];
 

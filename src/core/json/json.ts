@@ -9,20 +9,17 @@ const CLOSE_BRACE = 0x7d;
 const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 
-/** One member of an object. All positions are byte offsets into the text that was searched. */
-export interface Member {
-  readonly name: string;
-  /** Start of the member's name, at its quote. */
-  readonly nameStart: number;
-  /** Start of its value. */
-  readonly start: number;
-  /** Just past its value. */
-  readonly end: number;
-}
-
+/** Byte offsets into the text that was searched, as all positions here are. */
 export interface Range {
   readonly start: number;
   readonly end: number;
+}
+
+/** One member of an object, with the range of its value. */
+export interface Member extends Range {
+  readonly name: string;
+  /** Start of the member's name, at its quote. */
+  readonly nameStart: number;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
