@@ -18,7 +18,7 @@ import { idOfLine, migrateV1, migrateV2 } from "../core/format/older-versions.ts
 import { bytesOf, parse, parseText, textOf } from "../core/json/json.ts";
 import { Nodes, ROOT } from "../core/tree/nodes.ts";
 import { Tree } from "../core/tree/tree.ts";
-import { absolutePath, disk, env, readAll, scanLines } from "./here.ts";
+import { absolutePath, disk, env, readAt, scanLines, withFile } from "./here.ts";
 import type {
   AgentMessage,
   CompactionEntry,
@@ -160,46 +160,31 @@ export function parseSessionEntries(content: string): FileEntry[] {
   return entries;
 }
 
-function addLine(entries: FileEntry[], line: string): void {
-  if (line.trim() === "") return;
+function addLine(entries: FileEntry[], line: string | Uint8Array): void {
   try {
-    const value = parseText(line);
+    const text = typeof line === "string" ? line : textOf(line).replace(/^\ufeff/, "");
+    if (text.trim() === "") return;
+    const value = parseText(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) entries.push(value as FileEntry);
   } catch {
-    // SessionManager.open reports such a line; this function does not.
+    // SessionManager.open reports a line that is not JSON or not UTF-8; this function does not.
   }
 }
 
 /** Does the same for a file of any size; for no file, or one that is no session, none. Throws errno errors. */
 export function loadEntriesFromFile(filePath: string): FileEntry[] {
-  let fd: number;
-  try {
-    fd = disk.openRead(absolutePath(filePath));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw error;
-  }
   const entries: FileEntry[] = [];
   try {
-    const add = (bytes: Uint8Array): void => {
-      try {
-        addLine(entries, textOf(bytes).replace(/^\ufeff/, ""));
-      } catch {
-        // Not UTF-8.
-      }
-    };
-    const addAt = (start: number, length: number): void => {
-      const bytes = new Uint8Array(length);
-      readAll(disk, fd, bytes, start);
-      add(bytes);
-    };
-    const { tail, size } = scanLines(disk, fd, 0, 0, {
-      line: (_number, _start, b, at, end) => add(b.subarray(at, end)),
-      long: (_number, start, length) => addAt(start, length),
+    withFile(disk, disk.openRead(absolutePath(filePath)), (fd) => {
+      const addAt = (start: number, length: number): void => addLine(entries, readAt(disk, fd, start, length));
+      const { tail, size } = scanLines(disk, fd, 0, 0, {
+        line: (_number, _start, b, at, end) => addLine(entries, b.subarray(at, end)),
+        long: (_number, start, length) => addAt(start, length),
+      });
+      if (tail < size) addAt(tail, size - tail);
     });
-    if (tail < size) addAt(tail, size - tail);
-  } finally {
-    disk.close(fd);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
   const header = entries.at(0);
   return header?.type === "session" && typeof header.id === "string" ? entries : [];

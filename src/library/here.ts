@@ -18,8 +18,7 @@ import { segmentedStore } from "../storage/v2/store.ts";
 import type { Durability } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
-export { readAll } from "../storage/fs/disk.ts";
-export { closing } from "../storage/fs/files.ts";
+export { closing, readAt, withFile } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
 export { sessionFolders } from "../storage/fs/paths.ts";
 export { scanLines } from "../storage/log/lines.ts";
