@@ -45,14 +45,11 @@ export function contentOf(entry: Readonly<Record<string, unknown>>): EntryConten
 function messageContent(message: unknown): EntryContent {
   if (typeof message !== "object" || message === null) return { kind: "note", title: "message", parts: [] };
   const { role, content, toolName, isError, command, output } = message as Record<string, unknown>;
-  if (role === "bashExecution") {
-    const blocks: readonly ContentPart[] = [
-      { kind: "call", text: shownText(command) },
-      { kind: "text", text: shownText(output) },
-    ];
-    return { kind: role, title: "command", parts: blocks };
-  }
   const parts: ContentPart[] = [];
+  if (role === "bashExecution") {
+    parts.push({ kind: "call", text: shownText(command) }, { kind: "text", text: shownText(output) });
+    return { kind: role, title: "command", parts };
+  }
   if (typeof content === "string") parts.push({ kind: "text", text: content });
   else if (Array.isArray(content)) for (const block of content) parts.push(...partsOf(block));
   for (const call of toolCalls(content))
