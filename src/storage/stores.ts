@@ -216,15 +216,15 @@ function nowAt(disk: Disk, file: string): string {
 
 /** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
 function openFrozen(disk: Disk, store: Store, file: string): Log {
-  const log = store.open(file, true);
   const source = frozenFrom(file) as string;
-  const now = exists(disk, source) ? source : containerOf(disk, source, log.header.id);
+  const id = readHeader(disk, file)?.id;
+  const now = exists(disk, source) ? source : containerOf(disk, source, typeof id === "string" ? id : undefined);
   const [where, out] =
     now === null
       ? ["the session is no longer next to it", `Rename it to ${basename(source)} to continue with it`]
       : [`the session is ${now}`, "Open that one"];
   const sentence = `This is the kept file of a migrated session; ${where}. ${out}; nothing is written to this file.`;
-  return Object.assign(log, { readOnly: new Failure("read_only", sentence, { sessionPath: now ?? source }) });
+  return store.open(file, new Failure("read_only", sentence, { sessionPath: now ?? source }));
 }
 
 /** Returns a store for new sessions that chooses the backend by the name of the file, if one is given. */

@@ -214,5 +214,5 @@ export interface Store {
    */
   publish(beginning: Beginning, content: Content): Promise<Log>;
   /** Opens the log at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed. */
-  open(file: string, readOnly?: boolean): Log;
+  open(file: string, readOnly?: boolean | Failure): Log;
 }

@@ -28,7 +28,8 @@ export interface FileLogOptions {
   readonly env: Env;
   readonly locks: Locks;
   readonly durability: Durability;
-  readonly readOnly?: boolean;
+  /** Whether nothing may be written, or why. */
+  readonly readOnly?: boolean | Failure;
   /** Folder for bytes that are taken out of a session. */
   readonly quarantine: string;
   /** Index snapshots of large sessions. */
@@ -58,7 +59,7 @@ export class WriteState {
     this.isSynced = durability === "sync";
     this.lock = new WriterLock(locks, findLock);
     this.unsynced = new UnsyncedFolders(disk);
-    this.readOnly = readOnly ? new Failure("read_only") : null;
+    this.readOnly = readOnly === true ? new Failure("read_only") : readOnly || null;
   }
 
   get isCommitting(): boolean {
