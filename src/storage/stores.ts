@@ -38,8 +38,7 @@ import { leafMemory } from "./log/leaf-store.ts";
 import { snapshotCache } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";
 import { makeMigrations } from "./v2/migration.ts";
-import { containerOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
-import { currentPathOf } from "./v2/session-location.ts";
+import { containerOf, currentPathOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
 

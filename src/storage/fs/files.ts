@@ -1,6 +1,6 @@
 /** Files for a while: opened and closed again, or written beside their place and put there in one step. */
 
-import { storageFailure } from "../../core/errno.ts";
+import { isMissing, storageFailure } from "../../core/errno.ts";
 import {
   closeQuietly,
   type Disk,
@@ -68,6 +68,16 @@ export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo 
     return disk.info(path, plain);
   } catch {
     return null;
+  }
+}
+
+/** Returns what `read` returns; null when nothing has the path that it reads. */
+export function ifPresent<T>(read: () => T): T | null {
+  try {
+    return read();
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
   }
 }
 

@@ -39,6 +39,7 @@ import {
   type Pointer,
   parseCheckpoint,
   parseManifest,
+  readLedger,
   readPointer,
   snapshotRef,
 } from "./documents.ts";
@@ -54,7 +55,6 @@ import {
   Malformed,
   NO_CRC,
 } from "./frame.ts";
-import { readLedger } from "./ledger.ts";
 import { isUnpointed } from "./pointer.ts";
 
 const INVARIANTS = {

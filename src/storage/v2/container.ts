@@ -9,17 +9,16 @@ import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../c
 import { bytesOf } from "../../core/json/json.ts";
 import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
 import { type Disk, type FileInfo, infoIfPresent, readWhole } from "../fs/disk.ts";
-import { readAt, withFile } from "../fs/files.ts";
+import { ifPresent, readAt, withFile } from "../fs/files.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 import { type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries } from "../log/known-entries.ts";
-import { ContainerEnd } from "./container-end.ts";
 import { isUuid } from "./documents.ts";
-import { Extents, type Tail } from "./extents.ts";
-import { orNone, Segments } from "./segments.ts";
+import { ContainerEnd, Extents, type Tail } from "./extents.ts";
+import { Segments } from "./segments.ts";
 
 /** Bytes of the largest header that is read; a usual one has a few hundred. */
 const HEADER_BYTES = 1 << 20;
@@ -80,7 +79,7 @@ export class Container {
     const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
     const needed = new Set([headerFile(this.folder), index, segments].map((path) => basename(path)));
     for (const folder of [this.folder, segments, index])
-      for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
+      for (const { name, kind } of ifPresent(() => this.disk.list?.(folder)) ?? [])
         if (kind === "link" && (folder !== this.folder || needed.has(name)))
           throw notASession(this.file, `${name} in it is a link`);
   }

@@ -25,12 +25,11 @@ import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
-import { createContainer, requireFree } from "./create.ts";
+import { createContainer, missingPartsOf, REPAIRABLE, rebuild, recordRepair, requireFree } from "./create.ts";
 import { payloadOf } from "./frame.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
-import { missingPartsOf, REPAIRABLE, rebuild, recordRepair } from "./repair.ts";
 import { Snapshots } from "./snapshots.ts";
 import type { StateMachine } from "./states.ts";
 

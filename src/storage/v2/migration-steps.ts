@@ -15,10 +15,15 @@ import { entriesIn } from "../fs/folders.ts";
 import { removeTree } from "../fs/staging.ts";
 import { isLock, keyOf, type Lock, type Locks } from "../locks/contract.ts";
 import { lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
-import { CORRELATION, type ErrorClass, type MigrationEvent, type Pointer, type SourceFormat } from "./documents.ts";
-import { appendEvent } from "./ledger.ts";
-import { missingPointer } from "./pointer.ts";
-import { pointerAt, rolledBackName } from "./session-location.ts";
+import {
+  appendEvent,
+  CORRELATION,
+  type ErrorClass,
+  type MigrationEvent,
+  type Pointer,
+  type SourceFormat,
+} from "./documents.ts";
+import { missingPointer, pointerAt, rolledBackName } from "./pointer.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 
 export interface MigrationOptions {

@@ -37,9 +37,8 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { snapshotOf } from "./pointer.ts";
+import { currentPathOf, locationIn, locationOf, pointerAt, putPointer, snapshotOf, status } from "./pointer.ts";
 import { finishInterrupted, forceBack, rollBack } from "./rollback.ts";
-import { currentPathOf, locationIn, locationOf, pointerAt, putPointer, status } from "./session-location.ts";
 import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
 
 /** Most bytes that a frame has besides its payload, with ids of the usual length. */

@@ -12,7 +12,7 @@ import { type FileInfo, isAbsent, isCutOff } from "../fs/disk.ts";
 import { withFile } from "../fs/files.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CHECKED_LINE, type Container } from "./container.ts";
-import type { Base, TornTail } from "./container-end.ts";
+import type { Base, TornTail } from "./extents.ts";
 import { IndexRows, rowMark } from "./index-rows.ts";
 import { Replay } from "./replay.ts";
 import type { Segment } from "./segments.ts";

@@ -6,9 +6,8 @@
 import { manifestFile } from "../fs/container-paths.ts";
 import { lastCheckpoint } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
-import type { TornTail } from "./container-end.ts";
 import { readManifest } from "./documents.ts";
-import { EMPTY_END } from "./extents.ts";
+import { EMPTY_END, type TornTail } from "./extents.ts";
 import { crc32c, decodeFrame, decodeHead, Malformed } from "./frame.ts";
 import { addDamaged, addUnindexed, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";

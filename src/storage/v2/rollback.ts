@@ -36,9 +36,8 @@ import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
-import type { Pointer } from "./documents.ts";
+import { type Pointer, readLedger } from "./documents.ts";
 import { chained, GENESIS, payloadOf, SHA256, sha256 } from "./frame.ts";
-import { readLedger } from "./ledger.ts";
 import {
   ALL_VALID,
   holds,
@@ -51,8 +50,7 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { snapshotOf } from "./pointer.ts";
-import { headerAt, locationOf, pointerAt, putPointer } from "./session-location.ts";
+import { headerAt, locationOf, pointerAt, putPointer, snapshotOf } from "./pointer.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 

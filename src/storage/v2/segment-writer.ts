@@ -7,8 +7,7 @@ import { readAt, withFile } from "../fs/files.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import type { NextFrame } from "./builder.ts";
 import type { Container } from "./container.ts";
-import type { TornTail } from "./container-end.ts";
-import type { Tail } from "./extents.ts";
+import type { Tail, TornTail } from "./extents.ts";
 
 export class SegmentWriter {
   private readonly container: Container;

@@ -1,14 +1,11 @@
-/**
- * The segments of a container: the files that are there, their bytes, and whether those may have changed since they
- * were read.
- */
+/** The segments of a container: the files, their bytes, and whether those may have changed since they were read. */
 
 import { join } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
-import { readAt } from "../fs/files.ts";
+import { ifPresent, readAt } from "../fs/files.ts";
 import { isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
 import { CHUNK, type Scanned, scanLines } from "../log/lines.ts";
 import { crc32c, FRAME_BYTES } from "./frame.ts";
@@ -22,16 +19,6 @@ let scratch: Buffer | undefined;
 export function scratchBuffer(): Buffer {
   scratch ??= Buffer.allocUnsafe(CHUNK);
   return scratch;
-}
-
-/** Lists a folder; returns nothing when it is missing, because copies may leave out empty folders. */
-export function orNone<T>(list: () => T[]): T[] {
-  try {
-    return list();
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
 }
 
 /** Returns what `read` returns; null when there is nothing to read, or no file. */
@@ -69,7 +56,8 @@ export class Segments {
   list(): Segment[] {
     const folder = segmentFolder(this.container.folder);
     const found: Segment[] = [];
-    for (const name of orNone(() => this.disk.names(folder))) {
+    // Copies may leave out empty folders.
+    for (const name of ifPresent(() => this.disk.names(folder)) ?? []) {
       const seq = numberOf(name, "seg");
       if (seq === 0) continue;
       const info = this.disk.info(join(folder, name));

@@ -8,20 +8,18 @@
  * has the media that entries refer to.
  */
 
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { isErrno, isMissing } from "../../core/errno.ts";
+import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
 import { type Disk, type FileInfo, infoIfPresent, writeAll } from "../fs/disk.ts";
-import { beginningOf, withFile } from "../fs/files.ts";
+import { beginningOf, ifPresent, withFile } from "../fs/files.ts";
 import { type Database, findSqlite } from "../fs/sqlite.ts";
+import { LF } from "../log/lines.ts";
+import { sha256 } from "./frame.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
-const LF = bytesOf("\n");
-/** Suffixes of files that hold changes of a database, or show that a program has it open. */
-const JOURNAL_SUFFIXES = ["-wal", "-journal"];
 
 /** Whether bytes begin as an SQLite database does. */
 export function beginsDatabase(bytes: Uint8Array): boolean {
@@ -30,13 +28,8 @@ export function beginsDatabase(bytes: Uint8Array): boolean {
 
 /** Whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
 export function isDatabase(disk: Disk, file: string): boolean {
-  try {
-    const bytes = beginningOf(disk, file, MAGIC.length);
-    return bytes !== null && beginsDatabase(bytes);
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
-  }
+  const bytes = ifPresent(() => beginningOf(disk, file, MAGIC.length));
+  return bytes !== null && beginsDatabase(bytes);
 }
 
 /** Returns the session id in a database. Throws what {@link linesOf} throws. */
@@ -79,19 +72,14 @@ interface EntryRow {
   readonly json: Uint8Array;
 }
 
-interface Blob {
-  readonly digest: string;
-  readonly data: Uint8Array;
-}
-
 /** Writes the media of a database into a folder, as files named by their SHA-256. Fsyncs these, but not the folder. */
 export function extractBlobs(disk: Disk, file: string, folder: string): void {
   reading(disk, file, (database) => {
     if (!hasTable(database, "pi_session_blobs")) return;
-    const blobs = database.prepare("SELECT digest, data FROM pi_session_blobs").all() as Blob[];
+    const blobs = database.prepare("SELECT digest, data FROM pi_session_blobs").all();
     if (blobs.length > 0) disk.makeFolder(folder);
-    for (const { digest, data } of blobs) {
-      const hash = createHash("sha256").update(data).digest("hex");
+    for (const { digest, data } of blobs as { digest: string; data: Uint8Array }[]) {
+      const hash = sha256(data);
       if (digest !== `sha256:${hash}`) throw noSession(file, `its medium ${digest} is not what its digest says`);
       withFile(disk, disk.create(join(folder, hash)), (fd) => {
         writeAll(disk, fd, data);
@@ -188,14 +176,13 @@ export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
 
 /** Throws migration_failed when files next to a database hold changes that are not in it yet. */
 export function requireMerged(disk: Disk, file: string): void {
-  for (const ending of JOURNAL_SUFFIXES) {
+  for (const ending of ["-wal", "-journal"])
     if ((infoIfPresent(disk, `${file}${ending}`)?.size ?? 0) > 0)
       throw new Failure(
         "migration_failed",
         `${file}${ending} holds changes that are not in the database yet: a program has the session open, or died. Close it there, or open it once with pi_agent_rust and close it again; then migrate.`,
         { sessionPath: file },
       );
-  }
 }
 
 function reading<T>(disk: Disk, file: string, read: (database: Database) => T, sqlite = findSqlite): T {
