@@ -267,7 +267,7 @@ export class Nodes {
   }
 
   /** Returns the id that a node names as its parent's, whether or not that exists; null for a root. */
-  private parentIdOf(position: number): string | null {
+  parentIdOf(position: number): string | null {
     const parent = this.parents[position];
     return parent >= 0 ? this.id(parent) : (this.missingParent.get(position) ?? null);
   }

@@ -1,6 +1,6 @@
 /** Files for a while: opened and closed again, or written beside their place and put there in one step. */
 
-import { isMissing, storageFailure } from "../../core/errno.ts";
+import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import {
   closeQuietly,
   type Disk,
@@ -77,6 +77,16 @@ export function ifPresent<T>(read: () => T): T | null {
     return read();
   } catch (error) {
     if (isMissing(error)) return null;
+    throw error;
+  }
+}
+
+/** Does so, and returns null also where something else than a file has the path. */
+export function ifFile<T>(read: () => T): T | null {
+  try {
+    return ifPresent(read);
+  } catch (error) {
+    if (isNoFile(error)) return null;
     throw error;
   }
 }

@@ -69,10 +69,8 @@ export function nextFrame(
   segmentBytes: number,
   room: (length: number) => Buffer = Buffer.allocUnsafe,
 ): NextFrame {
-  const parent = nodes.parent(position);
   const entryId = nodes.id(position);
-  const parentEntryId = parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null);
-  const entry = { entryId, parentEntryId, entryType: nodes.type(position) };
+  const entry = { entryId, parentEntryId: nodes.parentIdOf(position), entryType: nodes.type(position) };
   const entrySeq = tail.entrySeq + 1;
   let at = { segmentSeq: tail.segmentSeq, frameSeq: tail.frameSeq + 1, entrySeq };
   const payloadSha256 = sha256(payload);
@@ -201,7 +199,9 @@ export class Builder implements StoreEnd {
     if (this.framesLength === 0) this.now = timestamp(this.options.env);
     const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
     if (frame.isNew) {
-      this.rotate(frame.extent.segmentSeq);
+      this.flush();
+      this.segment = this.options.disk.create(segmentFile(this.folder, frame.extent.segmentSeq));
+      this.unsynced.push(this.segment);
       this.frames.set(frame.bytes);
     }
     this.extents.set(position, frame.extent);
@@ -217,12 +217,6 @@ export class Builder implements StoreEnd {
     if (length > this.frames.length) this.frames = Buffer.allocUnsafe(length);
     return this.frames.subarray(this.framesLength, this.framesLength + length);
   };
-
-  private rotate(segmentSeq: number): void {
-    this.flush();
-    this.segment = this.options.disk.create(segmentFile(this.folder, segmentSeq));
-    this.unsynced.push(this.segment);
-  }
 
   private flush(): void {
     const { disk } = this.options;
@@ -269,11 +263,9 @@ export class Builder implements StoreEnd {
   /** Writes the manifest and, with a reason, a first checkpoint and the index snapshot. Call `commit` after it. */
   finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: CheckpointReason): Manifest {
     this.flush();
-    const { env } = this.options;
-    const at = timestamp(env);
-    const counters = new ManifestCounters(this.nodes);
+    const at = timestamp(this.options.env);
     const counted = { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at };
-    const manifest = counters.manifest(this.tail, counted);
+    const manifest = new ManifestCounters(this.nodes).manifest(this.tail, counted);
     this.write(manifestFile(this.folder), bytesOf(encodeManifest(manifest)));
     if (reason === undefined || this.nodes.count === 0) return manifest;
     const checkpoint = checkpointOf(manifest, 1, at, reason);

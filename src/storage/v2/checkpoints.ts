@@ -17,7 +17,7 @@ import {
   temporaryFolder,
 } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, readWhole, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
-import { withFile } from "../fs/files.ts";
+import { ifFile, withFile } from "../fs/files.ts";
 import type { Container } from "./container.ts";
 import {
   CHECKPOINT_SCHEMA,
@@ -34,7 +34,6 @@ import {
 } from "./documents.ts";
 import type { Tail } from "./extents.ts";
 import { Malformed } from "./frame.ts";
-import { ifFile } from "./segments.ts";
 import type { Snapshots } from "./snapshots.ts";
 
 /** The highest number of a checkpoint, and the end that the last valid one marks. */
@@ -176,7 +175,9 @@ export class Checkpoints {
     const { disk, folder } = this.container;
     const [seq = 0] = checkpointSeqs(disk, folder);
     const entrySeq = lastCheckpoint(disk, folder)?.headEntrySeq ?? 0;
-    const bytesTotal = this.snapshots.count === entrySeq ? this.bytesBefore(entrySeq) : 0;
+    let bytesTotal = 0;
+    if (this.snapshots.count === entrySeq)
+      for (const length of this.container.extents.lengths.values.subarray(0, entrySeq)) bytesTotal += length;
     this.known = { seq, tail: { entrySeq, bytesTotal } };
     return this.known;
   }
@@ -184,14 +185,6 @@ export class Checkpoints {
   /** Makes the next {@link last} look again, because other processes may have made checkpoints meanwhile. */
   forget(): void {
     this.known = null;
-  }
-
-  /** Returns the bytes of all frames before a position. */
-  private bytesBefore(position: number): number {
-    let bytes = 0;
-    const { values } = this.container.extents.lengths;
-    for (let p = 0; p < position; p++) bytes += values[p];
-    return bytes;
   }
 
   /** Makes a checkpoint of the durable end, and writes a manifest of the same state (INV-004). */
@@ -202,8 +195,8 @@ export class Checkpoints {
     const seq = this.last().seq + 1;
     const at = timestamp(options.env);
     const manifest = this.manifestNow(at);
-    const text = encodeCheckpoint(checkpointOf(manifest, seq, at, reason));
-    const mark = await this.writeSynced(`${numbered(seq, "json")}.tmp`, text);
+    const checkpoint = checkpointOf(manifest, seq, at, reason);
+    const mark = await this.writeSynced(`${numbered(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
     renameExclusive(disk, mark, checkpointFile(container.folder, seq));
     const path = await this.writeSynced("manifest.json.tmp", encodeManifest(manifest));
     disk.rename(path, manifestFile(container.folder));

@@ -9,8 +9,8 @@ import { isMissing, isNoFile } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
-import { withFile } from "../fs/files.ts";
-import { CRC, GENESIS, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
+import { ifFile, withFile } from "../fs/files.ts";
+import { CRC, GENESIS, ifSound, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
 
 const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
 export const CHECKPOINT_SCHEMA = "pi.session_store_v2.checkpoint.v1";
@@ -223,12 +223,7 @@ export function parseManifest(bytes: Uint8Array): Manifest {
 
 /** Returns the manifest at a path, or null when it is missing or invalid: frames have all that depends on it. */
 export function readManifest(disk: Disk, file: string): Manifest | null {
-  try {
-    return parseManifest(readWhole(disk, file));
-  } catch (error) {
-    if (error instanceof Malformed || isMissing(error) || isNoFile(error)) return null;
-    throw error;
-  }
+  return ifFile(() => ifSound(() => parseManifest(readWhole(disk, file))));
 }
 
 /** Throws {@link Malformed} unless the manifest has a head exactly when it has entries. */
@@ -324,13 +319,8 @@ interface Ledger {
 
 /** Reads all events, oldest first; none when there is no file. Throws corrupt, naming the line. */
 export function readLedger(disk: Disk, file: string): Ledger {
-  let bytes: Uint8Array;
-  try {
-    bytes = readWhole(disk, file);
-  } catch (error) {
-    if (isMissing(error) || isNoFile(error)) return { events: [], size: 0, torn: 0 };
-    throw error;
-  }
+  const bytes = ifFile(() => readWhole(disk, file));
+  if (bytes === null) return { events: [], size: 0, torn: 0 };
   const events: MigrationEvent[] = [];
   let start = 0;
   try {

@@ -23,13 +23,20 @@ export const GENESIS = "0".repeat(64);
 /** CRC text of a store without frames. */
 export const NO_CRC = "00000000";
 
-export interface Frame {
-  readonly segmentSeq: number;
-  readonly frameSeq: number;
-  readonly entrySeq: number;
+/** The members of an entry that its frame repeats. */
+export interface EntryFacts {
   readonly entryId: string;
   readonly parentEntryId: string | null;
   readonly entryType: string;
+}
+
+export interface Coordinates {
+  readonly segmentSeq: number;
+  readonly frameSeq: number;
+  readonly entrySeq: number;
+}
+
+export interface Frame extends Coordinates, EntryFacts {
   /** Time when the frame was made; the entry's own time is in its payload. */
   readonly timestamp: string;
   readonly payloadSha256: string;
@@ -39,11 +46,8 @@ export interface Frame {
   readonly payloadEnd: number;
 }
 
-export interface IndexRow {
-  readonly entrySeq: number;
+export interface IndexRow extends Coordinates {
   readonly entryId: string;
-  readonly segmentSeq: number;
-  readonly frameSeq: number;
   readonly byteOffset: number;
   /** Length of the frame, line feed included. */
   readonly byteLength: number;
@@ -111,19 +115,6 @@ export function chained(before: string, payloadSha256: string): string {
 
 // --- writing -----------------------------------------------------------------------------------------------------
 
-/** The members of an entry that its frame repeats. */
-export interface EntryFacts {
-  readonly entryId: string;
-  readonly parentEntryId: string | null;
-  readonly entryType: string;
-}
-
-export interface Coordinates {
-  readonly segmentSeq: number;
-  readonly frameSeq: number;
-  readonly entrySeq: number;
-}
-
 /** Returns the text of a frame before its payload. */
 export function encodeHead(
   at: Coordinates,
@@ -172,6 +163,16 @@ export function encodeRow(row: IndexRow): string {
 
 /** Error for a frame, row or document that is malformed or breaks the rules; the message says how. */
 export class Malformed extends Error {}
+
+/** Returns what `read` returns; null when it throws {@link Malformed}. */
+export function ifSound<T>(read: () => T): T | null {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Malformed) return null;
+    throw error;
+  }
+}
 
 /** The least value of a whole number, or the pattern of a text; null for any text that is not empty. */
 type Check = number | RegExp | null;

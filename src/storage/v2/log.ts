@@ -40,8 +40,9 @@ export class V2Backend implements Backend {
   readonly state: WriteState;
   readonly entries: KnownEntries;
   readonly reader: EntryReader;
+  readonly stored: Container;
+  readonly states: StateMachine;
 
-  private readonly options: SegmentedOptions;
   private readonly writers: Writers;
   private readonly container: Container;
   private readonly snapshots: Snapshots;
@@ -52,24 +53,17 @@ export class V2Backend implements Backend {
 
   constructor(options: SegmentedOptions, writers: Writers, path: string, folder = path) {
     const container = new Container(options, path, folder, (records) => new FrameRecords(records));
-    this.options = options;
     this.writers = writers;
     this.path = path;
     this.container = container;
+    this.stored = container;
     this.state = container.state;
     this.entries = container.entries;
     this.reader = container.reader;
     this.snapshots = new Snapshots(container, options.snapshots);
     this.opener = new ContainerReader(container, this.snapshots);
     this.commits = new ContainerCommits(container, this.snapshots, writers);
-  }
-
-  get states(): StateMachine {
-    return this.commits.states;
-  }
-
-  get stored(): Container {
-    return this.container;
+    this.states = this.commits.states;
   }
 
   get persisted(): boolean {
@@ -132,7 +126,7 @@ export class V2Backend implements Backend {
   }
 
   reopen(): FileLog {
-    return openLog(this.options, this.writers, this.path, this.path, this.state.lock.isHeld);
+    return openLog(this.container.options, this.writers, this.path, this.path, this.state.lock.isHeld);
   }
 
   /**
@@ -153,7 +147,7 @@ export class V2Backend implements Backend {
         return { kind: this.commits.index.isOurs ? "none" : "replaced" };
       if (judging) change = opener.judgeAgain();
       else change = isOpen ? opener.refresh() : { kind: "none" };
-      if (change.kind === "replaced" && isAbsent(this.options.disk, headerFile(container.folder)))
+      if (change.kind === "replaced" && isAbsent(container.disk, headerFile(container.folder)))
         change = { kind: "gone" };
     } catch (error) {
       throw storageFailure(error, "looking at the session");
@@ -170,7 +164,7 @@ export class V2Backend implements Backend {
   // --- writing -------------------------------------------------------------------------------------------------
 
   requireFreeName(): void {
-    requireFree(this.options.disk, this.path);
+    requireFree(this.container.disk, this.path);
   }
 
   addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void {
@@ -186,7 +180,7 @@ export class V2Backend implements Backend {
    * or deleted it.
    */
   locked(): void {
-    if (!isActive(this.options.disk, this.path))
+    if (!isActive(this.container.disk, this.path))
       throw new Failure(
         "session_not_found",
         `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows what is there now.`,
@@ -205,9 +199,8 @@ export class V2Backend implements Backend {
   /** Creates what a copy of the container left out, before the first write under this lock. */
   private makeMissing(): void {
     if (this.hasParts) return;
-    const { disk, file, folder, state } = this.container;
-    const { durability } = this.options;
-    const made = guarded("making what the session lacks", () => makeParts(disk, file, durability, folder));
+    const { disk, file, folder, options, state } = this.container;
+    const made = guarded("making what the session lacks", () => makeParts(disk, file, options.durability, folder));
     if (made.length > 0) state.unsynced.add(dirname(file));
     this.hasParts = true;
   }
@@ -249,16 +242,16 @@ export class V2Backend implements Backend {
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     this.catchUp();
     this.recoverEnd();
-    const { entries, extents, end } = this.container;
+    const { entries, extents, end, options } = this.container;
     const { nodes } = entries;
     const first = nodes.count;
     this.addNodes(lines, heads);
     try {
       const frames: NextFrame[] = [];
-      const now = timestamp(this.options.env);
+      const now = timestamp(options.env);
       let { tail } = end;
       for (const [i, line] of lines.entries()) {
-        const frame = nextFrame(tail, nodes, first + i, payloadOf(line), now, this.options.segmentBytes);
+        const frame = nextFrame(tail, nodes, first + i, payloadOf(line), now, options.segmentBytes);
         frames.push(frame);
         tail = frame.tail;
       }

@@ -35,7 +35,7 @@ import {
   readManifest,
   readPointer,
 } from "./documents.ts";
-import { Malformed } from "./frame.ts";
+import { ifSound, Malformed } from "./frame.ts";
 import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -67,12 +67,7 @@ function activeSource(disk: Disk, container: string): string | null | undefined 
 
 /** Returns the pointer of a container; null when it is missing or malformed. */
 export function pointerOf(disk: Disk, container: string): Pointer | null {
-  try {
-    return readPointer(disk, pointerFile(container));
-  } catch (error) {
-    if (error instanceof Malformed) return null;
-    throw error;
-  }
+  return ifSound(() => readPointer(disk, pointerFile(container)));
 }
 
 /** The members of its pointer that the documents in a container tell. */

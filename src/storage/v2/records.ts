@@ -13,7 +13,7 @@ import type { EntrySource, Run } from "../log/entry-reader.ts";
 import { beingChanged } from "../log/failures.ts";
 import { CHUNK, LF } from "../log/lines.ts";
 import type { Container } from "./container.ts";
-import { crc32c, decodeFrame, Malformed } from "./frame.ts";
+import { crc32c, decodeFrame, ifSound } from "./frame.ts";
 import { requireBound } from "./frame-entries.ts";
 import { gluedFrames, MIN_FRAME } from "./salvage.ts";
 
@@ -133,18 +133,13 @@ export class FrameRecords implements EntrySource {
     const { entries } = this.container;
     const { nodes, heads } = entries;
     if (bytes[bytes.length - 1] !== 0x0a) return null;
-    try {
+    return ifSound(() => {
       const frame = decodeFrame(bytes, 0, bytes.length - 1);
       requireBound(entries, bytes, frame);
-      const parent = nodes.parent(position);
-      const parentId = parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null);
-      const isSame = frame.entryId === nodes.id(position) && frame.parentEntryId === parentId;
+      const isSame = frame.entryId === nodes.id(position) && frame.parentEntryId === nodes.parentIdOf(position);
       if (!isSame || heads.type !== nodes.typeCode(nodes.type(position))) return null;
       return bytes.slice(frame.payloadStart, frame.payloadEnd);
-    } catch (error) {
-      if (error instanceof Malformed) return null;
-      throw error;
-    }
+    });
   }
 
   /**

@@ -1,14 +1,11 @@
-/**
- * Reads the frames after those that the index names, and judges what is there: entries, leftovers of a crash, or
- * damage.
- */
+/** Reads the frames after those that the index names, and judges them: entries, leftovers of a crash, or damage. */
 
 import { manifestFile } from "../fs/container-paths.ts";
 import { lastCheckpoint } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import { readManifest } from "./documents.ts";
 import { EMPTY_END, type TornTail } from "./extents.ts";
-import { crc32c, decodeFrame, decodeHead, Malformed } from "./frame.ts";
+import { crc32c, decodeFrame, decodeHead, ifSound, Malformed } from "./frame.ts";
 import { addDamaged, addUnindexed, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
@@ -149,7 +146,8 @@ export class Replay {
   private addSalvaged({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
     const { container } = this;
     const bytes = container.reader.bytes(segmentSeq, start, length);
-    try {
+    // Another program may have written there since.
+    const added = ifSound(() => {
       if (isDamaged && row !== null) {
         const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
         addDamaged(container, there, bytes, decodeHead(bytes, 0, length));
@@ -159,11 +157,8 @@ export class Replay {
       requireBound(container.entries, bytes, frame);
       addUnindexed(container, { ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
       return true;
-    } catch (error) {
-      // Another program may have written there since.
-      if (error instanceof Malformed) return false;
-      throw error;
-    }
+    });
+    return added !== null;
   }
 
   /** Drops the last entries if they are an incomplete batch: appended together, but never acknowledged. */

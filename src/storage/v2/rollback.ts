@@ -301,13 +301,9 @@ async function putDatabaseBack(going: Rollback): Promise<void> {
   try {
     if (before) await copyFile(disk, snapshotOf(file), temporary, true);
     else closeQuietly(disk, disk.create(temporary));
-    writeDatabase(disk, temporary, {
-      id: log.header.id,
-      headerLine: log.headerLine,
-      lines: log.readMany(range(0, log.nodes.count)),
-      has: before?.nodes.count ?? 0,
-      blobs: blobsIn(disk, join(location.container, BLOBS)),
-    });
+    const lines = log.readMany(range(0, log.nodes.count));
+    const blobs = blobsIn(disk, join(location.container, BLOBS));
+    writeDatabase(disk, temporary, log, lines, before?.nodes.count ?? 0, blobs);
     going.made = nameExclusive(disk, temporary, file);
   } catch (error) {
     removeQuietly(disk, temporary);

@@ -1,7 +1,6 @@
 /** The segments of a container: the files, their bytes, and whether those may have changed since they were read. */
 
 import { join } from "node:path";
-import { isMissing, isNoFile } from "../../core/errno.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
@@ -19,16 +18,6 @@ let scratch: Buffer | undefined;
 export function scratchBuffer(): Buffer {
   scratch ??= Buffer.allocUnsafe(CHUNK);
   return scratch;
-}
-
-/** Returns what `read` returns; null when there is nothing to read, or no file. */
-export function ifFile<T>(read: () => T): T | null {
-  try {
-    return read();
-  } catch (error) {
-    if (isMissing(error) || isNoFile(error)) return null;
-    throw error;
-  }
 }
 
 export interface Segment {

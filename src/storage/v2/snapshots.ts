@@ -10,12 +10,12 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
 import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
-import { readAt, withFile } from "../fs/files.ts";
+import { ifFile, readAt, withFile } from "../fs/files.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
 import { EMPTY_END, type Extents, type StoreEnd, type Tail } from "./extents.ts";
 import { crc32c, decodeRow } from "./frame.ts";
-import { ifFile, type Segment } from "./segments.ts";
+import type { Segment } from "./segments.ts";
 
 const MAGIC = bytesOf("PSSpine2");
 /** Bytes of the fixed head: magic, length of the block, checksum of all after it, number of entries, length of the JSON. */

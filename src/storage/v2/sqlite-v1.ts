@@ -13,6 +13,7 @@ import { pathToFileURL } from "node:url";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
+import type { Log } from "../../core/ports/store.ts";
 import { type Disk, type FileInfo, infoIfPresent, writeAll } from "../fs/disk.ts";
 import { beginningOf, ifPresent, withFile } from "../fs/files.ts";
 import { type Database, findSqlite } from "../fs/sqlite.ts";
@@ -89,23 +90,18 @@ export function extractBlobs(disk: Disk, file: string, folder: string): void {
   });
 }
 
-/** The content that a session's database should have. */
-interface DatabaseContent {
-  readonly id: string;
-  readonly headerLine: Uint8Array;
-  /** Lines of all entries. */
-  readonly lines: Iterable<Uint8Array>;
-  /** Number of entries that the database has already. */
-  readonly has: number;
-  /** Media by their SHA-256. */
-  readonly blobs: Iterable<readonly [hash: string, data: Uint8Array]>;
-}
-
 /**
- * Completes a database that has a part of this content, or fills an empty file. When it returns, all of it is in the
- * one file, and durable. Throws migration_failed.
+ * Completes a database that has the first `has` of these entries, or fills an empty file. `blobs`: media by their
+ * SHA-256. When it returns, all of it is in the one file, and durable. Throws migration_failed.
  */
-export function writeDatabase(disk: Disk, file: string, content: DatabaseContent): void {
+export function writeDatabase(
+  disk: Disk,
+  file: string,
+  { header, headerLine }: Pick<Log, "header" | "headerLine">,
+  lines: Iterable<Uint8Array>,
+  has: number,
+  blobs: Iterable<readonly [hash: string, data: Uint8Array]>,
+): void {
   const database = (findSqlite() ?? missing())(file);
   try {
     database.exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE");
@@ -116,13 +112,13 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
     // Bytes are stored as they are, so that text that is not well formed stays what it was.
     database
       .prepare("INSERT OR IGNORE INTO pi_session_header(id, json) VALUES (?, CAST(? AS TEXT))")
-      .run(content.id, content.headerLine);
+      .run(header.id, headerLine);
     const insert = database.prepare("INSERT INTO pi_session_entries(seq, json) VALUES (?, CAST(? AS TEXT))");
     let seq = 0;
     let messages = 0;
     let name = "";
-    for (const line of content.lines) {
-      if (++seq > content.has) insert.run(seq, line);
+    for (const line of lines) {
+      if (++seq > has) insert.run(seq, line);
       const entry = parse(line) as { type?: unknown; name?: unknown };
       if (entry.type === "message") messages++;
       if (entry.type === "session_info" && typeof entry.name === "string") name = entry.name;
@@ -130,7 +126,7 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
     const meta = database.prepare("INSERT OR REPLACE INTO pi_session_meta(key, value) VALUES (?, ?)");
     meta.run("message_count", String(messages));
     meta.run("name", name);
-    for (const [hash, data] of content.blobs) {
+    for (const [hash, data] of blobs) {
       database.exec(
         "CREATE TABLE IF NOT EXISTS pi_session_blobs(digest TEXT PRIMARY KEY NOT NULL, byte_length INTEGER NOT NULL, data BLOB NOT NULL)",
       );
