@@ -8,10 +8,7 @@ import type { Log, Store } from "./store.ts";
 
 /** Leaf positions that cannot be derived from the session file itself (session-format reference, section 5). */
 export interface LeafMemory {
-  /**
-   * Returns the position that was recorded for the entries that the log has now: an id, null for before the first
-   * entry, undefined when none is recorded for them.
-   */
+  /** Returns the position recorded for the log's entries: an id, null for before the first, undefined for none. */
   recall(log: Log): string | null | undefined;
   /** Records a position durably. */
   record(log: Log, leafId: string | null): Promise<void>;

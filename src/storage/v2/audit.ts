@@ -77,10 +77,7 @@ export interface Audit extends StoreAudit {
 }
 
 interface AuditOptions {
-  /**
-   * Whether the container is still being built. Then it has no pointer, and its payloads are known to be JSON: the
-   * caller compares the chain, which has the hash of each, with what it wrote.
-   */
+  /** Whether it is still being built: it has no pointer, and the caller knows its payloads, whose chain it compares. */
   readonly staging?: boolean;
   readonly progress?: Progress;
 }
@@ -114,7 +111,6 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
   return auditor.answer();
 }
 
-/** The place of a finding in its file. */
 type Spot = Partial<Pick<StoreFinding, "byteOffset" | "length" | "entryId" | "recoverable">>;
 
 type FrameReport = (invariant: InvariantId, reason: string, more?: Spot) => void;
@@ -215,7 +211,6 @@ class Auditor {
     });
   }
 
-  /** Reads manifest, checkpoints and ledger, each on its own. */
   readMarks(): void {
     this.reading("INV-004", "manifest.json", () => {
       this.manifest = parseManifest(readWhole(this.disk, manifestFile(this.container)));

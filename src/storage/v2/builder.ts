@@ -7,7 +7,7 @@ import type { SessionHeader } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
 import { bytesOf, concat, isJson } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import { Nodes, unpackId } from "../../core/tree/nodes.ts";
+import { Nodes } from "../../core/tree/nodes.ts";
 import {
   BLOBS,
   checkpointFile,
@@ -56,10 +56,7 @@ export interface NextFrame {
   readonly tail: Tail;
 }
 
-/**
- * Encodes the frame of an entry that follows a tail, into the buffer that `room` returns for its length. Throws
- * invalid_entry when the frame is too large for a segment.
- */
+/** Encodes the frame of an entry after a tail into what `room` returns. Throws invalid_entry when it is too large. */
 export function nextFrame(
   tail: Tail,
   nodes: Nodes,
@@ -112,18 +109,13 @@ export function nextFrame(
   };
 }
 
-/**
- * Returns a placeholder, as reading does (guarantee 1), for an entry whose line is not JSON but has a legible head;
- * null when the head is not legible either.
- */
+/** Returns the placeholder that reading gives for a line that is not JSON; null when its head is not legible either. */
 function placeholderFor(line: Uint8Array): Uint8Array | null {
-  const heads = new HeadReader(new Nodes());
-  if (!heads.readFast(line, 0, line.length)) return null;
   const nodes = new Nodes();
-  const { packedParent, parentId } = heads;
+  const heads = new HeadReader(nodes);
+  if (!heads.readFast(line, 0, line.length)) return null;
   const position = nodes.add(heads);
-  const parent = packedParent >= 0 ? unpackId(packedParent) : parentId;
-  return placeholder(nodes.type(position), nodes.id(position), parent);
+  return placeholder(nodes.type(position), nodes.id(position), nodes.parentIdOf(position));
 }
 
 export class Builder implements StoreEnd {
@@ -151,10 +143,7 @@ export class Builder implements StoreEnd {
     this.folder = folder;
   }
 
-  /**
-   * Creates the folders, the header file and an empty index. `header`: its line, or the path of another container's, so
-   * that the session keeps its identity.
-   */
+  /** Creates folders, header and an empty index. `header`: its line, or the path of the one whose identity it keeps. */
   begin(header: Uint8Array | string): void {
     const { folder } = this;
     const { disk } = this.options;
@@ -243,7 +232,6 @@ export class Builder implements StoreEnd {
     this.closeCommitted();
   }
 
-  /** Does the same synchronously. */
   commitNow(): void {
     for (const fd of this.written()) this.options.disk.syncNow(fd);
     this.closeCommitted();
@@ -286,7 +274,6 @@ export class Builder implements StoreEnd {
     for (const folder of this.folders()) await this.options.disk.syncFolder(folder);
   }
 
-  /** Does the same synchronously. */
   syncFoldersNow(): void {
     for (const folder of this.folders()) this.options.disk.syncFolderNow(folder);
   }
@@ -298,7 +285,6 @@ export class Builder implements StoreEnd {
     return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
   }
 
-  /** Closes every open file. */
   close(): void {
     const fds = new Set([...this.unsynced, this.segment, this.index].filter((fd) => fd >= 0));
     for (const fd of fds) closeQuietly(this.options.disk, fd);

@@ -1,7 +1,4 @@
-/**
- * Marks the durable end of a container: writes checkpoints, and a manifest of the same state (session-store-v2
- * reference; seed 003).
- */
+/** Marks the durable end of a container: writes checkpoints, and a manifest of the same state (seed 003). */
 
 import { join } from "node:path";
 import { isNoFile } from "../../core/errno.ts";
@@ -42,7 +39,6 @@ interface KnownCheckpoint {
   readonly tail: Pick<Tail, "entrySeq" | "bytesTotal">;
 }
 
-/** Returns the checkpoint of the state that a manifest tells. */
 export function checkpointOf(
   { head, integrity }: Manifest,
   seq: number,

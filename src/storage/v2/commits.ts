@@ -1,7 +1,4 @@
-/**
- * Makes what was appended to a container durable: fsyncs the frames, then their index rows, and makes checkpoints
- * (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Removes what did not become durable.
- */
+/** Makes what was appended durable: frames, then index rows, then checkpoints (seed 003); else removes it. */
 
 import { timestamp } from "../../core/ports/env.ts";
 import { pointerFile, segmentFile } from "../fs/container-paths.ts";

@@ -1,7 +1,4 @@
-/**
- * A container as one log knows it: which one it is, its segments, its entries and its end. The parts of the log share
- * it; each of them does one thing to it.
- */
+/** A container as one log knows it: identity, segments, entries and end. Each part of the log does one thing to it. */
 
 import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
@@ -154,10 +151,7 @@ export class Container {
     return info;
   }
 
-  /**
-   * Returns the failure for files that another program changed. What was known may no longer hold, so the next refresh
-   * compares.
-   */
+  /** Returns the failure for files that another program changed. The next refresh compares what is known with them. */
   changedByAnother(): Failure {
     this.state.isConfirmed = false;
     return changedByAnother("files");

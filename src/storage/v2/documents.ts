@@ -38,7 +38,6 @@ export function isUuid(text: string): boolean {
 /** A check that returns the value, with the members of objects in order, or throws {@link Malformed} with the path. */
 type Shape<T> = (value: unknown, path: string) => T;
 
-/** The type that a shape accepts. */
 type Of<S> = S extends Shape<infer T> ? T : never;
 
 type Optional<T> = Shape<T> & { readonly isOptional: true };
@@ -61,7 +60,6 @@ function text(pattern = /^/): Shape<string> {
   return accept((value) => typeof value === "string" && pattern.test(value), "as it must be");
 }
 
-/** Accepts whole numbers from `least` on. */
 function count(least = 0): Shape<number> {
   return accept((value) => Number.isSafeInteger(value) && (value as number) >= least, "a number that counts");
 }
@@ -305,9 +303,8 @@ export function parseEvent(line: Uint8Array): MigrationEvent {
 }
 
 /**
- * The migration ledger of a container (session-store-v2 reference, section 3.6): an append-only file with one event on
- * a line. A torn write at its end was never acknowledged, and the next event replaces it. Any other line that is not an
- * event makes reading fail.
+ * The migration ledger of a container (session-store-v2 reference, section 3.6): an append-only file, an event on a
+ * line. A torn write at its end was never acknowledged, and the next event replaces it. Any other bad line is refused.
  */
 interface Ledger {
   readonly events: readonly MigrationEvent[];
@@ -372,10 +369,7 @@ const POINTER = object({
   correlationId: text(CORRELATION),
   /** Reason for the rollback or the failure; else null. */
   reason: orNull(text()),
-  /**
-   * `cutover_commit` until the migration is verified, then `completed`. `rollback` from the start of a rollback on.
-   * `failed`: an operator must act.
-   */
+  /** `cutover_commit` until verified, then `completed`; `rollback` from its start; `failed`: an operator must act. */
   phase: oneOf(["cutover_commit", "completed", "rollback", "failed"]),
   /**
    * Name of the session file that was migrated, in the folder of the pointer; null for one that began in V2. It is a

@@ -99,9 +99,8 @@ export function addUnindexed(
 }
 
 /**
- * Adds the entry of a damaged frame, which keeps its place in the tree if its own head or the frame's is legible and
- * fits the row; else throws {@link Malformed}. Reading the entry reports the damage. `usual`: the frame's head, if it
- * could be read.
+ * Adds the entry of a damaged frame, which keeps its place in the tree if its own head or the frame's (`usual`) is
+ * legible and fits the row; else throws {@link Malformed}. Reading the entry reports the damage.
  */
 export function addDamaged(container: Container, row: IndexRow, bytes: Buffer, usual: Frame | null): void {
   const mark = bytes.indexOf(PAYLOAD);

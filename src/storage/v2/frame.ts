@@ -1,7 +1,6 @@
 /**
- * Segment frames and index rows of Session Store V2 (session-store-v2 reference, sections 3.1 to 3.3). Each is one JSON
- * object on a line. Members are written in the order given here, and read in any order. The payload is the entry's own
- * text.
+ * Segment frames and index rows of Session Store V2 (session-store-v2 reference, sections 3.1 to 3.3): one JSON object
+ * on a line, with its members written in the order given here, and read in any. The payload is the entry's own text.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -136,10 +135,7 @@ export function frameBytes(head: string, payload: Uint8Array): number {
   return Buffer.byteLength(head) + payload.length + 2;
 }
 
-/**
- * Fills `bytes` with a frame and its line feed, and returns where its payload begins. The payload is one JSON value
- * without white space around it and without line feeds.
- */
+/** Fills `bytes` with a frame and its line feed. Returns where its payload (trimmed JSON, no line feed) begins. */
 export function writeFrame(bytes: Buffer, head: string, payload: Uint8Array): number {
   const payloadStart = bytes.length - payload.length - 2;
   if (payloadStart === head.length) bytes.write(head, 0, "latin1");
@@ -258,8 +254,7 @@ function rowOf(values: Values): IndexRow {
 
 /**
  * Decodes the frame in `b[start, end)`, line feed excluded. Checks the length of its payload and, with `checkHash`, the
- * hash. Whether the payload is JSON need not be checked by a caller that knows the hash to be that of JSON. Throws
- * {@link Malformed}.
+ * hash. A caller that knows the hash to be that of JSON need not check the JSON. Throws {@link Malformed}.
  */
 export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash = true, checkJson = true): Frame {
   const usual = decodeHead(b, start, end);

@@ -97,9 +97,7 @@ export class IndexRows {
   /** Whether segments hold bytes after the last known frame. */
   private isMoreThere(): boolean {
     const { segmentSeq, segmentSize } = this.container.end.tail;
-    for (const [seq, size] of this.sizes)
-      if (seq === segmentSeq ? size > segmentSize : seq > segmentSeq && size > 0) return true;
-    return false;
+    return [...this.sizes].some(([seq, size]) => size > (seq === segmentSeq ? segmentSize : 0) && seq >= segmentSeq);
   }
 
   /** Whether the last known frame is at its recorded place, with every byte. */

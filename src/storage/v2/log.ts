@@ -1,7 +1,6 @@
 /**
- * The log of a session in a container. An append writes its frames at once; a commit fsyncs them, then writes and
- * fsyncs their index rows (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Periodic checkpoints
- * bound what the next opening has to read.
+ * The log of a session in a container. An append writes its frames; a commit fsyncs them, then writes and fsyncs their
+ * index rows (seed 003, "Failure semantics"). Periodic checkpoints bound what the next opening has to read.
  */
 
 import { dirname, join } from "node:path";
@@ -119,12 +118,6 @@ export class V2Backend implements Backend {
     return !state.isConfirmed && key !== undefined && this.opener.isDoubtful(state.lock.findHolder(key) !== null);
   }
 
-  /** Makes the session read-only and FAILED, until a migration or rollback that was cut off is finished. */
-  awaitRollBack(reason: Failure): void {
-    this.state.readOnly ??= reason;
-    this.states.restart("FAILED");
-  }
-
   reopen(): FileLog {
     return openLog(this.container.options, this.writers, this.path, this.path, this.state.lock.isHeld);
   }
@@ -175,10 +168,7 @@ export class V2Backend implements Backend {
     container.markDurable(entries.nodes.count);
   }
 
-  /**
-   * Throws session_not_found unless the container is still the session: a previous lock holder may have rolled it back
-   * or deleted it.
-   */
+  /** Throws session_not_found unless the container is still the session: it may have been rolled back or deleted. */
   locked(): void {
     if (!isActive(this.container.disk, this.path))
       throw new Failure(
@@ -395,10 +385,7 @@ export class V2Backend implements Backend {
     return backup;
   }
 
-  /**
-   * Yields the lines as they are written anew: a placeholder for a damaged one, without a parent that is missing, and
-   * as `repairs` says.
-   */
+  /** Yields the lines to write: a placeholder for a damaged one, no parent that is missing, else as `repairs` says. */
   private *repairedLines(repairs: Repairs): Generator<Uint8Array> {
     const { nodes } = this.entries;
     for (let position = 0; position < nodes.count; position++) {
@@ -438,7 +425,10 @@ export function openLog(
     const backend = new V2Backend(options, writers, file, folder);
     backend.open(held);
     if (n === JUDGEMENTS || !backend.wasDisturbed) {
-      if (unfinished) backend.awaitRollBack(unfinished);
+      if (unfinished) {
+        backend.state.readOnly ??= unfinished;
+        backend.states.restart("FAILED");
+      }
       return new FileLog(backend);
     }
     backend.close();

@@ -111,8 +111,7 @@ async function planOf(
 
 /**
  * Migrates a session file, after finishing what an earlier attempt left. Throws migration_failed with the obstacles,
- * session_locked, storage failures; then the session file is as before and active, unless the failure says that the
- * store is FAILED and an operator must act.
+ * session_locked, storage failures; then the file is as before and active, unless the store is FAILED.
  */
 export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
@@ -189,9 +188,11 @@ async function copy(going: Going): Promise<Migrated> {
   };
   try {
     await putPointer(disk, location.pointer, marker);
-    disk.rename(source, snapshotOf(source));
+    const frozen = snapshotOf(source);
+    disk.rename(source, frozen);
     await disk.syncFolder(dirname(source));
-    await requireFrozen(going, snapshotOf(source), staged.snapshotId);
+    const isFrozen = isUnchanged(disk.info(frozen), going.stamp) || (await hashOf(disk, frozen)) === staged.snapshotId;
+    if (!isFrozen) throw changedMeanwhile();
     await run.note(location.container, "completed", "ok", verification);
     await putPointer(disk, location.pointer, { ...marker, phase: "completed" });
   } catch (error) {
@@ -293,11 +294,6 @@ async function build({ run, log, source }: Going, progress: (bytes: number) => v
 function requireUnchanged({ run, log, source, stamp }: Going): void {
   if (run.format === "sqlite_v1") requireMerged(run.disk, source);
   if (log.refresh().kind !== "none" || !isUnchanged(run.disk.info(source), stamp)) throw changedMeanwhile();
-}
-
-async function requireFrozen({ run, stamp }: Going, snapshot: string, snapshotId: string | null): Promise<void> {
-  if (isUnchanged(run.disk.info(snapshot), stamp)) return;
-  if ((await hashOf(run.disk, snapshot)) !== snapshotId) throw changedMeanwhile();
 }
 
 function requireNoObstacles(obstacles: readonly Obstacle[]): void {

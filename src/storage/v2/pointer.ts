@@ -1,7 +1,4 @@
-/**
- * Locates the parts of a session that is, was or will be in Store V2, and finds out which of them is the session: the
- * pointer file next to the container says it (INV-007).
- */
+/** Locates the parts of a session, and finds out which of them is the session: the pointer file says it (INV-007). */
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
@@ -71,7 +68,7 @@ export function pointerOf(disk: Disk, container: string): Pointer | null {
 }
 
 /** The members of its pointer that the documents in a container tell. */
-export interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceFormat"> {
+interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceFormat"> {
   /** Hash of the manifest; null without a valid one. */
   readonly manifestHash: string | null;
 }
@@ -196,7 +193,7 @@ export function containerFor(disk: Disk, file: string): string | null {
 }
 
 /** Returns the session file or database that took the place of a container; null when nothing did. */
-export function fileReplacing(disk: Disk, container: string): string | null {
+function fileReplacing(disk: Disk, container: string): string | null {
   const pointer = guarded("opening the session", () => pointerOf(disk, container));
   if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return null;
   return join(dirname(container), pointer.source);

@@ -162,10 +162,7 @@ export class ContainerReader {
     }
   }
 
-  /**
-   * Whether writes are refused because of a reading that other processes may have disturbed: the container has changed
-   * since, or a process is writing to it.
-   */
+  /** Whether writes are refused because of a reading that the writes of other processes may have disturbed. */
   isDoubtful(isLive: boolean): boolean {
     if (!this.refusedByJudgement) return false;
     const { container } = this;

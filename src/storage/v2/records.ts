@@ -1,7 +1,4 @@
-/**
- * The frames of a container as records: where they lie, and whether they hold what was written. Finds those that are
- * not at their recorded places, in segments that another program changed.
- */
+/** The frames of a container as records: where they lie, and where else if another program changed the segments. */
 
 import { concat } from "../../core/json/json.ts";
 import type { Column } from "../../core/tree/nodes.ts";
@@ -142,10 +139,7 @@ export class FrameRecords implements EntrySource {
     });
   }
 
-  /**
-   * Returns the starts of frames in a segment that are not at their recorded places, by position. A segment is searched
-   * once for as long as it stays as it is.
-   */
+  /** Returns the starts of frames that are elsewhere in a segment, by position. Searches it again when it changed. */
   private startsIn(segmentSeq: number): ReadonlyMap<number, number> {
     return guarded("reading an entry", () => {
       const info = this.container.disk.infoOf(this.container.segments.fd(segmentSeq));
@@ -158,12 +152,10 @@ export class FrameRecords implements EntrySource {
   }
 
   private search(segmentSeq: number): ReadonlyMap<number, number> {
-    const { entries, extents } = this.container;
-    const { nodes } = entries;
-    const { segments, starts, lengths, crcs } = extents;
+    const { segments, starts, lengths, crcs } = this.container.extents;
     const wanted = new Map<string, number[]>();
     const keyOf = (crc: number, length: number): string => `${crc} ${length}`;
-    for (let position = nodes.count - 1; position >= 0; position--) {
+    for (let position = this.container.entries.nodes.count - 1; position >= 0; position--) {
       if (segments.values[position] !== segmentSeq) continue;
       const key = keyOf(crcs.values[position], lengths.values[position]);
       const same = wanted.get(key);

@@ -84,10 +84,7 @@ export class Replay {
       end.tornTail = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged: this.isAsJudged };
   }
 
-  /**
-   * Adds frames until one is not the expected one, and passes every line from there on to the salvage. Returns the
-   * reason why the first frame that was not the expected one was refused; null when all were.
-   */
+  /** Adds frames until one is not due, and passes the rest to the salvage. Returns why it was refused, or null. */
   private scan(salvage: Salvage, limit: number): string | null {
     const { end, segments } = this.container;
     let reason: string | null = null;

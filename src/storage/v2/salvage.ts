@@ -154,10 +154,7 @@ export class Salvage {
     return count;
   }
 
-  /**
-   * Adds the line `b[first, end)`, line feed excluded, that begins at byte `start` of a segment. A frame of an entry
-   * after `limit` is ignored.
-   */
+  /** Adds the line `b[first, end)`, line feed excluded, at byte `start` of a segment. Ignores entries after `limit`. */
   line(segmentSeq: number, start: number, b: Uint8Array, first: number, end: number, limit: number): void {
     let reason = "it is too short";
     if (end - first >= MIN_FRAME) {
@@ -240,10 +237,7 @@ export class Salvage {
     return row;
   }
 
-  /**
-   * Returns the frames that count, in the order of their entries, and all other byte ranges. `isKnown`: whether an
-   * entry was found before.
-   */
+  /** Returns the frames that count, in the order of their entries, and all other byte ranges. */
   finish(isKnown: (entryId: string) => boolean): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
     const { pieces, foundRows } = this;
     const taken = new Set<string>();

@@ -94,10 +94,7 @@ export class SegmentWriter {
     }
   }
 
-  /**
-   * Cuts off what a crash or a failed write left after the frames. Throws storage_failed, having cut nothing, when the
-   * bytes are not those that were examined.
-   */
+  /** Cuts off what a crash or a failed write left. Throws storage_failed, having cut nothing, unless it is as examined. */
   cutTornTail(): void {
     const { container } = this;
     const { disk, folder, segments } = container;

@@ -52,10 +52,7 @@ interface Details extends Coverage {
   readonly firsts: readonly number[];
 }
 
-/**
- * Encodes a block for the entries from `from` to the reach's count. Every parent must be there and no id taken twice:
- * other sessions get no index snapshot.
- */
+/** Encodes a block of the entries from `from` on. Every parent must be there, and no id taken twice. */
 export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covered: Coverage): Uint8Array {
   const { count } = covered;
   const n = count - from;
@@ -69,7 +66,8 @@ export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covere
     .filter(([position]) => within(position));
   const forward = rest.forward.filter(within);
   const text = bytesOf(JSON.stringify({ ...covered, from, types: rest.types, odd, forward, firsts } satisfies Details));
-  const bytes = Buffer.alloc(FIXED + padded(n * ENTRY + text.length));
+  // A multiple of 8, so that the columns of every block are aligned.
+  const bytes = Buffer.alloc(FIXED + ((n * ENTRY + text.length + 7) & ~7));
   bytes.set(MAGIC);
   bytes.writeUInt32LE(bytes.length, 8);
   bytes.writeUInt32LE(n, 16);
@@ -83,11 +81,6 @@ export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covere
   bytes.set(text, at);
   bytes.writeUInt32LE(crc32(bytes.subarray(16)), 12);
   return bytes;
-}
-
-/** Rounds up to a multiple of 8, so that the columns of every block are aligned. */
-function padded(length: number): number {
-  return (length + 7) & ~7;
 }
 
 /** A whole block of an index snapshot. */
@@ -284,10 +277,7 @@ export class Snapshots {
     this.keptCount = count;
   }
 
-  /**
-   * Adds the durable entries that the container's own lacks, if the tree says no more than their frames do. Best
-   * effort.
-   */
+  /** Adds the durable entries that the own one lacks, if the tree says no more than their frames do. Best effort. */
   grow(): void {
     const { disk, folder, entries, extents, end } = this.container;
     const { nodes } = entries;

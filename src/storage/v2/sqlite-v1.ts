@@ -22,7 +22,6 @@ import { sha256 } from "./frame.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
 
-/** Whether bytes begin as an SQLite database does. */
 export function beginsDatabase(bytes: Uint8Array): boolean {
   return Buffer.compare(bytes.subarray(0, MAGIC.length), MAGIC) === 0;
 }

@@ -34,7 +34,6 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
   };
   const { disk, env } = options;
   const writers: Writers = new Map();
-  /** Returns where a new session is to be. */
   const prepare = ({ header, file = options.containerFor(header) }: Beginning): string => {
     if (!isUuid(header.id))
       throw new Failure(
@@ -91,10 +90,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
   };
 }
 
-/**
- * Yields the lines of bytes that come in pieces cut anywhere, without their line feeds. Skips empty lines, and a last
- * line without line feed unless it is a JSON object.
- */
+/** Yields lines of pieces cut anywhere. Skips empty ones, and a last one without line feed that is no JSON object. */
 function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
   let held: Uint8Array[] = [];
   for (const piece of content) {
