@@ -92,18 +92,11 @@ export function nextFrame(
   const crc = crc32c(bytes);
   const start = isNew ? 0 : tail.segmentSize;
   const { segmentSeq, frameSeq } = at;
+  const row = { entrySeq, segmentSeq, frameSeq, entryId, byteOffset: start, byteLength: length, crc32c: crcText(crc) };
   return {
     bytes,
     isNew,
-    row: encodeRow({
-      entrySeq,
-      segmentSeq,
-      frameSeq,
-      entryId,
-      byteOffset: start,
-      byteLength: length,
-      crc32c: crcText(crc),
-    }),
+    row: encodeRow(row),
     extent: { segmentSeq, start, length, payloadStart, payloadLength, crc },
     tail: tailAfter(tail, at, payloadSha256, start, length, crc),
   };

@@ -100,13 +100,8 @@ export class Container {
   private makeHeader({ size, modified }: FileInfo): void {
     const id = basename(this.file, CONTAINER);
     if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
-    this.header = {
-      type: "session",
-      version: CURRENT_VERSION,
-      id,
-      timestamp: new Date(modified).toISOString(),
-      cwd: "",
-    };
+    const timestamp = new Date(modified).toISOString();
+    this.header = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
     this.headerLine = bytesOf(JSON.stringify(this.header));
     this.headerFault = new Failure(
       "corrupt",

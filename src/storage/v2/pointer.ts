@@ -192,13 +192,6 @@ export function containerFor(disk: Disk, file: string): string | null {
   return null;
 }
 
-/** Returns the session file or database that took the place of a container; null when nothing did. */
-function fileReplacing(disk: Disk, container: string): string | null {
-  const pointer = guarded("opening the session", () => pointerOf(disk, container));
-  if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return null;
-  return join(dirname(container), pointer.source);
-}
-
 /** Returns the pointer of a session that begins in V2. */
 export function newPointer(manifestHash: string, sessionId: string): Pointer {
   return {
@@ -303,7 +296,11 @@ export function locationIn(folder: string, sessionId: string, source: string | n
 
 /** Returns the current path of a session that had this path before a migration or rollback; else the path itself. */
 export function currentPathOf(disk: Disk, path: string): string {
-  if (isContainerName(path)) return fileReplacing(disk, path) ?? path;
+  if (isContainerName(path)) {
+    const pointer = guarded("opening the session", () => pointerOf(disk, path));
+    if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return path;
+    return join(dirname(path), pointer.source);
+  }
   const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
   if (found === undefined) return containerFor(disk, path) ?? path;
   return containerOf(disk, path, typeof found.id === "string" ? found.id : undefined) ?? path;

@@ -189,23 +189,20 @@ export class ContainerReader {
     if (isSameStamp(now, seen)) return { kind: "none" };
     if (now.size < end.indexEnd) return { kind: "replaced" };
     const restore = this.image(first);
+    let isExtended = false;
     try {
-      const isExtended = withFile(disk, disk.openRead(indexFile(folder)), (fd) => {
+      isExtended = withFile(disk, disk.openRead(indexFile(folder)), (fd) => {
         // Rows that are added from here on are for the next refresh: they name frames that are not in these segments.
         const before = disk.infoOf(fd);
         const { fault, known } = new IndexRows(container, container.segments.list()).addRows(fd, before.size);
         end.seen = before;
         return fault === null && known;
       });
-      if (!isExtended) {
-        // Until another log replaces it, this one keeps what it knew.
-        restore();
-        return { kind: "replaced" };
-      }
-    } catch (error) {
-      restore();
-      throw error;
+    } finally {
+      // Until another log replaces it, this one keeps what it knew.
+      if (!isExtended) restore();
     }
+    if (!isExtended) return { kind: "replaced" };
     container.noteBase();
     return entries.nodes.count === first ? { kind: "none" } : { kind: "grown", first };
   }
