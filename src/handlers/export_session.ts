@@ -67,7 +67,8 @@ export default command({
     const { workspace } = context;
     const { sessionPath, format, outputPath, overwrite = false } = params;
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
-    const rules = rulesOf(params.rolePatterns, params.roleMarker);
+    const rules = roleRules(params.rolePatterns, params.roleMarker);
+    if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
     const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
@@ -131,11 +132,4 @@ function contentOf({ host }: CommandContext, pieces: Iterable<string | Uint8Arra
   } catch {
     throw new Failure("corrupt", "The session's bytes are not text. Name an outputPath to get them as they are.");
   }
-}
-
-/** Parses the role patterns. Throws BadParams. */
-function rulesOf(patterns: Readonly<Record<string, string>> | undefined, marker: string | undefined): RoleRules {
-  const rules = roleRules(patterns, marker);
-  if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
-  return rules;
 }

@@ -1,6 +1,4 @@
 import * as z from "zod";
-import type { Relative } from "../core/ports/catalog.ts";
-import type { Session } from "../core/session/session.ts";
 import { command } from "./shared/command.ts";
 import { exampleId } from "./shared/shapes.ts";
 
@@ -39,8 +37,10 @@ export default command({
       sessionId === undefined
         ? context.session
         : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
+    // An open session is a relative wherever it is stored, even before its file exists.
+    const relative = open && { path: open.file ?? "", id: open.id, parentSession: open.parentSession };
     const { root, nodes } = await context.workspace.stores.catalog.family(
-      { id: open?.id ?? (sessionId as string), open: open && relativeOf(open) },
+      { id: open?.id ?? (sessionId as string), open: relative },
       context.progress,
     );
     return {
@@ -54,8 +54,3 @@ export default command({
     };
   },
 });
-
-/** Returns an open session as a relative, wherever it is stored, even before its file exists. */
-function relativeOf({ file, id, parentSession }: Session): Relative {
-  return { path: file ?? "", id, parentSession };
-}

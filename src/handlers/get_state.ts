@@ -43,6 +43,8 @@ export const stateResult = z.object({
 export function stateOf(session: Session, settings: ClientSettings): z.input<typeof stateResult> {
   const { log, tree } = session;
   const { lockedBy, lockKind } = log;
+  const model = session.model();
+  const contextWindow = model ? contextWindowOf(model.id) : undefined;
   return {
     sessionId: session.id,
     sessionFile: session.file,
@@ -50,7 +52,7 @@ export function stateOf(session: Session, settings: ClientSettings): z.input<typ
     cwd: session.cwd,
     parentSession: session.parentSession,
     leafId: session.leafId,
-    model: modelState(session),
+    model: model && contextWindow !== undefined ? { ...model, contextWindow } : model,
     thinkingLevel: session.thinkingLevel(),
     messageCount: session.messageCount(),
     entryCount: tree.entryCount,
@@ -111,12 +113,6 @@ function unchangedState(session: Session, settings: ClientSettings): z.input<typ
   const state = lasting(stateOf(session, settings));
   knownStates.set(session, { facts, state });
   return state;
-}
-
-function modelState(session: Session): z.input<typeof stateResult>["model"] {
-  const model = session.model();
-  const contextWindow = model ? contextWindowOf(model.id) : undefined;
-  return model && contextWindow !== undefined ? { ...model, contextWindow } : model;
 }
 
 /** A session with four entries. */

@@ -29,7 +29,7 @@ export const disk = containedDisk(realDisk);
 export const env = realEnv;
 
 /** Returns the folders that the environment names now, without the flat one that only Pi's program uses. */
-function storagePaths(): StoragePaths {
+export function storagePaths(): StoragePaths {
   return findPaths({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
 }
 
@@ -69,11 +69,6 @@ export function defaultFolder(cwd: string, agentDir?: string): string {
 /** Returns the folder that a caller names; without a name (or an empty one) that of the working directory. */
 export function folderOr(sessionDir: string | undefined, cwd: string): string {
   return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
-}
-
-/** Returns the folder that holds the folders of all working directories. */
-export function sessionsRoot(): string {
-  return storagePaths().root as string;
 }
 
 /** Returns the folder of a working directory's sessions, which exists then. */

@@ -15,7 +15,7 @@ import {
   readHeader,
   readingStores,
   sessionFolders,
-  sessionsRoot,
+  storagePaths,
 } from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 
@@ -49,7 +49,7 @@ export async function listAllSessions(
   const folders =
     typeof sessionDir === "string" && sessionDir !== ""
       ? [absolutePath(sessionDir)]
-      : [...sessionFolders({ root: sessionsRoot(), state: "" }, disk)];
+      : [...sessionFolders(storagePaths(), disk)];
   return readSessions(folders, () => true, progress, signal);
 }
 

@@ -19,7 +19,6 @@ import {
   contextEdit,
   copyInMemory,
   copyOf,
-  find,
   HeldSession,
   newSession,
   openSession,
@@ -267,14 +266,14 @@ export class SessionManager {
   }
 
   getEntry(id: string): SessionEntry | undefined {
-    const position = find(this.session, id);
+    const position = this.session.find(id);
     return position < 0 ? undefined : this.read.at(position);
   }
 
   /** Returns the entries from the root to an entry, by default the leaf; none for an unknown one. */
   getBranch(fromId?: string): SessionEntry[] {
     const { tree } = this.session;
-    return this.read.all(tree.path(fromId === undefined ? tree.leaf : find(this.session, fromId)));
+    return this.read.all(tree.path(fromId === undefined ? tree.leaf : this.session.find(fromId)));
   }
 
   /** Returns all entries as trees, children by time. Entries whose parent is unknown are roots. */
@@ -288,12 +287,12 @@ export class SessionManager {
       const { nodes } = this.session.log;
       return this.read.all([...this.session.visible()].filter((position) => nodes.parent(position) === ROOT));
     }
-    const position = find(this.session, parentId);
+    const position = this.session.find(parentId);
     return position < 0 ? [] : this.read.all([...this.session.tree.children(position)]);
   }
 
   getLabel(id: string): string | undefined {
-    return this.session.tree.labels.get(find(this.session, id))?.label;
+    return this.session.tree.labels.get(this.session.find(id))?.label;
   }
 
   /**

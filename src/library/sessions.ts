@@ -85,15 +85,9 @@ export function sessionInMemory(beginning: Beginning, entries: readonly FileEntr
   return sessionOn(log);
 }
 
-/** Returns the position of an entry, or -1. */
-export function find({ log, tree }: Session, id: string): number {
-  const position = log.nodes.position(id);
-  return position >= 0 && tree.isVisible(position) ? position : -1;
-}
-
 /** Returns the position of an entry. Throws entry_not_found. */
 export function positionOf(session: Session, id: string): number {
-  const position = find(session, id);
+  const position = session.find(id);
   if (position < 0) throw new Failure("entry_not_found", `Entry ${id} not found`, { entryId: id });
   return position;
 }

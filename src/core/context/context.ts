@@ -1,7 +1,7 @@
 /** The context at a leaf: which entries yield a message, and which (seed 000; session-format reference, section 3). */
 
-import type { Entry } from "../format/entry.ts";
-import { setMembers } from "../format/entry.ts";
+import { type Entry, setMembers } from "../format/entry.ts";
+import { inTextBlock } from "../format/message.ts";
 import { bytesOf, concat, holdsAt, type Member, memberOf, members, parse, stringEnd } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Boundary, Tree } from "../tree/tree.ts";
@@ -313,7 +313,7 @@ function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Ar
   if (!content) return undefined;
   const text = line.subarray(content.start, content.end);
   const blocks = (role === "assistant" || role === "toolResult") && text[0] === 0x22;
-  return blocks ? concat([bytesOf('[{"type":"text","text":'), text, bytesOf("}]")]) : text;
+  return blocks ? inTextBlock(text) : text;
 }
 
 function milliseconds(line: Uint8Array, timestamp: Member | undefined): Uint8Array {

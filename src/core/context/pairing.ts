@@ -4,7 +4,7 @@
  */
 
 import { type Damage, damageOfEntry } from "../format/damage.ts";
-import { type ToolCall, toolCalls } from "../format/message.ts";
+import { stringOf, type ToolCall, toolCalls } from "../format/message.ts";
 import { bytesOf, concat, elements, memberOf, members, parse, type Range } from "../json/json.ts";
 import type { Nodes } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
@@ -49,7 +49,7 @@ export function separates(
       if (tree.nodes.role(path[k]) === "toolResult" && !tree.nodes.lacksMessage(path[k])) results.push(k);
     const answers = pairUp(
       calls,
-      results.map((k) => idOf(messageOf(bodies, path[k]).toolCallId)),
+      results.map((k) => stringOf(messageOf(bodies, path[k]).toolCallId)),
     );
     return results.some((result, index) => result >= at && answers[index] >= 0);
   }
@@ -87,7 +87,7 @@ export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker:
   const results = [...(at === speaker ? [] : (known?.results ?? [])), ...more.reverse()];
   const answers = pairUp(
     asked,
-    results.map((position) => idOf(messageOf(bodies, position).toolCallId)),
+    results.map((position) => stringOf(messageOf(bodies, position).toolCallId)),
   );
   const calls = asked.filter((_, index) => !answers.includes(index)).map((call) => ({ ...call, position: speaker }));
   return { leaf, speaker, results, calls };
@@ -119,10 +119,6 @@ function speaks(tree: Heads, position: number): boolean {
 
 function messageOf(bodies: Pick<Bodies, "entry">, position: number): { content?: unknown; toolCallId?: unknown } {
   return (bodies.entry(position).message ?? {}) as { content?: unknown; toolCallId?: unknown };
-}
-
-function idOf(value: unknown): string {
-  return typeof value === "string" ? value : "";
 }
 
 // --- a context in which everything is paired -----------------------------------------------------------------------
@@ -168,7 +164,7 @@ function answered(assistant: Shown, results: readonly Shown[]): Shown[] {
   if (calls.length === 0) return [assistant];
   const ids = results.map((result) => {
     const id = memberRange(result.text, "toolCallId");
-    return idOf(id && parse(result.text, id.start, id.end));
+    return stringOf(id && parse(result.text, id.start, id.end));
   });
   const answers = pairUp(calls, ids);
   const answering = results.filter((_, index) => answers[index] >= 0);

@@ -1,6 +1,6 @@
 /** Input for a summariser: the text of a conversation, and the files that its tool calls read and changed. */
 
-import { contentText, toolCalls } from "../format/message.ts";
+import { contentText, stringOf, toolCalls } from "../format/message.ts";
 import { jsonText } from "../json/json.ts";
 
 /** Characters of a tool's output that a summariser gets; the beginning says what it was about. */
@@ -76,26 +76,19 @@ function said(message: SummaryMessage): (readonly [who: string, text: string])[]
     }
     case "toolResult": {
       const who = message.isError === true ? "Tool error" : "Tool result";
-      return [[`${who}${nameOf(message.toolName)}`, shortened(textAndImages(content))]];
+      const name = stringOf(message.toolName);
+      return [[name === "" ? who : `${who} (${name})`, shortened(textAndImages(content))]];
     }
     case "bashExecution":
       if (message.excludeFromContext === true) return [];
-      return [["Command of the user", `${textOf(message.command)}\n${shortened(textOf(message.output))}`]];
+      return [["Command of the user", `${stringOf(message.command)}\n${shortened(stringOf(message.output))}`]];
     case "branchSummary":
-      return [["Summary of another branch", textOf(message.summary)]];
+      return [["Summary of another branch", stringOf(message.summary)]];
     case "compactionSummary":
-      return [["Summary of what came before", textOf(message.summary)]];
+      return [["Summary of what came before", stringOf(message.summary)]];
     default:
       return [];
   }
-}
-
-function textOf(value: unknown): string {
-  return typeof value === "string" ? value : "";
-}
-
-function nameOf(value: unknown): string {
-  return typeof value === "string" && value !== "" ? ` (${value})` : "";
 }
 
 function textAndImages(content: unknown): string {
@@ -109,10 +102,6 @@ function textAndImages(content: unknown): string {
 function shortened(text: string): string {
   if (text.length <= RESULT_LIMIT) return text;
   // A surrogate pair is not cut in two.
-  const end = isHighSurrogate(text.charCodeAt(RESULT_LIMIT - 1)) ? RESULT_LIMIT - 1 : RESULT_LIMIT;
+  const end = /[\ud800-\udbff]/.test(text[RESULT_LIMIT - 1]) ? RESULT_LIMIT - 1 : RESULT_LIMIT;
   return `${text.slice(0, end)}\n(${text.length - end} more characters are left out here)`;
-}
-
-function isHighSurrogate(code: number): boolean {
-  return code >= 0xd800 && code <= 0xdbff;
 }

@@ -4,7 +4,7 @@
  */
 
 import { pairUp } from "../context/pairing.ts";
-import { contentText, shownText, type ToolCall, toolCalls } from "../format/message.ts";
+import { contentText, numberOf, shownText, stringOf, type ToolCall, toolCalls } from "../format/message.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
 
@@ -178,8 +178,8 @@ function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: rea
 
 function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<string, unknown>>) {
   return {
-    tool_call_id: typeof toolCallId === "string" ? toolCallId : "",
-    tool_name: typeof toolName === "string" ? toolName : "",
+    tool_call_id: stringOf(toolCallId),
+    tool_name: stringOf(toolName),
     content: contentText(content),
     is_error: isError === true,
   };
@@ -209,10 +209,6 @@ function costOf(cost: unknown): number {
   const { total, input, output, cacheRead, cacheWrite } = cost as Readonly<Record<string, unknown>>;
   if (typeof total === "number") return numberOf(total);
   return numberOf(input) + numberOf(output) + numberOf(cacheRead) + numberOf(cacheWrite);
-}
-
-function numberOf(value: unknown): number {
-  return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }
 
 /** Returns the role by the working directory, else by the text after the marker in the first user message. */

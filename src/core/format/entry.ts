@@ -2,7 +2,7 @@
 
 import type * as z from "zod";
 import { bytesOf, concat, knownValueEnd, memberOf, members, oneLine, parse, type Range } from "../json/json.ts";
-import { HEAD_BATCH } from "../tree/nodes.ts";
+import { HEAD_BATCH, KNOWN_TYPES } from "../tree/nodes.ts";
 import { type BodyHead, bodyHead, type EntryHead } from "./head.ts";
 import type { header } from "./schemas.ts";
 
@@ -225,14 +225,6 @@ export function withMember(line: Uint8Array, name: string, value: Uint8Array): U
 
 const CLOSE_BRACE = 0x7d;
 
+const UNKNOWN_TO_RUST = new Set<string>(["custom_message", "usage", "context_edit"]);
 /** Entry types that pi_agent_rust knows; it does not read any other. */
-export const RUST_TYPES: ReadonlySet<string> = new Set([
-  "message",
-  "model_change",
-  "thinking_level_change",
-  "compaction",
-  "branch_summary",
-  "label",
-  "session_info",
-  "custom",
-]);
+export const RUST_TYPES: ReadonlySet<string> = new Set(KNOWN_TYPES.filter((type) => !UNKNOWN_TO_RUST.has(type)));

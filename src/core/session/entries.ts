@@ -16,7 +16,7 @@ export interface KeyedAppend {
 }
 
 export class SessionEntries {
-  private logNow: Log;
+  log: Log;
   private treeNow!: Tree;
   private readonly leaf: () => number;
   /** Whether the tree is invalid and must be rebuilt before its next use. */
@@ -33,14 +33,10 @@ export class SessionEntries {
 
   /** Reads the log. `leaf` returns the position that the tree gives as its leaf. */
   constructor(log: Log, leaf: () => number) {
-    this.logNow = log;
+    this.log = log;
     this.leaf = leaf;
     this.openedWith = log.nodes.count;
     this.read();
-  }
-
-  get log(): Log {
-    return this.logNow;
   }
 
   /** Throws storage_failed while the tree must be rebuilt and cannot be. */
@@ -50,15 +46,15 @@ export class SessionEntries {
   }
 
   entry(position: number): Entry {
-    return parse(this.logNow.read(position)) as Entry;
+    return parse(this.log.read(position)) as Entry;
   }
 
   idOrNull(position: number): string | null {
-    return position < 0 ? null : this.logNow.nodes.id(position);
+    return position < 0 ? null : this.log.nodes.id(position);
   }
 
   get areDurable(): boolean {
-    const { durableCount, nodes, isCheckpointDue } = this.logNow;
+    const { durableCount, nodes, isCheckpointDue } = this.log;
     return durableCount >= nodes.count && !isCheckpointDue;
   }
 
@@ -94,13 +90,13 @@ export class SessionEntries {
 
   /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
   rebuildAfterLosses(): boolean {
-    if (this.logNow.nodes.losses === this.seenLosses) return false;
+    if (this.log.nodes.losses === this.seenLosses) return false;
     this.renew();
     return true;
   }
 
   add(position: number, line?: Uint8Array): void {
-    const { nodes } = this.logNow;
+    const { nodes } = this.log;
     if (LOADED_TYPES.includes(nodes.code(position))) {
       const entry = line ? (parse(line) as Entry) : this.entry(position);
       noteVoid(nodes, this.voids, position, entry);
@@ -112,7 +108,7 @@ export class SessionEntries {
 
   /** Adds the entries that others appended from `first` on, and those that were left out before. Returns all of them. */
   addFrom(first: number): number[] {
-    const { nodes } = this.logNow;
+    const { nodes } = this.log;
     const start = Math.min(this.addedCount, first);
     if (start === nodes.count) return [];
     if (nodes.forward.size > 0) this.renew();
@@ -121,7 +117,7 @@ export class SessionEntries {
   }
 
   /** Builds the tree and the facts that the entries give. Changes nothing when one cannot be read. */
-  private read(log = this.logNow): void {
+  private read(log = this.log): void {
     const { nodes } = log;
     const { losses } = nodes;
     // Summaries that were checked before need not be read again.
@@ -136,7 +132,7 @@ export class SessionEntries {
       bodies.push([position, entry]);
     }
     this.treeNow = new Tree(nodes, { isVoid: (position) => voids.has(position), leaf: this.leaf });
-    this.logNow = log;
+    this.log = log;
     this.voids = voids;
     this.addedCount = nodes.count;
     this.seenLosses = losses;
@@ -148,7 +144,7 @@ export class SessionEntries {
 
   /** Returns the appends with an idempotency key, by the key: it survives a restart, because it is in the entries. */
   keyedAppends(): Map<string, KeyedAppend> {
-    const { header, nodes } = this.logNow;
+    const { header, nodes } = this.log;
     const keyed = new Map<string, KeyedAppend>();
     let ids: string[] = [];
     for (let p = Math.max(0, nodes.count - KEY_WINDOW); p < nodes.count; p++) {
@@ -169,7 +165,7 @@ export class SessionEntries {
       const name = typeof entry.name === "string" ? entry.name.trim() : "";
       this.name = name === "" ? null : name;
     } else if (entry.type === "label" && typeof entry.targetId === "string") {
-      const target = this.logNow.nodes.position(entry.targetId);
+      const target = this.log.nodes.position(entry.targetId);
       if (target < 0) return;
       if (typeof entry.label === "string" && entry.label !== "")
         this.treeNow.labels.set(target, { label: entry.label, setBy: position });

@@ -5,6 +5,7 @@
 
 import { UNKNOWN_MODEL } from "../context/models.ts";
 import { type Draft, setMembers } from "../format/entry.ts";
+import { inTextBlock, toolCalls } from "../format/message.ts";
 import { bytesOf, concat, memberOf, members } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
@@ -55,7 +56,7 @@ function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Re
     lacking[name] = bytesOf(JSON.stringify(value));
   };
   if (role !== "user" && role !== "assistant" && role !== "toolResult") return lacking;
-  if (role !== "user" && typeof content === "string") lacking.content = inBlock(text);
+  if (role !== "user" && typeof content === "string") lacking.content = inTextBlock(valueIn(text, "content"));
   else if (!Array.isArray(content) && typeof content !== "string") put("content", []);
   if (role !== "assistant") return lacking;
   const { provider, model, api } = message;
@@ -71,13 +72,9 @@ function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Re
   }
   const usage = usageText(text, message.usage);
   if (usage) lacking.usage = usage;
-  if (typeof message.stopReason !== "string") put("stopReason", calls(content) ? "toolUse" : "stop");
+  if (typeof message.stopReason !== "string") put("stopReason", toolCalls(content).length > 0 ? "toolUse" : "stop");
   if (typeof message.timestamp !== "number") put("timestamp", around.time());
   return lacking;
-}
-
-function inBlock(text: Uint8Array): Uint8Array {
-  return concat([bytesOf('[{"type":"text","text":'), valueIn(text, "content"), bytesOf("}]")]);
 }
 
 const COUNTS = ["input", "output", "cacheRead", "cacheWrite"];
@@ -109,10 +106,6 @@ const ZERO = bytesOf("0");
 function valueIn(object: Uint8Array, name: string): Uint8Array {
   const member = memberOf(members(object) ?? [], name);
   return member ? object.subarray(member.start, member.end) : EMPTY;
-}
-
-function calls(content: unknown): boolean {
-  return Array.isArray(content) && content.some((block) => isObject(block) && block.type === "toolCall");
 }
 
 function isObject(value: unknown): value is Members {

@@ -51,9 +51,11 @@ function requireBoundary(sent: Sent, index: number): void {
   if (firstKeptEntryId === id) return;
   const keptId = String(firstKeptEntryId);
   const { leaf, above } = leafFor(sent, index);
-  const coming = above.map(
-    (at): Coming => ({ id: drafts[at].id, role: roleIn(drafts[at]), entry: drafts[at] as Entry }),
-  );
+  const coming = above.map((at): Coming => {
+    const { id, type, message } = drafts[at];
+    const role = type === "message" ? roleOf((message as { role?: unknown }).role) : "";
+    return { id, role, entry: drafts[at] as Entry };
+  });
   const among = above.indexOf(before.get(keptId) ?? -1);
   const first = among >= 0 ? session.log.nodes.count + among : session.find(keptId);
   requireKept(session, keptId, first, { leaf, coming, path: `entries.${index}.firstKeptEntryId` });
@@ -73,8 +75,4 @@ function leafFor({ session, drafts, before }: Sent, index: number): { leaf: numb
     above.push(parent);
     at = parent;
   }
-}
-
-function roleIn({ type, message }: NamedDraft): Coming["role"] {
-  return type === "message" ? roleOf((message as { role?: unknown }).role) : "";
 }

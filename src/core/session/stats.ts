@@ -3,8 +3,7 @@
 import { contextTokens } from "../context/compaction.ts";
 import { windowOf } from "../context/models.ts";
 import { reportedTokens } from "../context/tokens.ts";
-import type { Entry } from "../format/entry.ts";
-import { toolCalls } from "../format/message.ts";
+import { numberOf, toolCalls } from "../format/message.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
@@ -50,7 +49,8 @@ export function statsOf(session: Session) {
   const { nodes } = session.log;
   const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };
   const onPath = new Set(session.tree.path());
-  const inherited = new InheritedEntries(session);
+  // After the entries that a fork began with come its own, whatever time they name: a host may give entries any time.
+  let isInherited = session.parentSession !== null;
   /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
@@ -60,9 +60,9 @@ export function statsOf(session: Session) {
     const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
     if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
     const isPaid = role === "assistant" || role === "toolResult" || PAID.has(type);
-    if (!isPaid && !inherited.lasts) continue;
+    if (!isPaid && !isInherited) continue;
     const entry = session.entry(position);
-    const isInherited = inherited.holds(entry);
+    isInherited &&= isOlderThan(session, entry);
     if (!isPaid) continue;
     const message = entry.message as { content?: unknown; usage?: unknown } | undefined;
     const calls = role === "assistant" ? toolCalls(message?.content).length : 0;
@@ -76,29 +76,11 @@ export function statsOf(session: Session) {
   return { ...stats, bytesByType: Object.fromEntries(bytesByType) };
 }
 
-/**
- * The entries that a fork began with: those at the start that are no younger than it, and that no append to the fork
- * itself wrote. After them come the session's own, whatever time they name, because a host may give entries any time.
- */
-class InheritedEntries {
-  lasts: boolean;
-  private readonly born: number;
-  private readonly sessionId: string;
-
-  constructor(session: Session) {
-    this.lasts = session.parentSession !== null;
-    this.born = Date.parse(session.log.header.timestamp ?? "");
-    this.sessionId = session.id;
-  }
-
-  /** Returns whether an entry is one of them. Must be called for every entry in file order, as long as it `lasts`. */
-  holds(entry: Entry): boolean {
-    const batch = entry._batch as { session?: unknown } | null | undefined;
-    const { timestamp } = entry as { timestamp?: unknown };
-    const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
-    if (!(time <= this.born) || batch?.session === this.sessionId) this.lasts = false;
-    return this.lasts;
-  }
+/** Returns whether an entry is no younger than the fork that has it, and no append to the fork itself wrote it. */
+function isOlderThan({ id, log }: Session, { _batch, timestamp }: Readonly<Record<string, unknown>>): boolean {
+  const batch = _batch as { session?: unknown } | null | undefined;
+  const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
+  return time <= Date.parse(log.header.timestamp ?? "") && batch?.session !== id;
 }
 
 function countMessage(counts: Counts, role: string): void {
@@ -128,8 +110,4 @@ function addUsage(sum: Usage, usage: unknown): void {
   // Some writers keep only the total.
   sum.tokens.total += total > 0 ? total : numberOf(totalTokens);
   sum.cost += numberOf(cost?.total);
-}
-
-function numberOf(value: unknown): number {
-  return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }

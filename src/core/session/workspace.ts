@@ -26,7 +26,7 @@ export class Workspace {
   readonly env: Env;
   /** Working directory of sessions that name none. */
   readonly cwd: string;
-  private currentSession: Session | null = null;
+  current: Session | null = null;
   /** Sessions that were opened besides the current one, by id, the least recently used first. */
   private readonly openSessions = new Map<string, Session>();
   /** Files of sessions that were closed to make room, and are opened again when they are named. */
@@ -44,15 +44,11 @@ export class Workspace {
     this.setUp = setUp;
   }
 
-  get current(): Session | null {
-    return this.currentSession;
-  }
-
   /** Returns the current session, or the open one with an id. Throws no_session or session_not_found. */
   session(id?: string): Session {
-    if (id === undefined || id === this.currentSession?.id) {
-      if (!this.currentSession) throw this.absence;
-      return this.currentSession;
+    if (id === undefined || id === this.current?.id) {
+      if (!this.current) throw this.absence;
+      return this.current;
     }
     const open = this.openSessions.get(id) ?? this.wake(id);
     if (!open)
@@ -67,13 +63,13 @@ export class Workspace {
 
   /** Every open session, the current one first. */
   get sessions(): readonly Session[] {
-    const others = [...this.openSessions.values()].filter((session) => session !== this.currentSession);
-    return this.currentSession ? [this.currentSession, ...others] : others;
+    const others = [...this.openSessions.values()].filter((session) => session !== this.current);
+    return this.current ? [this.current, ...others] : others;
   }
 
   /** Whether a session is open or was only closed to make room. */
   has(id: string): boolean {
-    return id === this.currentSession?.id || this.openSessions.has(id) || this.suspended.has(id);
+    return id === this.current?.id || this.openSessions.has(id) || this.suspended.has(id);
   }
 
   /** Returns the open session with a file, by any name of it. Throws path_outside_root. */
@@ -112,13 +108,13 @@ export class Workspace {
     await session.leave();
     this.openSessions.delete(session.id);
     this.suspended.delete(session.id);
-    if (session === this.currentSession) this.none(new Failure("no_session"));
+    if (session === this.current) this.none(new Failure("no_session"));
     session.close();
   }
 
   /** Closes a session that is not in use, until it is named again. A session that lives in memory stays open. */
   async suspend(session: Session): Promise<void> {
-    if (session === this.currentSession || session.file === null || !session.log.persisted) return;
+    if (session === this.current || session.file === null || !session.log.persisted) return;
     await session.leave();
     this.openSessions.delete(session.id);
     this.suspended.set(session.id, session.file);
@@ -167,7 +163,7 @@ export class Workspace {
 
   /** Returns the session that a request with this idempotency key made, and opens it if needed. */
   made(key: string, cwds: readonly (string | undefined)[]): Session | undefined {
-    const current = this.currentSession;
+    const current = this.current;
     if (current?.log.header.idempotencyKey === key) return current;
     const { made } = this.stores;
     for (const cwd of new Set(cwds)) {
@@ -214,7 +210,7 @@ export class Workspace {
    */
   async fork(source: Session, end: number, wanted: Pick<NewSession, "key" | "id" | "comesOf"> = {}): Promise<Session> {
     // A marker that is written after the fork would make the old session the one changed last.
-    await this.currentSession?.leave();
+    await this.current?.leave();
     const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
     const beginning = this.beginning({
       ...wanted,
@@ -228,7 +224,7 @@ export class Workspace {
 
   /** Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. */
   async replace(next: Session): Promise<Session | null> {
-    const before = this.currentSession;
+    const before = this.current;
     if (before === next) return before;
     try {
       await before?.leave();
@@ -237,14 +233,14 @@ export class Workspace {
       throw error;
     }
     this.unannounced.delete(next);
-    this.currentSession = next;
+    this.current = next;
     this.suspended.delete(next.id);
     if (before && !this.openSessions.has(before.id)) before.close();
     return before;
   }
 
   none(absence: Failure): void {
-    this.currentSession = null;
+    this.current = null;
     this.absence = absence;
   }
 

@@ -1,6 +1,6 @@
 /** One request on its way through the server. */
 
-import { knownValueEnd, type Member, memberOf, members, type Range } from "../../core/json/json.ts";
+import { knownValueEnd, memberOf, members, type Range } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
@@ -34,8 +34,7 @@ export interface Call {
  */
 export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
-  const found: Member[] = members(bytes, range.start, range.end, knownValueEnd) ?? [];
-  const member = memberOf(found, "id");
+  const member = memberOf(members(bytes, range.start, range.end, knownValueEnd) ?? [], "id");
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
 }
 

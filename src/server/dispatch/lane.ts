@@ -70,7 +70,7 @@ export class Lane {
   question: Question | undefined;
   questionId: string | undefined;
   readonly calls: { call: Call; readonly batch?: BatchReply }[] = [];
-  private readonly queue: Slot[] = [];
+  readonly slots: Slot[] = [];
   private appliedWrites = 0;
   private durableWrites = 0;
   committing: Promise<void> | undefined;
@@ -95,16 +95,12 @@ export class Lane {
     return this.durableWrites === this.appliedWrites;
   }
 
-  get slots(): readonly Slot[] {
-    return this.queue;
-  }
-
   get busy(): boolean {
     return this.running !== undefined || this.reads > 0;
   }
 
   get pending(): number {
-    return this.calls.length + this.queue.length;
+    return this.calls.length + this.slots.length;
   }
 
   get idle(): boolean {
@@ -130,13 +126,13 @@ export class Lane {
    */
   push({ call, refusal, batch, outcome, readFrom, events }: Omit<Slot, "after">): void {
     const after = this.appliedWrites;
-    this.queue.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
+    this.slots.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
   }
 
   /** Takes the next slot out, if it may leave. */
   shift(): Slot | undefined {
-    const [next] = this.queue;
+    const [next] = this.slots;
     if (!next || next.after > this.durableWrites) return undefined;
-    return this.queue.shift();
+    return this.slots.shift();
   }
 }
