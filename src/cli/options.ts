@@ -91,10 +91,7 @@ export function parseArguments(args: readonly string[]): ServerSettings {
   return parseCommandLine(args).settings;
 }
 
-/**
- * Parses arguments. With `own`, the flags of a verb, operands are allowed. Under `--mode rpc`, unknown options are
- * ignored, as the clients of Pi expect. Throws UsageError.
- */
+/** Parses arguments; with `own`, a verb's flags, operands too. `--mode rpc` ignores unknown ones. Throws UsageError. */
 export function parseCommandLine(args: readonly string[], own?: Readonly<Record<string, Flag>>): CommandLine {
   const known = new Map<string, Pick<Flag, "value" | "oneOf">>();
   for (const name of IGNORED.split(" ")) known.set(name, {});

@@ -1,7 +1,4 @@
-/**
- * Runs verbs of the command line: commands of the table that are run once and printed. This file is loaded when a verb,
- * or the help, is asked for; table.ts lists the verbs.
- */
+/** Runs verbs: commands that are run once and printed. Loaded only when a verb, or the help, is asked for. */
 
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";

@@ -80,10 +80,7 @@ export function askAbout(method: string, paramsOf: VerbParams = () => ({})): Ver
   };
 }
 
-/**
- * Returns the `run` of a verb for a command that takes the path of any session, even of one that cannot be opened. The
- * session is opened when the operand is an id.
- */
+/** Does the same for a command that takes the path of any session, even one that cannot be opened; ids are opened. */
 export function askAt(method: string, paramsOf: VerbParams = () => ({})): Verb["run"] {
   return async (asking, given) => {
     const where = named(given.operands[0]);

@@ -148,10 +148,7 @@ export class SessionManager {
     return this.getSessionFile();
   }
 
-  /**
-   * Continues with the session of a file, or with a new one if there is no file. On a failure (as of `open`) the
-   * manager keeps the session it has.
-   */
+  /** Continues with the session of a file, or a new one if there is none. A failure (as of `open`) changes nothing. */
   setSessionFile(sessionFile: string): void {
     const file = absolutePath(sessionFile);
     const { stores } = this;

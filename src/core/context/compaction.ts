@@ -1,7 +1,4 @@
-/**
- * Checks where a compaction may begin to keep, and prepares one by Pi's rules (protocol, `compact_append` and
- * `prepare_compaction`; reliability cases C1 to C3).
- */
+/** Checks where a compaction may begin to keep, and prepares one by Pi's rules (protocol; reliability C1 to C3). */
 
 import type { Entry } from "../format/entry.ts";
 import { parse } from "../json/json.ts";

@@ -155,10 +155,7 @@ export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boo
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
-/**
- * Returns whether an entry of a type that counts is too malformed to count. A compaction without a summary is not in
- * force; the one before it is (reliability case C14).
- */
+/** Returns whether an entry is too malformed to count: a compaction without a summary is not in force (case C14). */
 export function isVoid(entry: Entry): boolean {
   if (entry.type === "branch_summary") return !hasSummary(entry);
   return entry.type === "compaction" && typeof entry.summary !== "string";
@@ -213,10 +210,7 @@ export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefi
   return undefined;
 }
 
-/**
- * Returns the JSON text of one message of the context, from the bytes of its entry wherever they contain it already;
- * undefined when those bytes turn out to be damaged.
- */
+/** Returns the JSON text of one message of the context, from its entry's bytes where possible; undefined if damaged. */
 export function messageText(
   tree: Tree,
   bodies: Bodies,

@@ -1,7 +1,4 @@
-/**
- * A session as Markdown. The conversation is in fenced blocks: it reads as it was written, and no renderer treats any
- * of it as HTML, a link or an image.
- */
+/** A session as Markdown, the conversation in fenced blocks: no renderer takes any of it for HTML, links or images. */
 
 import { type ContentPart, contentOf, visibleText } from "./content.ts";
 import type { ExportPage, PageBranch, PageEntry } from "./page.ts";

@@ -72,10 +72,7 @@ export interface Draft {
 
 const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
 
-/**
- * Returns the draft in a range of JSON text; `value` is its parsed value, if at hand. Its members keep the host's bytes
- * (rule: raw bytes are sacred).
- */
+/** Returns the draft in a range of JSON text, with the bytes of its members; `value` is it parsed, if at hand. */
 export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase & BodyMembers>): Draft {
   const found = members(bytes, range.start, range.end, knownValueEnd);
   if (!found) throw new TypeError("must be a JSON object");

@@ -72,10 +72,7 @@ const DIGITS = Uint8Array.from({ length: 256 }, (_, c) => {
   return digit < 0 ? NO_DIGIT : digit;
 });
 
-/**
- * Returns the value of the eight hex digits at `at`, or -1. Without a loop: most sessions are read before V8 has
- * compiled this, and a loop takes twice as long until then.
- */
+/** Returns the value of the eight hex digits at `at`, or -1. A loop takes twice as long until V8 has compiled this. */
 function packedAt(b: Uint8Array, at: number): number {
   const d0 = DIGITS[b[at]];
   const d1 = DIGITS[b[at + 1]];
@@ -192,10 +189,7 @@ export class HeadReader implements Head {
     return true;
   }
 
-  /**
-   * Reads the head of a whole line on the slow path: any member order and any ids. An entry without an id gets one from
-   * `missingId`. Returns what is wrong with the line, or null.
-   */
+  /** Reads the head of any whole line; an entry without an id gets `missingId`. Returns what is wrong, or null. */
   readAny(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
     const found = members(b, start, end);
     if (!found) return "not a JSON object";

@@ -107,10 +107,7 @@ function valueOfKnown(b: Uint8Array): unknown {
   }
 }
 
-/**
- * Returns the value of a well-formed JSON text in which every string of more than `longest` bytes is cut to about that
- * length. This shows texts that are too large to be built; it takes memory only for what is left.
- */
+/** Returns the value of a JSON text that is too large to be built; strings of over `longest` bytes are cut to that. */
 export function parseAbridged(b: Uint8Array, longest: number): unknown {
   const parts: Uint8Array[] = [];
   let copied = 0;
@@ -414,10 +411,7 @@ interface Goal {
   found: Range | undefined;
 }
 
-/**
- * Walks once through the value at `at`, which is `depth` steps down the path, and sets `goal.found` to the value at the
- * end of the path. Returns the position just past the value at `at`, or -1.
- */
+/** Walks once through the value at `at`, `depth` steps down the path, for the goal. Returns where it ends, or -1. */
 function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number): number {
   const step = goal.path[depth];
   const open = typeof step === "string" ? OPEN_BRACE : OPEN_BRACKET;

@@ -2,10 +2,7 @@
 
 import { bytesOf, concat, parse } from "./json.ts";
 
-/**
- * A member of a result whose text already exists. The text is requested when the reply is written, not when the command
- * runs; it comes in pieces, so that a large one never needs to be in memory as a whole.
- */
+/** A member of a result whose text exists already; it is requested, in pieces, when the reply is written. */
 export class Raw {
   readonly pieces: () => Iterable<Uint8Array>;
 

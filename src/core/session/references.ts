@@ -15,10 +15,7 @@ interface NamedDraft {
   readonly [member: string]: unknown;
 }
 
-/**
- * Throws entry_not_found or invalid_boundary, as the commands that make such entries do, if a label, a context edit or
- * a compaction names an entry that is neither in the session nor before it among the drafts.
- */
+/** Throws entry_not_found or invalid_boundary if a draft names an entry that is not in the session or before it. */
 export function requireReferences(session: Session, drafts: readonly NamedDraft[]): void {
   const sent: Sent = { session, drafts, before: new Map() };
   for (const [index, draft] of drafts.entries()) {

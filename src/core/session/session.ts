@@ -371,10 +371,7 @@ export class Session implements Bodies {
     return this.foreign.fresh();
   }
 
-  /**
-   * Does the same before a change, as the only writer: no server like this one writes after that check. If another
-   * process is the writer, the change itself fails with session_locked. Throws what `refresh` throws.
-   */
+  /** Does the same before a change, as the only writer; a change fails if another is. Throws what `refresh` throws. */
   refreshToWrite(): Foreign | null {
     this.foreign.becomeWriter();
     // The path may hold another file after the first look, with a lock of its own.

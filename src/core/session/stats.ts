@@ -41,10 +41,7 @@ function isReportedSince(session: Session, compaction: number): boolean {
 /** Entry types that may carry `usage` themselves (session-format reference, section 2). */
 const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
-/**
- * Returns the counts for all entries and for the path to the leaf, the usage of entries that are the session's own and
- * of those that it inherited from the session it was forked from, and the bytes of the lines by entry type.
- */
+/** Returns the counts of all entries and of the path, the usage by origin, and the bytes of the lines by entry type. */
 export function statsOf(session: Session) {
   const { nodes } = session.log;
   const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };

@@ -423,10 +423,7 @@ export class Nodes {
     return (this.flags[position] & HEAD_NO_MESSAGE) !== 0;
   }
 
-  /**
-   * Starts of messages whose line is known to end with them, so that they need not be searched for; 0 where it is not
-   * known. Set by whatever read the line, and no part of an image.
-   */
+  /** Starts of messages whose line is known to end with them, else 0. Readers of lines set it; no image has it. */
   private readonly messageStarts: Column<Uint16Array> = new Column(new Uint16Array(0));
 
   messageStart(position: number): number {
@@ -539,10 +536,7 @@ export class Nodes {
     };
   }
 
-  /**
-   * Makes an image the content of these nodes, which must be empty; its columns belong to them from then on. Returns
-   * false when the image was made with other known types.
-   */
+  /** Takes over an image, and its columns, into empty nodes. Returns false if it was made with other known types. */
   adopt(image: NodesImage): boolean {
     const { rest } = image;
     if (KNOWN_TYPES.some((name, code) => rest.types[code] !== name)) return false;

@@ -1,7 +1,4 @@
-/**
- * Pages: where the next one begins, and how much fits on one. Cursors are opaque to hosts. A cursor into a path is
- * `<leaf id>.<index>`, a cursor in file order is a position.
- */
+/** Pages. Cursors are opaque to hosts: into a path `<leaf id>.<index>`, in file order a position. */
 
 import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";

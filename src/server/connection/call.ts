@@ -28,10 +28,7 @@ export interface Call {
   readonly target?: Session | null;
 }
 
-/**
- * Returns the id of a message as JSON text. Numbers that JavaScript cannot hold exactly are taken from the bytes, so
- * that the host gets back what it sent. So are ids that may be nested too deep for JSON.stringify.
- */
+/** Returns the id as JSON text: from the bytes where a number cannot be held exactly, or it is nested too deep. */
 export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
   const member = memberOf(members(bytes, range.start, range.end, knownValueEnd) ?? [], "id");

@@ -1,7 +1,4 @@
-/**
- * Framing: cuts a byte stream into payloads, and puts payloads into frames. There are two framings: newline-delimited
- * JSON, and Content-Length headers as in LSP (protocol, section 2). Memory is bounded by the message limit.
- */
+/** Framing: cuts bytes into payloads and frames these, as lines or by Content-Length (protocol, section 2). */
 
 export type FramingName = "lines" | "headers";
 
@@ -261,10 +258,7 @@ class HeaderDecoder implements Decoder {
 
 const HEADERS_BEGIN = "content-";
 
-/**
- * Decoder of the beginning of a stream: drops a byte order mark and, unless the framing is given, chooses it by the
- * first bytes. A header block begins with `Content-`; anything else is a line.
- */
+/** Decoder of a stream's beginning: drops a byte order mark; where no framing is given, `Content-` begins headers. */
 export class AutoDecoder {
   private input: Buffer = Buffer.alloc(0);
   private begun = false;

@@ -1,7 +1,4 @@
-/**
- * Asks the host before the server acts (protocol, section 5), by a vscode-jsonrpc connection over the same streams: it
- * makes the ids of requests, finds the request that a response belongs to, and notifies the host of cancellations.
- */
+/** Asks the host before the server acts (protocol, section 5), by a vscode-jsonrpc connection over the same streams. */
 
 import type { MessageConnection } from "vscode-jsonrpc/node";
 import { Failure } from "../../core/failure.ts";

@@ -1,7 +1,4 @@
-/**
- * Runs calls. Those of a session run strictly in the order of arrival: they are applied at once, acknowledged when
- * durable, and answered in order (ARCHITECTURE.md, "How an append goes").
- */
+/** Runs calls: those of a session as they come, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
