@@ -67,11 +67,8 @@ export default command({
     return { entryIds: ids, leafId: session.leafId, ...warningsOf(params.entries) };
   },
   repeat(context, entryIds, { entries }) {
-    requireTypes(
-      context,
-      entryIds,
-      entries.map(({ type }) => type),
-    );
+    const types = entries.map(({ type }) => type);
+    requireTypes(context, entryIds, types);
     return { entryIds, leafId: entryIds.at(-1) ?? null, ...warningsOf(entries) };
   },
 });

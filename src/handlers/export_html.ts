@@ -19,11 +19,8 @@ export default command({
   example: { params: { outputPath: "session.html" }, result: { path: "/home/me/app/session.html" } },
   async run(context, { outputPath, overwrite }) {
     const { session, workspace } = context;
-    const path = await workspace.stores.writeOutput(
-      outputPath ?? `pi-session-${session.id}.html`,
-      htmlPieces(pageOf(session, false)),
-      outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse",
-    );
-    return { path };
+    const named = outputPath ?? `pi-session-${session.id}.html`;
+    const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
+    return { path: await workspace.stores.writeOutput(named, htmlPieces(pageOf(session, false)), taken) };
   },
 });

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { markdownPieces } from "../core/export/markdown.ts";
 import { pageOf } from "../core/export/page.ts";
-import { type RoleRules, roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
+import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Stores } from "../core/ports/stores.ts";
@@ -11,7 +11,6 @@ import { type CommandContext, command } from "./shared/command.ts";
 import { anySessionPath, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
-type Format = (typeof FORMATS)[number];
 
 /** Bytes of exported content that a reply may have at most. */
 const MAX_CONTENT = 256 << 20;
@@ -72,9 +71,13 @@ export default command({
     const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
-      const pieces = piecesOf(workspace.stores, session, format, all, rules, () => {
-        records = (records ?? 0) + 1;
-      });
+      const recordLines = function* (): Generator<string> {
+        for (const record of trainingRecords(session, rules, all)) {
+          records = (records ?? 0) + 1;
+          yield `${jsonText(record)}\n`;
+        }
+      };
+      const pieces = format === "training" ? recordLines() : piecesOf(workspace.stores, session, format, all);
       const { id: sessionId, file } = session;
       if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), records };
       const attachmentsOf = format === "jsonl" && file !== null ? file : undefined;
@@ -87,25 +90,10 @@ export default command({
   },
 });
 
-function piecesOf(
-  stores: Stores,
-  session: Session,
-  format: Format,
-  all: boolean,
-  rules: RoleRules,
-  onBranch: () => void,
-): Iterable<string | Uint8Array> {
+function piecesOf(stores: Stores, session: Session, format: string, all: boolean): Iterable<string | Uint8Array> {
   if (format === "html") return htmlPieces(pageOf(session, all));
   if (format === "markdown") return markdownPieces(pageOf(session, all));
-  if (format === "training") return recordLines(session, rules, all, onBranch);
   return all ? stores.bytesOf(session.log) : pathLines(session);
-}
-
-function* recordLines(session: Session, rules: RoleRules, all: boolean, onBranch: () => void): Generator<string> {
-  for (const record of trainingRecords(session, rules, all)) {
-    onBranch();
-    yield `${jsonText(record)}\n`;
-  }
 }
 
 /** Yields the header and the entries of the path, as they are stored. */

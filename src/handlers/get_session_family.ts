@@ -39,10 +39,8 @@ export default command({
         : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
     // An open session is a relative wherever it is stored, even before its file exists.
     const relative = open && { path: open.file ?? "", id: open.id, parentSession: open.parentSession };
-    const { root, nodes } = await context.workspace.stores.catalog.family(
-      { id: open?.id ?? (sessionId as string), open: relative },
-      context.progress,
-    );
+    const of = { id: open?.id ?? (sessionId as string), open: relative };
+    const { root, nodes } = await context.workspace.stores.catalog.family(of, context.progress);
     return {
       root,
       nodes: nodes.map(({ path, id, parentSession, forkedAtEntryId }) => ({

@@ -85,10 +85,8 @@ export default command({
   async run(context, params) {
     const { since, limit, stream, ...request } = params;
     const order = params.sort ?? "modified";
-    const { found, total } = await context.workspace.stores.catalog.list(
-      { ...request, since: moment("since", since) },
-      progressOf(context, stream === true),
-    );
+    const wanted = { ...request, since: moment("since", since) };
+    const { found, total } = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
     const sessions = found.slice(0, limit).map(toRow);
     const past = pageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
     return {

@@ -85,12 +85,9 @@ function cwdFilter(cwd: string, folder: string): (own: unknown) => boolean {
 
 function sessionFiles(folder: string): string[] {
   try {
-    return disk
-      .names(folder)
-      .filter((name) => isSession(folder, name))
-      .sort()
-      .reverse()
-      .map((name) => join(folder, name));
+    const names = disk.names(folder).filter((name) => isSession(folder, name));
+    names.sort().reverse();
+    return names.map((name) => join(folder, name));
   } catch {
     return [];
   }

@@ -431,11 +431,8 @@ function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
 }
 
 function tooLarge(size: number, limit: number): Failure {
-  return new Failure(
-    "message_too_large",
-    `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`,
-    { size, limit },
-  );
+  const sentence = `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`;
+  return new Failure("message_too_large", sentence, { size, limit });
 }
 
 /** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */

@@ -47,10 +47,8 @@ export function separates(
     const results: number[] = [];
     for (let k = i + 1; k < path.length && !speaks(tree, path[k]); k++)
       if (tree.nodes.role(path[k]) === "toolResult" && !tree.nodes.lacksMessage(path[k])) results.push(k);
-    const answers = pairUp(
-      calls,
-      results.map((k) => stringOf(messageOf(bodies, path[k]).toolCallId)),
-    );
+    const ids = results.map((k) => stringOf(messageOf(bodies, path[k]).toolCallId));
+    const answers = pairUp(calls, ids);
     return results.some((result, index) => result >= at && answers[index] >= 0);
   }
   return false;
@@ -85,10 +83,8 @@ export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker:
   for (; at !== speaker && at !== known?.leaf; at = nodes.parent(at))
     if (nodes.role(at) === "toolResult" && !nodes.lacksMessage(at)) more.push(at);
   const results = [...(at === speaker ? [] : (known?.results ?? [])), ...more.reverse()];
-  const answers = pairUp(
-    asked,
-    results.map((position) => stringOf(messageOf(bodies, position).toolCallId)),
-  );
+  const ids = results.map((position) => stringOf(messageOf(bodies, position).toolCallId));
+  const answers = pairUp(asked, ids);
   const calls = asked.filter((_, index) => !answers.includes(index)).map((call) => ({ ...call, position: speaker }));
   return { leaf, speaker, results, calls };
 }

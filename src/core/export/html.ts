@@ -72,10 +72,8 @@ function articleOf(entry: PageEntry): string {
   const { kind, title, parts } = contentOf(entry.body);
   const isCommand = kind === "bashExecution";
   const heading = isCommand ? `$ ${parts[0].text}` : title;
-  const body = parts
-    .slice(isCommand ? 1 : 0)
-    .map(partHtml)
-    .join("");
+  const shown = isCommand ? parts.slice(1) : parts;
+  const body = shown.map(partHtml).join("");
   const { timestamp } = entry.body;
   const time = typeof timestamp === "string" ? ` · ${escapeHtml(timestamp)}` : "";
   const label = entry.label === undefined ? "" : ` <mark>${escapeHtml(entry.label)}</mark>`;

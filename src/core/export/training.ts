@@ -163,10 +163,8 @@ function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: rea
   if (results.length === 0) return;
   const asked = turns.at(-1);
   const calls = asked?.role === "assistant" ? asked.tool_calls : [];
-  const answers = pairUp(
-    calls,
-    results.map(({ tool_call_id }) => tool_call_id),
-  );
+  const ids = results.map(({ tool_call_id }) => tool_call_id);
+  const answers = pairUp(calls, ids);
   const order = results.map((_, index) => index).filter((index) => answers[index] >= 0);
   order.sort((a, b) => answers[a] - answers[b]);
   for (const index of order) asked?.tool_results.push(results[index]);

@@ -56,9 +56,7 @@ export function toolCalls(value: unknown): ToolCall[] {
 
 /** Returns the text as one line of at most `limit` characters, for lists. */
 export function preview(text: string, limit = 100): string {
-  const line = text
-    .slice(0, limit * 4)
-    .replace(/\s+/g, " ")
-    .trim();
+  const begun = text.slice(0, limit * 4);
+  const line = begun.replace(/\s+/g, " ").trim();
   return line.length > limit ? `${line.slice(0, limit - 1)}…` : line;
 }

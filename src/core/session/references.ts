@@ -34,11 +34,8 @@ interface Sent {
 function requireTarget({ session, drafts, before }: Sent, index: number): void {
   const targetId = String(drafts[index].targetId);
   if (session.find(targetId) >= 0 || before.has(targetId)) return;
-  throw new Failure(
-    "entry_not_found",
-    `The target ${targetId} is not an entry of this session. get_entries and get_tree show the ids that exist.`,
-    { entryId: targetId, path: `entries.${index}.targetId` },
-  );
+  const sentence = `The target ${targetId} is not an entry of this session. get_entries and get_tree show the ids that exist.`;
+  throw new Failure("entry_not_found", sentence, { entryId: targetId, path: `entries.${index}.targetId` });
 }
 
 function requireBoundary(sent: Sent, index: number): void {

@@ -62,13 +62,10 @@ export class ForeignChanges {
   checkForChanges(): boolean {
     const { log } = this.entries;
     const change = log.refresh();
-    if (change.kind === "gone")
-      throw new Failure(
-        "storage_failed",
-        "The session's file is missing. clone writes what is still known of it to a new session.",
-        { errno: "ENOENT" },
-        { retryable: false },
-      );
+    if (change.kind === "gone") {
+      const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";
+      throw new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
+    }
     if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.isDurable)) {
       this.rebase();
       return true;
@@ -100,12 +97,10 @@ export class ForeignChanges {
    */
   rebase(successor?: Log, isRepair = false): void {
     const leafId = this.entries.idOrNull(this.leaf.current);
-    if (!this.leaf.isDurable)
-      throw new Failure(
-        "content_modified",
-        "Another program rewrote the session. Try again to see what is there now.",
-        { leafId },
-      );
+    if (!this.leaf.isDurable) {
+      const sentence = "Another program rewrote the session. Try again to see what is there now.";
+      throw new Failure("content_modified", sentence, { leafId });
+    }
     const before = this.entries.log;
     const next = successor ?? before.reopen();
     this.entries.replace(next);

@@ -114,13 +114,9 @@ export class Session implements Bodies {
   /** Returns the position of the entry with that id. Throws entry_not_found. */
   position(entryId: string): number {
     const position = this.find(entryId);
-    if (position < 0)
-      throw new Failure(
-        "entry_not_found",
-        `Entry not found: ${entryId}. get_entries and get_tree show the ids that exist.`,
-        { entryId },
-      );
-    return position;
+    if (position >= 0) return position;
+    const sentence = `Entry not found: ${entryId}. get_entries and get_tree show the ids that exist.`;
+    throw new Failure("entry_not_found", sentence, { entryId });
   }
 
   line(position: number): Uint8Array {
@@ -226,13 +222,11 @@ export class Session implements Bodies {
       const draft = drafts[index];
       const id = this.idFor(draft, others);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        if (draft.parentId !== null && this.find(draft.parentId) < 0 && !others?.has(draft.parentId))
-          throw new Failure(
-            "entry_not_found",
-            `The parent ${draft.parentId} is not an entry of this session. Leave parentId out to continue the leaf.`,
-            { entryId: draft.parentId, path: `entries.${index}.parentId` },
-          );
         parentId = draft.parentId;
+        if (parentId !== null && this.find(parentId) < 0 && !others?.has(parentId)) {
+          const sentence = `The parent ${parentId} is not an entry of this session. Leave parentId out to continue the leaf.`;
+          throw new Failure("entry_not_found", sentence, { entryId: parentId, path: `entries.${index}.parentId` });
+        }
         branchChanged = true;
       }
       const batch: Batch | undefined = batched
@@ -399,19 +393,14 @@ export class Session implements Bodies {
 
   // --- small parts of writing ----------------------------------------------------------------------------------
 
-  private idFor(draft: Draft, others: ReadonlySet<string> | undefined): string {
-    if (draft.id === undefined) return this.newEntryId(others);
-    if (!ENTRY_ID.test(draft.id))
-      throw new Failure(
-        "invalid_entry",
-        "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.",
-        { entryId: draft.id },
-      );
-    if (this.isTaken(draft.id) || others?.has(draft.id))
-      throw new Failure("invalid_entry", `The id ${draft.id} is taken. Leave it out to get a new one.`, {
-        entryId: draft.id,
-      });
-    return draft.id;
+  private idFor({ id }: Draft, others: ReadonlySet<string> | undefined): string {
+    if (id === undefined) return this.newEntryId(others);
+    const isWellFormed = ENTRY_ID.test(id);
+    if (isWellFormed && !this.isTaken(id) && !others?.has(id)) return id;
+    const sentence = isWellFormed
+      ? `The id ${id} is taken. Leave it out to get a new one.`
+      : "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.";
+    throw new Failure("invalid_entry", sentence, { entryId: id });
   }
 
   private isTaken(id: string): boolean {

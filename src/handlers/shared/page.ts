@@ -5,16 +5,8 @@ import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import type { CommandContext } from "./command.ts";
 
-export interface Page {
-  /** The leaf of the path that is paged through. A path never changes, whatever is appended meanwhile. */
-  readonly leaf: number;
-  /** The index in the path at which this page begins. */
-  readonly index: number;
-  next(index: number): string;
-}
-
 /** Returns the page that a cursor names, or the first page of the path to `end`. Throws cursor_expired. */
-export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf): Page {
+export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf) {
   const { nodes } = session.log;
   const dot = cursor?.lastIndexOf(".") ?? -1;
   const leafId = cursor === undefined ? session.idOrNull(end) : cursor.slice(0, dot);
@@ -22,7 +14,8 @@ export function pageOf(session: Session, cursor: string | undefined, end = sessi
   const leaf = leafId === null || leafId === "" ? ROOT : nodes.position(leafId);
   if (cursor !== undefined && (dot < 0 || (leaf < 0 && leafId !== "")))
     throw new Failure("cursor_expired", undefined, { cursor });
-  return { leaf, index, next: (at) => `${leafId ?? ""}.${at}` };
+  // The page begins at the index in the path to that leaf, which never changes, whatever is appended meanwhile.
+  return { leaf, index, next: (at: number) => `${leafId ?? ""}.${at}` };
 }
 
 /** Returns the index that a cursor names, which must be below `count` if that is given. Throws cursor_expired. */

@@ -35,13 +35,12 @@ export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
 }
 
+const BEGINNING =
+  /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/;
+
 /** Returns the id of a message of which only the beginning was kept, if it can be read. */
 export function idTextOfBeginning(bytes: Buffer): string | undefined {
-  const text = bytes.toString("utf8");
-  const found =
-    /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/.exec(
-      text,
-    );
+  const found = BEGINNING.exec(bytes.toString("utf8"));
   try {
     JSON.parse(found?.[1] ?? "");
     return found?.[1];

@@ -82,12 +82,8 @@ function faulty(issues: BadParams["issues"]): Pick<Call, "params" | "fault"> {
 export function ofTheDisk(error: Error & { readonly code: string }): Failure {
   const { code } = error;
   const full = code === "ENOSPC" || code === "EDQUOT";
-  return new Failure(
-    full ? "storage_full" : "storage_failed",
-    `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was handled. Check with get_state and verify_session what the session has now, then try again.`,
-    { errno: code },
-    { cause: error },
-  );
+  const sentence = `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was handled. Check with get_state and verify_session what the session has now, then try again.`;
+  return new Failure(full ? "storage_full" : "storage_failed", sentence, { errno: code }, { cause: error });
 }
 
 let references = 0;

@@ -88,10 +88,8 @@ export class Hooks {
     const late = new Promise<HookAnswer>((resolve) => {
       if (limit === undefined) return;
       const goOn = this.registered.get(name)?.onTimeout === "continue";
-      timer = setTimeout(
-        () => resolve(goOn ? { cancelled: false } : { cancelled: true, reason: "hook_timeout" }),
-        limit,
-      );
+      const answer = goOn ? { cancelled: false } : { cancelled: true, reason: "hook_timeout" };
+      timer = setTimeout(() => resolve(answer), limit);
     });
     let isAnswered = false;
     const asked = connection

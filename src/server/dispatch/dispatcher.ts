@@ -290,16 +290,11 @@ export class Dispatcher implements CallHost {
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
     const context = this.contextFor(lane, call, events);
     const run = (): unknown => command.run(context, call.params as never);
-    if (
-      call.target === null ||
-      command.effect === "read" ||
-      command.effect === "server" ||
-      command.effect === "control"
-    )
-      return run();
-    if (command.effect === "close") return this.commits.whenDurable(lane, run);
+    const { effect } = command;
+    if (call.target === null || effect === "read" || effect === "server" || effect === "control") return run();
+    if (effect === "close") return this.commits.whenDurable(lane, run);
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
-    if (command.effect === "write") {
+    if (effect === "write") {
       const known = idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
       if (known !== undefined) return known;
       const { session } = context;
@@ -377,8 +372,7 @@ export class Dispatcher implements CallHost {
     if (left) events.push(left);
     const previousSessionFile = before?.file ?? null;
     if (fork) events.push(eventOf(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile }));
-    events.push(
-      eventOf(next, "session_start", { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) }),
-    );
+    const start = { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) };
+    events.push(eventOf(next, "session_start", start));
   }
 }

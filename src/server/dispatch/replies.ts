@@ -70,10 +70,8 @@ export class Replies {
     const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
     if (!introduces && batch.replies.length > 0) this.host.start();
     for (const { call } of batch.replies) this.noteAnswer(call);
-    this.sink.batch(
-      batch.replies.map(({ prepared }) => prepared),
-      batch.refusals,
-    );
+    const prepared = batch.replies.map((reply) => reply.prepared);
+    this.sink.batch(prepared, batch.refusals);
     if (introduces) this.host.start();
     for (const event of batch.events) this.sink.event(event);
     for (const { call } of batch.replies) this.reportDamage(call);
