@@ -365,7 +365,6 @@ function columnsOf(sessions: readonly Result[], page: OutputStyle): ReturnType<t
   return found;
 }
 
-/** Returns the sentence that is shown after a deletion. */
 export function deletedNotice({ trash, movedTo }: Result): string {
   if (trash === "own") return `It is in the trash: ${movedTo}`;
   return trash === "desktop" ? "It is in the desktop's trash." : "It is deleted.";

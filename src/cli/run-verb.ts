@@ -36,14 +36,11 @@ const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];
 
 /** JSON-RPC error code for invalid params, which means that the command line was wrong. */
 const INVALID_PARAMS = -32602;
-
 /** Columns of the help. */
 const HELP_WIDTH = 80;
-
 /** Characters of the pieces in which lines are printed, approximately. */
 const PIECE = 1 << 16;
 
-/** Returns the verb with that name. */
 export function findVerb(name: string): Verb | undefined {
   return verbs.find((verb) => verb.name === name);
 }

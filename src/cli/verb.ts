@@ -39,7 +39,7 @@ export interface Verb {
   readonly flags?: Readonly<Record<string, Flag>>;
   /** Further sentences for its own help. */
   readonly more?: string;
-  /** Asks the server for the result to print. Throws Refusal, UsageError or Failure. */
+  /** Asks the server for the result to print. Throws CommandFailed, UsageError or Failure. */
   run(asking: Asking, given: Given): Promise<Result>;
   /** Returns the lines that a person reads; a single string is printed as it is. */
   print(result: Result, given: Given, page: OutputStyle): Iterable<string>;

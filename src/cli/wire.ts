@@ -6,7 +6,6 @@ import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
 import { CommandFailed, type Result } from "./verb.ts";
 
-/** A callback for how far a command is. */
 export type ProgressCallback = (done: number, total: number) => void;
 
 interface Waiting {
@@ -31,7 +30,7 @@ export class Wire {
     this.output.setEncoding("utf8").on("data", (text: string) => this.receive(text));
   }
 
-  /** Sends a command and returns its result. Throws Refusal. */
+  /** Sends a command and returns its result. Throws CommandFailed. */
   ask(method: string, params: Readonly<Record<string, unknown>> = {}): Promise<Result> {
     const id = ++this.ids;
     const _meta = this.progress ? { progressToken: id } : undefined;
@@ -41,7 +40,6 @@ export class Wire {
     });
   }
 
-  /** Shuts the server down cleanly. */
   async end(): Promise<void> {
     this.input.end();
     await this.service.done;

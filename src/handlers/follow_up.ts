@@ -1,3 +1,3 @@
-import { prompting } from "./shared/unsupported.ts";
+import { prompting } from "./shared/agent-commands.ts";
 
 export default prompting("follow_up");

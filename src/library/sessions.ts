@@ -10,7 +10,7 @@ import { Session } from "../core/session/session.ts";
 import { forkContent, newBeginning } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { migrateSessionEntries } from "./entries.ts";
-import { absolutePath, env, memoryStore, wholeLines } from "./here.ts";
+import { absolutePath, closing, env, memoryStore, wholeLines } from "./here.ts";
 import type { ContextEditEntry, FileEntry, NewSessionOptions, SessionEntry, SessionHeader } from "./types.ts";
 
 /** Returns the JSON text of a value that has one. */
@@ -56,14 +56,11 @@ export function sessionWith(log: Log, content: Iterable<Uint8Array>, defer: bool
 
 /** Makes a session that holds everything of a file's, with the leaf where that has it, in the log that `make` makes. */
 export function copyOf(stores: Stores, file: string, make: (source: Log) => Log, defer: boolean): Session {
-  const source = openSession(stores, file);
-  try {
+  return closing(openSession(stores, file), (source) => {
     const copy = sessionWith(make(source.log), forkContent(source, planCopy(source.tree)), defer);
     copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
     return copy;
-  } finally {
-    source.close();
-  }
+  });
 }
 
 /** Makes a session in memory that holds everything of a file's. */

@@ -39,16 +39,12 @@ export interface ConnectionOptions {
 
 /** Milliseconds between polls of idle sessions for what other programs wrote. */
 const POLL_INTERVAL = 500;
-
 /** Bytes beyond which a reply waits in a file; up to that, memory is faster. */
 const HELD_REPLY_BYTES = 64 << 20;
-
 /** Bytes up to which a reply is held in memory wherever it waits. */
 const SMALL_REPLY = 4096;
-
 /** Times that a reply is put together again at most, because something in it was found to be unreadable. */
 const MAX_RENEWALS = 16;
-
 /** Number of unfinished calls at which no more input is read. */
 const MAX_PENDING = 10_000;
 
@@ -101,9 +97,7 @@ export class Connection implements Sink {
     await new Promise<void>((resolve) => {
       this.finished = resolve;
       input.on("data", (chunk: Buffer) => this.receive(chunk));
-      input.on("end", () => this.stop());
-      input.on("error", () => this.stop());
-      input.on("close", () => this.stop());
+      for (const ended of ["end", "error", "close"]) input.on(ended, () => this.stop());
     });
     clearInterval(following);
     this.hooks.abandon();

@@ -2,7 +2,6 @@
 
 import * as z from "zod";
 
-/** An entry as it is stored. */
 export const entry = z
   .looseObject({ type: z.string(), id: z.string(), parentId: z.string().nullish(), timestamp: z.string().optional() })
   .describe("an entry as it is stored");

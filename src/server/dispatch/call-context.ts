@@ -35,6 +35,10 @@ export interface CallHost {
 }
 
 export class CallContext implements CommandContext {
+  readonly workspace: Workspace;
+  readonly server: ServerFacts;
+  readonly settings: ClientSettings;
+  readonly host: HostFacts;
   private readonly dispatcher: CallHost;
   private readonly call: Call;
   private readonly events: PendingEvent[];
@@ -42,14 +46,14 @@ export class CallContext implements CommandContext {
   readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
 
   constructor(dispatcher: CallHost, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
+    this.workspace = dispatcher.workspace;
+    this.server = dispatcher.server;
+    this.settings = dispatcher.settings;
+    this.host = dispatcher.sink;
     this.dispatcher = dispatcher;
     this.call = call;
     this.events = events;
     this.ask = ask;
-  }
-
-  get workspace(): Workspace {
-    return this.dispatcher.workspace;
   }
 
   get session(): Session {
@@ -62,18 +66,6 @@ export class CallContext implements CommandContext {
 
   get target(): Session | null {
     return this.call.target === null ? null : this.session;
-  }
-
-  get server(): ServerFacts {
-    return this.dispatcher.server;
-  }
-
-  get settings(): ClientSettings {
-    return this.dispatcher.settings;
-  }
-
-  get host(): HostFacts {
-    return this.dispatcher.sink;
   }
 
   get key(): string | undefined {

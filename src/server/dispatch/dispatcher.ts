@@ -29,7 +29,6 @@ const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
 
 /** Sessions that may be open at a time, including the current one; the others open again when they are named. */
 const MAX_OPEN = 64;
-
 /** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
 const REST_AFTER = 5 * 60_000;
 
