@@ -32,11 +32,8 @@ export default command({
     },
   },
   async run(context, { sessionId }) {
-    const { current, sessions } = context.workspace;
-    const open =
-      sessionId === undefined
-        ? context.session
-        : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
+    const { sessions } = context.workspace;
+    const open = sessionId === undefined ? context.session : sessions.find(({ id }) => id === sessionId);
     // An open session is a relative wherever it is stored, even before its file exists.
     const relative = open && { path: open.file ?? "", id: open.id, parentSession: open.parentSession };
     const of = { id: open?.id ?? (sessionId as string), open: relative };

@@ -3,6 +3,7 @@
  * interface ends with a TypeError where they do not (0.73: `entry.message.usage.input`, `message.content.some`).
  */
 
+import type { Model } from "../context/context.ts";
 import { UNKNOWN_MODEL } from "../context/models.ts";
 import { type Draft, setMembers } from "../format/entry.ts";
 import { inTextBlock, toolCalls } from "../format/message.ts";
@@ -13,11 +14,7 @@ import type { Session } from "./session.ts";
 type Members = Readonly<Record<string, unknown>>;
 
 /** The model that speaks at a position, with the API that its last message names. */
-export interface Speaker {
-  readonly provider: string;
-  readonly id: string;
-  readonly api?: string;
-}
+export type Speaker = Model & { readonly api?: string };
 
 export interface Surroundings {
   time(): number;

@@ -2,18 +2,13 @@
 
 import type { Coming } from "../context/compaction.ts";
 import { Failure } from "../failure.ts";
-import type { Entry } from "../format/entry.ts";
+import type { Draft, Entry } from "../format/entry.ts";
 import { roleOf } from "../format/head.ts";
 import { ROOT } from "../tree/nodes.ts";
 import { requireKept } from "./compaction-draft.ts";
 import type { Session } from "./session.ts";
 
-interface NamedDraft {
-  readonly type: string;
-  readonly id?: string;
-  readonly parentId?: string | null;
-  readonly [member: string]: unknown;
-}
+type NamedDraft = Pick<Draft, "type" | "id" | "parentId"> & Readonly<Record<string, unknown>>;
 
 /** Throws entry_not_found or invalid_boundary if a draft names an entry that is not in the session or before it. */
 export function requireReferences(session: Session, drafts: readonly NamedDraft[]): void {

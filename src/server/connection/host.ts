@@ -43,7 +43,8 @@ export class Host {
     if (this.subscribed !== "all" && !this.subscribed.has(event.name)) return undefined;
     const { sessionId, leafId } = event;
     const seq = this.seq + 1;
-    for (const payload of [event.payload, withoutStored(event.payload)])
+    const plain = Object.entries(event.payload).filter(([, value]) => !(value instanceof Raw));
+    for (const payload of [event.payload, Object.fromEntries(plain)])
       try {
         const message = made(dialect.event(event.name, { sessionId, leafId, seq, ...payload }));
         this.seq = seq;
@@ -53,8 +54,4 @@ export class Host {
       }
     return undefined;
   }
-}
-
-function withoutStored(payload: PendingEvent["payload"]): PendingEvent["payload"] {
-  return Object.fromEntries(Object.entries(payload).filter(([, value]) => !(value instanceof Raw)));
 }

@@ -55,7 +55,7 @@ export class Replies {
       const { call } = slot;
       const introduces = call.command.name === "initialize";
       if (!introduces) this.host.start();
-      this.noteAnswer(call);
+      if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
       if (slot.prepared) this.sink.send(slot.prepared);
       else this.sink.reply(call, this.asOf(lane, slot), this.renewal(lane, slot));
       if (introduces) this.host.start();
@@ -69,16 +69,12 @@ export class Replies {
     batch.sent = true;
     const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
     if (!introduces && batch.replies.length > 0) this.host.start();
-    for (const { call } of batch.replies) this.noteAnswer(call);
+    for (const { call } of batch.replies) if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
     const prepared = batch.replies.map((reply) => reply.prepared);
     this.sink.batch(prepared, batch.refusals);
     if (introduces) this.host.start();
     for (const event of batch.events) this.sink.event(event);
     for (const { call } of batch.replies) this.reportDamage(call);
-  }
-
-  private noteAnswer({ idText }: Call): void {
-    if (idText !== undefined) this.awaitedIds.delete(idText);
   }
 
   // --- what a reply says ---------------------------------------------------------------------------------------
