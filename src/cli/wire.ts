@@ -8,18 +8,13 @@ import { CommandFailed, type Result } from "./verb.ts";
 
 export type ProgressCallback = (done: number, total: number) => void;
 
-interface Waiting {
-  resolve(result: Result): void;
-  reject(error: CommandFailed): void;
-}
-
 export class Wire {
   readonly service: Service;
   /** The latest result, and its text as it was on the wire. */
   last: { readonly result: Result; readonly text: string } | undefined;
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
-  private readonly waiting = new Map<number, Waiting>();
+  private readonly waiting = new Map<number, { resolve(result: Result): void; reject(error: CommandFailed): void }>();
   private readonly progress: ProgressCallback | undefined;
   private unread: string[] = [];
   private ids = 0;

@@ -385,7 +385,9 @@ export class Connection implements Sink {
     const { output } = this;
     const most = memoryBytes ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
     const requireRoom = (size: number): void => {
-      if (size + usedBytes > limit) throw tooLarge(size + usedBytes, limit);
+      if (size + usedBytes <= limit) return;
+      const sentence = `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`;
+      throw new Failure("message_too_large", sentence, { size: size + usedBytes, limit });
     };
     const pieces: Pieces = [];
     let message: OutgoingMessage = pieces;
@@ -422,11 +424,6 @@ function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
   }
   pieces.push("]");
   return pieces;
-}
-
-function tooLarge(size: number, limit: number): Failure {
-  const sentence = `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`;
-  return new Failure("message_too_large", sentence, { size, limit });
 }
 
 /** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */

@@ -48,7 +48,8 @@ export function boundaryFault(
   const stored = tree.path(leaf);
   const path = coming.length === 0 ? stored : [...stored, ...coming.map((_, index) => count + index)];
   const at = isComing ? stored.length + first - count : tree.depth(first);
-  const shownFrom = shownDepth(tree, bodies, leaf);
+  const compaction = tree.lastCompaction(leaf);
+  const shownFrom = compaction === ROOT ? 0 : tree.depth(keptFrom(tree, bodies, compaction).first);
   const heads: Heads = {
     nodes: {
       role: (position) => (position < count ? nodes.role(position) : coming[position - count].role),
@@ -77,12 +78,6 @@ export function boundaryFault(
     reason: `Keeping from there separates a tool call from its result. Keep from ${nearest.join(" or ") || "nothing (null)"} instead.`,
     nearest,
   };
-}
-
-/** Returns the depth from which on the path to `leaf` is shown to the model. */
-function shownDepth(tree: Tree, bodies: Bodies, leaf: number): number {
-  const compaction = tree.lastCompaction(leaf);
-  return compaction === ROOT ? 0 : tree.depth(keptFrom(tree, bodies, compaction).first);
 }
 
 // --- preparing one -------------------------------------------------------------------------------------------------

@@ -6,12 +6,6 @@ import { jsonText } from "../json/json.ts";
 /** Characters of a tool's output that a summariser gets; the beginning says what it was about. */
 const RESULT_LIMIT = 2000;
 
-export interface FileLists {
-  /** Read and not changed. */
-  readonly readFiles: string[];
-  readonly modifiedFiles: string[];
-}
-
 /** Collects the files of one or more stretches of a conversation. */
 export class Files {
   private readonly read = new Set<string>();
@@ -41,7 +35,8 @@ export class Files {
     else if (name === "write" || name === "edit") this.modified.add(path);
   }
 
-  lists(): FileLists {
+  /** Returns the files that were read and not changed, and those that were changed. */
+  lists() {
     return {
       readFiles: [...this.read].filter((path) => !this.modified.has(path)).sort(),
       modifiedFiles: [...this.modified].sort(),

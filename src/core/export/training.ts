@@ -119,8 +119,8 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     } else if (role === "toolResult") results.push(resultOf(message));
     else leaveOut(`${shownText(role) || "unknown"} message`);
     for (const block of Array.isArray(content) ? content : []) {
-      const kind = kindOf(block);
-      if (kind !== "text" && kind !== "toolCall") leaveOut(`${kind} block`);
+      const { type } = (block ?? {}) as { type?: unknown };
+      if (type !== "text" && type !== "toolCall") leaveOut(`${typeof type === "string" ? type : "unknown"} block`);
     }
   }
   finishTurn();
@@ -181,11 +181,6 @@ function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<st
     content: contentText(content),
     is_error: isError === true,
   };
-}
-
-function kindOf(block: unknown): string {
-  const { type } = (block ?? {}) as { type?: unknown };
-  return typeof type === "string" ? type : "unknown";
 }
 
 function countsOf(usage: unknown) {

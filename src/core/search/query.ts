@@ -172,16 +172,11 @@ function partsOf(run: string): string[] {
   return [...characters, ...characters.slice(1).map((character, i) => characters[i] + character)];
 }
 
-/** Expressions for FTS5 over the tokens; undefined where the index cannot decide and every text must be checked. */
-interface Expression {
-  /** Texts in which the terms are whole words. */
-  readonly words?: string;
-  /** All texts that may hold the terms. */
-  readonly parts?: string;
-}
-
-/** Returns the expressions of a query. `wordsWith` returns the words that contain a part; undefined: too many. */
-export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
+/**
+ * Returns expressions for FTS5 over the tokens: for texts in which the terms are whole words, and for all that may hold
+ * them; undefined where the index cannot decide. `wordsWith` returns the words that contain a part; undefined: too many.
+ */
+export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined) {
   const words: string[] = [];
   const parts: string[] = [];
   let isWhole = true;

@@ -198,12 +198,6 @@ export class Workspace {
     }
   }
 
-  /** Closes a session that cannot become the current one; removes it if it was made for that. */
-  private giveUp(session: Session): void {
-    if (this.unannounced.has(session) && session.log.discard) session.log.discard();
-    else session.close();
-  }
-
   /**
    * Makes a new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
    * and was changed later than the session that it replaces. The source gets at most its leaf marker.
@@ -229,7 +223,9 @@ export class Workspace {
     try {
       await before?.leave();
     } catch (error) {
-      this.giveUp(next);
+      // What was made to become the current one is removed.
+      if (this.unannounced.has(next) && next.log.discard) next.log.discard();
+      else next.close();
       throw error;
     }
     this.unannounced.delete(next);
