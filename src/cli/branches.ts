@@ -1,7 +1,6 @@
 /**
- * Draws a session's branches as rows for a terminal: a row for each entry, with children below their parent. Each
- * branch that leaves a path is indented; entries that follow one another are not. Nothing is recursive, because
- * sessions are as deep as they are long.
+ * Draws a session's branches: a row for each entry, children below their parent, each branch that leaves a path
+ * indented. Nothing is recursive, because sessions are as deep as they are long.
  */
 
 import type { OutputStyle } from "./terminal/page.ts";

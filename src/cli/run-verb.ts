@@ -50,7 +50,6 @@ export function verbLines(): string[] {
   return verbs.map((verb) => hanging(`  ${`${verb.name} ${verb.operands.join(" ")}`.padEnd(27)} `, verb.meaning));
 }
 
-/** Runs a verb and returns the exit status. */
 export async function runVerb(verb: Verb, args: readonly string[], world: VerbWorld): Promise<number> {
   let given: CommandLine;
   try {

@@ -95,9 +95,7 @@ async function plan(context: CommandContext, path: string | undefined, to: "v2" 
 
 function countOf(workspace: Workspace, sessionPath: string): number {
   const session = workspace.open({ sessionPath });
-  try {
-    return session.log.nodes.count;
-  } finally {
-    workspace.release(session);
-  }
+  const { count } = session.log.nodes;
+  workspace.release(session);
+  return count;
 }

@@ -118,7 +118,6 @@ export function cutFront(text: string, width: number): string {
   return `…${parts.slice(from).join("")}`;
 }
 
-/** Cuts or pads a text to a width. */
 export function column(text: string, width: number, side: "left" | "right" = "left"): string {
   const fitting = cutTo(text, width);
   const space = " ".repeat(Math.max(0, width - widthOf(fitting)));

@@ -174,7 +174,7 @@ function partsOf(run: string): string[] {
 
 /**
  * Returns expressions for FTS5 over the tokens: for texts in which the terms are whole words, and for all that may hold
- * them; undefined where the index cannot decide. `wordsWith` returns the words that contain a part; undefined: too many.
+ * them; undefined where the index cannot decide. `wordsWith` returns the words that hold a part; undefined: too many.
  */
 export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined) {
   const words: string[] = [];

@@ -9,7 +9,6 @@ for (const command of table) {
   if (command.alias !== undefined) byName.set(command.alias, command);
 }
 
-/** Returns the command with that name or alias. */
 export function findCommand(name: string): Command | undefined {
   return byName.get(name);
 }
