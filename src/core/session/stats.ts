@@ -48,6 +48,7 @@ export function statsOf(session: Session) {
   const onPath = new Set(session.tree.path());
   // After the entries that a fork began with come its own, whatever time they name: a host may give entries any time.
   let isInherited = session.parentSession !== null;
+  const born = Date.parse(session.log.header.timestamp ?? "");
   /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
@@ -59,7 +60,7 @@ export function statsOf(session: Session) {
     const isPaid = role === "assistant" || role === "toolResult" || PAID.has(type);
     if (!isPaid && !isInherited) continue;
     const entry = session.entry(position);
-    isInherited &&= isOlderThan(session, entry);
+    isInherited &&= isOlder(entry, born, session.id);
     if (!isPaid) continue;
     const message = entry.message as { content?: unknown; usage?: unknown } | undefined;
     const calls = role === "assistant" ? toolCalls(message?.content).length : 0;
@@ -73,11 +74,11 @@ export function statsOf(session: Session) {
   return { ...stats, bytesByType: Object.fromEntries(bytesByType) };
 }
 
-/** Returns whether an entry is no younger than the fork that has it, and no append to the fork itself wrote it. */
-function isOlderThan({ id, log }: Session, { _batch, timestamp }: Readonly<Record<string, unknown>>): boolean {
+/** Returns whether an entry is no younger than its session, which was born then, and no append to that wrote it. */
+function isOlder({ _batch, timestamp }: Readonly<Record<string, unknown>>, born: number, sessionId: string): boolean {
   const batch = _batch as { session?: unknown } | null | undefined;
   const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
-  return time <= Date.parse(log.header.timestamp ?? "") && batch?.session !== id;
+  return time <= born && batch?.session !== sessionId;
 }
 
 function countMessage(counts: Counts, role: string): void {
