@@ -9,7 +9,7 @@ import { SESSION_ID } from "../../core/format/entry.ts";
 import { giveName, sameContent } from "../fs/chunked-io.ts";
 import { isContainerName, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { entriesIn, kindOf, namesIn, removeAll } from "../fs/folders.ts";
+import { entriesIn, kindOf, namesIn } from "../fs/folders.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
@@ -89,50 +89,71 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
 
 /**
  * Moves a session, which comes first, with its belongings. They get their new names before the session moves, and lose
- * their old names after it, so that the session is never without them, wherever this is interrupted. After a failure
- * everything is as it was before.
+ * their old names after it, so that the session is never without them, wherever this is interrupted. Only links, which
+ * have one name, are renamed before it. After a failure everything is as it was before.
  */
 export async function moveWith(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
-  const undo: (() => void)[] = [];
+  const steps: Steps = { undo: [], end: [] };
   try {
-    for (const [source, target] of others) await moveOne(disk, source, target, undo);
+    for (const [source, target] of others) await moveOne(disk, source, target, steps);
     for (const folder of new Set(others.map(([, target]) => dirname(target)))) await disk.syncFolder(folder);
     await move(disk, from, to);
   } catch (error) {
     await moveBack(disk, from, to);
-    for (const step of undo.reverse())
-      try {
-        step();
-      } catch {
-        // It is only a second name: the original is still in its place.
-      }
+    // What fails is only a second name: the original is still in its place.
+    runQuietly(steps.undo.reverse());
     throw error;
   }
-  for (const [source] of others)
-    try {
-      removeAll(disk, source);
-    } catch {
-      // Everything is at the new place; the remains here belong to no session.
-    }
+  // Everything is at the new place; the remains here belong to no session.
+  runQuietly(steps.end);
   const folders = new Set(others.map(([source]) => dirname(source)));
   for (const folder of folders) await disk.syncFolder(folder).catch(() => {});
 }
 
-/** Gives a file, or every file in a folder, a second name. Files that are there with the same content are kept. */
-async function moveOne(
-  disk: Disk,
-  from: string,
-  to: string,
-  undo: (() => void)[],
-  kind = kindOf(disk, from),
-): Promise<void> {
+/** Steps that take a move back, the last one first, and those that end it, by which old names go. */
+interface Steps {
+  readonly undo: (() => void)[];
+  readonly end: (() => void)[];
+}
+
+function runQuietly(steps: readonly (() => void)[]): void {
+  for (const step of steps)
+    try {
+      step();
+    } catch {
+      // The caller knows why this may be left as it is.
+    }
+}
+
+/**
+ * Gives a file, or every file in a folder, a second name. Files that are there with the same content are kept. What is
+ * neither, such as a link, is renamed, and stays here if it cannot be.
+ */
+async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = kindOf(disk, from)): Promise<void> {
+  const { undo, end } = steps;
   if (kind === "folder") {
     for (const path of disk.makeFolder(to)) undo.push(() => disk.removeFolder(path));
-    for (const entry of entriesIn(disk, from))
-      if (!staysHere(from, entry.name))
-        await moveOne(disk, join(from, entry.name), join(to, entry.name), undo, entry.kind);
+    for (const { name, kind } of entriesIn(disk, from))
+      if (staysHere(from, name)) end.push(() => disk.remove(join(from, name)));
+      else await moveOne(disk, join(from, name), join(to, name), steps, kind);
     await disk.syncFolder(to);
-  } else if (kind === "file" && (await nameFile(disk, from, to))) undo.push(() => disk.remove(to));
+    end.push(() => disk.removeFolder(from));
+  } else if (kind === "file") {
+    if (await nameFile(disk, from, to)) undo.push(() => disk.remove(to));
+    end.push(() => disk.remove(from));
+  } else if (kind !== undefined && kindOf(disk, to) === undefined && rename(disk, from, to))
+    undo.push(() => disk.rename(to, from));
+}
+
+/** Renames something, unless its new path is on another file system. Returns whether it did. */
+function rename(disk: Disk, from: string, to: string): boolean {
+  try {
+    disk.rename(from, to);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
+    return false;
+  }
 }
 
 /** Gives a file another name. Returns false when that is there already, with the same content. Throws EEXIST. */
@@ -154,13 +175,7 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
 }
 
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
-  if (!exists(disk, to))
-    try {
-      disk.rename(from, to);
-      return;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
-    }
+  if (!exists(disk, to) && rename(disk, from, to)) return;
   disk.makeFolder(to);
   // We hold the lock of a container that we move, and only its holder may remove the lock file.
   for (const { name, kind } of entriesIn(disk, from))
