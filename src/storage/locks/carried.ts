@@ -109,7 +109,7 @@ export class CarriedLocks {
       const { code } = requireErrno(error, "locking the session");
       if (code === "ENOENT") return "again";
       // It belongs to another user. Whether that user's process holds it can be seen nevertheless.
-      return this.isHeld(path) || isJustMade(infoOrNull(disk, path)) ? "held" : null;
+      return this.isHeld(path) || isJustMade(disk, infoOrNull(disk, path)) ? "held" : null;
     }
   }
 

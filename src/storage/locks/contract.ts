@@ -4,6 +4,7 @@ import { isErrno, storageFailure } from "../../core/errno.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
+import { clockOf } from "../fs/stamps.ts";
 
 export interface FileKey {
   readonly device: number;
@@ -80,9 +81,9 @@ export const UNKNOWN: Holder = { client: "another process", pid: 0, since: "" };
 /** Milliseconds within which the process that creates a lock file locks it and sets its permissions. */
 const JUST_MADE = 1000;
 
-/** Whether there is a lock file that was made just now. */
-export function isJustMade(info: FileInfo | null): boolean {
-  return info !== null && Math.abs(Date.now() - (info.changed ?? 0)) < JUST_MADE;
+/** Whether there is a lock file that was made just now, by the clock that stamped it. */
+export function isJustMade(disk: Disk, info: FileInfo | null): boolean {
+  return info !== null && Math.abs(clockOf(disk) - (info.changed ?? 0)) < JUST_MADE;
 }
 
 /** Number of attempts to take a lock that is neither granted to us nor held by another. */

@@ -27,7 +27,7 @@ export class Flock implements Means {
 
   lock(_path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
     // A server with SQLite that has just created the file does not check for locks of this kind.
-    if (!isNew && isJustMade(info)) return "held";
+    if (!isNew && isJustMade(this.disk, info)) return "held";
     const status = run(["-n", "-x", "3"], fd);
     if (status === 1) return "held";
     if (status !== 0) return null;
