@@ -68,10 +68,7 @@ export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
   const snapshots = snapshotCache(disk, paths.state);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
-  const files: JsonlOptions = {
-    ...common,
-    fileFor: (header) => fileFor(paths, header),
-  };
+  const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
   const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
     ...common,

@@ -63,9 +63,7 @@ export async function giveName(disk: Disk, file: string, name: string): Promise<
   }
 }
 
-/**
- * Gives a file that will not change a free name: by a link or, where there are none, by a durable copy with its mode.
- */
+/** Gives a file that will not change a free name: a link or, where there are none, a durable copy with its mode. */
 export function keepAs(disk: Disk, path: string, name: string): void {
   try {
     disk.link(path, name);
@@ -114,11 +112,10 @@ export async function copyLines(disk: Disk, from: string, to: number): Promise<v
 /** Yields the bytes of an open file. Each piece is valid until the next. Throws EIO when the file ends before `end`. */
 export function* piecesOf(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
   const buffer = Buffer.allocUnsafe(Math.min(PIECE, Math.max(0, end - start)));
-  for (let at = start; at < end; ) {
-    const count = disk.read(fd, buffer, 0, Math.min(buffer.length, end - at), at);
-    if (count <= 0) throw Object.assign(new Error("the file ended before its known end"), { code: "EIO" });
-    yield buffer.subarray(0, count);
-    at += count;
+  for (let at = start; at < end; at += PIECE) {
+    const piece = buffer.subarray(0, end - at);
+    readAll(disk, fd, piece, at);
+    yield piece;
   }
 }
 

@@ -6,6 +6,7 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  isCutOff,
   publishNew,
   readAll,
   removeQuietly,
@@ -50,6 +51,16 @@ export function readAt(disk: Disk, fd: number, start: number, length: number): B
   const bytes = Buffer.allocUnsafe(length);
   readAll(disk, fd, bytes, start);
   return bytes;
+}
+
+/** Does so too, but returns null when the file ends too early. */
+export function readIfThere(disk: Disk, fd: number, start: number, length: number): Buffer | null {
+  try {
+    return readAt(disk, fd, start, length);
+  } catch (error) {
+    if (isCutOff(error)) return null;
+    throw error;
+  }
 }
 
 /** Returns up to `most` bytes from the beginning of a file; null when something else has its path. */

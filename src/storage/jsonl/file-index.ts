@@ -7,6 +7,7 @@
  */
 
 import type { Env } from "../../core/ports/env.ts";
+import type { FileStamp } from "../../core/ports/store.ts";
 import { type FileInfo, readAll } from "../fs/disk.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
@@ -19,11 +20,7 @@ const EDGE = 4096;
 const SAMPLES = 256;
 const SAMPLE = 160;
 
-interface SnapshotFacts {
-  readonly device: number;
-  readonly inode: number;
-  readonly size: number;
-  readonly modified: number;
+interface SnapshotFacts extends FileStamp {
   readonly changed: number | null;
   readonly lines: number;
   /** Offsets of the sampled entries. */
@@ -109,7 +106,7 @@ export class FileIndex {
     const { file, entries, records, end } = this.parts;
     const { nodes } = entries;
     const { count } = nodes;
-    const { seen: info } = file;
+    const info = file.seen;
     const { size, lines } = end;
     if (!cache || !info || this.covered === size || count === 0) return;
     if (size < cache.minBytes || info.size !== size || records.starts.values[0] > INDEXED_HEADER) return;
@@ -120,16 +117,9 @@ export class FileIndex {
       if (file.read(0, starts[0]).indexOf(0x0a) !== starts[0] - 1) return;
       const step = Math.max(1, count / SAMPLES);
       const sampled = Array.from({ length: Math.min(SAMPLES, count) }, (_, n) => starts[Math.floor(n * step)]);
-      const facts: SnapshotFacts = {
-        device: info.device,
-        inode: info.inode,
-        size,
-        modified: info.modified,
-        changed: info.changed ?? null,
-        lines,
-        sampled,
-        hash: this.hashOf(size, sampled),
-      };
+      const { device, inode, modified, changed = null } = info;
+      const hash = this.hashOf(size, sampled);
+      const facts: SnapshotFacts = { device, inode, size, modified, changed, lines, sampled, hash };
       cache.store(info, nodes, { columns: { starts, lengths }, facts });
       this.covered = size;
     } catch {

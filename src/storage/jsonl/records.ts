@@ -3,7 +3,7 @@
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { Column } from "../../core/tree/nodes.ts";
-import { isCutOff } from "../fs/disk.ts";
+import { readIfThere } from "../fs/files.ts";
 import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { EntryReader, type EntrySource, type Run } from "../log/entry-reader.ts";
@@ -118,19 +118,14 @@ export class LineRecords implements EntrySource {
    */
   holdsNodes(first: number, from: number): boolean {
     const { damage, nodes, overrides } = this.entries;
+    const { disk, fd } = this.file;
     // Halves of two lines are a damaged line, unless they make a whole one by chance.
     if (damage.some(({ kind, byteOffset }) => kind === "bad_line" && byteOffset >= from)) return false;
     for (let position = first; position < nodes.count; position++) {
       if (overrides.has(position)) continue;
       const length = this.lengths.values[position];
-      let head: Buffer;
-      try {
-        head = this.file.read(this.starts.values[position], Math.min(length, HEAD_BYTES));
-      } catch (error) {
-        if (isCutOff(error)) return false;
-        throw error;
-      }
-      if (!this.hasHeadOf(position, head, head.length === length)) return false;
+      const head = readIfThere(disk, fd, this.starts.values[position], Math.min(length, HEAD_BYTES));
+      if (!head || !this.hasHeadOf(position, head, head.length === length)) return false;
     }
     return true;
   }

@@ -4,7 +4,7 @@ import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
-import { readAt } from "../fs/files.ts";
+import { readAt, readIfThere } from "../fs/files.ts";
 import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 
@@ -145,13 +145,7 @@ export class SessionFile {
   }
 
   private holdsAt(start: number, bytes: Uint8Array): boolean {
-    const found = Buffer.allocUnsafe(bytes.length);
-    let filled = 0;
-    while (filled < found.length) {
-      const count = this.disk.read(this.fd, found, filled, found.length - filled, start + filled);
-      if (count <= 0) return false;
-      filled += count;
-    }
-    return sameBytes(found, bytes);
+    const found = readIfThere(this.disk, this.fd, start, bytes.length);
+    return found !== null && sameBytes(found, bytes);
   }
 }

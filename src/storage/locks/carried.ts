@@ -21,6 +21,7 @@ import { isSameFile } from "../fs/stamps.ts";
 import {
   type FileKey,
   isJustMade,
+  isListed,
   type LockLocation,
   type LockOptions,
   type Means,
@@ -28,7 +29,6 @@ import {
   TRIES,
 } from "./contract.ts";
 import { Flock } from "./flock.ts";
-import { isListed } from "./kernel-list.ts";
 import { SqliteLock } from "./sqlite-lock.ts";
 
 export interface CarriedLock {

@@ -105,13 +105,7 @@ export function fileLocks(options: LockOptions): Locks {
   };
 
   return {
-    holder(file) {
-      for (const path of pathsOf(file)) {
-        const holder = holderAt(path);
-        if (holder) return holder;
-      }
-      return null;
-    },
+    holder: (file) => pathsOf(file).reduce<Holder | null>((holder, path) => holder ?? holderAt(path), null),
     acquire(file) {
       const bytes = bytesOf(JSON.stringify(claims.make(file.inode)));
       const locks: Lock[] = [];

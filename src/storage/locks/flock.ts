@@ -4,8 +4,7 @@
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { isJustMade, type Means } from "./contract.ts";
-import { isListed } from "./kernel-list.ts";
+import { isJustMade, isListed, type Means } from "./contract.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 5000;

@@ -292,14 +292,10 @@ export class EntryReader {
       const record = bytes.subarray(at, at + source.lengths.values[position]);
       if (!source.isOf(position, record, isKnown && !this.isDoubted)) continue;
       whole[i - first] = 1;
-      this.noteWhole(position, messageStart, isKnown);
+      if (isKnown) checked.set(position, 1);
+      this.entries.nodes.noteMessage(position, messageStart);
     }
     return whole;
-  }
-
-  private noteWhole(position: number, messageStart: number, isKnown: boolean): void {
-    if (isKnown) this.entries.checked.set(position, 1);
-    this.entries.nodes.noteMessage(position, messageStart);
   }
 
   /**

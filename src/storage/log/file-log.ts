@@ -12,11 +12,10 @@ import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../co
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
-import { UnsyncedFolders } from "../fs/unsynced-folders.ts";
+import { UnsyncedFolders } from "../fs/folders.ts";
 import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { EntryReader } from "./entry-reader.ts";
-import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 import type { SnapshotCache } from "./snapshot-cache.ts";
 
@@ -376,5 +375,71 @@ export class FileLog implements Log {
     backend.reader.isClosed = true;
     backend.state.lock.release();
     if (this.persisted) backend.discard();
+  }
+}
+
+/** Group commit: commits that arrive while a disk operation runs share the next operation. */
+export class GroupCommit {
+  private readonly log: FileLog;
+  /** The running disk operation, and the number of entries it makes durable. */
+  private running: { readonly count: number; readonly done: Promise<void> } | null = null;
+  /** The operation after it, if a commit waits for one. */
+  private next: Promise<void> | null = null;
+  /** Number of times that entries were rolled back. */
+  private generation = 0;
+
+  constructor(log: FileLog) {
+    this.log = log;
+  }
+
+  get isRunning(): boolean {
+    return this.running !== null;
+  }
+
+  /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
+  join(count: number): Promise<void> {
+    const { running, log } = this;
+    const { backend } = log;
+    if (!running) {
+      const operation = (requireCurrent: () => void): Promise<void> => backend.makeDurable(requireCurrent);
+      return this.run(count, operation, () => backend.committed?.());
+    }
+    if (running.count >= count) return running.done;
+    // Commits that come too late for the running operation share the next one. If the running one fails, its rollback
+    // removes their entries too.
+    this.next ??= running.done
+      .finally(() => {
+        this.next = null;
+      })
+      .then(() => log.commit());
+    return this.next;
+  }
+
+  /** Runs an operation that makes `count` entries durable. No other may be running. */
+  run(count: number, operation: (requireCurrent: () => void) => Promise<void>, ended: () => void): Promise<void> {
+    const { generation } = this;
+    const requireCurrent = (): void => {
+      if (generation !== this.generation)
+        throw new Failure("storage_failed", "The changes were given up before they were durable.");
+    };
+    const watched = async (): Promise<void> => {
+      try {
+        await operation(requireCurrent);
+      } catch (error) {
+        if (generation === this.generation) this.log.rollBack();
+        throw storageFailure(error, "making the changes durable");
+      } finally {
+        this.running = null;
+        ended();
+      }
+    };
+    const done = watched();
+    this.running = { count, done };
+    return done;
+  }
+
+  /** Invalidates the running operation after a rollback: it fails. */
+  invalidate(): void {
+    this.generation++;
   }
 }
