@@ -245,8 +245,6 @@ class Finder implements Catalog {
     }
   }
 
-  // --- reading the files ---------------------------------------------------------------------------------------
-
   /** Updates the rows to what a scan of every file would return. */
   private async refresh(progress?: ListProgress): Promise<void> {
     const { rows } = this.kept;

@@ -321,19 +321,13 @@ export class CatalogFile {
   /** Returns the words that contain a part; undefined when there are more than can be queried. */
   wordsWith(part: string): string[] | undefined {
     // Short parts have no trigrams.
-    const [query, pattern, most] =
-      part.length < 3
-        ? [
-            "SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?",
-            `%${part.replaceAll("_", "\\_")}%`,
-            MAX_WORDS,
-          ]
-        : [
-            "SELECT w.word FROM parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ? LIMIT ?",
-            trigramsOf(part),
-            MAX_CANDIDATES,
-          ];
-    const rows = this.sql(query).all(pattern, most + 1) as { word: string }[];
+    const isShort = part.length < 3;
+    const most = isShort ? MAX_WORDS : MAX_CANDIDATES;
+    const source = isShort
+      ? "words w WHERE word LIKE ? ESCAPE '\\'"
+      : "parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ?";
+    const pattern = isShort ? `%${part.replaceAll("_", "\\_")}%` : trigramsOf(part);
+    const rows = this.sql(`SELECT w.word FROM ${source} LIMIT ?`).all(pattern, most + 1) as { word: string }[];
     if (rows.length > most) return undefined;
     const words = rows.map(({ word }) => word).filter((word) => word.includes(part));
     return words.length > MAX_WORDS ? undefined : words;

@@ -74,8 +74,6 @@ export class Folders {
     this.folders = new Map();
   }
 
-  // --- everything ----------------------------------------------------------------------------------------------
-
   private async readAll(): Promise<FolderChanges> {
     // A watch stays with its folder, even if that is moved.
     if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
@@ -173,16 +171,10 @@ export class Folders {
     there.set(path, { device, inode, size, modified, changed });
   }
 
-  // --- only reported changes -----------------------------------------------------------------------------------
-
   /** Checks only the reported changes. Returns undefined when everything must be read. */
   private checkNotified(): FolderChanges | undefined {
-    if (
-      this.rootDirty ||
-      this.notifications > MAX_NOTIFICATIONS ||
-      this.options.env.now() - this.lastFullRead > FULL_READ_AFTER
-    )
-      return undefined;
+    const isOld = this.options.env.now() - this.lastFullRead > FULL_READ_AFTER;
+    if (this.rootDirty || isOld || this.notifications > MAX_NOTIFICATIONS) return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
     for (const folder of this.folders.values()) {
       const info = infoOrNull(this.disk, folder.path);
@@ -218,9 +210,8 @@ export class Folders {
   private startWatching(): boolean {
     const { disk, paths } = this;
     this.watching = true;
-    const { root } = paths;
     const archive = archiveFolder(paths);
-    const above = root === undefined ? [] : [root, ...(infoOrNull(disk, archive) ? [archive] : [])];
+    const above = paths.root === undefined ? [] : [paths.root, ...(infoOrNull(disk, archive) ? [archive] : [])];
     const dirty = (): void => {
       this.rootDirty = true;
     };

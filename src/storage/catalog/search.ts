@@ -65,8 +65,6 @@ export class Search {
     return until === undefined || (time ?? Number.NaN) <= until;
   }
 
-  // --- by the index --------------------------------------------------------------------------------------------
-
   /**
    * Returns whole words first, then parts of words; the latest windows first, and the best hits first inside each. A
    * cursor names the window and the position in it, so that pages stay consistent when texts are added or removed.
@@ -211,8 +209,6 @@ export class Search {
     }
     return session;
   }
-
-  // --- without one ---------------------------------------------------------------------------------------------
 
   /** Returns the same hits by reading all files: the most recently active session first, in it the last entry first. */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {

@@ -169,8 +169,6 @@ class Walker implements Way {
     this.closeStale();
   }
 
-  // --- paths -----------------------------------------------------------------------------------------------------
-
   private walk<T>(path: string, end: End, run: (path: string, real: string) => T): T {
     if (Buffer.byteLength(path) >= MAX_PATH) throw errno("ENAMETOOLONG", path);
     const walk = this.begin(path);
@@ -273,8 +271,6 @@ class Walker implements Way {
       throw error;
     }
   }
-
-  // --- folders ---------------------------------------------------------------------------------------------------
 
   private pathTo(walk: Walk): string {
     walk.fd ??= this.folder(walk.at);

@@ -53,9 +53,7 @@ export interface OpenFolders {
  * With `plain`, a link at the end of a path is not followed.
  */
 export interface Disk {
-  /**
-   * Opens for reading. Never waits, even for a FIFO, whose kind {@link infoOf} shows. `plain`: throws ELOOP for a link.
-   */
+  /** Opens for reading. Never waits, even for a FIFO, whose kind {@link infoOf} shows. `plain`: ELOOP for a link. */
   openRead(path: string, plain?: boolean): number;
   /** Opens an existing file for reading and for writing at its end. `plain`: throws ELOOP for a link. */
   openAppend(path: string, plain?: boolean): number;
@@ -105,9 +103,7 @@ export interface Disk {
 }
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
-/**
- * The flag's value in Linux wherever Node runs. The descriptor only names the folder, and needs no right to read it.
- */
+/** The flag's value in Linux wherever Node runs. The descriptor only names the folder: no right to read it is needed. */
 const O_PATH = 0o10000000;
 /** Folder of this process's open files on Linux; `<descriptor>/<name>` in it opens the file that openat(2) would. */
 const DESCRIPTORS = "/proc/self/fd";
@@ -393,33 +389,27 @@ export function refusesLinks(error: unknown): boolean {
   return isErrno(error) && NO_LINKS.has(error.code);
 }
 
-/** Gives a complete temporary file its final name. Throws EEXIST when the name is taken. */
+/**
+ * Gives a complete temporary file its final name. Throws EEXIST when the name is taken. Where there are no hard links,
+ * an empty file gets the name and is replaced. This is weaker: the empty file is visible for a short time, and stays if
+ * we die meanwhile.
+ */
 export function renameExclusive(disk: Disk, temporary: string, path: string): void {
   try {
     disk.link(temporary, path);
   } catch (error) {
     if (!refusesLinks(error)) throw error;
-    renameExclusiveWithoutLinks(disk, temporary, path);
+    closeQuietly(disk, disk.create(path));
+    try {
+      disk.rename(temporary, path);
+    } catch (refused) {
+      removeQuietly(disk, path);
+      throw refused;
+    }
     return;
   }
   // The file exists from here on. If its temporary name cannot be removed, that is not a failure.
   removeQuietly(disk, temporary);
-}
-
-/**
- * Creates an empty file with the name and replaces it with the complete file, where there are no hard links. Throws
- * EEXIST when the name is taken. This is weaker: the empty file is visible for a short time, and stays if we die
- * meanwhile.
- */
-function renameExclusiveWithoutLinks(disk: Disk, temporary: string, path: string): void {
-  const placeholder = disk.create(path);
-  try {
-    closeQuietly(disk, placeholder);
-    disk.rename(temporary, path);
-  } catch (error) {
-    removeQuietly(disk, path);
-    throw error;
-  }
 }
 
 export function exists(disk: Disk, path: string): boolean {

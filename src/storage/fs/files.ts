@@ -102,10 +102,8 @@ export function ifFile<T>(read: () => T): T | null {
   }
 }
 
-export interface WritingOptions {
-  /** Whether the content is on the medium before the file gets its name. */
-  readonly sync: boolean;
-}
+/** `sync`: whether the content is on the medium before the file gets its name. */
+type WritingOptions = { readonly sync: boolean };
 
 /**
  * Writes a temporary file in the folder of `path`, closes it, and lets `name` give it its name, which may be another

@@ -18,9 +18,7 @@ export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint
   }
 }
 
-/**
- * Returns a free name for the backup of a session, `<file>.<kind>.bak` or with a number, which no scanner recognizes.
- */
+/** Returns a free name for the backup of a session, `<file>.<kind>.bak` or numbered, which no scanner recognizes. */
 export function backupName(disk: Disk, file: string, kind: string): string {
   return freeName(disk, (n) => nth(`${file}.${kind}.bak`, n));
 }

@@ -44,9 +44,7 @@ export function isYoung(info: FileInfo, at: number): boolean {
   return at - Math.max(info.modified, info.changed ?? info.modified) < TICK;
 }
 
-/**
- * The stamp of a file whose bytes are known. It is reliable once it was seen more than a tick after the last change.
- */
+/** The stamp of a file whose bytes are known. It is reliable once seen more than a tick after the last change. */
 export class Watched {
   private readonly disk: Disk;
   private info: FileInfo | undefined;

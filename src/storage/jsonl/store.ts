@@ -73,9 +73,7 @@ async function publish(
   }
 }
 
-/**
- * Writes pieces to a file and, with `sync`, makes them durable. No sync is running when it settles, even by an error.
- */
+/** Writes pieces to a file and, with `sync`, makes them durable. No sync runs on when it settles, even by an error. */
 async function write(disk: Disk, fd: number, pieces: Iterable<Uint8Array>, durability: Durability): Promise<void> {
   const syncs: Promise<void>[] = [];
   let unsynced = 0;

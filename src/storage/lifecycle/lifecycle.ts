@@ -52,8 +52,8 @@ async function moveBetween(
     );
   const movedTo = join(to, relative(folder, path));
   const others = belongings(disk, file, sessionId);
-  const changes = others.map((other): PathChange => [other, join(dirname(movedTo), basename(other))]);
-  changes.unshift([file, movedTo]);
+  const change = (other: string): PathChange => [other, join(dirname(movedTo), basename(other))];
+  const changes: PathChange[] = [[file, movedTo], ...others.map(change)];
   await requireWayFree(disk, changes);
   disk.makeFolder(dirname(movedTo));
   await moveWith(disk, changes);

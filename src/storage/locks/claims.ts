@@ -1,14 +1,22 @@
-/** Claims: the records of lock holders in lock files and in the notes next to locks. */
+/**
+ * Claims: the records of lock holders in lock files and in notes. A note tells other processes who holds a lock; the
+ * lock itself does not depend on it. It lies next to the lock file, so that every process that sees the lock can read
+ * it; where that is not possible, in the lock folders.
+ */
 
 import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { isMissing } from "../../core/errno.ts";
-import { parse } from "../../core/json/json.ts";
+import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Disk, exists, readWhole } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
+import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
+import { infoOrNull, isNameTaken, withFile } from "../fs/files.ts";
 import { isSameProcess, processStart } from "../fs/processes.ts";
 import { type FileKey, type LockOptions, UNKNOWN } from "./contract.ts";
+import { noteNextTo } from "./lock-paths.ts";
+
+/** Ending of the names of notes in the lock folders. */
+const NOTE = "json";
 
 /** A holder as its lock file or its note describes it. */
 interface Claim extends Holder {
@@ -54,19 +62,12 @@ export class Claims {
   private facts(): OwnProcess {
     const { disk } = this.options;
     const { pid } = process;
-    this.own ??= {
-      pid,
-      host: hostname(),
-      started: processStart(disk, pid) ?? "",
-      space: pidNamespace(disk),
-    };
+    if (this.own) return this.own;
+    // Only Linux has pid namespaces.
+    const space = infoOrNull(disk, "/proc/self/ns/pid")?.inode ?? 0;
+    this.own = { pid, host: hostname(), started: processStart(disk, pid) ?? "", space };
     return this.own;
   }
-}
-
-function pidNamespace(disk: Disk): number {
-  // Only Linux has pid namespaces.
-  return infoOrNull(disk, "/proc/self/ns/pid")?.inode ?? 0;
 }
 
 export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
@@ -89,9 +90,7 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
   }
 }
 
-/**
- * Returns the paths for a file's locks or notes: in our state folder, and in one that all servers of the user share.
- */
+/** Returns the paths for a file's locks or notes: in our state folder, and in that of all servers of the user. */
 export function inLockFolders(
   { disk, stateFolder }: LockOptions,
   { device, inode }: FileKey,
@@ -129,4 +128,82 @@ function isOurs(disk: Disk, folder: string): boolean {
 
 function userId(): number {
   return process.getuid?.() ?? 0;
+}
+
+interface WrittenNote {
+  /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
+  readonly wasLeft: boolean;
+  /** Removes the note. `lockPath`: the current path of the lock file. */
+  remove(lockPath?: string): void;
+}
+
+export class HolderNotes {
+  private readonly options: LockOptions;
+  private readonly disk: Disk;
+  private readonly claims: Claims;
+
+  constructor(options: LockOptions) {
+    this.options = options;
+    this.disk = options.disk;
+    this.claims = new Claims(options);
+  }
+
+  /** Returns the holder by its note. Ignores notes of processes that have ended; of several notes the newest counts. */
+  read(file: FileKey, lockPath?: string): Holder | null {
+    const paths = inLockFolders(this.options, file, NOTE);
+    if (lockPath !== undefined) paths.push(noteNextTo(lockPath));
+    let holder: Holder | null = null;
+    for (const path of paths) {
+      const claim = readClaim(this.disk, path)?.claim;
+      if (!claim || (claim.inode ?? file.inode) !== file.inode || this.claims.isStale(claim)) continue;
+      if (holder === null || String(claim.since) > holder.since) holder = holderIn(claim);
+    }
+    return holder;
+  }
+
+  /** Writes our note. We must hold the lock. */
+  write(file: FileKey, lockPath?: string): WrittenNote {
+    const { disk } = this;
+    const bytes = bytesOf(JSON.stringify(this.claims.make(file.inode)));
+    const nextTo = lockPath === undefined ? "refused" : this.put(noteNextTo(lockPath), bytes, file);
+    if (lockPath !== undefined && nextTo !== "refused")
+      return { wasLeft: nextTo === "left", remove: (now = lockPath) => removeQuietly(disk, noteNextTo(now)) };
+    const put = inLockFolders(this.options, file, NOTE).map((path) => ({
+      path,
+      was: this.put(path, bytes, file, true),
+    }));
+    return {
+      wasLeft: put.some(({ was }) => was === "left"),
+      remove() {
+        for (const { path, was } of put) if (was !== "refused") removeQuietly(disk, path);
+      },
+    };
+  }
+
+  /** Writes our note at a path. Replaces one that was left. */
+  private put(path: string, bytes: Uint8Array, file: FileKey, withFolder = false): "new" | "left" | "refused" {
+    const { disk } = this;
+    let made = false;
+    try {
+      if (withFolder) disk.makeFolder(dirname(path));
+      let left = false;
+      let fd: number;
+      try {
+        fd = disk.create(path);
+      } catch (error) {
+        if (!isNameTaken(error)) throw error;
+        // A copy of a container may have brought the note of another session with it.
+        const { claim } = readClaim(disk, path) ?? {};
+        left = (claim?.inode ?? file.inode) === file.inode;
+        disk.remove(path);
+        fd = disk.create(path);
+      }
+      made = true;
+      withFile(disk, fd, () => writeAll(disk, fd, bytes));
+      return left ? "left" : "new";
+    } catch {
+      if (made) removeQuietly(disk, path);
+      return "refused";
+    }
+  }
 }

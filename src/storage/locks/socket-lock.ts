@@ -9,6 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, readUnsized } from "../fs/disk.ts";
 import { type CarriedLock, CarriedLocks } from "./carried.ts";
+import { HolderNotes } from "./claims.ts";
 import {
   type FileKey,
   keyOf,
@@ -21,7 +22,6 @@ import {
   TRIES,
   UNKNOWN,
 } from "./contract.ts";
-import { HolderNotes } from "./holder-note.ts";
 
 /** Bytes of a socket's name. All are used, because versions of Node differ in whether they pad a shorter one. */
 const SOCKET_NAME = 108;
