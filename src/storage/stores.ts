@@ -55,10 +55,7 @@ export interface StoresOptions {
   readonly readOnly?: boolean;
   /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
-  /**
-   * Throws path_outside_root for a path that a host may not name. The disk ensures that no link leads elsewhere when
-   * the path is used (see confinedDisk).
-   */
+  /** Throws path_outside_root for a path that a host may not name. The disk keeps links from leading elsewhere. */
   readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;

@@ -174,10 +174,7 @@ export class CachedRows {
     return this.sqlite;
   }
 
-  /**
-   * Runs `run` on the catalog's file, which it opens if needed. Returns undefined when there is none or storage fails:
-   * then callers read the session files instead.
-   */
+  /** Runs `run` on the catalog's file. Returns undefined without one: then callers read the session files instead. */
   async with<T>(run: (file: CatalogFile) => Promise<T>): Promise<T | undefined> {
     const { env, paths, disk } = this.options;
     if (this.sqlite === null || this.damages >= MAX_DAMAGE) return undefined;

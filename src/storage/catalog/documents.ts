@@ -36,9 +36,8 @@ const LONGEST_LINE = 64 << 20;
 class Enough extends Error {}
 
 /**
- * Passes the texts of a plain file between two offsets to `onText`, in file order, each with the end of its line, its
- * entry, and the line. `accepts` chooses by the role, and by the bytes of the line if they are enough to decide.
- * `onText` returns false to stop.
+ * Passes the texts of a plain file between two offsets to `onText`, in order, each with the end of its line, its entry
+ * and the line, until it returns false. `accepts` chooses by the role, and by the bytes of the line if they are enough.
  */
 export function scanTexts(
   disk: Disk,

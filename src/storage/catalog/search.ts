@@ -110,8 +110,7 @@ export class Search {
   }
 
   /**
-   * Returns the hits from `top` down to `end`, or until there are `size` of them, best first, and the number of the
-   * last text examined; 0 when there are no more.
+   * Returns the hits from `top` down to `end`, or `size` of them, best first, and the last number read (0: no more).
    */
   private async window(
     file: CatalogFile,

@@ -1,7 +1,6 @@
 /**
- * Writes the table of sessions that pi_agent_rust keeps as `session-index.sqlite` (seed 002) to a file for scripts, or
- * replaces an older one. SQLite never opens a file here that another program may have open: an index is replaced as a
- * whole, and inspected in a copy.
+ * Writes the table of sessions that pi_agent_rust keeps as `session-index.sqlite` (seed 002) for scripts. SQLite never
+ * opens a file here that another program may have open: an index is replaced as a whole, and inspected in a copy.
  */
 
 import { basename, dirname, join } from "node:path";

@@ -34,10 +34,7 @@ export interface SessionSummary {
   readonly entries: number;
   /** Time of the last user or assistant message, in milliseconds. */
   readonly activity: number | null;
-  /**
-   * Whether every line is an entry of the usual form that continues the one before: ids are those of the lines, and all
-   * entries are on the path to the last.
-   */
+  /** Whether every line is an entry of the usual form that continues the one before, so that all are on one path. */
   readonly plain: boolean;
   /** The packed id of the last entry; -1 before the first. */
   readonly last: number;

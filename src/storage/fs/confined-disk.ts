@@ -199,8 +199,7 @@ class Walker implements Way {
   /** Begins in the innermost root that the path names. */
   private begin(path: string): Walk {
     const named = whole(path);
-    // A root may have other paths, through links outside. The system resolves such a path once; the part below the root
-    // is walked nevertheless.
+    // A root may have other paths, through links outside. The system resolves one once; what is below is still walked.
     const place =
       this.rootIn(named) ?? this.rootIn(join(realPathOf(this.disk, dirname(named)), basename(named)), "given");
     if (!place) throw outsideFailure(path);

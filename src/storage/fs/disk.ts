@@ -31,10 +31,7 @@ export interface Named {
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
-/**
- * Folders that are held open, so that a path can begin in one. Such a path does not depend on the folder's own path, so
- * no link that is put there later can redirect it.
- */
+/** Folders that are held open, so that a path can begin in one and no link in its own path redirects it later. */
 export interface OpenFolders {
   /** Opens a folder in which paths can begin. Throws ENOTDIR for anything else, including a link. */
   open(path: string): number;
@@ -49,8 +46,8 @@ export interface OpenFolders {
 }
 
 /**
- * Operations on files and folders, synchronous except for the two that wait for the medium. Errors are errno errors.
- * With `plain`, a link at the end of a path is not followed.
+ * Operations on files and folders; two wait for the medium. Errors are errno errors. `plain`: a last link is not
+ * followed.
  */
 export interface Disk {
   /** Opens for reading. Never waits, even for a FIFO, whose kind {@link infoOf} shows. `plain`: ELOOP for a link. */
@@ -88,9 +85,8 @@ export interface Disk {
   /** Returns the names with their kinds; on a disk without it, callers get the kind of each name from `info`. */
   list?(folder: string): Named[];
   /**
-   * Calls `changed` with the name of each change in a folder (null: anything in it may have changed), at the latest
-   * when the event loop has polled once after the change. Returns a function that stops it, or undefined where that
-   * promise cannot be kept.
+   * Calls `changed` with the name of each change in a folder (null: any name), at the latest when the event loop has
+   * polled once after the change. Returns a function that stops it, or undefined where that cannot be promised.
    */
   watch?(folder: string, changed: (name: string | null) => void): (() => void) | undefined;
   realPath(path: string): string;
@@ -118,8 +114,7 @@ function findOpenFolders(): OpenFolders | null {
   const place = (fd: number): string => fs.readlinkSync(path(fd));
   const make = (at: string): void => {
     fs.mkdirSync(at, 0o700);
-    // A umask may have removed bits of the owner. The mode is set through the open folder, because another program may
-    // replace the path meanwhile.
+    // A umask may have removed bits of the owner. Set through the open folder: its path may be replaced meanwhile.
     const fd = open(at);
     try {
       if ((fs.fstatSync(fd).mode & 0o777) !== 0o700) fs.chmodSync(path(fd), 0o700);
@@ -391,8 +386,7 @@ export function refusesLinks(error: unknown): boolean {
 
 /**
  * Gives a complete temporary file its final name. Throws EEXIST when the name is taken. Where there are no hard links,
- * an empty file gets the name and is replaced. This is weaker: the empty file is visible for a short time, and stays if
- * we die meanwhile.
+ * an empty file with the name is replaced, which is weaker: it is visible for a short time, and stays if we die then.
  */
 export function renameExclusive(disk: Disk, temporary: string, path: string): void {
   try {

@@ -139,10 +139,7 @@ export class OtherWriters {
     return { kind: "grown", first };
   }
 
-  /**
-   * Finds our lines in the file after another program wrote at the same time: only the file shows where they are.
-   * Throws storage_failed if one was spoiled.
-   */
+  /** Finds our lines after another program wrote at the same time: only the file shows where. Throws storage_failed. */
   findOwn(lines: readonly Uint8Array[]): void {
     const { state } = this;
     const { file, entries, end } = this.parts;

@@ -210,10 +210,7 @@ export class LineScanner {
       column.room(Math.ceil(count / 1.5));
   }
 
-  /**
-   * Handles an entry whose id is taken: the same bytes again are not a second entry, a damaged copy gives way to the
-   * whole one, and other bytes keep an id of their own.
-   */
+  /** Handles an entry whose id is taken: a repetition is none, a damaged copy gives way, others get another id. */
   private resolveAlias(position: number): void {
     const { nodes, placeholders, overrides } = this.entries;
     const { starts, lengths, reader } = this.records;

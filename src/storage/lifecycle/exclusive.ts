@@ -18,10 +18,7 @@ export interface LifecycleDeps {
   readonly env: Env;
   readonly paths: StoragePaths;
   readonly leaves: LeafMemory;
-  /**
-   * Moves paths to the desktop's trash, where there is a command for that. Returns the new path of the first, if it can
-   * be found. Paths that could not be moved stay in place.
-   */
+  /** Moves paths to the desktop's trash. Returns where the first is, if that is found. What cannot be moved stays. */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
   open(file: string): Log;

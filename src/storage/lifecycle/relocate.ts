@@ -21,9 +21,8 @@ const MAX_HEADER = 64 << 20;
 
 /**
  * Gives a session another working directory: first rewrites its header in place, then moves it. So at any time there is
- * one session, or two names of one, and the same request again continues after an interruption. Throws BadParams when
- * there is no such directory, already_exists, corrupt when the header is damaged, content_modified when another program
- * keeps writing.
+ * one session, or two names of one, and the same request continues after an interruption. Throws BadParams without such
+ * a directory, already_exists, corrupt when the header is damaged, content_modified when another program keeps writing.
  */
 export async function relocateSession(
   deps: LifecycleDeps,

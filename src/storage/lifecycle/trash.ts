@@ -58,10 +58,7 @@ export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, 
   return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
 }
 
-/**
- * Removes a session for good: first the session itself, in one step, then the files that belong to it. A container is
- * first renamed to a name that no scanner recognizes.
- */
+/** Removes a session for good: first its file, or the name by which scanners know a container, in one step. */
 async function unlink(disk: Disk, file: string, others: readonly string[], locked: LockedSession): Promise<void> {
   locked.forgetLeaf();
   let rest = others;

@@ -95,10 +95,7 @@ export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoExcepti
   return error;
 }
 
-/**
- * Whether the kernel lists a lock of these kinds on a file; false where there is no list. It shows locks of other network
- * namespaces, but not of other pid namespaces.
- */
+/** Whether the kernel lists such a lock on a file, also of another network namespace but not pid namespace. */
 export function isListed(
   disk: Disk,
   { device, inode }: FileInfo,

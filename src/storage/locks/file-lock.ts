@@ -1,8 +1,7 @@
 /**
  * Locks as files, for systems without better ones. A lock file appears complete under its name or not at all, in every
  * lock folder that can be written, so that servers with one such folder in common exclude each other. It is stale when
- * its process has ended, or its pid was reused. A lock of another host counts as held, because nothing can be known
- * about its process.
+ * its process has ended, or its pid was reused. A lock of another host is held: nothing is known of its process.
  */
 
 import { basename, dirname, join } from "node:path";

@@ -405,8 +405,7 @@ export class GroupCommit {
       return this.run(count, operation, () => backend.committed?.());
     }
     if (running.count >= count) return running.done;
-    // Commits that come too late for the running operation share the next one. If the running one fails, its rollback
-    // removes their entries too.
+    // Commits that come too late for the running operation share the next. If it fails, theirs are rolled back too.
     this.next ??= running.done
       .finally(() => {
         this.next = null;
