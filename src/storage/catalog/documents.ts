@@ -7,7 +7,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { ROLES } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
-import { scanLines } from "../log/lines.ts";
+import { type LineVisitor, scanLines } from "../log/lines.ts";
 import type { TextKind, TextSpan } from "./database.ts";
 import { activityOf, chunk, heads, messageOf, parsed } from "./summary.ts";
 
@@ -60,24 +60,16 @@ export function scanTexts(
     const found = { start, length: end - at, role, time: activityOf(entry), entry: null, text };
     if (!onText(found, start + end - at + 1, entry, line)) throw new Enough();
   };
-  const readLong = (start: number, length: number): void => {
-    addLine(start, readAt(disk, fd, start, length), 0, length);
+  const readLong = (start: number, length: number): void => addLine(start, readAt(disk, fd, start, length), 0, length);
+  const visitor: LineVisitor = {
+    line: (_number, start, b, at, end) => addLine(start, b, at, end),
+    long(_number, start, length, head) {
+      if (length > LONGEST_LINE || !heads.readFast(head, 0, head.length) || heads.type !== 0) return;
+      if (ROLES[heads.role] in KIND_OF_ROLE) readLong(start, length);
+    },
   };
   try {
-    const { tail, size } = scanLines(
-      disk,
-      fd,
-      from,
-      HEAD_BYTES,
-      {
-        line: (_number, start, b, at, end) => addLine(start, b, at, end),
-        long(_number, start, length, head) {
-          if (length > LONGEST_LINE || !heads.readFast(head, 0, head.length) || heads.type !== 0) return;
-          if (ROLES[heads.role] in KIND_OF_ROLE) readLong(start, length);
-        },
-      },
-      chunk,
-    );
+    const { tail, size } = scanLines(disk, fd, from, HEAD_BYTES, visitor, chunk);
     if (tail < Math.min(size, past) && size - tail <= LONGEST_LINE) readLong(tail, size - tail);
   } catch (error) {
     if (!(error instanceof Enough)) throw error;

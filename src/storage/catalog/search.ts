@@ -109,9 +109,7 @@ export class Search {
     return { phase, top, end, ceiling, after: { score, number } };
   }
 
-  /**
-   * Returns the hits from `top` down to `end`, or `size` of them, best first, and the last number read (0: no more).
-   */
+  /** Returns the hits from `top` down to `end`, or `size` of them, best first, and the last number read, 0 at last. */
   private async window(
     file: CatalogFile,
     expression: string | undefined,
@@ -246,17 +244,12 @@ export class Search {
     try {
       if (row.now.plain) {
         const possible = rough(this.query);
-        scanTexts(
-          this.options.disk,
-          listed.path,
-          0,
-          row.size,
-          (role, b, at, end) => wants(role) && possible(b, at, end),
-          (text, _past, entry, line) => {
-            if (fits(text)) add(text, idIn(entry, line));
-            return true;
-          },
-        );
+        const accepts = (role: string, b: Uint8Array, at: number, end: number): boolean =>
+          wants(role) && possible(b, at, end);
+        scanTexts(this.options.disk, listed.path, 0, row.size, accepts, (text, _past, entry, line) => {
+          if (fits(text)) add(text, idIn(entry, line));
+          return true;
+        });
       } else
         closing(this.options.openLog(listed.path), (log) => {
           for (const text of logTexts(log, wants)) if (fits(text)) add(text, text.entry);

@@ -15,7 +15,7 @@ import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
 import { hasEntriesNearby, headerOfLine, idInName, markLength } from "../fs/header.ts";
-import { CHUNK, scanLines } from "../log/lines.ts";
+import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
 export interface SessionSummary {
@@ -127,17 +127,11 @@ class Scanner {
 
   run(): Scan {
     const grown = this.hasHeader;
-    const { size, tail } = scanLines(
-      this.disk,
-      this.fd,
-      this.f.reach,
-      HEAD_BYTES,
-      {
-        line: (_number, start, b, at, end) => this.addLine(start, b, at, end),
-        long: (_number, start, length, head, last) => this.addLongLine(start, length, head, last),
-      },
-      chunk,
-    );
+    const visitor: LineVisitor = {
+      line: (_number, start, b, at, end) => this.addLine(start, b, at, end),
+      long: (_number, start, length, head, last) => this.addLongLine(start, length, head, last),
+    };
+    const { size, tail } = scanLines(this.disk, this.fd, this.f.reach, HEAD_BYTES, visitor, chunk);
     this.f.reach = tail;
     this.updateActivity();
     // Whether a file without a header is a session is decided again each time.
@@ -219,7 +213,10 @@ function addFacts(f: Gathered, type: number, role: Role, start: number, length: 
   if (type !== TYPE.message) return false;
   f.messages++;
   if ((role !== "user" && role !== "assistant") || length > LONGEST_READ) return false;
-  if (f.first === null && role === "user") f.first = firstIn(parsed(read(start, length)));
+  if (f.first === null && role === "user") {
+    const text = contentText(messageOf(parsed(read(start, length)))?.content).trim();
+    f.first = text === "" ? null : text.slice(0, FIRST_MESSAGE);
+  }
   return true;
 }
 
@@ -258,11 +255,6 @@ function nameIn(entry: unknown, before: string | null): string | null {
   if (entry === undefined) return before;
   const { name } = entry as { name?: unknown };
   return typeof name === "string" && name.trim() !== "" ? name.trim() : null;
-}
-
-function firstIn(entry: unknown): string | null {
-  const text = contentText(messageOf(entry)?.content).trim();
-  return text === "" ? null : text.slice(0, FIRST_MESSAGE);
 }
 
 /** Parses a line; undefined when it is damaged. */

@@ -1,17 +1,18 @@
 /**
- * The index snapshot of a large session file, kept in our state folder so that opening it again need not scan it. A
- * snapshot is derived and used only if the file bears it out: it must be the same file, with the same times if it has
- * not grown, and with the same bytes at both ends of the scanned part and at samples all over it. What comes after that
- * part is scanned as usual. Only sessions in which nothing was damaged, migrated or renamed have a snapshot, so it holds
- * all there is to know.
+ * Knowledge of a session file without a scan: from writing it, or by the index snapshot of a large one. A snapshot
+ * is used only if the file bears it out: it must be the same file, with the same times if it has not grown, and with
+ * the same bytes at both ends of the scanned part and at samples all over it. What comes after that part is scanned as
+ * usual. Only sessions in which nothing was damaged, migrated or renamed have one, so it holds all there is to know.
  */
 
+import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { FileStamp } from "../../core/ports/store.ts";
+import type { Content, CopiedLines, FileStamp, Log } from "../../core/ports/store.ts";
+import { Column, Nodes } from "../../core/tree/nodes.ts";
 import { type FileInfo, readAll } from "../fs/disk.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
-import type { KnownLines, WrittenLines } from "./written-lines.ts";
 
 /** Most bytes before the first entry of a file that gets an index snapshot. */
 const INDEXED_HEADER = 1 << 16;
@@ -125,5 +126,86 @@ export class FileIndex {
     } catch {
       // The file cannot be read any more; its next opening reports that.
     }
+  }
+}
+
+/** Lines of a file whose nodes are known. */
+interface KnownLines {
+  /** Bytes of the file that hold them; the last of them is a line feed. */
+  readonly size: number;
+  readonly lines: number;
+  /** Offset of each entry's line, and its length in bytes. */
+  readonly starts: Float64Array;
+  readonly lengths: Uint32Array;
+}
+
+/**
+ * Collects the nodes of a new file while its lines are written: copied lines take over the nodes that they have in
+ * their source, and only the others are parsed. So a session that was just published is opened without a scan.
+ */
+export class WrittenLines {
+  private readonly nodes = new Nodes();
+  private readonly heads = new HeadReader(this.nodes);
+  private readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
+  private readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
+  private readonly sources = new Set<Log>();
+  private size: number;
+  /** Whether something was written whose nodes only a scan can find. */
+  private unknown = false;
+  private info: FileInfo | undefined;
+
+  constructor(headerLine: Uint8Array) {
+    this.size = headerLine.length + 1;
+  }
+
+  /** Yields the bytes to write and records their lines. Each piece is valid until the next is asked for. */
+  *record(content: Content): Iterable<Uint8Array> {
+    for (const part of content)
+      if (part instanceof Uint8Array) {
+        this.recordLine(part);
+        yield part;
+      } else {
+        this.recordCopies(part);
+        yield* part.log.copy(part.positions, true);
+      }
+  }
+
+  /** Records the properties of the file once it is written. */
+  end(info: FileInfo): void {
+    this.info = info;
+    // A source that changed while it was copied may have yielded anything.
+    for (const log of this.sources) this.unknown ||= !log.isPlain;
+    this.unknown ||= this.size !== info.size || this.nodes.count === 0 || this.nodes.aliases > 0;
+  }
+
+  /** Fills the empty `nodes` with those of the file, if it is still as it was written. Returns null otherwise. */
+  recall(info: FileInfo, nodes: Nodes): KnownLines | null {
+    if (this.unknown || !this.info || !isUnchanged(info, this.info) || !nodes.adopt(this.nodes.image())) return null;
+    return { size: this.size, lines: nodes.count + 1, starts: this.starts.values, lengths: this.lengths.values };
+  }
+
+  /** Records a line with its line feed. Sets `unknown` if it is not of the usual kind. */
+  private recordLine(bytes: Uint8Array): void {
+    const { heads } = this;
+    const length = bytes.indexOf(0x0a);
+    const isLine = length > 0 && length === bytes.length - 1 && bytes[length - 1] === 0x7d;
+    this.unknown ||= !isLine || !heads.readFast(bytes, 0, Math.min(length, HEAD_BYTES));
+    if (!this.unknown) this.recordExtent(this.nodes.add(heads), length);
+  }
+
+  private recordCopies({ log, positions }: CopiedLines): void {
+    if (!this.sources.has(log)) {
+      this.sources.add(log);
+      this.nodes.expect(log.nodes.count);
+    }
+    if (this.unknown) return;
+    for (let i = 0; i < positions.length; i++)
+      this.recordExtent(this.nodes.addLike(log.nodes, positions[i]), log.length(positions[i]));
+  }
+
+  private recordExtent(position: number, length: number): void {
+    this.starts.room(position)[position] = this.size;
+    this.lengths.room(position)[position] = length;
+    this.size += length + 1;
   }
 }

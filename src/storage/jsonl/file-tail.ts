@@ -87,10 +87,7 @@ export class FileTail {
     return end.isUnterminated;
   }
 
-  /**
-   * Cuts the file back to `size` after a failed write of `attempted`, if what comes after that can only be ours
-   * (guarantee 7). Otherwise the next check judges that part again.
-   */
+  /** Cuts back to `size` after a failed write of `attempted`, if the rest is ours; else leaves it to be judged. */
   cutBack(size: number, attempted: Uint8Array): void {
     const { file } = this.parts;
     try {

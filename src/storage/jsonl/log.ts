@@ -21,8 +21,7 @@ import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
-import { FileEnd } from "./file-end.ts";
-import { FileIndex } from "./file-index.ts";
+import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import { bridgeGaps, checkTail } from "./gaps.ts";
 import type { FileHeader } from "./header.ts";
@@ -30,8 +29,7 @@ import { OtherWriters } from "./other-writers.ts";
 import { createFile, fileBytes, overrideRepaired, type Published, swapFile } from "./publish.ts";
 import { LineRecords } from "./records.ts";
 import { LineScanner } from "./scan.ts";
-import { SessionFile } from "./session-file.ts";
-import type { WrittenLines } from "./written-lines.ts";
+import { FileEnd, SessionFile } from "./session-file.ts";
 
 export interface JsonlOptions extends FileLogOptions {
   /** Working directory of a session whose own is lost. */

@@ -10,8 +10,7 @@ import { EntryReader, type EntrySource, type Run } from "../log/entry-reader.ts"
 import { beingChanged } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { CHUNK, LF } from "../log/lines.ts";
-import type { FileEnd } from "./file-end.ts";
-import type { SessionFile } from "./session-file.ts";
+import type { FileEnd, SessionFile } from "./session-file.ts";
 
 /** Bytes at the end of a file in which the last append of a dead writer is expected. */
 const LAST_APPEND = 1 << 20;

@@ -14,10 +14,9 @@ import { hasEntriesNearby, markLength } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
-import type { FileEnd } from "./file-end.ts";
 import { type FileHeader, makeHeader, parseHeader } from "./header.ts";
 import type { LineRecords } from "./records.ts";
-import type { SessionFile } from "./session-file.ts";
+import type { FileEnd, SessionFile } from "./session-file.ts";
 
 /** Number of entries from which the number of all is estimated. */
 const SAMPLED = 512;
@@ -87,26 +86,19 @@ export class LineScanner {
   private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
     const usual = this.quick && last === 0x7d && this.entries.heads.readFast(head, 0, head.length);
-    if (usual) {
-      // A carriage return before the line feed is not part of the line.
-      const [last] = this.file.read(start + length - 1, 1);
-      this.add(start, last === 0x0d ? length - 1 : length, 0);
-    } else {
-      this.addLine(number, start, this.file.read(start, length), 0, length);
-    }
+    if (!usual) return this.addLine(number, start, this.file.read(start, length), 0, length);
+    // A carriage return before the line feed is not part of the line.
+    const [end] = this.file.read(start + length - 1, 1);
+    this.add(start, end === 0x0d ? length - 1 : length, 0);
   }
 
   /** Adds the line `b[at, end)`, which lies at `start` in the file. */
   addLine(number: number, start: number, b: Uint8Array, at: number, end: number): void {
+    const { heads } = this.entries;
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.stored) this.addHeader(number, start, b.subarray(at, past));
-    else if (
-      this.quick &&
-      past > at &&
-      b[past - 1] === 0x7d &&
-      this.entries.heads.readFast(b, at, Math.min(past, at + HEAD_BYTES))
-    )
+    else if (this.quick && b[past - 1] === 0x7d && past > at && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
       this.add(start, past - at, 0);
     else this.addUnusual(number, start, b.subarray(at, past));
   }
@@ -233,12 +225,8 @@ export class LineScanner {
       nodes.truncate(position);
       return;
     }
-    reader.report(
-      "duplicate_id",
-      position,
-      same ? `the entry ${original} is repeated here` : `the id ${original} is taken; this entry is called ${id}`,
-      true,
-    );
+    const taken = `the id ${original} is taken; this entry is called ${id}`;
+    reader.report("duplicate_id", position, same ? `the entry ${original} is repeated here` : taken, true);
     if (same) nodes.truncate(position);
     else overrides.set(position, patchMembers(line, { id: bytesOf(JSON.stringify(id)) }));
   }
@@ -290,11 +278,8 @@ export class LineScanner {
     let migrated: Uint8Array;
     if (this.version === 1) {
       const last = nodes.count - 1;
-      const moved = migrateV1(line, {
-        makeId,
-        lastId: last < 0 ? null : nodes.id(last),
-        idAt: (index) => this.oldLines[index],
-      });
+      const lastId = last < 0 ? null : nodes.id(last);
+      const moved = migrateV1(line, { makeId, lastId, idAt: (index) => this.oldLines[index] });
       this.oldLines.push(moved.id);
       migrated = moved.line;
     } else migrated = migrateV2(line);

@@ -12,8 +12,8 @@ import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
 import { type Durability, FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { WrittenLines } from "./file-index.ts";
 import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
-import { WrittenLines } from "./written-lines.ts";
 
 /** Bytes after which a sync begins beside the writing: 245 MB are durable after 260 ms, and after 310 with one sync. */
 const SYNCED_EARLY = 1 << 25;

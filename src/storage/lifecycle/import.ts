@@ -21,6 +21,7 @@ import { copySession, type HeaderPlace, headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */
 const LINES = 500;
+const BACKUP = /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/;
 /** Attempts of an import when another process imports the same session meanwhile. */
 const TRIES = 3;
 
@@ -138,13 +139,14 @@ async function relate(
   const { disk } = deps;
   // A container stores its entries in another form, so its bytes cannot be compared.
   const files = isContainerName(file) ? [] : [file];
+  const backups = belongings(disk, file, log.header.id).filter((path) => BACKUP.test(path));
   const compare = async (there: ImportSource): Promise<Relation> => {
     const [wanted, present] = [source.size - source.body, there.size - there.body];
     const common = Math.min(wanted, present);
     if (!(await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], common, done))) return "other";
     return wanted <= present ? "has all" : "has its beginning";
   };
-  for (const path of [...files, ...backupsOf(disk, file, log.header.id)])
+  for (const path of [...files, ...backups])
     try {
       const relation = await withSource(disk, path, compare);
       // A backup shows what the session was, not what it is.
@@ -153,15 +155,7 @@ async function relate(
       // With a damaged header, the offset of its entries is unknown.
       if (!(error instanceof Failure) || error.name !== "corrupt") throw error;
     }
-  return compareEntries(deps, log, file);
-}
-
-function backupsOf(disk: Disk, file: string, id: string): string[] {
-  return belongings(disk, file, id).filter((path) => /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/.test(path));
-}
-
-/** Compares entry by entry: a torn end or a rewritten file does not make it another session. */
-function compareEntries(deps: LifecycleDeps, log: Log, file: string): Relation {
+  // Entry by entry: a torn end or a rewritten file does not make it another session.
   return closing(deps.open(file), (there) => {
     if (holdsAll(there, log)) return "has all";
     return holdsAll(log, there) ? "has some" : "other";

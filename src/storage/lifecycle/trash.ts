@@ -96,10 +96,8 @@ async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonl
     if (!exists(disk, join(item, RECORD)))
       publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
     await disk.syncFolder(item);
-    await moveWith(
-      disk,
-      paths.map((path) => [path, join(item, basename(path))]),
-    );
+    const changes = paths.map((path): PathChange => [path, join(item, basename(path))]);
+    await moveWith(disk, changes);
   } catch (error) {
     discardEmpty(deps, item);
     throw error;

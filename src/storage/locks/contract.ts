@@ -107,23 +107,14 @@ export function isListed(
   } catch {
     return false;
   }
-  const name = `${hex(major(device))}:${hex(minor(device))}:${inode}`;
+  // The parts of a device number, as the C library makes them.
+  const both = BigInt(device);
+  const major = ((both >> 8n) & 0xfffn) | ((both >> 32n) & 0xfffff000n);
+  const minor = (both & 0xffn) | ((both >> 12n) & 0xffffff00n);
+  const name = `${[major, minor].map((part) => part.toString(16).padStart(2, "0")).join(":")}:${inode}`;
   // A process that waits for a lock is listed with an arrow instead of the kind.
   return list.split("\n").some((line) => {
     const [, kind, , , , file] = line.split(/\s+/);
     return file === name && kinds.includes(kind);
   });
-}
-
-/** Returns the major part of a device number, as the C library does. */
-function major(device: number): number {
-  return Number(((BigInt(device) >> 8n) & 0xfffn) | ((BigInt(device) >> 32n) & 0xfffff000n));
-}
-
-function minor(device: number): number {
-  return Number((BigInt(device) & 0xffn) | ((BigInt(device) >> 12n) & 0xffffff00n));
-}
-
-function hex(number: number): string {
-  return number.toString(16).padStart(2, "0");
 }

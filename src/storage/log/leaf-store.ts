@@ -31,12 +31,10 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
     return stamp ? join(folder, `${stamp.device}-${stamp.inode}.json`) : undefined;
   };
 
-  const publish = (file: string, bytes: Uint8Array): Promise<void> => replaceFile(disk, file, bytes, { sync: durable });
-
   /** Restores the previous record, or removes the new one: a position whose recording failed must never be found. */
   const putBack = async (file: string, bytes: Uint8Array | undefined): Promise<void> => {
     try {
-      if (bytes) return await publish(file, bytes);
+      if (bytes) return await replaceFile(disk, file, bytes, { sync: durable });
     } catch {
       // Then the record is removed.
     }
@@ -67,15 +65,16 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
       if (!file) return;
       const { count } = log.nodes;
       const bytes = bytesIn(disk, file);
-      const before =
-        log.durableCount < count
-          ? leavesOf(recordIn(bytes)).find((place) => isAmong(place, log, log.durableCount))
-          : undefined;
+      const { durableCount } = log;
+      const earlier = durableCount < count ? leavesOf(recordIn(bytes)) : [];
+      const before = earlier.find((place) => isAmong(place, log, durableCount));
       let renamed = false;
       try {
         disk.makeFolder(folder);
         const place: RecordedLeaf = { count, lastId: lastIdOf(log, count), leafId };
-        await publish(file, bytesOf(JSON.stringify({ stamp: log.stamp, ...place, before: before && indexIn(before) })));
+        const kept = before && { count: before.count, lastId: before.lastId, leafId: before.leafId };
+        const record = JSON.stringify({ stamp: log.stamp, ...place, before: kept });
+        await replaceFile(disk, file, bytesOf(record), { sync: durable });
         renamed = true;
         if (durable) await disk.syncFolder(folder);
       } catch (error) {
@@ -117,10 +116,6 @@ function leavesOf(recorded: Recorded | undefined): RecordedLeaf[] {
   if (!recorded) return [];
   const { before } = recorded;
   return before && isId(before.leafId) ? [recorded, before] : [recorded];
-}
-
-function indexIn({ count, lastId, leafId }: RecordedLeaf): RecordedLeaf {
-  return { count, lastId, leafId };
 }
 
 /** Whether the position was recorded for exactly the first `first` entries of a log. */
