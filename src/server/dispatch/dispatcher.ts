@@ -304,6 +304,9 @@ export class Dispatcher implements CallHost {
       return this.keyed.remember(call, run());
     }
     return this.commits.whenDurable(lane, async () => {
+      // A fork may be of a session with a lane of its own, and copies nothing that may still be undone there.
+      const { sessionId } = call.params as { sessionId?: string };
+      if (sessionId !== undefined) await this.lanes.finish(sessionId, () => this.commitPending());
       if (idempotencyKey !== undefined) {
         const known = await this.keyed.ofReplacement(context, call, idempotencyKey);
         if (known !== undefined) return known;
@@ -364,7 +367,8 @@ export class Dispatcher implements CallHost {
 
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const { reason, fork } = replacement;
-    await this.lanes.leave(next.id, () => this.commitPending());
+    await this.lanes.finish(next.id, () => this.commitPending());
+    this.lanes.drop(next.id);
     const before = this.workspace.current;
     const left = before && eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file });
     await this.workspace.replace(next);

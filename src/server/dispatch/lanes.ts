@@ -82,15 +82,13 @@ export class Lanes {
     for (const [id, lane] of this.openLanes) if (lane.idle && !this.workspace.has(id)) this.drop(id);
   }
 
-  /** Waits until the session that becomes the current one has finished what is under way in its own lane. */
-  async leave(sessionId: string, commitPending: () => void): Promise<void> {
+  /** Waits until what is under way in the lane of a session beside the current one is finished. */
+  async finish(sessionId: string, commitPending: () => void): Promise<void> {
     const lane = this.openLanes.get(sessionId);
-    if (!lane) return;
-    while (!lane.idle) {
+    while (lane && !lane.idle) {
       commitPending();
       await this.when(() => lane.idle);
     }
-    this.drop(sessionId);
   }
 
   /** Resolves when nothing is under way in any lane. */
