@@ -67,6 +67,11 @@ export const FAILURES = {
   },
   storage_full: { ...REFUSED_FOR_NOW, meaning: "The disk is full. Nothing was changed; try again when there is room." },
   storage_failed: { ...REFUSED_FOR_NOW, meaning: "The disk refused. Nothing was changed." },
+  outcome_unknown: {
+    ...REFUSED,
+    meaning:
+      "Whether it was done is not known, because the process that had it ended before it answered. Read the state and decide again.",
+  },
   message_too_large: { ...REFUSED, meaning: "The message is over the limit. Send or request less at a time." },
   migration_failed: { ...REFUSED, meaning: "The session could not be migrated and is as before." },
   corrupt: {

@@ -8,6 +8,7 @@ export default command({
   name: "export_html",
   summary: "Writes the current path as one plain page.",
   effect: "read",
+  repeatable: false,
   params: {
     outputPath: optionalName.describe(
       "by default a new file in the server's working directory; relative paths refer to that",

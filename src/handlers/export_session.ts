@@ -22,6 +22,7 @@ export default command({
     "returned where no file is named.",
   effect: "read",
   ofAny: true,
+  repeatable: false,
   params: {
     sessionPath: anySessionPath,
     format: z.enum(FORMATS),

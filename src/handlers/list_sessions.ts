@@ -13,6 +13,7 @@ export default command({
     "Lists sessions, the one in which something was said last first; --continue goes by the last change instead. " +
     "Changes nothing.",
   effect: "server",
+  repeatable: true,
   params: {
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
     query: z

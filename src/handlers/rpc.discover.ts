@@ -5,6 +5,7 @@ export default command({
   name: "rpc.discover",
   summary: "Describes every command, event and failure as an OpenRPC document.",
   effect: "server",
+  repeatable: true,
   result: z
     .looseObject({
       openrpc: z.string(),

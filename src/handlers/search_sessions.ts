@@ -12,6 +12,7 @@ export default command({
   name: "search_sessions",
   summary: "Finds messages of all sessions and branches that contain all the given words or parts of words.",
   effect: "server",
+  repeatable: true,
   params: {
     query: z
       .string()

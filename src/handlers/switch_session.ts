@@ -10,6 +10,7 @@ export default command({
   name: "switch_session",
   summary: "Opens another session and makes it the current one. On a failure the old one stays.",
   effect: "replace",
+  repeatable: true,
   params: {
     sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),

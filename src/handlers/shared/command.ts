@@ -94,6 +94,8 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    * other, it runs like `server`, and makes what it writes durable itself.
    */
   readonly ofAny?: boolean;
+  /** Whether a repeat does what the first one did, or would have done; by default for `read`, `control`, `close`. */
+  readonly repeatable?: boolean;
   /** None by default. */
   readonly params?: S;
   readonly result: R;
@@ -119,7 +121,7 @@ export type Effect = "read" | "write" | "replace" | "close" | "control" | "serve
 type Promised<T> = T | Promise<T>;
 
 /** Members of a declaration that do not depend on the types of its params. */
-type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "result" | "example";
+type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "repeatable" | "result" | "example";
 
 export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Described> {
   readonly failures: readonly FailureName[];
