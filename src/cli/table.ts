@@ -13,6 +13,7 @@ import { migrate, rollback, status } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
 import relocate from "./verbs/relocate.ts";
 import rename from "./verbs/rename.ts";
+import schema from "./verbs/schema.ts";
 import search from "./verbs/search.ts";
 import show from "./verbs/show.ts";
 import stats from "./verbs/stats.ts";
@@ -41,5 +42,6 @@ export const verbs: readonly Verb[] = [
   rollback,
   status,
   index,
+  schema,
   completionOf(() => verbs),
 ];

@@ -28,7 +28,7 @@ export interface SpawnedClient extends Client {
   readonly pid: number | undefined;
 }
 
-const PROGRAM = new URL("../bin/pi-session-server.js", import.meta.url);
+const PROGRAM = new URL("../../bin/pi-session-server.js", import.meta.url);
 
 /** Milliseconds that a server may live on after it closed its output. */
 const LINGER = 5_000;
