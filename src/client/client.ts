@@ -1,76 +1,27 @@
 /** The client: requests, events and hooks over a server that may be replaced under it. */
 
 import { randomUUID } from "node:crypto";
+import { EventHub } from "./event-hub.ts";
 import { cancelled, connectionClosed, outcomeUnknown, RequestFailure } from "./failure.ts";
+import type { MessageStream, RpcMessage } from "./message-stream.ts";
 import { OpenSessions } from "./open-sessions.ts";
 import type { Commands, Events, Hooks } from "./protocol.ts";
 import { repetitions } from "./repetitions.ts";
-import type { Wire, WireMessage } from "./wire.ts";
-
-export type State = Commands["get_state"]["result"];
-
-export interface RequestOptions {
-  /** Withdraws the request: one that has not begun fails with `cancelled`, one that has is answered as usual. */
-  readonly signal?: AbortSignal;
-  /** Callback for progress, of the commands that report it. */
-  readonly onProgress?: (progress: Progress) => void;
-}
-
-/** How far a command has come. Reports of `list_sessions` with `stream` have `sessions`, too. */
-export interface Progress {
-  readonly done: number;
-  readonly total: number;
-  readonly [member: string]: unknown;
-}
-
-/** What a hook's handler gets besides the question. */
-export interface HookContext {
-  /** Is aborted when the server does not wait any more. */
-  readonly signal: AbortSignal;
-  /** Sends a read that does not wait for the command that asks. It is answered from the state before the command. */
-  request<N extends keyof Commands>(name: N, ...rest: Arguments<N>): Promise<Commands[N]["result"]>;
-}
-
-/** A hook's handler. An answer of nothing lets the action go on; an error stops it. */
-export type HookHandler<N extends keyof Hooks> = (
-  payload: Hooks[N]["payload"],
-  context: HookContext,
-) => HookReply<N> | Promise<HookReply<N>>;
-
-// biome-ignore lint/suspicious/noConfusingVoidType: a handler may return nothing
-type HookReply<N extends keyof Hooks> = Hooks[N]["answer"] | null | void;
-
-export interface ClientOptions {
-  /** Name and version of the host, for the server's records. */
-  readonly clientInfo?: { readonly name: string; readonly version?: string };
-  /** Events that the server sends; all by default. */
-  readonly events?: readonly (keyof Events)[];
-  /** Handlers of the questions that the server asks. Only those that are here are asked. */
-  readonly hooks?: { readonly [N in keyof Hooks]?: HookHandler<N> };
-  /** Bytes that a reply may have at most; pages end earlier then. */
-  readonly maxReplyBytes?: number;
-}
-
-type ParamsOf<N extends keyof Commands> = Commands[N]["params"];
-
-/** Params and options of a request; params may be left out where none is required. */
-export type Arguments<N extends keyof Commands> =
-  object extends ParamsOf<N>
-    ? [params?: ParamsOf<N>, options?: RequestOptions]
-    : [params: ParamsOf<N>, options?: RequestOptions];
-
-/** Commands that answer in pages. */
-export type PagedCommand = {
-  [N in keyof Commands]: Commands[N]["params"] extends { cursor?: string }
-    ? Commands[N]["result"] extends { nextCursor?: string }
-      ? N
-      : never
-    : never;
-}[keyof Commands];
+import type {
+  Arguments,
+  ClientOptions,
+  HookContext,
+  HookHandler,
+  PagedCommand,
+  ProgressReport,
+  RequestOptions,
+  Restart,
+  State,
+} from "./types.ts";
 
 /** A server in its life: the connection, and its end with a sentence about it. */
 export interface Life {
-  readonly wire: Wire;
+  readonly wire: MessageStream;
   /** Resolves after `wire.ended`, when the process is gone, with its last words. */
   readonly gone: Promise<string>;
 }
@@ -129,18 +80,17 @@ export class Client {
   /** Requests that were sent and not answered, in this order. */
   private readonly sent = new Map<number, Pending>();
   private lastId = 0;
-  private readonly handlers = new Map<string, Set<(event: never) => void>>();
+  private readonly heard = new EventHub();
   /** Hooks that are being answered, by the id of the question. */
   private readonly asked = new Map<number | string, AbortController>();
   private readonly restartHandlers = new Set<(restart: Restart) => void>();
-  private readonly endHandlers = new Set<() => void>();
   private deaths = 0;
   private closing: Promise<void> | null = null;
   /** Undefined until the server has introduced itself. */
   private firstState: State | null | undefined;
   private lastWords = "";
   private isOver = false;
-  /** What is being asked about a session that is not on disk yet. */
+  /** The latest question about a session that is not on disk yet. */
   private keeping: Promise<void> = Promise.resolve();
 
   /** See `connect` and `spawnServer`. */
@@ -189,50 +139,15 @@ export class Client {
 
   /** Calls the handler for every such event. Returns a function that ends this. */
   on<N extends keyof Events>(name: N, handler: (event: Events[N]) => void): () => void {
-    const known = this.handlers.get(name) ?? new Set();
-    this.handlers.set(name, known.add(handler));
-    return () => void known.delete(handler);
+    return this.heard.on(name, handler);
   }
 
   /**
    * Yields events of these names as they come, from this call on, until the client is closed, its server has ended for
    * good, or the signal is aborted. Events wait in memory until they are taken.
    */
-  events<N extends keyof Events>(
-    names: readonly N[],
-    { signal }: { readonly signal?: AbortSignal } = {},
-  ): AsyncGenerator<{ [M in N]: { readonly name: M; readonly params: Events[M] } }[N], void, undefined> {
-    type Item = { [M in N]: { readonly name: M; readonly params: Events[M] } }[N];
-    const waiting: Item[] = [];
-    let wake = (): void => {};
-    const woken = (): void => wake();
-    const stops = names.map((name) =>
-      this.on(name, (params) => {
-        waiting.push({ name, params } as Item);
-        wake();
-      }),
-    );
-    this.endHandlers.add(woken);
-    signal?.addEventListener("abort", woken);
-    const isDone = (): boolean => this.isOver || signal?.aborted === true;
-    const stop = (): void => {
-      for (const off of stops) off();
-      this.endHandlers.delete(woken);
-      signal?.removeEventListener("abort", woken);
-    };
-    return (async function* () {
-      try {
-        for (;;) {
-          while (waiting.length > 0) yield waiting.shift() as Item;
-          if (isDone()) return;
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-          });
-        }
-      } finally {
-        stop();
-      }
-    })();
+  events<N extends keyof Events>(names: readonly N[], options: { readonly signal?: AbortSignal } = {}) {
+    return this.heard.stream(names, options.signal);
   }
 
   /**
@@ -355,7 +270,7 @@ export class Client {
         pending.reject(outcomeUnknown(pending.name, error));
       else pending.reject(error ?? connectionClosed(this.lastWords));
     }
-    for (const handler of this.endHandlers) handler();
+    this.heard.end();
   }
 
   // --- requests ----------------------------------------------------------------------------------------------------------
@@ -441,21 +356,21 @@ export class Client {
 
   // --- messages ----------------------------------------------------------------------------------------------------------
 
-  private receive(message: WireMessage): void {
+  private receive(message: RpcMessage): void {
     const { id, method, params } = message;
     if (method === undefined) this.answered(message);
     else if (id !== undefined && id !== null) void this.answer(id, method, params);
     else if (method === "$/cancelRequest") this.asked.get((params as { id: number | string }).id)?.abort();
-    else if (method === "$/progress") this.progressed(params as { token: number; value: Progress });
-    else for (const handler of [...(this.handlers.get(method) ?? [])]) handler(params as never);
+    else if (method === "$/progress") this.progressed(params as { token: number; value: ProgressReport });
+    else this.heard.tell(method, params);
   }
 
-  private progressed({ token, value }: { token: number; value: Progress & { kind?: string } }): void {
+  private progressed({ token, value }: { token: number; value: ProgressReport & { kind?: string } }): void {
     const { kind: _, ...progress } = value;
-    this.sent.get(token)?.options.onProgress?.(progress as Progress);
+    this.sent.get(token)?.options.onProgress?.(progress as ProgressReport);
   }
 
-  private answered({ id, result, error }: WireMessage): void {
+  private answered({ id, result, error }: RpcMessage): void {
     const pending = this.sent.get(id as number);
     if (pending === undefined) return;
     this.sent.delete(pending.id);
@@ -465,7 +380,7 @@ export class Client {
     this.pump();
   }
 
-  private failureOf({ name, isAgain }: Pending, error: NonNullable<WireMessage["error"]>): RequestFailure {
+  private failureOf({ name, isAgain }: Pending, error: NonNullable<RpcMessage["error"]>): RequestFailure {
     const failure = new RequestFailure(error.code, error.message, error.data);
     const isUnknown = isAgain && repetitions[name] !== "repeatable" && BEFORE_THE_KEY.has(failure.name);
     return isUnknown ? outcomeUnknown(name, failure) : failure;
@@ -513,7 +428,7 @@ export class Client {
         return this.urgent(read, { ...params, _meta: meta }) as Promise<never>;
       },
     };
-    let reply: Pick<WireMessage, "result" | "error">;
+    let reply: Pick<RpcMessage, "result" | "error">;
     try {
       if (!handler) throw new Error(`There is no handler for ${name}.`);
       reply = { result: (await handler(payload as never, context)) ?? {} };
@@ -523,13 +438,6 @@ export class Client {
     if (this.asked.get(id) === controller) this.asked.delete(id);
     if (this.life === life) life?.wire.send({ id, ...reply });
   }
-}
-
-/** A server that took the place of one that died. */
-export interface Restart {
-  /** The end of the one before, in a sentence. */
-  readonly reason: string;
-  readonly state: State | null;
 }
 
 function mayBeRepeated({ name }: Pending): boolean {

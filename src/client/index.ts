@@ -9,30 +9,32 @@
  */
 
 import type { Readable, Writable } from "node:stream";
-import { Client, type ClientOptions } from "./client.ts";
-import { Wire } from "./wire.ts";
+import { Client } from "./client.ts";
+import { MessageStream } from "./message-stream.ts";
+import type { ClientOptions } from "./types.ts";
 
+export type { Client } from "./client.ts";
+export type { NamedEvent } from "./event-hub.ts";
+export { RequestFailure, type RequestFailureName } from "./failure.ts";
+export type { Commands, Events, FailureName, Hooks } from "./protocol.ts";
+export { type SpawnedClient, type SpawnOptions, spawnServer } from "./spawn.ts";
 export type {
   Arguments,
-  Client,
   ClientOptions,
   HookContext,
   HookHandler,
   PagedCommand,
-  Progress,
+  ProgressReport,
   RequestOptions,
   Restart,
   State,
-} from "./client.ts";
-export { RequestFailure, type RequestFailureName } from "./failure.ts";
-export type { Commands, Events, FailureName, Hooks } from "./protocol.ts";
-export { type SpawnedClient, type SpawnOptions, spawnServer } from "./spawn.ts";
+} from "./types.ts";
 
 /**
  * Connects to a server over its streams, as lines. When it ends, what was not answered fails: reads with
  * `connection_closed`, everything else with `outcome_unknown`. Throws RequestFailure when the server refuses.
  */
 export function connect(input: Readable, output: Writable, options: ClientOptions = {}): Promise<Client> {
-  const wire = new Wire(input, output);
+  const wire = new MessageStream(input, output);
   return new Client(options, null).start({ wire, gone: wire.ended.then(() => "The server closed its output.") });
 }

@@ -3,7 +3,7 @@
 import type { Commands } from "./protocol.ts";
 
 /** A request that brings a new server to where the dead one was. */
-export interface Step {
+export interface RestoreRequest {
   readonly name: keyof Commands;
   readonly params: object;
 }
@@ -39,7 +39,7 @@ const FIRST_ENTRIES: Readonly<Record<string, boolean>> = {
 };
 
 /** Params that are of the request and not of the new session. */
-type Sent = Readonly<Record<string, unknown>>;
+type RequestParams = Readonly<Record<string, unknown>>;
 
 export class OpenSessions {
   private current: Current | null = null;
@@ -80,7 +80,7 @@ export class OpenSessions {
   }
 
   /** Notes what a command did to the sessions. Returns whether another session became the current one. */
-  note(name: string, params: Sent, result: unknown): boolean {
+  note(name: string, params: RequestParams, result: unknown): boolean {
     const done = (result ?? {}) as { sessionId?: string; sessionFile?: string | null; sessionPath?: string };
     switch (name) {
       case "new_session":
@@ -124,9 +124,9 @@ export class OpenSessions {
   }
 
   /** Returns what is to be asked of the server after its start, in this order. `state`: as `initialize` returned it. */
-  stepsAfter(state: Commands["get_state"]["result"] | null): Step[] {
+  stepsAfter(state: Commands["get_state"]["result"] | null): RestoreRequest[] {
     const { current } = this;
-    const steps: Step[] = [];
+    const steps: RestoreRequest[] = [];
     if (current === null) {
       if (state !== null) steps.push({ name: "close_session", params: {} });
     } else if (!current.isPersisted) {

@@ -3,8 +3,9 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
-import { Client, type ClientOptions, type Life } from "./client.ts";
-import { Wire } from "./wire.ts";
+import { Client, type Life } from "./client.ts";
+import { MessageStream } from "./message-stream.ts";
+import type { ClientOptions } from "./types.ts";
 
 export interface SpawnOptions extends ClientOptions {
   /** Options of the command line, such as `--session` with a path. */
@@ -81,7 +82,7 @@ function spawned(
 }
 
 function lifeOf(child: Child, onStderr: (text: string) => void): Life {
-  const wire = new Wire(child.stdout, child.stdin);
+  const wire = new MessageStream(child.stdout, child.stdin);
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     said = (said + text).slice(-LAST_WORDS);

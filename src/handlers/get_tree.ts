@@ -47,7 +47,7 @@ export default command({
   }),
   failures: ["cursor_expired"],
   example: {
-    params: {},
+    params: { format: "flat" },
     result: {
       nodes: [{ id: "a1b2c3d4", parentId: null, type: "message", role: "user", preview: "Hello", childCount: 0 }],
       leafId: "a1b2c3d4",

@@ -3,7 +3,7 @@
 import type { Readable, Writable } from "node:stream";
 
 /** A JSON-RPC message. */
-export interface WireMessage {
+export interface RpcMessage {
   readonly id?: number | string | null;
   readonly method?: string;
   readonly params?: unknown;
@@ -14,9 +14,9 @@ export interface WireMessage {
 const LF = 0x0a;
 
 /** A connection. It ends when the server's output does; what had come until then is handed on before. */
-export class Wire {
+export class MessageStream {
   private readonly output: Writable;
-  private handler: (message: WireMessage) => void = () => {};
+  private handler: (message: RpcMessage) => void = () => {};
   private pieces: Buffer[] = [];
   private hasEnded = false;
   /** Resolves when no message can come any more. */
@@ -39,7 +39,7 @@ export class Wire {
   }
 
   /** Sets what is called for each message. */
-  onMessage(handler: (message: WireMessage) => void): void {
+  onMessage(handler: (message: RpcMessage) => void): void {
     this.handler = handler;
   }
 
@@ -53,7 +53,7 @@ export class Wire {
     this.output.on("drain", callback);
   }
 
-  send(message: WireMessage): void {
+  send(message: RpcMessage): void {
     if (!this.hasEnded && this.output.writable)
       this.output.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
   }
@@ -82,6 +82,6 @@ export class Wire {
       // Not from a server of this protocol, for example a line that a wrapper printed.
       return;
     }
-    if (typeof message === "object" && message !== null) this.handler(message as WireMessage);
+    if (typeof message === "object" && message !== null) this.handler(message as RpcMessage);
   }
 }
