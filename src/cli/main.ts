@@ -72,6 +72,7 @@ async function main(): Promise<number> {
     process.stdout.write(settings.action === "help" ? helpText(verbs) : `${VERSION}\n`);
     return 0;
   }
+  if (process.argv.length === 2 && isatty(0)) process.stderr.write((await import("./greeting.ts")).GREETING);
   const output = standardOutput(realDisk);
   const service = serve(settings, { ...WORLD, input: process.stdin, output });
   let signals = 0;

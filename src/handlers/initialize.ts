@@ -8,6 +8,9 @@ import { type HookName, type HookRegistration, hooks as knownHooks } from "./sha
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
 
+/** A member that hosts of language servers send out of habit. */
+const ignored = z.unknown().optional().describe("accepted and ignored");
+
 export default command({
   name: "initialize",
   summary:
@@ -16,6 +19,12 @@ export default command({
   params: {
     protocolVersion: z.number().int().optional(),
     clientInfo: z.looseObject({ name: z.string(), version: z.string().optional() }).optional(),
+    processId: ignored,
+    locale: ignored,
+    rootPath: ignored,
+    rootUri: ignored,
+    trace: ignored,
+    workspaceFolders: ignored,
     maxReplyBytes: z.number().int().min(1024).optional().describe("pages are cut so that no reply is larger"),
     capabilities: z
       .looseObject({

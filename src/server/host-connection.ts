@@ -20,6 +20,7 @@ import { AutoDecoder, type Cut, type Decoder, frames } from "./connection/framin
 import { Hooks } from "./connection/hooks.ts";
 import { Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
+import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
 import { type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
@@ -193,7 +194,7 @@ export class Connection implements Sink {
   private receiveCut(cut: Cut): void {
     if (cut.kind === "payload") return this.receivePayload(cut.bytes);
     if (cut.kind === "bad_header")
-      return this.refuseInput({ kind: "parse", sentence: `The header block cannot be read: ${cut.reason}.` });
+      return this.refuseInput({ kind: "parse", sentence: badHeader(cut.reason, cut.beginning) });
     const { maxMessageBytes } = this.options.settings;
     const sentence = `The message is over the limit of ${maxMessageBytes} bytes. Send less at a time.`;
     this.refuseInput(
@@ -203,12 +204,14 @@ export class Connection implements Sink {
   }
 
   private receivePayload(bytes: Buffer): void {
-    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: "The message is not UTF-8." });
+    const framing = this.decoder instanceof AutoDecoder ? "lines" : this.decoder.name;
+    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: notUtf8(framing) });
+    const text = bytes.toString("utf8");
     let value: unknown;
     try {
-      value = parseText(bytes.toString("utf8"));
+      value = parseText(text);
     } catch {
-      return this.refuseInput({ kind: "parse", sentence: "The message is not JSON." });
+      return this.refuseInput({ kind: "parse", sentence: notJson(text, framing) });
     }
     this.dialect ??= detect(value);
     let decoded: Decoded;

@@ -130,8 +130,16 @@ export const entryTypes = {
   ),
 } as const;
 
+/** Says what is wanted to those who send a message as the APIs of models have it. */
+const draftType = z.string({
+  error: ({ input }) =>
+    input === undefined
+      ? 'is missing; a message is {"type":"message","message":{"role":"user","content":"..."}}'
+      : undefined,
+});
+
 /** An entry that `append` accepts, of any type but `session`. The server can add its id, parentId and timestamp. */
-export const draft = z.looseObject({ type: z.string().min(1), ...base }).superRefine((value, context) => {
+export const draft = z.looseObject({ type: draftType.min(1), ...base }).superRefine((value, context) => {
   if (value.type === "session") {
     context.addIssue({ code: "custom", path: ["type"], message: "a header is not an entry; use new_session" });
   } else checkBy(entryTypes, value.type, context);

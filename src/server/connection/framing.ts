@@ -7,8 +7,8 @@ export type Cut =
   | { readonly kind: "payload"; readonly bytes: Buffer }
   /** A message over the limit; only its beginning was kept. */
   | { readonly kind: "too_large"; readonly bytes: Buffer; readonly size: number | undefined }
-  /** A malformed header block; decoding resumes at the next valid one. */
-  | { readonly kind: "bad_header"; readonly reason: string };
+  /** A malformed header block, and how it begins; decoding resumes at the next valid one. */
+  | { readonly kind: "bad_header"; readonly reason: string; readonly beginning: string };
 
 export interface Decoder {
   readonly name: FramingName;
@@ -242,16 +242,17 @@ class HeaderDecoder implements Decoder {
 
   private bad(reason: string): Cut {
     this.lost = true;
+    const beginning = this.queue.peek(64).toString("latin1");
     // The first byte is dropped, so that the same position is not found malformed again.
     this.queue.shift(1);
-    return { kind: "bad_header", reason };
+    return { kind: "bad_header", reason, beginning };
   }
 
   end(): Cut | undefined {
     if (this.dropping) return { kind: "too_large", bytes: this.dropping.kept, size: this.dropping.size };
     const isOver = this.queue.length === 0 || /^\s*$/.test(this.queue.peek(64).toString("latin1"));
     if (this.awaited !== undefined || (!isOver && !this.lost))
-      return { kind: "bad_header", reason: "the input ended inside a frame" };
+      return { kind: "bad_header", reason: "the input ended inside a frame", beginning: "" };
     return undefined;
   }
 }

@@ -14,6 +14,7 @@ import {
   type Refusal,
   withMember,
 } from "./dialect.ts";
+import { nearest } from "./mistakes.ts";
 
 const NO_ID = "null";
 
@@ -68,15 +69,18 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
     return { kind: "response", message: message as unknown as HookMessage };
   if (hasId && !legalId) return refusal("An id is a string, a number or null.", NO_ID);
   if (typeof method !== "string") return refusal("The member method must be a string.", idText);
-  if (params !== undefined && (typeof params !== "object" || params === null))
+  if (params !== undefined && typeof params !== "object")
     return refusal("The member params must be an object.", idText);
   if (!hasId && (method === "$/cancelRequest" || method === "$/cancel_request")) return decodeCancel(params);
   const command = findCommand(method);
   if (!command) {
     // An unknown notification is ignored, because none gets a reply. LSP allows this for those that begin with `$/`.
     if (!hasId) return { kind: "nothing" };
-    const sentence = `Unknown method: ${method.slice(0, 200)}. initialize lists the commands there are.`;
-    return refusal(sentence, idText, "method");
+    return refusal(
+      `Unknown method: ${method.slice(0, 200)}. ${nearest(method) ?? "initialize lists the commands there are."}`,
+      idText,
+      "method",
+    );
   }
   const { params: checked, fault } = checkedParams(command, params, false);
   const call: Call = {

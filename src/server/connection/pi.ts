@@ -13,6 +13,7 @@ import {
   REFUSALS,
   withMember,
 } from "./dialect.ts";
+import { nearest } from "./mistakes.ts";
 
 export const pi: Dialect = {
   name: "pi",
@@ -29,7 +30,11 @@ export const pi: Dialect = {
     // An answer to a question of an extension. The server never asks one, and Pi sends no reply.
     if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
     const command = findCommand(type);
-    if (!command) return refusal(type, idText, `Unknown command: ${type.slice(0, 200)}`, "unknown_command");
+    if (!command) {
+      const hint = nearest(type);
+      const sentence = `Unknown command: ${type.slice(0, 200)}${hint === undefined ? "" : `. ${hint}`}`;
+      return refusal(type, idText, sentence, "unknown_command");
+    }
     const { params: checked, fault } = checkedParams(
       command,
       hook === undefined ? params : { ...params, _meta: { hook } },
