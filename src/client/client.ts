@@ -52,7 +52,7 @@ interface Pending {
  * Entries that may be unanswered at once. Keys are found again among the last 10,000 of a session; fewer are sent again
  * after a death, and a server is busy with far fewer.
  */
-const MOST_UNANSWERED = 2_000;
+const MOST_UNANSWERED = 500;
 
 /** Servers that may die over one request, or in a row without an answer, before it is given up. */
 const MOST_DEATHS = 5;

@@ -146,10 +146,13 @@ export class SessionEntries {
   keyedAppends(): Map<string, KeyedAppend> {
     const { header, nodes } = this.log;
     const keyed = new Map<string, KeyedAppend>();
+    const from = Math.max(0, nodes.count - KEY_WINDOW);
+    const batched = Array.from({ length: nodes.count - from }, (_, i) => from + i).filter((p) => nodes.isBatch(p));
     let ids: string[] = [];
-    for (let p = Math.max(0, nodes.count - KEY_WINDOW); p < nodes.count; p++) {
-      if (!nodes.isBatch(p)) continue;
-      const batch = this.entry(p)._batch as Partial<Batch> | null;
+    let next = 0;
+    for (const line of this.logNow.readMany(batched, true)) {
+      const p = batched[next++];
+      const batch = (parse(line) as Entry)._batch as Partial<Batch> | null;
       if (batch?.session !== header.id || typeof batch.key !== "string") continue;
       if (batch.index === 0) ids = [];
       ids.push(nodes.id(p));
