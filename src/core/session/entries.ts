@@ -150,7 +150,7 @@ export class SessionEntries {
     const batched = Array.from({ length: nodes.count - from }, (_, i) => from + i).filter((p) => nodes.isBatch(p));
     let ids: string[] = [];
     let next = 0;
-    for (const line of this.logNow.readMany(batched, true)) {
+    for (const line of this.log.readMany(batched, true)) {
       const p = batched[next++];
       const batch = (parse(line) as Entry)._batch as Partial<Batch> | null;
       if (batch?.session !== header.id || typeof batch.key !== "string") continue;
