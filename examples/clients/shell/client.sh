@@ -1,5 +1,5 @@
 #!/bin/sh
-# A client of pi-session-server for POSIX shell and jq. Copy what is above "the demonstration": `sh client.sh` runs that.
+# A client of pi-session-server for POSIX shell and jq. Copy what is above "the demonstration"; `sh client.sh` runs it.
 set -u
 
 # Says why it ends, and ends. Functions that may call it must not run in a subshell, such as $(call ...).
