@@ -1,30 +1,24 @@
 /** The client: requests, events and hooks over a server that may be replaced under it. */
 
 import { randomUUID } from "node:crypto";
-import { EventHub } from "./event-hub.ts";
+import { call, EventHub } from "./event-hub.ts";
 import { cancelled, connectionClosed, outcomeUnknown, RequestFailure } from "./failure.ts";
-import type { MessageStream, RpcMessage } from "./message-stream.ts";
+import type { Life } from "./life.ts";
+import type { RpcMessage } from "./message-stream.ts";
 import { OpenSessions } from "./open-sessions.ts";
-import type { Commands, Events, Hooks } from "./protocol.ts";
+import type { Commands, Events } from "./protocol.ts";
+import { Questions } from "./questions.ts";
 import { repetitions } from "./repetitions.ts";
+import { countOf, isAlone, isKept, isUnknownAfter, mayBeRepeated } from "./sending-again.ts";
 import type {
   Arguments,
   ClientOptions,
-  HookContext,
-  HookHandler,
   PagedCommand,
   ProgressReport,
   RequestOptions,
   Restart,
   State,
 } from "./types.ts";
-
-/** A server in its life: the connection, and its end with a sentence about it. */
-export interface Life {
-  readonly wire: MessageStream;
-  /** Resolves after `wire.ended`, when the process is gone, with its last words. */
-  readonly gone: Promise<string>;
-}
 
 /** Starts a server after the one before died. Returns nothing when there is to be no other. */
 export type Revive = (sessions: OpenSessions, deaths: number) => Promise<Life> | null;
@@ -34,7 +28,9 @@ interface Pending {
   readonly id: number;
   readonly name: string;
   readonly params: Readonly<Record<string, unknown>>;
-  readonly options: RequestOptions;
+  /** The message as JSON text: what the caller does to the params later makes no difference. */
+  readonly text: string;
+  readonly onProgress: RequestOptions["onProgress"];
   /** Whether it is sent at once, ahead of others: one for a hook, or of the client itself. */
   readonly isUrgent: boolean;
   /** Entries that it may write. */
@@ -57,17 +53,8 @@ const MOST_UNANSWERED = 500;
 /** Servers that may die over one request, or in a row without an answer, before it is given up. */
 const MOST_DEATHS = 5;
 
-/** Failures that say nothing of whether an earlier attempt was done: the session was not looked at. */
-const BEFORE_THE_KEY: ReadonlySet<string> = new Set([
-  "no_session",
-  "session_not_found",
-  "not_a_session",
-  "corrupt",
-  "unsupported_version",
-  "path_outside_root",
-  "shutting_down",
-  "internal_error",
-]);
+/** Milliseconds without a word after which a server that is being closed is ended. */
+const MOST_SILENCE = 60_000;
 
 export class Client {
   private readonly options: ClientOptions;
@@ -76,16 +63,19 @@ export class Client {
   private life: Life | null = null;
   /** Whether the present server has been brought to where the one before was. */
   private isReady = false;
+  /** Whether the present server has not died. */
+  private isAlive = false;
   private readonly queue: Pending[] = [];
   /** Requests that were sent and not answered, in this order. */
   private readonly sent = new Map<number, Pending>();
   private lastId = 0;
   private readonly heard = new EventHub();
-  /** Hooks that are being answered, by the id of the question. */
-  private readonly asked = new Map<number | string, AbortController>();
+  private readonly questions: Questions;
   private readonly restartHandlers = new Set<(restart: Restart) => void>();
   private deaths = 0;
   private closing: Promise<void> | null = null;
+  /** Runs out when a server that is being closed says nothing. */
+  private patience: NodeJS.Timeout | undefined;
   /** Undefined until the server has introduced itself. */
   private firstState: State | null | undefined;
   private lastWords = "";
@@ -97,6 +87,10 @@ export class Client {
   constructor(options: ClientOptions, revive: Revive | null) {
     this.options = options;
     this.revive = revive;
+    this.questions = new Questions(
+      options.hooks,
+      (name, params, given) => this.enqueue(name, params, given, true) as Promise<never>,
+    );
   }
 
   /** The state at the start; null when no session could be opened. */
@@ -107,9 +101,14 @@ export class Client {
   /** Connects to a server and introduces itself. Throws what the server refused, or connection_closed. */
   async start(life: Life): Promise<this> {
     this.live(life);
-    const state = await this.introduce();
-    await this.keepUnpersisted();
-    this.firstState = state;
+    try {
+      const state = await this.introduce();
+      await this.keepUnpersisted();
+      this.firstState = state;
+    } catch (error) {
+      this.giveUp();
+      throw error;
+    }
     this.isReady = true;
     return this;
   }
@@ -159,7 +158,10 @@ export class Client {
     return () => void this.restartHandlers.delete(handler);
   }
 
-  /** Lets the server answer what it was asked, shuts it down cleanly, and waits for its end. */
+  /**
+   * Lets the server answer what it was asked, shuts it down cleanly, and waits for its end. Hooks are not answered any
+   * more: what waits for one is not done. A server that says nothing for a minute is ended.
+   */
   close(): Promise<void> {
     this.closing ??= this.shutDown();
     return this.closing;
@@ -170,10 +172,14 @@ export class Client {
   }
 
   private async shutDown(): Promise<void> {
+    this.questions.close();
     if (!this.isOver) {
+      this.patience = setInterval(() => this.life?.kill(), MOST_SILENCE);
       await this.enqueue("shutdown", {}, {}, false).catch(() => {});
+      clearInterval(this.patience);
+      this.patience = undefined;
       this.life?.wire.send({ method: "exit" });
-      this.life?.wire.end();
+      this.life?.end();
     }
     await this.life?.gone;
   }
@@ -182,6 +188,7 @@ export class Client {
 
   private live(life: Life): void {
     this.life = life;
+    this.isAlive = true;
     life.wire.onMessage((message) => {
       if (this.life === life) this.receive(message);
     });
@@ -194,8 +201,8 @@ export class Client {
 
   /** Introduces the client to a server. Returns the state of its session. */
   private async introduce(): Promise<State | null> {
-    const { clientInfo, events, hooks = {}, maxReplyBytes } = this.options;
-    const named = Object.keys(hooks).map((name) => ({ name }));
+    const { clientInfo, events, maxReplyBytes } = this.options;
+    const named = this.questions.names.map((name) => ({ name }));
     const capabilities = { hooks: named, ...(events ? { events: [...events] } : {}) };
     const { state } = (await this.urgent("initialize", { clientInfo, maxReplyBytes, capabilities })) as {
       state: State | null;
@@ -206,30 +213,37 @@ export class Client {
 
   /** Puts another server in the place of one that died, or gives up. */
   private async succeed(lastWords: string): Promise<void> {
-    for (const controller of this.asked.values()) controller.abort();
-    this.asked.clear();
+    this.questions.withdrawAll();
     this.isReady = false;
+    this.isAlive = false;
     this.lastWords = lastWords;
     this.deaths++;
     this.sortOut();
     const isEnding = this.closing !== null && this.queue.every(({ name }) => name === "shutdown");
     const isHopeless = this.firstState === undefined || this.deaths > MOST_DEATHS || !this.sessions.canBeReopened;
-    const coming = isEnding || isHopeless ? null : this.revive?.(this.sessions, this.deaths);
+    const coming = this.isOver || isEnding || isHopeless ? null : this.revive?.(this.sessions, this.deaths);
     if (!coming) return this.giveUp();
     try {
       const life = await coming;
       this.live(life);
-      const state = await this.introduce();
-      for (const { name, params } of this.sessions.stepsAfter(state)) await this.goStep(name, params);
-      await this.keepUnpersisted();
-      if (this.life !== life) return;
+      const state = await this.restore();
       this.isReady = true;
-      for (const handler of this.restartHandlers) handler({ reason: lastWords, state });
+      for (const handler of [...this.restartHandlers]) call(handler, { reason: lastWords, state });
       this.pump();
     } catch (error) {
       // When this server died too, its own end has taken care of the rest.
-      if (!(error instanceof RequestFailure) || error.name !== "connection_closed") this.giveUp(error);
+      if (!(error instanceof RequestFailure) || error.name !== "connection_closed") this.giveUp(error as Error);
     }
+  }
+
+  /** Brings a new server to where the one before was. Returns the state of its session. */
+  private async restore(): Promise<State | null> {
+    const state = await this.introduce();
+    const steps = this.sessions.stepsAfter(state);
+    for (const { name, params } of steps) await this.goStep(name, params);
+    await this.keepUnpersisted();
+    if (this.sessions.currentId === null) return null;
+    return steps.length === 0 ? state : ((await this.urgent("get_state", {})) as State);
   }
 
   /** Does a step. A session that was open beside the current one and cannot be opened again is no reason to give up. */
@@ -248,52 +262,66 @@ export class Client {
     const next = [...this.sent.values()].find(({ isUrgent }) => !isUrgent);
     if (next) next.blame++;
     for (const pending of this.sent.values()) {
-      const { name } = pending;
-      const repetition = repetitions[name];
+      const { name, isUrgent } = pending;
       pending.isAgain = true;
-      if (pending.isUrgent) pending.reject(connectionClosed(this.lastWords));
-      else if (this.revive && !pending.isCancelled && pending.blame < MOST_DEATHS && mayBeRepeated(pending))
+      if (isUrgent) pending.reject(connectionClosed(this.lastWords));
+      else if (this.revive && !pending.isCancelled && pending.blame < MOST_DEATHS && mayBeRepeated(name))
         again.push(pending);
-      else pending.reject(repetition === "repeatable" ? connectionClosed(this.lastWords) : outcomeUnknown(name));
+      else pending.reject(this.failureAtTheEnd(pending));
     }
     this.sent.clear();
     this.queue.unshift(...again);
   }
 
-  private giveUp(error?: unknown): void {
-    this.life?.wire.end();
+  private giveUp(error?: Error): void {
     this.isOver = true;
-    const left = this.queue.splice(0);
-    for (const pending of left) {
+    this.life?.end();
+    if (error) this.lastWords += ` Another could not take its place: ${error.message}`;
+    for (const pending of this.queue.splice(0)) {
       if (pending.name === "shutdown") pending.resolve(null);
-      else if (pending.isAgain && repetitions[pending.name] !== "repeatable")
-        pending.reject(outcomeUnknown(pending.name, error));
-      else pending.reject(error ?? connectionClosed(this.lastWords));
+      else pending.reject(this.failureAtTheEnd(pending, error));
     }
     this.heard.end();
+  }
+
+  /** Returns the failure of a request that no server will answer. */
+  private failureAtTheEnd({ name, isAgain }: Pending, cause?: Error): RequestFailure {
+    const isUnknown = isAgain && repetitions[name] !== "repeatable";
+    return isUnknown ? outcomeUnknown(name, cause) : connectionClosed(this.lastWords, cause);
   }
 
   // --- requests ----------------------------------------------------------------------------------------------------------
 
   private enqueue(name: string, params: object, options: RequestOptions, isUrgent: boolean): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      if (this.isOver || (this.closing && !isUrgent)) return reject(connectionClosed(this.lastWords));
-      if (options.signal?.aborted) return reject(cancelled());
+      const isClosed = isUrgent ? !this.isAlive : this.closing !== null;
+      if (this.isOver || isClosed) return reject(connectionClosed(this.lastWords));
+      const { signal, onProgress } = options;
+      if (signal?.aborted) return reject(cancelled());
       const id = ++this.lastId;
+      const completed = this.completed(id, name, params as Pending["params"], options);
+      const cancel = (): void => this.cancel(pending);
       const pending: Pending = {
         id,
         name,
-        params: this.completed(id, name, params as Pending["params"], options),
-        options,
+        params: completed,
+        text: JSON.stringify({ jsonrpc: "2.0", id, method: name, params: completed }),
+        onProgress,
         isUrgent,
-        entryCount: repetitions[name] === "entries" ? countOf(params) : 0,
-        resolve,
-        reject,
+        entryCount: countOf(name, params),
+        resolve(result) {
+          signal?.removeEventListener("abort", cancel);
+          resolve(result);
+        },
+        reject(error) {
+          signal?.removeEventListener("abort", cancel);
+          reject(error);
+        },
         isAgain: false,
         blame: 0,
         isCancelled: false,
       };
-      options.signal?.addEventListener("abort", () => this.cancel(pending), { once: true });
+      signal?.addEventListener("abort", cancel, { once: true });
       if (isUrgent) this.send(pending);
       else {
         this.queue.push(pending);
@@ -308,11 +336,11 @@ export class Client {
 
   /** Returns params with what belongs to the protocol: a token for progress, and a key if it helps. */
   private completed(id: number, name: string, params: Pending["params"], { onProgress }: RequestOptions) {
-    const kept = repetitions[name];
-    const isKeyed = this.revive !== null && (kept === "entries" || kept === "session");
     return {
       ...params,
-      ...(isKeyed && params["idempotencyKey"] === undefined ? { idempotencyKey: randomUUID() } : {}),
+      ...(this.revive && isKept(name) && params["idempotencyKey"] === undefined
+        ? { idempotencyKey: randomUUID() }
+        : {}),
       ...(onProgress ? { _meta: { ...(params["_meta"] as object | undefined), progressToken: id } } : {}),
     };
   }
@@ -323,9 +351,10 @@ export class Client {
       this.send(this.queue.shift() as Pending);
   }
 
-  private mayBeSent({ entryCount }: Pending): boolean {
+  private mayBeSent({ name, entryCount }: Pending): boolean {
     if (this.sent.size === 0) return true;
-    if (this.life?.wire.isFull) return false;
+    // What is sent again after it would bring a server back.
+    if (this.life?.wire.isFull || name === "shutdown") return false;
     if (!this.revive) return true;
     let unanswered = entryCount;
     for (const pending of this.sent.values()) {
@@ -336,9 +365,8 @@ export class Client {
   }
 
   private send(pending: Pending): void {
-    const { id, name, params } = pending;
-    this.sent.set(id, pending);
-    this.life?.wire.send({ id, method: name, params });
+    this.sent.set(pending.id, pending);
+    this.life?.wire.sendText(pending.text);
   }
 
   private cancel(pending: Pending): void {
@@ -358,51 +386,75 @@ export class Client {
 
   private receive(message: RpcMessage): void {
     const { id, method, params } = message;
+    this.patience?.refresh();
     if (method === undefined) this.answered(message);
     else if (id !== undefined && id !== null) void this.answer(id, method, params);
-    else if (method === "$/cancelRequest") this.asked.get((params as { id: number | string }).id)?.abort();
-    else if (method === "$/progress") this.progressed(params as { token: number; value: ProgressReport });
+    else if (method === "$/cancelRequest") this.questions.withdraw((params as { id: number | string } | undefined)?.id);
+    else if (method === "$/progress") this.progressed((params ?? {}) as { token?: number });
     else this.heard.tell(method, params);
   }
 
-  private progressed({ token, value }: { token: number; value: ProgressReport & { kind?: string } }): void {
-    const { kind: _, ...progress } = value;
-    this.sent.get(token)?.options.onProgress?.(progress as ProgressReport);
+  private progressed({ token, value }: { token?: number; value?: ProgressReport & { kind?: string } }): void {
+    const { kind: _, ...progress } = value ?? {};
+    const { onProgress } = this.sent.get(token as number) ?? {};
+    if (onProgress) call(onProgress, progress as ProgressReport);
+  }
+
+  /** Answers a hook. What a new server is told to do by us alone was agreed to before. */
+  private async answer(id: number | string, name: string, payload: unknown): Promise<void> {
+    const { life } = this;
+    if (!this.isReady) return life?.wire.send({ id, result: {} });
+    const text = await this.questions.answer(id, name, payload);
+    if (this.life === life) life?.wire.sendText(text);
   }
 
   private answered({ id, result, error }: RpcMessage): void {
     const pending = this.sent.get(id as number);
     if (pending === undefined) return;
-    this.sent.delete(pending.id);
     if (!pending.isUrgent) this.deaths = 0;
-    if (error) pending.reject(this.failureOf(pending, error));
-    else void this.accept(pending, result);
+    if (error) {
+      this.sent.delete(pending.id);
+      pending.reject(this.failureOf(pending, error));
+    } else void this.accept(pending, result);
     this.pump();
   }
 
   private failureOf({ name, isAgain }: Pending, error: NonNullable<RpcMessage["error"]>): RequestFailure {
     const failure = new RequestFailure(error.code, error.message, error.data);
-    const isUnknown = isAgain && repetitions[name] !== "repeatable" && BEFORE_THE_KEY.has(failure.name);
-    return isUnknown ? outcomeUnknown(name, failure) : failure;
+    return isAgain && isUnknownAfter(failure.name, name) ? outcomeUnknown(name, failure) : failure;
   }
 
-  /** Resolves a request, once what it did to a session that is not on disk is known here. */
+  /**
+   * Resolves a request, once what it did to a session that is not on disk is known here. Until then it counts as not
+   * answered.
+   */
   private async accept(pending: Pending, result: unknown): Promise<void> {
-    const { name, params, isUrgent } = pending;
-    const isAnother = this.revive !== null && this.sessions.note(name, params, result);
+    const { id, name, params, isUrgent } = pending;
+    // Our own requests bring a server to what is noted.
+    const isNoted = this.revive !== null && !isUrgent;
+    const isAnother = isNoted && this.sessions.note(name, params, result);
     const writes = repetitions[name] === "entries" || isAnother;
     try {
-      if (!isUrgent && writes && this.sessions.isUnpersisted) await this.keepUnpersisted();
-    } catch {
-      // The server died after its answer: what it had in memory is as it was known before.
+      if (isNoted && writes && this.sessions.isUnpersisted) await this.keepUnpersisted();
+    } catch (error) {
+      // The server died after its answer: the request was sorted out with those that were not answered.
+      if ((error as RequestFailure).name === "connection_closed") return;
     }
+    this.sent.delete(id);
     pending.resolve(result);
+    this.pump();
   }
 
   /** Asks for what a session has that is not on disk yet, and was not asked for by an earlier answer. */
   private keepUnpersisted(): Promise<void> {
-    const before = this.keeping.catch(() => {});
-    this.keeping = before.then(() => this.askForUnpersisted());
+    const { life, keeping } = this;
+    this.keeping = keeping
+      .catch(() => {})
+      .then(() => {
+        // Another server is on its way to where this one was.
+        if (this.life !== life) throw connectionClosed(this.lastWords);
+        return this.askForUnpersisted();
+      });
     return this.keeping;
   }
 
@@ -410,55 +462,13 @@ export class Client {
     if (!this.revive || !this.sessions.isUnpersisted) return;
     this.sessions.noteState((await this.urgent("get_state", {})) as State);
     if (!this.sessions.isUnpersisted) return;
-    const { entries } = (await this.urgent("get_entries", {})) as { entries: object[] };
+    const entries: object[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = (await this.urgent("get_entries", { cursor })) as { entries: object[]; nextCursor?: string };
+      entries.push(...page.entries);
+      cursor = page.nextCursor;
+    } while (cursor !== undefined);
     this.sessions.noteEntries(entries);
   }
-
-  // --- hooks -------------------------------------------------------------------------------------------------------------
-
-  private async answer(id: number | string, name: string, payload: unknown): Promise<void> {
-    const { life } = this;
-    const handler = this.options.hooks?.[name as keyof Hooks] as HookHandler<keyof Hooks> | undefined;
-    const controller = new AbortController();
-    this.asked.set(id, controller);
-    const context: HookContext = {
-      signal: controller.signal,
-      request: (read, ...[params]) => {
-        const meta = { ...(params as { _meta?: object } | undefined)?._meta, hook: id };
-        return this.urgent(read, { ...params, _meta: meta }) as Promise<never>;
-      },
-    };
-    let reply: Pick<RpcMessage, "result" | "error">;
-    try {
-      if (!handler) throw new Error(`There is no handler for ${name}.`);
-      reply = { result: (await handler(payload as never, context)) ?? {} };
-    } catch (error) {
-      reply = { error: { code: -32603, message: error instanceof Error ? error.message : String(error) } };
-    }
-    if (this.asked.get(id) === controller) this.asked.delete(id);
-    if (this.life === life) life?.wire.send({ id, ...reply });
-  }
-}
-
-function mayBeRepeated({ name }: Pending): boolean {
-  const repetition = repetitions[name];
-  return repetition === "repeatable" || repetition === "entries" || repetition === "session";
-}
-
-/**
- * Returns whether nothing may be sent after a command before its answer. What it does may leave no key, and then it must
- * not be repeated after what came later: the leaf of `branch`, the current session of `switch_session`.
- */
-function isAlone(name: string): boolean {
-  const repetition = repetitions[name];
-  if (repetition === "entries") return name === "branch";
-  return repetition !== "repeatable" || CHANGES_WHAT_IS_OPEN.has(name);
-}
-
-const CHANGES_WHAT_IS_OPEN: ReadonlySet<string> = new Set(["switch_session", "open_session", "close_session"]);
-
-/** Returns how many entries a write may leave: it is known for `append`, and never more than a few for others. */
-function countOf(params: object): number {
-  const { entries } = params as { entries?: unknown };
-  return Array.isArray(entries) ? entries.length : 4;
 }

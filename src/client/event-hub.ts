@@ -7,6 +7,17 @@ export type NamedEvent<N extends keyof Events> = {
   [M in N]: { readonly name: M; readonly params: Events[M] };
 }[N];
 
+/** Calls a handler of the host. An error of its own is thrown outside of our work, which goes on. */
+export function call<T>(handler: (value: T) => void, value: T): void {
+  try {
+    handler(value);
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
+
 export class EventHub {
   private readonly handlers = new Map<string, Set<(event: never) => void>>();
   private readonly endHandlers = new Set<() => void>();
@@ -20,49 +31,56 @@ export class EventHub {
   }
 
   tell(name: string, params: unknown): void {
-    for (const handler of [...(this.handlers.get(name) ?? [])]) handler(params as never);
+    for (const handler of [...(this.handlers.get(name) ?? [])]) call(handler, params as never);
   }
 
   /** Ends all streams, once they have yielded what waits in them. */
   end(): void {
     this.hasEnded = true;
-    for (const handler of this.endHandlers) handler();
+    for (const handler of [...this.endHandlers]) handler();
   }
 
-  /** Yields events of these names from this call on, until the end or until the signal is aborted. */
+  /** Yields events of these names from this call on, until the end, the signal's abort, or its `return`. */
   stream<N extends keyof Events>(
     names: readonly N[],
     signal: AbortSignal | undefined,
-  ): AsyncGenerator<NamedEvent<N>, void, undefined> {
+  ): AsyncIterableIterator<NamedEvent<N>, void, undefined> {
     const waiting: NamedEvent<N>[] = [];
-    let wake = (): void => {};
-    const woken = (): void => wake();
+    const takers: ((result: IteratorResult<NamedEvent<N>, void>) => void)[] = [];
+    let isDone = false;
     const stops = names.map((name) =>
       this.on(name, (params) => {
-        waiting.push({ name, params } as NamedEvent<N>);
-        wake();
+        const event = { name, params } as NamedEvent<N>;
+        const taker = takers.shift();
+        if (taker) taker({ done: false, value: event });
+        else waiting.push(event);
       }),
     );
-    this.endHandlers.add(woken);
-    signal?.addEventListener("abort", woken);
-    const isDone = (): boolean => this.hasEnded || signal?.aborted === true;
     const stop = (): void => {
+      isDone = true;
       for (const off of stops) off();
-      this.endHandlers.delete(woken);
-      signal?.removeEventListener("abort", woken);
+      this.endHandlers.delete(stop);
+      signal?.removeEventListener("abort", stop);
+      for (const taker of takers.splice(0)) taker({ done: true, value: undefined });
     };
-    return (async function* () {
-      try {
-        for (;;) {
-          while (waiting.length > 0) yield waiting.shift() as NamedEvent<N>;
-          if (isDone()) return;
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-          });
-        }
-      } finally {
+    this.endHandlers.add(stop);
+    signal?.addEventListener("abort", stop);
+    if (this.hasEnded || signal?.aborted) stop();
+    return {
+      next() {
+        const value = waiting.shift();
+        if (value !== undefined) return Promise.resolve({ done: false, value });
+        if (isDone) return Promise.resolve({ done: true, value: undefined });
+        return new Promise((resolve) => takers.push(resolve));
+      },
+      return() {
+        waiting.length = 0;
         stop();
-      }
-    })();
+        return Promise.resolve({ done: true, value: undefined });
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
   }
 }

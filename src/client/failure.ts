@@ -45,11 +45,9 @@ export function outcomeUnknown(command: string, cause?: unknown): RequestFailure
 }
 
 /** Returns the failure of a request that was not done, because there is no server. `why`: a sentence or nothing. */
-export function connectionClosed(why: string): RequestFailure {
-  return new RequestFailure(-32803, `The connection has ended, and nothing was changed.${why && ` ${why}`}`, {
-    name: "connection_closed",
-    retryable: false,
-  });
+export function connectionClosed(why: string, cause?: unknown): RequestFailure {
+  const message = `The connection has ended, and nothing was changed.${why && ` ${why}`}`;
+  return new RequestFailure(-32803, message, { name: "connection_closed", retryable: false }, cause);
 }
 
 /** Returns the failure of a request that was cancelled before it was sent. */

@@ -10,6 +10,7 @@
 
 import type { Readable, Writable } from "node:stream";
 import { Client } from "./client.ts";
+import { lifeOf } from "./life.ts";
 import { MessageStream } from "./message-stream.ts";
 import type { ClientOptions } from "./types.ts";
 
@@ -36,5 +37,6 @@ export type {
  */
 export function connect(input: Readable, output: Writable, options: ClientOptions = {}): Promise<Client> {
   const wire = new MessageStream(input, output);
-  return new Client(options, null).start({ wire, gone: wire.ended.then(() => "The server closed its output.") });
+  const gone = wire.ended.then(() => "The server closed its output.");
+  return new Client(options, null).start(lifeOf(wire, gone, () => void input.destroy()));
 }

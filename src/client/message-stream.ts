@@ -1,5 +1,6 @@
 /** JSON-RPC messages as lines over a pair of streams. */
 
+import { constants } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
 
 /** A JSON-RPC message. */
@@ -13,17 +14,25 @@ export interface RpcMessage {
 
 const LF = 0x0a;
 
+/** Bytes of a message that is too long that are kept, for its id. */
+const BEGINNING = 200;
+
 /** A connection. It ends when the server's output does; what had come until then is handed on before. */
 export class MessageStream {
   private readonly output: Writable;
+  private readonly mostBytes: number;
   private handler: (message: RpcMessage) => void = () => {};
   private pieces: Buffer[] = [];
+  /** Bytes of the message that has begun. */
+  private length = 0;
   private hasEnded = false;
   /** Resolves when no message can come any more. */
   readonly ended: Promise<void>;
 
-  constructor(input: Readable, output: Writable) {
+  /** `mostBytes`: of one message; a longer one does not fit into a string. */
+  constructor(input: Readable, output: Writable, mostBytes = constants.MAX_STRING_LENGTH) {
     this.output = output;
+    this.mostBytes = mostBytes;
     // Writing to a server that has died fails; that it died is told by its output.
     output.on("error", () => {});
     input.on("data", (chunk: Buffer) => this.take(chunk));
@@ -54,8 +63,12 @@ export class MessageStream {
   }
 
   send(message: RpcMessage): void {
-    if (!this.hasEnded && this.output.writable)
-      this.output.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+    this.sendText(JSON.stringify({ jsonrpc: "2.0", ...message }));
+  }
+
+  /** Sends a message that is JSON text already. */
+  sendText(text: string): void {
+    if (!this.hasEnded && this.output.writable) this.output.write(`${text}\n`);
   }
 
   end(): void {
@@ -65,13 +78,22 @@ export class MessageStream {
   private take(chunk: Buffer): void {
     let start = 0;
     for (let end = chunk.indexOf(LF); end >= 0; end = chunk.indexOf(LF, start)) {
-      this.pieces.push(chunk.subarray(start, end));
+      this.keep(chunk.subarray(start, end));
       const line = Buffer.concat(this.pieces).toString("utf8");
+      const isWhole = this.length <= this.mostBytes;
       this.pieces = [];
+      this.length = 0;
       start = end + 1;
-      this.receive(line);
+      if (isWhole) this.receive(line);
+      else this.refuse(line);
     }
-    if (start < chunk.length) this.pieces.push(chunk.subarray(start));
+    if (start < chunk.length) this.keep(chunk.subarray(start));
+  }
+
+  private keep(piece: Buffer): void {
+    this.length += piece.length;
+    if (this.length <= this.mostBytes) this.pieces.push(piece);
+    else this.pieces = [Buffer.from((this.pieces[0] ?? piece).subarray(0, BEGINNING))];
   }
 
   private receive(line: string): void {
@@ -82,6 +104,16 @@ export class MessageStream {
       // Not from a server of this protocol, for example a line that a wrapper printed.
       return;
     }
-    if (typeof message === "object" && message !== null) this.handler(message as RpcMessage);
+    // A wrapper may print JSON, too.
+    if ((message as { jsonrpc?: unknown } | null)?.jsonrpc === "2.0") this.handler(message as RpcMessage);
+  }
+
+  /** Hands on a failure in the place of a reply that nobody can hold. */
+  private refuse(beginning: string): void {
+    const [, id] = /^\{"jsonrpc":"2\.0","id":(\d+),/.exec(beginning) ?? [];
+    if (id === undefined) return;
+    const message = "The reply is too long for this process. Ask for less of it, or for pages with limit.";
+    const data = { name: "message_too_large", retryable: false };
+    this.handler({ id: Number(id), error: { code: -32803, message, data } });
   }
 }

@@ -3,7 +3,8 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
-import { Client, type Life } from "./client.ts";
+import { Client } from "./client.ts";
+import { type Life, lifeOf } from "./life.ts";
 import { MessageStream } from "./message-stream.ts";
 import type { ClientOptions } from "./types.ts";
 
@@ -31,9 +32,6 @@ export interface SpawnedClient extends Client {
 
 const PROGRAM = new URL("../../bin/pi-session-server.js", import.meta.url);
 
-/** Milliseconds that a server may live on after it closed its output. */
-const LINGER = 5_000;
-
 /** Milliseconds before the second attempt to replace a server, doubled for each one after it. */
 const PAUSE = 50;
 
@@ -49,7 +47,7 @@ export async function spawnServer(options: SpawnOptions = {}): Promise<SpawnedCl
   let child: Child | undefined;
   const started = async (given: readonly string[]): Promise<Life> => {
     child = await spawned(options, given);
-    return lifeOf(child, options.onStderr ?? ((text) => process.stderr.write(text)));
+    return childsLife(child, options.onStderr ?? ((text) => process.stderr.write(text)));
   };
   const revive = async (given: readonly string[], deaths: number): Promise<Life> => {
     if (deaths > 1) await new Promise((resolve) => setTimeout(resolve, PAUSE << (deaths - 2)));
@@ -81,7 +79,7 @@ function spawned(
   });
 }
 
-function lifeOf(child: Child, onStderr: (text: string) => void): Life {
+function childsLife(child: Child, onStderr: (text: string) => void): Life {
   const wire = new MessageStream(child.stdout, child.stdin);
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
@@ -94,10 +92,10 @@ function lifeOf(child: Child, onStderr: (text: string) => void): Life {
       resolve(said.trim() === "" ? end : `${end} It said: ${said.trim()}`);
     });
   });
-  void wire.ended.then(() => {
-    const timer = setTimeout(() => child.kill("SIGKILL"), LINGER);
-    timer.unref();
-    void gone.then(() => clearTimeout(timer));
+  return lifeOf(wire, gone, () => {
+    child.kill("SIGKILL");
+    // What it started may live on and hold them.
+    child.stdout.destroy();
+    child.stderr.destroy();
   });
-  return { wire, gone };
 }
