@@ -15,9 +15,17 @@ interface Current {
   /** Whether it is on disk; a session is not before its first conversation entry. */
   isPersisted: boolean;
   /** The params of the `new_session` that made it; undefined for the session of the start. */
-  readonly made?: object;
+  readonly made?: RequestParams;
+  /** The file of the session that was the current one before it, next to which it may belong. */
+  readonly after?: string | null;
   /** Entries that only the server's memory has. */
-  entries: readonly object[];
+  entries: readonly KeptEntry[];
+}
+
+/** An entry that only the server's memory has, with the key of the write that it is of. */
+interface KeptEntry {
+  readonly key: string | undefined;
+  readonly entry: object;
 }
 
 /** Options that choose the first session, and whether a value follows. */
@@ -29,10 +37,11 @@ const CHOICES: Readonly<Record<string, boolean>> = {
   "--session-id": true,
 };
 
-/** Options that become entries of a new session. */
+/** Options for the first session alone. */
+const NAMES: Readonly<Record<string, boolean>> = { "--name": true, "-n": true };
+
+/** Options that become entries of every new session. */
 const FIRST_ENTRIES: Readonly<Record<string, boolean>> = {
-  "--name": true,
-  "-n": true,
   "--provider": true,
   "--model": true,
   "--thinking": true,
@@ -63,20 +72,21 @@ export class OpenSessions {
 
   /** Notes what `get_state` or `initialize` returned. */
   noteState(state: Commands["get_state"]["result"] | null): void {
-    if (state === null) {
-      if (!this.hasStarted) this.current = null;
-    } else if (this.current?.id === state.sessionId) {
+    if (state !== null && this.current?.id === state.sessionId) {
       this.current.file = state.sessionFile;
       this.current.isPersisted = state.persisted;
-    } else if (this.current === null || !this.hasStarted)
+    } else if (state !== null && !this.hasStarted)
       this.current = { id: state.sessionId, file: state.sessionFile, isPersisted: state.persisted, entries: [] };
     this.hasStarted = true;
   }
 
-  /** Notes the entries of a session that is not on disk. They keep their ids; where they are is said by their order. */
+  /** Notes the entries of a session that is not on disk. */
   noteEntries(entries: readonly object[]): void {
-    if (this.current)
-      this.current.entries = entries.map((entry) => ({ ...entry, parentId: undefined, _batch: undefined }));
+    if (!this.current) return;
+    this.current.entries = entries.map((entry) => {
+      const { _batch, ...rest } = entry as { _batch?: { key?: string } };
+      return { key: _batch?.key, entry: rest };
+    });
   }
 
   /** Notes what a command did to the sessions. Returns whether another session became the current one. */
@@ -91,7 +101,8 @@ export class OpenSessions {
         const made = name === "new_session" ? params : undefined;
         // Until the server says otherwise: only a new session is not on disk.
         const isPersisted = made === undefined;
-        this.current = { id: done.sessionId, file: done.sessionFile ?? null, isPersisted, made, entries: [] };
+        const after = this.current?.isPersisted ? this.current.file : this.current?.after;
+        this.current = { id: done.sessionId, file: done.sessionFile ?? null, isPersisted, made, after, entries: [] };
         return true;
       }
       case "open_session":
@@ -118,26 +129,47 @@ export class OpenSessions {
   argumentsAfter(args: readonly string[]): string[] {
     const { current } = this;
     if (!this.hasStarted) return [...args];
-    const rest = without(args, { ...CHOICES, ...FIRST_ENTRIES });
-    if (current?.file == null || (current.made && !current.isPersisted)) return rest;
-    return [...rest, "--session", current.file, ...(current.isPersisted ? [] : ["--session-id", current.id])];
+    const rest = without(args, { ...CHOICES, ...NAMES, ...(this.isUnpersisted ? FIRST_ENTRIES : {}) });
+    if (current?.file == null) return rest;
+    if (current.isPersisted) return [...rest, "--session", current.file];
+    if (current.made === undefined) return [...rest, "--session", current.file, "--session-id", current.id];
+    return current.after ? [...rest, "--session", current.after] : rest;
   }
 
   /** Returns what is to be asked of the server after its start, in this order. `state`: as `initialize` returned it. */
   stepsAfter(state: Commands["get_state"]["result"] | null): RestoreRequest[] {
+    const isMade = this.current?.made !== undefined && !this.current.isPersisted;
+    // Where its file is no more, the server has begun another session.
+    if (!isMade && state !== null && state.sessionId !== this.currentId) this.current = null;
     const { current } = this;
     const steps: RestoreRequest[] = [];
     if (current === null) {
       if (state !== null) steps.push({ name: "close_session", params: {} });
     } else if (!current.isPersisted) {
-      if (current.made) steps.push({ name: "new_session", params: { ...current.made, newSessionId: current.id } });
+      if (isMade) steps.push({ name: "new_session", params: paramsOfMaking(current) });
       // When an append that was not answered made the file, the entries are in it.
-      if (current.entries.length > 0 && (current.made || state?.persisted === false))
-        steps.push({ name: "append", params: { entries: current.entries } });
+      if (isMade || state?.persisted === false) steps.push(...appendsOf(current.entries));
     }
     for (const params of this.others.values()) steps.push({ name: "open_session", params });
     return steps;
   }
+}
+
+/** Returns params that make a session again: it has its id and its key; its name is among its entries. */
+function paramsOfMaking({ id, made, entries }: Current): object {
+  const { name, cwd, parentSession, idempotencyKey } = made ?? {};
+  return { name: entries.length === 0 ? name : undefined, cwd, parentSession, idempotencyKey, newSessionId: id };
+}
+
+/** Returns the writes that leave these entries, each with its key: it may be among those that are sent again. */
+function appendsOf(entries: readonly KeptEntry[]): RestoreRequest[] {
+  const groups: { key: string | undefined; entries: object[] }[] = [];
+  for (const { key, entry } of entries) {
+    const last = groups.at(-1);
+    if (last && last.key === key) last.entries.push(entry);
+    else groups.push({ key, entries: [entry] });
+  }
+  return groups.map(({ key, entries }) => ({ name: "append", params: { entries, idempotencyKey: key } }));
 }
 
 /** Returns arguments without some options and their values. */
