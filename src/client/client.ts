@@ -80,6 +80,8 @@ export class Client {
   private firstState: State | null | undefined;
   private lastWords = "";
   private isOver = false;
+  /** Whether the server has agreed to end. */
+  private isShutDown = false;
   /** The latest question about a session that is not on disk yet. */
   private keeping: Promise<void> = Promise.resolve();
 
@@ -219,7 +221,7 @@ export class Client {
     this.lastWords = lastWords;
     this.deaths++;
     this.sortOut();
-    const isEnding = this.closing !== null && this.queue.every(({ name }) => name === "shutdown");
+    const isEnding = this.isShutDown || (this.closing && this.queue.every(({ name }) => name === "shutdown"));
     const isHopeless = this.firstState === undefined || this.deaths > MOST_DEATHS || !this.sessions.canBeReopened;
     const coming = this.isOver || isEnding || isHopeless ? null : this.revive?.(this.sessions, this.deaths);
     if (!coming) return this.giveUp();
@@ -430,6 +432,7 @@ export class Client {
    */
   private async accept(pending: Pending, result: unknown): Promise<void> {
     const { id, name, params, isUrgent } = pending;
+    this.isShutDown ||= name === "shutdown" || name === "exit";
     // Our own requests bring a server to what is noted.
     const isNoted = this.revive !== null && !isUrgent;
     const isAnother = isNoted && this.sessions.note(name, params, result);

@@ -189,6 +189,17 @@ test("a server that does not answer any more is ended when it is closed", async 
   expect(servers.map(({ killed }) => killed)).toEqual([1, 1]);
 });
 
+test("a server that was asked to shut down has not died: no other takes its place", async () => {
+  const servers = [new ScriptedServer(answering), new ScriptedServer(answering)];
+  const client = await scriptedClient(servers);
+  await client.request("shutdown");
+  servers[0].die();
+  await settled();
+  await expect(client.request("get_state")).rejects.toMatchObject({ name: "connection_closed" });
+  expect(servers[1].heard).toEqual([]);
+  await client.close();
+});
+
 test("a server that refuses to be introduced to is not left behind", async () => {
   stopTimers();
   const refusing = new ScriptedServer(({ id }, itself) => {
