@@ -1,8 +1,9 @@
 /** The generated part of protocol.md: commands, events, hooks, failures and the session format. */
 
 import type * as z from "zod";
-import type { Command, Effect } from "../src/handlers/shared/command.ts";
+import type { Command, CommandContext, Effect } from "../src/handlers/shared/command.ts";
 import type { Declarations } from "../src/handlers/shared/declarations.ts";
+import { type Repetition, repetitionOf } from "../src/handlers/shared/repetition.ts";
 import { componentName, referringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
 
 /** Returns the whole of protocol.md: the preface, which is written by hand, and everything that is declared. */
@@ -31,16 +32,112 @@ const EFFECTS: Readonly<Record<Effect, string>> = {
   server: "touches no session and waits for none",
 };
 
+/** The commands by what they are for, in the order of the document. A test holds that each has one place. */
+export const GROUPS: Readonly<Record<string, readonly string[]>> = {
+  "The connection": ["initialize", "shutdown", "exit", "rpc.discover"],
+  "Opening and replacing": [
+    "new_session",
+    "switch_session",
+    "open_session",
+    "close_session",
+    "list_open_sessions",
+    "fork",
+    "clone",
+  ],
+  Reading: [
+    "get_state",
+    "get_messages",
+    "get_entries",
+    "get_entry",
+    "get_path",
+    "get_tree",
+    "get_context",
+    "get_fork_messages",
+    "get_last_assistant_text",
+    "get_session_stats",
+  ],
+  Writing: [
+    "append",
+    "set_session_name",
+    "set_label",
+    "set_model",
+    "set_thinking_level",
+    "edit_context",
+    "prepare_compaction",
+    "compact_append",
+    "compact",
+  ],
+  Branching: ["branch", "prepare_branch_summary"],
+  Finding: ["list_sessions", "search_sessions", "get_session_family"],
+  "Whole sessions": [
+    "delete_session",
+    "restore_session",
+    "archive_session",
+    "unarchive_session",
+    "relocate_session",
+    "import_session",
+    "export_session",
+    "export_html",
+  ],
+  "Soundness and stores": [
+    "verify_session",
+    "repair_session",
+    "migrate_session",
+    "rollback_migration",
+    "migration_status",
+    "create_checkpoint",
+  ],
+  "For clients of Pi": [
+    "get_commands",
+    "get_available_models",
+    "get_available_thinking_levels",
+    "cycle_model",
+    "cycle_thinking_level",
+    "set_steering_mode",
+    "set_follow_up_mode",
+    "set_auto_compaction",
+    "set_auto_retry",
+    "abort",
+    "abort_bash",
+    "abort_retry",
+    "clear_queue",
+    "prompt",
+    "steer",
+    "follow_up",
+    "bash",
+  ],
+};
+
+/** What a repeat of a command may count on when the server that had the first one died. */
+const REPETITIONS: Readonly<Record<Repetition, readonly [when: string, meaning: string]>> = {
+  repeatable: ["send it again", "It changes no session, or a second time nothing that the first did not."],
+  entries: ["send it again with its key", "The key is in the entries that it wrote, and outlasts a restart."],
+  session: [
+    "send it again with its key",
+    "The key is in the header of the session that it made, which is found again.",
+  ],
+  process: ["read, then decide", "It takes a key, but only the process that died remembered it."],
+  none: ["read, then decide", "It takes no key. Whether it was done shows in the files, not in the reply to a repeat."],
+};
+
 function commandsText(declared: Declarations, schemaOf: SchemaOf): string {
   const { commands, commonParams } = declared;
+  const byName = new Map(commands.map((command) => [command.name, command]));
+  const grouped = Object.entries(GROUPS).map(
+    ([title, names]) => [title, names.map((name) => byName.get(name) as Command)] as const,
+  );
   const lines = [
     "## Commands",
     "",
-    table(
-      ["command", "effect", ""],
-      commands.map((command) => [linkTo(command), command.effect, command.summary]),
-    ),
-    "",
+    ...grouped.flatMap(([title, members]) => [
+      `**${title}**`,
+      "",
+      table(
+        ["command", "effect", ""],
+        members.map((command) => [linkTo(command), command.effect, command.summary]),
+      ),
+      "",
+    ]),
     "The effect says when a command runs:",
     "",
     ...Object.entries(EFFECTS).map(([effect, meaning]) => `- \`${effect}\` ${meaning}.`),
@@ -50,7 +147,32 @@ function commandsText(declared: Declarations, schemaOf: SchemaOf): string {
     "",
     membersTable(shapeMembers(commonParams, schemaOf)),
   ];
-  return [lines.join("\n"), ...commands.map((command) => commandText(command, declared, schemaOf))].join("\n\n");
+  const ordered = grouped.flatMap(([, members]) => members);
+  return [
+    lines.join("\n"),
+    repetitionText(commands),
+    ...ordered.map((command) => commandText(command, declared, schemaOf)),
+  ].join("\n\n");
+}
+
+/** Returns what an idempotency key survives, command by command. */
+function repetitionText(commands: readonly Command[]): string {
+  const rows = Object.entries(REPETITIONS).map(([repetition, [when, meaning]]) => {
+    const names = commands.filter((command) => repetitionOf(command) === repetition).map(linkTo);
+    return [when, meaning, names.join(", ")];
+  });
+  return [
+    "### Sending again",
+    "",
+    "A host whose server died before it answered starts another one and asks it again, in the same order. Whether that",
+    "is safe differs by command. The client of this package does it; where it must not, it fails with",
+    "`outcome_unknown`.",
+    "",
+    table(["when the server died", "because", "commands"], rows),
+    "",
+    "A [`branch`](#branch) without a summary and a label writes no entry: send nothing after it before its reply, or",
+    "send it again only if nothing was sent after it. Keys are looked for among the last 10,000 entries.",
+  ].join("\n");
 }
 
 function linkTo(command: Command): string {
@@ -91,6 +213,11 @@ function commandText(command: Command, { commonParams, failures }: Declarations,
     JSON.stringify(request),
     JSON.stringify({ jsonrpc: "2.0", id: 1, ...exampleOutcome(command, failures) }),
     "```",
+    "",
+    "```json",
+    JSON.stringify({ id: "1", type: name, ...(example.params as object) }),
+    JSON.stringify(piReply(command, failures)),
+    "```",
   ].join("\n");
 }
 
@@ -98,6 +225,18 @@ function exampleOutcome({ example, failures: [first] }: Command, failures: Decla
   if (example.result !== undefined) return { result: example.result };
   const { code, retryable, meaning } = failures[first];
   return { error: { code, message: meaning, data: { name: first, retryable } } };
+}
+
+/** Returns the reply to the example in Pi's dialect. */
+export function piReply(command: Command, declared: Declarations["failures"]): object {
+  const { name, example, failures, pi } = command;
+  const head = { id: "1", type: "response", command: name };
+  if (example.result === undefined)
+    return { ...head, success: false, error: declared[failures[0]].meaning, code: failures[0] };
+  // The shapes of Pi depend on the result alone; what else they do is for the session's folder.
+  const nowhere = { workspace: { prepareFolder() {} } } as unknown as CommandContext;
+  const data = pi === undefined ? example.result : pi(nowhere, example.result as never);
+  return data === null ? { ...head, success: true } : { ...head, success: true, data };
 }
 
 function isCommon(command: Command, member: string, common: Readonly<Record<string, z.ZodType>>): boolean {

@@ -3,11 +3,11 @@
 import type { SessionManager } from "./library/manager.ts";
 
 export { Failure } from "./core/failure.ts";
+export { CURRENT_VERSION as CURRENT_SESSION_VERSION } from "./core/format/entry.ts";
 export {
   buildContextEntries,
   buildSessionContext,
   buildSessionProjection,
-  CURRENT_SESSION_VERSION,
   getLatestCompactionEntry,
   loadEntriesFromFile,
   migrateSessionEntries,

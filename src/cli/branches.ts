@@ -1,7 +1,6 @@
 /**
- * Draws a session's branches as rows for a terminal: a row for each entry, with children below their parent. Each
- * branch that leaves a path is indented; entries that follow one another are not. Nothing is recursive, because
- * sessions are as deep as they are long.
+ * Draws a session's branches: a row for each entry, children below their parent, each branch that leaves a path
+ * indented. Nothing is recursive, because sessions are as deep as they are long.
  */
 
 import type { OutputStyle } from "./terminal/page.ts";
@@ -93,9 +92,7 @@ export class Branches {
     return this.nodes[this.order[row]];
   }
 
-  /**
-   * Returns the lines that lead to a row, in at most `width` columns; of deep branches, only the last lines are drawn.
-   */
+  /** Returns the lines that lead to a row, in at most `width` columns: of deep branches only the last. */
   lines(row: number, width: number): string {
     const most = Math.max(1, Math.floor(width / LEVEL));
     const drawn: string[] = [];

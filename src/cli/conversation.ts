@@ -11,10 +11,7 @@ const RESULT_LINES = 12;
 
 const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "green", toolResult: "blue" };
 
-/**
- * Yields the lines of a message of the context, or of an entry if its id is given. With `isWhole`, long outputs are not
- * cut.
- */
+/** Yields the lines of a message, or of an entry if its id is given. With `isWhole`, long outputs are not cut. */
 export function* messageLines(
   message: Result,
   page: OutputStyle,

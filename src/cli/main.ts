@@ -55,9 +55,9 @@ const WORLD: Omit<World, "input" | "output"> = {
 async function main(): Promise<number> {
   const [verb, ...rest] = process.argv.slice(2);
   if (verb !== undefined && !verb.startsWith("-")) {
-    const { isVerb, runVerb } = await import("./run-verb.ts");
-    if (isVerb(verb))
-      return runVerb(verb, rest, { ...WORLD, ...(await import("./terminal/streams.ts")).realTerminal() });
+    const { findVerb, runVerb } = await import("./run-verb.ts");
+    const found = findVerb(verb);
+    if (found) return runVerb(found, rest, { ...WORLD, ...(await import("./terminal/streams.ts")).realTerminal() });
   }
   let settings: ServerSettings;
   try {
@@ -72,6 +72,7 @@ async function main(): Promise<number> {
     process.stdout.write(settings.action === "help" ? helpText(verbs) : `${VERSION}\n`);
     return 0;
   }
+  if (process.argv.length === 2 && isatty(0)) process.stderr.write((await import("./greeting.ts")).GREETING);
   const output = standardOutput(realDisk);
   const service = serve(settings, { ...WORLD, input: process.stdin, output });
   let signals = 0;

@@ -71,32 +71,12 @@ export const OPTIONS: readonly Option[] = [
 /** The option that every verb has. */
 const HELP = OPTIONS.filter(({ names }) => names.includes("--help"));
 
-/** Pi's options that mean nothing here, and whether a value follows each. */
-const IGNORED: Readonly<Record<string, boolean>> = {
-  "--offline": false,
-  "--no-themes": false,
-  "--no-skills": false,
-  "-ns": false,
-  "--no-extensions": false,
-  "-ne": false,
-  "--no-prompt-templates": false,
-  "-np": false,
-  "--no-context-files": false,
-  "-nc": false,
-  "--no-tools": false,
-  "--approve": false,
-  "--no-approve": false,
-  "--system-prompt": true,
-  "--append-system-prompt": true,
-  "--api-key": true,
-  "--tools": true,
-  "--models": true,
-  "--extension": true,
-  "-e": true,
-  "--skill": true,
-  "--theme": true,
-  "--prompt-template": true,
-};
+/** Pi's options that mean nothing here: those without a value, and those that a value follows. */
+const IGNORED =
+  "--offline --no-themes --no-skills -ns --no-extensions -ne --no-prompt-templates -np --no-context-files -nc " +
+  "--no-tools --approve --no-approve";
+const IGNORED_WITH_VALUE =
+  "--system-prompt --append-system-prompt --api-key --tools --models --extension -e --skill --theme --prompt-template";
 
 /** 64 MiB. */
 const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
@@ -122,18 +102,17 @@ export function parseWithCommand(args: readonly string[], own: Readonly<Record<s
   return { ...line, operands: end < 0 ? [] : args.slice(end + 1) };
 }
 
-/**
- * Parses arguments. With `own`, the flags of a verb, operands are allowed. Under `--mode rpc`, unknown options are
- * ignored, as the clients of Pi expect. Throws UsageError.
- */
+/** Parses arguments; with `own`, a verb's flags, operands too. `--mode rpc` ignores unknown ones. Throws UsageError. */
 export function parseCommandLine(
   args: readonly string[],
   own?: Readonly<Record<string, Flag>>,
   shared: readonly Option[] = OPTIONS,
 ): CommandLine {
   const known = new Map<string, Pick<Flag, "value" | "oneOf">>();
-  if (shared === OPTIONS)
-    for (const [name, takesValue] of Object.entries(IGNORED)) known.set(name, takesValue ? { value: name } : {});
+  if (shared === OPTIONS) {
+    for (const name of IGNORED.split(" ")) known.set(name, {});
+    for (const name of IGNORED_WITH_VALUE.split(" ")) known.set(name, { value: name });
+  }
   for (const option of shared) for (const name of option.names) known.set(name, option);
   for (const [name, flag] of Object.entries(own ?? {})) known.set(name, flag);
   const options = Object.fromEntries(

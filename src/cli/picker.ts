@@ -1,7 +1,6 @@
 /**
- * The state machine of `browse`, without a terminal and without a server: a state, the happenings that change it, and
- * the effects to carry out then. The outcome of an effect is a later happening. Of the list, one request is under way
- * at a time.
+ * The state machine of `browse`, without a terminal and a server: a state, the happenings that change it, and effects to
+ * carry out then, whose outcome is a later happening. Of the list, one request is under way at a time.
  */
 
 import { Branches, type FlatNode } from "./branches.ts";
@@ -9,7 +8,7 @@ import type { Key } from "./terminal/keys.ts";
 import { type OutputStyle, plain } from "./terminal/page.ts";
 import { column, cutTo, grouped, inert, oneLine } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
-import { type Columns, columnsFor, sessionRow } from "./verbs/list.ts";
+import { columnsFor, sessionRow } from "./verbs/list.ts";
 
 export interface PickerState {
   readonly rows: number;
@@ -186,10 +185,8 @@ function press(before: PickerState, key: Key): Step {
   if (state.doomed) {
     const isYes = text === "y" || text === "Y";
     if (!isYes && text !== "n" && text !== "N" && name !== "escape") return still(state);
-    const { doomed } = state;
-    const next = { ...state, doomed: undefined };
-    if (!isYes) return still(next);
-    return { state: { ...next, isBusy: true }, effects: [{ do: "delete", session: doomed }] };
+    const next = { ...state, doomed: undefined, isBusy: isYes };
+    return isYes ? { state: next, effects: [{ do: "delete", session: state.doomed }] } : still(next);
   }
   if (state.tree) return pressInTree(state, state.tree, key);
   if (state.isTyping && text !== undefined) return filterBy(state, state.filter + text);
@@ -345,8 +342,7 @@ function lastLine(state: PickerState, { paint }: OutputStyle): string {
   const { doomed, notice, tree, isTyping, isBusy, columns, asked } = state;
   if (doomed) {
     const name = oneLine(doomed.name ?? doomed.firstMessage ?? doomed.sessionId);
-    const question = ` y/n`;
-    return paint("red", `${cutTo(`Delete "${name}"?`, Math.max(1, columns - question.length))}${question}`);
+    return paint("red", `${cutTo(`Delete "${name}"?`, Math.max(1, columns - " y/n".length))} y/n`);
   }
   if (notice !== "") return paint("yellow", cutTo(oneLine(notice), columns));
   if (isBusy) return cutTo("One moment…", columns);
@@ -358,24 +354,17 @@ function lastLine(state: PickerState, { paint }: OutputStyle): string {
   return paint("dim", cutTo(asked && state.sessions.length === 0 ? "Reading the sessions…" : help, columns));
 }
 
-interface Widths {
-  readonly width: number;
-  readonly columns: Columns;
-  readonly head: string;
-}
-
 /** Columns of each list of sessions, so that ids and widths are measured once for each state of the list. */
-const widths = new WeakMap<readonly Result[], Widths>();
+const measured = new WeakMap<readonly Result[], ReturnType<typeof columnsFor> & { readonly width: number }>();
 
-function columnsOf(sessions: readonly Result[], page: OutputStyle): Widths {
-  const known = widths.get(sessions);
+function columnsOf(sessions: readonly Result[], page: OutputStyle): ReturnType<typeof columnsFor> {
+  const known = measured.get(sessions);
   if (known?.width === page.width) return known;
   const found = { width: page.width, ...columnsFor(sessions, page) };
-  widths.set(sessions, found);
+  measured.set(sessions, found);
   return found;
 }
 
-/** Returns the sentence that is shown after a deletion. */
 export function deletedNotice({ trash, movedTo }: Result): string {
   if (trash === "own") return `It is in the trash: ${movedTo}`;
   return trash === "desktop" ? "It is in the desktop's trash." : "It is deleted.";

@@ -1,16 +1,13 @@
-/**
- * Runs verbs of the command line: commands of the table that are run once and printed. This file is loaded when a verb,
- * or the help, is asked for; table.ts lists the verbs.
- */
+/** Runs verbs: commands that are run once and printed. Loaded only when a verb, or the help, is asked for. */
 
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
-import { type CommandLine, type Flag, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
-import { findVerb, verbs } from "./table.ts";
+import { type CommandLine, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
+import { verbs } from "./table.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
 import type { Screen } from "./terminal/screen.ts";
 import { inert, wrap } from "./terminal/text.ts";
-import { CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
+import { CommandFailed, FAILURE, JSON_FLAG, OK, USAGE, type Verb } from "./verb.ts";
 import { type ProgressCallback, Wire } from "./wire.ts";
 
 /** The world of a verb: that of a server, with a terminal in place of the streams. */
@@ -28,32 +25,24 @@ export interface Terminal {
   readonly errorColumns: number | undefined;
   /** Writes to stderr. */
   write(text: string): void;
-  /**
-   * Takes over the terminal at stdin and stderr, or the one that we were started from; undefined where there is none.
-   */
+  /** Takes over the terminal at stdin and stderr, or the one that we were started from; undefined without one. */
   openScreen(): Screen | undefined;
   /** Asks a question and returns the line that is typed; undefined when stdin is not a terminal. */
   answer(question: string): Promise<string | undefined>;
 }
-
-/** The flag that every verb has. */
-const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
 
 /** Options for the wire between a verb and its server. */
 const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];
 
 /** JSON-RPC error code for invalid params, which means that the command line was wrong. */
 const INVALID_PARAMS = -32602;
-
 /** Columns of the help. */
 const HELP_WIDTH = 80;
-
 /** Characters of the pieces in which lines are printed, approximately. */
 const PIECE = 1 << 16;
 
-/** Returns whether the command line asks for a verb. */
-export function isVerb(name: string | undefined): name is string {
-  return name !== undefined && findVerb(name) !== undefined;
+export function findVerb(name: string): Verb | undefined {
+  return verbs.find((verb) => verb.name === name);
 }
 
 /** Returns the verbs as the help lists them. */
@@ -61,9 +50,7 @@ export function verbLines(): string[] {
   return verbs.map((verb) => hanging(`  ${`${verb.name} ${verb.operands.join(" ")}`.padEnd(27)} `, verb.meaning));
 }
 
-/** Runs a verb and returns the exit status. */
-export async function runVerb(name: string, args: readonly string[], world: VerbWorld): Promise<number> {
-  const verb = findVerb(name) as Verb;
+export async function runVerb(verb: Verb, args: readonly string[], world: VerbWorld): Promise<number> {
   let given: CommandLine;
   try {
     const own = { "--json": JSON_FLAG, ...verb.flags };
@@ -80,6 +67,7 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
   }
   const asJson = given.flags.has("--json");
   const bar = progressBar(world);
+  const page = (columns: number | undefined): OutputStyle => pageFor(world.variables, columns, world.env.now());
   let wire: Wire | undefined;
   // A verb that asks nothing starts no server.
   const wireOnce = (): Wire => {
@@ -97,13 +85,16 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
         variables: world.variables,
         cwd: world.cwd,
         isTerminal: world.terminal.columns !== undefined,
-        page: (columns) => pageFor(world.variables, columns, world.env.now()),
+        page,
         openScreen() {
           if (world.variables.TERM === "dumb") return undefined;
           bar?.stop();
           return world.terminal.openScreen();
         },
-        confirm: (question) => confirm(world.terminal, question),
+        async confirm(question) {
+          const answer = await world.terminal.answer(`${question} [y/N] `);
+          return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
+        },
       },
       given,
     );
@@ -111,7 +102,7 @@ export async function runVerb(name: string, args: readonly string[], world: Verb
     const last = wire?.last;
     const text = last !== undefined && last.result === result ? last.text : JSON.stringify(result);
     if (asJson) await printJson(world, text);
-    else await printLines(world, verb.print(result, given, pageOf(world)));
+    else await printLines(world, verb.print(result, given, page(world.terminal.columns)));
     return verb.status?.(result, given) ?? OK;
   } catch (error) {
     bar?.stop();
@@ -158,15 +149,6 @@ async function printLines(world: VerbWorld, lines: Iterable<string>): Promise<vo
   if (piece !== "") await world.print(piece);
 }
 
-function pageOf({ variables, terminal, env }: VerbWorld): OutputStyle {
-  return pageFor(variables, terminal.columns, env.now());
-}
-
-async function confirm(terminal: Terminal, question: string): Promise<boolean | undefined> {
-  const answer = await terminal.answer(`${question} [y/N] `);
-  return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
-}
-
 /** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
 function progressBar({ terminal, variables }: VerbWorld): { report: ProgressCallback; stop(): void } | undefined {
   const { errorColumns } = terminal;
@@ -206,17 +188,16 @@ function usageOf({ name, operands, takesCommand }: Verb): string {
 }
 
 function helpOf(verb: Verb): string {
-  const flags = [
-    ...Object.entries(verb.flags ?? {}).map(([name, { value, meaning }]) => [
-      value === undefined ? name : `${name} <${value}>`,
-      meaning,
-    ]),
-    ...("--json" in (verb.flags ?? {}) ? [] : [["--json", JSON_FLAG.meaning]]),
-  ];
+  const flags = Object.entries({ "--json": JSON_FLAG, ...verb.flags }).map(([name, { value, meaning }]) => [
+    value === undefined ? name : `${name} <${value}>`,
+    meaning,
+  ]);
   const width = Math.max(...flags.map(([left]) => left.length));
+  const { meaning } = verb;
+  const more = verb.more?.split("\n").flatMap((line) => wrap(line, HELP_WIDTH)) ?? [];
   return `${usageOf(verb)}
 
-${sentence(verb.meaning)}${verb.more === undefined ? "" : `\n${wrapped(verb.more)}`}
+${meaning[0].toUpperCase()}${meaning.slice(1)}.${more.map((line) => `\n${line}`).join("")}
 
 ${flags.map(([left, meaning]) => hanging(`  ${left.padEnd(width)}  `, meaning)).join("\n")}
 ${verb.takesCommand ? "" : FOLDERS_TOO}`;
@@ -232,15 +213,4 @@ function hanging(head: string, text: string): string {
   return wrap(text, HELP_WIDTH - head.length)
     .map((line, i) => `${i === 0 ? head : " ".repeat(head.length)}${line}`)
     .join("\n");
-}
-
-function wrapped(text: string): string {
-  return text
-    .split("\n")
-    .flatMap((line) => wrap(line, HELP_WIDTH))
-    .join("\n");
-}
-
-function sentence(clause: string): string {
-  return `${clause[0].toUpperCase()}${clause.slice(1)}.`;
 }

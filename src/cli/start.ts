@@ -80,10 +80,7 @@ const file = codeFile();
 const cachedData = file === undefined ? undefined : keptCode(file);
 // The build writes only ASCII, so the bytes are the text.
 const text = Buffer.from(readWhole(realDisk, program)).toString("latin1");
-const script = new Script(`(function (require, PROGRAM_URL) {${text}\n})`, {
-  filename: program,
-  cachedData,
-});
+const script = new Script(`(function (require, PROGRAM_URL) {${text}\n})`, { filename: program, cachedData });
 if (file !== undefined) {
   const known = cachedData && !script.cachedDataRejected ? cachedData.length : 0;
   let kept = false;

@@ -10,18 +10,16 @@ import fork from "./verbs/fork.ts";
 import bringIn from "./verbs/import.ts";
 import index from "./verbs/index.ts";
 import list from "./verbs/list.ts";
-import migrate from "./verbs/migrate.ts";
+import { migrate, rollback, status } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
 import relocate from "./verbs/relocate.ts";
 import rename from "./verbs/rename.ts";
-import repair from "./verbs/repair.ts";
-import rollback from "./verbs/rollback.ts";
+import schema from "./verbs/schema.ts";
 import search from "./verbs/search.ts";
 import show from "./verbs/show.ts";
 import stats from "./verbs/stats.ts";
-import status from "./verbs/status.ts";
 import tree from "./verbs/tree.ts";
-import verify from "./verbs/verify.ts";
+import { repair, verify } from "./verbs/verify.ts";
 
 export const verbs: readonly Verb[] = [
   list,
@@ -45,11 +43,7 @@ export const verbs: readonly Verb[] = [
   rollback,
   status,
   index,
+  schema,
   conformance,
   completionOf(() => verbs),
 ];
-
-/** Returns the verb with that name. */
-export function findVerb(name: string): Verb | undefined {
-  return verbs.find((verb) => verb.name === name);
-}

@@ -45,13 +45,16 @@ export interface Verb {
   readonly flags?: Readonly<Record<string, Flag>>;
   /** Further sentences for its own help. */
   readonly more?: string;
-  /** Asks the server for the result to print. Throws Refusal, UsageError or Failure. */
+  /** Asks the server for the result to print. Throws CommandFailed, UsageError or Failure. */
   run(asking: Asking, given: Given): Promise<Result>;
   /** Returns the lines that a person reads; a single string is printed as it is. */
   print(result: Result, given: Given, page: OutputStyle): Iterable<string>;
   /** Returns the exit status; 0 by default. */
   status?(result: Result, given: Given): number;
 }
+
+/** The flag that every verb has. */
+export const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
 
 /** Exit statuses. */
 export const OK = 0;
@@ -73,26 +76,28 @@ export function named(operand: string): { sessionPath: string } | { sessionId: s
   return /[/\\]|\.(jsonl|v2|sqlite)$/.test(operand) ? { sessionPath: operand } : { sessionId: operand };
 }
 
+type VerbParams = (given: Given) => Readonly<Record<string, unknown>>;
+
 /** Returns the `run` of a verb that opens the session of its first operand, and asks one command about it. */
-export function askAbout(method: string, paramsOf: (given: Given) => Readonly<Record<string, unknown>> = () => ({})) {
-  return async (asking: Asking, given: Given): Promise<Result> => {
+export function askAbout(method: string, paramsOf: VerbParams = () => ({})): Verb["run"] {
+  return async (asking, given) => {
     await open(asking, given.operands[0]);
     return asking.ask(method, paramsOf(given));
+  };
+}
+
+/** Does the same for a command that takes the path of any session, even one that cannot be opened; ids are opened. */
+export function askAt(method: string, paramsOf: VerbParams = () => ({})): Verb["run"] {
+  return async (asking, given) => {
+    const where = named(given.operands[0]);
+    const params = paramsOf(given);
+    if ("sessionPath" in where) return asking.ask(method, { ...where, ...params });
+    await open(asking, where.sessionId);
+    return asking.ask(method, params);
   };
 }
 
 /** Opens the session that an operand names, and makes it the current one. */
 export function open({ ask }: Asking, operand: string): Promise<Result> {
   return ask("switch_session", named(operand));
-}
-
-/**
- * Returns the params that name a session for a command that takes the path of any, even of one that cannot be opened.
- * Opens the session instead when the operand is an id.
- */
-export async function point(asking: Asking, operand: string): Promise<{ sessionPath?: string }> {
-  const where = named(operand);
-  if ("sessionPath" in where || operand.endsWith(".v2")) return { sessionPath: operand };
-  await open(asking, operand);
-  return {};
 }

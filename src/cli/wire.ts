@@ -6,13 +6,7 @@ import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
 import { CommandFailed, type Result } from "./verb.ts";
 
-/** A callback for how far a command is. */
 export type ProgressCallback = (done: number, total: number) => void;
-
-interface Waiting {
-  answer(result: Result, text: string): void;
-  refuse(error: Result): void;
-}
 
 export class Wire {
   readonly service: Service;
@@ -20,7 +14,7 @@ export class Wire {
   last: { readonly result: Result; readonly text: string } | undefined;
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
-  private readonly waiting = new Map<number, Waiting>();
+  private readonly waiting = new Map<number, { resolve(result: Result): void; reject(error: CommandFailed): void }>();
   private readonly progress: ProgressCallback | undefined;
   private unread: string[] = [];
   private ids = 0;
@@ -31,23 +25,16 @@ export class Wire {
     this.output.setEncoding("utf8").on("data", (text: string) => this.receive(text));
   }
 
-  /** Sends a command and returns its result. Throws Refusal. */
+  /** Sends a command and returns its result. Throws CommandFailed. */
   ask(method: string, params: Readonly<Record<string, unknown>> = {}): Promise<Result> {
     const id = ++this.ids;
     const _meta = this.progress ? { progressToken: id } : undefined;
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, {
-        answer: (result, text) => {
-          this.last = { result, text };
-          resolve(result);
-        },
-        refuse: (error) => reject(new CommandFailed(error)),
-      });
+      this.waiting.set(id, { resolve, reject });
       this.input.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params: { ...params, _meta } })}\n`);
     });
   }
 
-  /** Shuts the server down cleanly. */
   async end(): Promise<void> {
     this.input.end();
     await this.service.done;
@@ -66,17 +53,14 @@ export class Wire {
   }
 
   private receiveLine(line: string): void {
-    const message = parseText(line) as Result;
-    if (message.method === "$/progress") {
-      const { done, total } = message.params.value;
-      this.progress?.(done, total);
-      return;
-    }
-    const waiting = this.waiting.get(message.id);
+    const { method, params, id, result, error } = parseText(line) as Result;
+    if (method === "$/progress") return this.progress?.(params.value.done, params.value.total);
+    const waiting = this.waiting.get(id);
     if (!waiting) return;
-    this.waiting.delete(message.id);
-    if (message.error) waiting.refuse(message.error);
+    this.waiting.delete(id);
+    if (error) return waiting.reject(new CommandFailed(error));
     // Results are kept as they came, including numbers and the order of members.
-    else waiting.answer(message.result, line.slice(`{"jsonrpc":"2.0","id":${message.id},"result":`.length, -1));
+    this.last = { result, text: line.slice(`{"jsonrpc":"2.0","id":${id},"result":`.length, -1) };
+    waiting.resolve(result);
   }
 }

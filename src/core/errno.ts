@@ -8,36 +8,26 @@ export function isErrno(error: unknown): error is NodeJS.ErrnoException & { code
   return typeof code === "string" && /^E(?!RR_)[A-Z0-9]+$/.test(code);
 }
 
+const PERMANENT = new Set(["EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EISDIR", "ENOTDIR"]);
+
 /**
  * Returns the failure that a caller gets for an errno error of a write or read; a failure is returned as it is.
  * Rethrows any other error: the disk did not cause it, and advice to ask again would not help.
  */
 export function storageFailure(error: unknown, doing: string): Failure {
   if (error instanceof Failure) return error;
-  // Not caused by the disk: a bug of ours.
   if (!isErrno(error)) throw error;
   const { code } = error;
-  if (code === "ENOSPC" || code === "EDQUOT")
-    return new Failure(
-      "storage_full",
-      `No room on the disk while ${doing}. Nothing was changed; try again when there is room.`,
-      { errno: code },
-      { cause: error },
-    );
-  if (code === "ELOOP")
-    return new Failure(
-      "storage_failed",
-      `There is a link where a file or a folder should be (ELOOP) while ${doing}. Nothing was changed. Replace it with what it leads to.`,
-      { errno: code },
-      { cause: error, retryable: false },
-    );
-  const permanent = ["EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EISDIR", "ENOTDIR"].includes(code);
-  return new Failure(
-    "storage_failed",
-    `The disk refused (${code}) while ${doing}. Nothing was changed.${permanent ? " Check the folder's permissions and path." : ""}`,
-    { errno: code },
-    { cause: error, retryable: !permanent },
-  );
+  if (code === "ENOSPC" || code === "EDQUOT") {
+    const sentence = `No room on the disk while ${doing}. Nothing was changed; try again when there is room.`;
+    return new Failure("storage_full", sentence, { errno: code }, { cause: error });
+  }
+  const isLink = code === "ELOOP";
+  const isPermanent = isLink || PERMANENT.has(code);
+  const sentence = isLink
+    ? `There is a link where a file or a folder should be (ELOOP) while ${doing}. Nothing was changed. Replace it with what it leads to.`
+    : `The disk refused (${code}) while ${doing}. Nothing was changed.${isPermanent ? " Check the folder's permissions and path." : ""}`;
+  return new Failure("storage_failed", sentence, { errno: code }, { cause: error, retryable: !isPermanent });
 }
 
 /** Returns whether an error says that nothing exists at the path. */

@@ -9,20 +9,18 @@ interface FailureKind {
   readonly meaning: string;
 }
 
+const NOT_FOUND = { code: -32002, retryable: false } as const;
+const REFUSED = { code: -32803, retryable: false } as const;
+const REFUSED_FOR_NOW = { code: -32803, retryable: true } as const;
+
 export const FAILURES = {
-  session_not_found: {
-    code: -32002,
-    retryable: false,
-    meaning: "No such session. list_sessions shows those that exist.",
-  },
+  session_not_found: { ...NOT_FOUND, meaning: "No such session. list_sessions shows those that exist." },
   entry_not_found: {
-    code: -32002,
-    retryable: false,
+    ...NOT_FOUND,
     meaning: "No such entry in this session. get_entries and get_tree show the ids that exist.",
   },
   cursor_expired: {
-    code: -32002,
-    retryable: false,
+    ...NOT_FOUND,
     meaning: "The cursor does not belong to this session's current state. Try again without a cursor.",
   },
   content_modified: {
@@ -33,82 +31,51 @@ export const FAILURES = {
   cancelled: { code: -32800, retryable: true, meaning: "The request was cancelled and nothing was changed." },
   shutting_down: { code: -32802, retryable: true, meaning: "The server is ending. Start a new one and try again." },
   session_locked: {
-    code: -32803,
-    retryable: true,
+    ...REFUSED_FOR_NOW,
     meaning: "Another process is writing to this session. Close it there, or open a fork of it here.",
   },
-  no_session: {
-    code: -32803,
-    retryable: false,
-    meaning: "No session is open. Use switch_session or new_session first.",
-  },
-  read_only: {
-    code: -32803,
-    retryable: false,
-    meaning: "This session is open for reading only. Use clone or fork to continue in a copy.",
-  },
-  unsupported_version: {
-    code: -32803,
-    retryable: false,
-    meaning: "This version is newer than this server knows. Use a newer server.",
-  },
+  no_session: { ...REFUSED, meaning: "No session is open. Use switch_session or new_session first." },
+  read_only: { ...REFUSED, meaning: "This session is open for reading only. Use clone or fork to continue in a copy." },
+  unsupported_version: { ...REFUSED, meaning: "This version is newer than this server knows. Use a newer server." },
   unsupported_command: {
-    code: -32803,
-    retryable: false,
+    ...REFUSED,
     meaning: "This server keeps the history and runs no model or tool. The host does that.",
   },
-  not_a_session: {
-    code: -32803,
-    retryable: false,
-    meaning: "The file is not a session: its first line must have the type session.",
-  },
+  not_a_session: { ...REFUSED, meaning: "The file is not a session: its first line must have the type session." },
   not_a_user_message: {
-    code: -32803,
-    retryable: false,
+    ...REFUSED,
     meaning: "The entry is not a user message. get_fork_messages lists those; position at accepts any entry.",
   },
   invalid_boundary: {
-    code: -32803,
-    retryable: false,
+    ...REFUSED,
     meaning: "A compaction cannot keep from there. Choose an entry of the path that begins a turn.",
   },
-  invalid_entry: { code: -32803, retryable: false, meaning: "The entry cannot be stored as it is." },
+  invalid_entry: { ...REFUSED, meaning: "The entry cannot be stored as it is." },
   invalid_id: {
-    code: -32803,
-    retryable: false,
+    ...REFUSED,
     meaning: "Ids begin and end with a letter or digit and hold letters, digits, dots, underscores and hyphens.",
   },
-  ambiguous_id: { code: -32803, retryable: false, meaning: "Several session ids begin with this. Give more of it." },
+  ambiguous_id: { ...REFUSED, meaning: "Several session ids begin with this. Give more of it." },
   path_outside_root: {
-    code: -32803,
-    retryable: false,
+    ...REFUSED,
     meaning:
       "The path lies outside the folders this server may use, or a link in it leads there. Start the server with --allow-path <dir> to allow a folder.",
   },
   already_exists: {
-    code: -32803,
-    retryable: false,
+    ...REFUSED,
     meaning: "Something with that name exists already. Choose another name, or set overwrite where it is offered.",
   },
-  storage_full: {
-    code: -32803,
-    retryable: true,
-    meaning: "The disk is full. Nothing was changed; try again when there is room.",
+  storage_full: { ...REFUSED_FOR_NOW, meaning: "The disk is full. Nothing was changed; try again when there is room." },
+  storage_failed: { ...REFUSED_FOR_NOW, meaning: "The disk refused. Nothing was changed." },
+  outcome_unknown: {
+    ...REFUSED,
+    meaning:
+      "Whether it was done is not known, because the process that had it ended before it answered. Read the state and decide again.",
   },
-  storage_failed: {
-    code: -32803,
-    retryable: true,
-    meaning: "The disk refused. Nothing was changed.",
-  },
-  message_too_large: {
-    code: -32803,
-    retryable: false,
-    meaning: "The message is over the limit. Send or request less at a time.",
-  },
-  migration_failed: { code: -32803, retryable: false, meaning: "The session could not be migrated and is as before." },
+  message_too_large: { ...REFUSED, meaning: "The message is over the limit. Send or request less at a time." },
+  migration_failed: { ...REFUSED, meaning: "The session could not be migrated and is as before." },
   corrupt: {
-    code: -32803,
-    retryable: false,
+    ...REFUSED,
     meaning: "The stored bytes are damaged. verify_session reports where, repair_session repairs what it can.",
   },
 } as const satisfies Record<string, FailureKind>;

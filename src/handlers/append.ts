@@ -67,19 +67,16 @@ export default command({
     return { entryIds: ids, leafId: session.leafId, ...warningsOf(params.entries) };
   },
   repeat(context, entryIds, { entries }) {
-    requireTypes(
-      context,
-      entryIds,
-      entries.map(({ type }) => type),
-    );
+    const types = entries.map(({ type }) => type);
+    requireTypes(context, entryIds, types);
     return { entryIds, leafId: entryIds.at(-1) ?? null, ...warningsOf(entries) };
   },
 });
 
 /** Returns the time of an entry in milliseconds: its timestamp, or now if it has none that is valid. */
-function timeOf({ env }: CommandContext, timestamp: string | undefined): number {
+function timeOf({ workspace }: CommandContext, timestamp: string | undefined): number {
   const time = Date.parse(timestamp ?? "");
-  return Number.isNaN(time) ? env.now() : time;
+  return Number.isNaN(time) ? workspace.env.now() : time;
 }
 
 function warningsOf(entries: readonly z.output<typeof draft>[]): { warnings?: { path: string; message: string }[] } {

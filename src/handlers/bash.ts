@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { unsupported } from "./shared/unsupported.ts";
+import { unsupported } from "./shared/agent-commands.ts";
 
 export default unsupported(
   "bash",

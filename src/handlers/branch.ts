@@ -55,16 +55,15 @@ export default command({
     }
     if (params.label !== undefined && target === ROOT && params.summary === undefined)
       throw new BadParams([{ path: "label", message: "there is no entry to label before the first; add a summary" }]);
-    const { label } = params;
-    const summary: Summary | undefined = params.summary && {
+    const summary = params.summary && {
       summary: params.summary.summary,
       details: context.text("summary", "details"),
       usage: context.text("summary", "usage"),
       fromHook: params.summary.fromHook,
     };
-    if (target === session.tree.leaf || !context.asks("session_before_tree"))
-      return move(context, { target, text, summary, label });
-    return consult(context, { target, text, summary, label });
+    const wanted: Move = { target, text, summary, label: params.label };
+    const isAsked = target !== session.tree.leaf && context.asks("session_before_tree");
+    return isAsked ? consult(context, wanted) : move(context, wanted);
   },
   repeat(context, entryIds, { entryId, position, summary, label }) {
     const { session } = context;
@@ -84,17 +83,10 @@ export default command({
   },
 });
 
-interface Summary {
-  readonly summary: string;
-  readonly details?: unknown;
-  readonly usage?: unknown;
-  readonly fromHook?: boolean;
-}
-
 interface Move {
   readonly target: number;
   readonly text: string | undefined;
-  readonly summary: Summary | undefined;
+  readonly summary: { summary: string; details?: unknown; usage?: unknown; fromHook?: boolean } | undefined;
   readonly label: string | undefined;
 }
 
@@ -142,17 +134,8 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
   if (drafts.length > 0) lines = appendEntries(context, drafts).lines;
   else session.moveLeaf(target);
   const { leafId } = session;
-  if (leafId !== oldLeafId)
-    context.notify("session_tree", {
-      newLeafId: leafId,
-      oldLeafId,
-      ...(summaryEntryId === undefined
-        ? {}
-        : {
-            summaryEntry: Raw.of(lines[0]),
-            fromExtension: summary?.fromHook ?? false,
-          }),
-    });
+  const summarised = summary && { summaryEntry: Raw.of(lines[0]), fromExtension: summary.fromHook ?? false };
+  if (leafId !== oldLeafId) context.notify("session_tree", { newLeafId: leafId, oldLeafId, ...summarised });
   return { cancelled: false, leafId, text, summaryEntryId, durable: isKept(session) };
 }
 

@@ -1,23 +1,15 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
-import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import { forkedExample, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 
 export default command({
   name: "clone",
   summary:
     "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
   effect: "replace",
-  params: {},
   result: z.object(replacement),
   failures: ["already_exists", "storage_full", "storage_failed"],
-  example: {
-    params: {},
-    result: {
-      cancelled: false,
-      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-      sessionFile: "/home/me/sessions/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120002.jsonl",
-    },
-  },
+  example: { params: {}, result: forkedExample },
   async run(context) {
     const { session, workspace } = context;
     const entryId = session.leafId;

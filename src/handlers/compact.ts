@@ -2,10 +2,20 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
 import { compactionDraft } from "../core/session/compaction-draft.ts";
-import { appendEntries } from "./shared/append.ts";
+import { appendEntries, requireTypes } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
 import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
+
+const result = z.object({
+  cancelled: z.boolean(),
+  reason: vetoReason,
+  entryId: z.string().optional(),
+  summary: z.string().optional(),
+  firstKeptEntryId: z.string().optional(),
+  tokensBefore: z.number().optional(),
+  details: z.unknown().optional(),
+});
 
 export default command({
   name: "compact",
@@ -14,15 +24,7 @@ export default command({
     "Without that hook, use prepare_compaction and compact_append.",
   effect: "write",
   params: { customInstructions: z.string().optional().describe("for the summariser") },
-  result: z.object({
-    cancelled: z.boolean(),
-    reason: vetoReason,
-    entryId: z.string().optional(),
-    summary: z.string().optional(),
-    firstKeptEntryId: z.string().optional(),
-    tokensBefore: z.number().optional(),
-    details: z.unknown().optional(),
-  }),
+  result,
   failures: ["unsupported_command", "invalid_boundary"],
   example: {
     params: {},
@@ -48,6 +50,13 @@ export default command({
     const { ids, lines } = appendEntries(context, [draft]);
     context.notify("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
     return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };
+  },
+  repeat(context, entryIds) {
+    requireTypes(context, entryIds, ["compaction"]);
+    const [entryId] = entryIds;
+    const { session } = context;
+    const { summary, firstKeptEntryId, tokensBefore, details } = session.entry(session.position(entryId));
+    return { cancelled: false, entryId, summary, firstKeptEntryId, tokensBefore, details } as z.input<typeof result>;
   },
 });
 

@@ -35,10 +35,7 @@ export default command({
     });
     const { ids, lines } = appendEntries(context, [draft]);
     const [entryId] = ids;
-    context.notify("session_compact", {
-      compactionEntry: Raw.of(lines[0]),
-      fromExtension: params.fromHook ?? false,
-    });
+    context.notify("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: params.fromHook ?? false });
     return { entryId, leafId: entryId, firstKeptEntryId: params.firstKeptEntryId ?? entryId };
   },
   repeat(context, entryIds) {

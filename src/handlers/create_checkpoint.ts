@@ -18,13 +18,10 @@ export default command({
     entryCount: z.number().int(),
   }),
   failures: ["unsupported_command", "not_a_session", "path_outside_root", "session_locked"],
-  example: {
-    params: {},
-    result: { checkpointSeq: 1, headEntryId: "d4e5f6a7", entryCount: 4 },
-  },
+  example: { params: {}, result: { checkpointSeq: 1, headEntryId: "d4e5f6a7", entryCount: 4 } },
   async run(context, { sessionPath: path }) {
     const { workspace } = context;
-    const session = openSession(context, path) ?? workspace.openForReading({ sessionPath: path as string });
+    const session = openSession(context, path) ?? workspace.open({ sessionPath: path as string });
     try {
       session.guard(undefined);
       await session.commit();
@@ -44,9 +41,5 @@ async function checkpoint({ log }: Session) {
   const checkpointSeq = await log.checkpointNow();
   if (checkpointSeq === null)
     throw new Failure("unsupported_command", "The session has no entries yet, so there is nothing to mark.");
-  return {
-    checkpointSeq,
-    headEntryId: log.nodes.id(log.nodes.count - 1),
-    entryCount: log.nodes.count,
-  };
+  return { checkpointSeq, headEntryId: log.nodes.id(log.nodes.count - 1), entryCount: log.nodes.count };
 }

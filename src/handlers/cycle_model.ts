@@ -1,3 +1,3 @@
-import { neutral } from "./shared/no-op.ts";
+import { neutral } from "./shared/agent-commands.ts";
 
 export default neutral("cycle_model", "Switches to the next of Pi's models; without models there is none.", true);

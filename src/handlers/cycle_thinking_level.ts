@@ -1,4 +1,4 @@
-import { neutral } from "./shared/no-op.ts";
+import { neutral } from "./shared/agent-commands.ts";
 
 export default neutral(
   "cycle_thinking_level",

@@ -5,9 +5,7 @@ export default command({
   name: "exit",
   summary: "The same as shutdown, as the notification that editors send last.",
   effect: "control",
-  params: {},
   result: z.null(),
-  failures: [],
   example: { params: {}, result: null },
   run(context) {
     context.shutDown({ atOnce: true });

@@ -2,17 +2,17 @@ import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { pageOf } from "../core/export/page.ts";
 import { command } from "./shared/command.ts";
+import { optionalName } from "./shared/shapes.ts";
 
 export default command({
   name: "export_html",
   summary: "Writes the current path as one plain page.",
   effect: "read",
+  repeatable: false,
   params: {
-    outputPath: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("by default a new file in the server's working directory; relative paths refer to that"),
+    outputPath: optionalName.describe(
+      "by default a new file in the server's working directory; relative paths refer to that",
+    ),
     overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
   },
   result: z.object({ path: z.string() }),
@@ -20,11 +20,8 @@ export default command({
   example: { params: { outputPath: "session.html" }, result: { path: "/home/me/app/session.html" } },
   async run(context, { outputPath, overwrite }) {
     const { session, workspace } = context;
-    const path = await workspace.stores.writeOutput(
-      outputPath ?? `pi-session-${session.id}.html`,
-      htmlPieces(pageOf(session, false)),
-      outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse",
-    );
-    return { path };
+    const named = outputPath ?? `pi-session-${session.id}.html`;
+    const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
+    return { path: await workspace.stores.writeOutput(named, htmlPieces(pageOf(session, false)), taken) };
   },
 });

@@ -2,15 +2,15 @@ import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { markdownPieces } from "../core/export/markdown.ts";
 import { pageOf } from "../core/export/page.ts";
-import { type RoleRules, roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
+import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command } from "./shared/command.ts";
+import { anySessionPath, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
-type Format = (typeof FORMATS)[number];
 
 /** Bytes of exported content that a reply may have at most. */
 const MAX_CONTENT = 256 << 20;
@@ -22,14 +22,11 @@ export default command({
     "returned where no file is named.",
   effect: "read",
   ofAny: true,
+  repeatable: false,
   params: {
-    sessionPath: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("of a session that need not be open; the current one by default"),
+    sessionPath: anySessionPath,
     format: z.enum(FORMATS),
-    outputPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
+    outputPath: optionalName.describe("relative paths refer to the server's working directory"),
     overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
     branches: z
       .enum(["all", "path"])
@@ -70,13 +67,18 @@ export default command({
     const { workspace } = context;
     const { sessionPath, format, outputPath, overwrite = false } = params;
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
-    const rules = rulesOf(params.rolePatterns, params.roleMarker);
-    const session = context.target ?? workspace.openForReading({ sessionPath: sessionPath as string });
+    const rules = roleRules(params.rolePatterns, params.roleMarker);
+    if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
+    const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
-      const pieces = piecesOf(workspace.stores, session, format, all, rules, () => {
-        records = (records ?? 0) + 1;
-      });
+      const recordLines = function* (): Generator<string> {
+        for (const record of trainingRecords(session, rules, all)) {
+          records = (records ?? 0) + 1;
+          yield `${jsonText(record)}\n`;
+        }
+      };
+      const pieces = format === "training" ? recordLines() : piecesOf(workspace.stores, session, format, all);
       const { id: sessionId, file } = session;
       if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), records };
       const attachmentsOf = format === "jsonl" && file !== null ? file : undefined;
@@ -89,25 +91,10 @@ export default command({
   },
 });
 
-function piecesOf(
-  stores: Stores,
-  session: Session,
-  format: Format,
-  all: boolean,
-  rules: RoleRules,
-  onBranch: () => void,
-): Iterable<string | Uint8Array> {
+function piecesOf(stores: Stores, session: Session, format: string, all: boolean): Iterable<string | Uint8Array> {
   if (format === "html") return htmlPieces(pageOf(session, all));
   if (format === "markdown") return markdownPieces(pageOf(session, all));
-  if (format === "training") return recordLines(session, rules, all, onBranch);
   return all ? stores.bytesOf(session.log) : pathLines(session);
-}
-
-function* recordLines(session: Session, rules: RoleRules, all: boolean, onBranch: () => void): Generator<string> {
-  for (const record of trainingRecords(session, rules, all)) {
-    onBranch();
-    yield `${jsonText(record)}\n`;
-  }
 }
 
 /** Yields the header and the entries of the path, as they are stored. */
@@ -118,8 +105,8 @@ function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
 }
 
 /** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
-function contentOf({ maxReplyBytes }: CommandContext, pieces: Iterable<string | Uint8Array>): string {
-  const most = Math.min(MAX_CONTENT, maxReplyBytes ?? MAX_CONTENT);
+function contentOf({ host }: CommandContext, pieces: Iterable<string | Uint8Array>): string {
+  const most = Math.min(MAX_CONTENT, host.maxReplyBytes ?? MAX_CONTENT);
   const parts: Uint8Array[] = [];
   let size = 0;
   for (const piece of pieces) {
@@ -134,11 +121,4 @@ function contentOf({ maxReplyBytes }: CommandContext, pieces: Iterable<string | 
   } catch {
     throw new Failure("corrupt", "The session's bytes are not text. Name an outputPath to get them as they are.");
   }
-}
-
-/** Parses the role patterns. Throws BadParams. */
-function rulesOf(patterns: Readonly<Record<string, string>> | undefined, marker: string | undefined): RoleRules {
-  const rules = roleRules(patterns, marker);
-  if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
-  return rules;
 }

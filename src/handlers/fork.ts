@@ -3,7 +3,7 @@ import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
-import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import { forkedExample, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 
 export default command({
   name: "fork",
@@ -23,15 +23,7 @@ export default command({
     ...replacement,
   }),
   failures: ["entry_not_found", "not_a_user_message", "already_exists", "storage_full", "storage_failed"],
-  example: {
-    params: { entryId: "a1b2c3d4" },
-    result: {
-      text: "Hello",
-      cancelled: false,
-      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-      sessionFile: "/home/me/sessions/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120002.jsonl",
-    },
-  },
+  example: { params: { entryId: "a1b2c3d4" }, result: { text: "Hello", ...forkedExample } },
   async run(context, { entryId, position = "before" }) {
     const { session, workspace } = context;
     const { nodes } = session.log;

@@ -5,9 +5,7 @@ export default command({
   name: "get_available_thinking_levels",
   summary: "Thinking levels to choose from, as Pi lists them: without a model only off.",
   effect: "control",
-  params: {},
   result: z.object({ levels: z.array(z.string()) }),
-  failures: [],
   example: { params: {}, result: { levels: ["off"] } },
   run: () => ({ levels: ["off"] }),
 });

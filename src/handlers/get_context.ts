@@ -27,7 +27,7 @@ export default command({
   summary: "What the model sees at any leaf, with model, thinking level and the entries it comes from.",
   effect: "read",
   params: {
-    leafId: z.string().nullable().optional().describe("the current leaf by default; null: before the first entry"),
+    leafId: z.string().nullish().describe("the current leaf by default; null: before the first entry"),
     strict: z
       .boolean()
       .optional()

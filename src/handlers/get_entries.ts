@@ -18,10 +18,7 @@ export default command({
   failures: ["entry_not_found", "cursor_expired"],
   example: {
     params: { since: "a1b2c3d4", limit: 1 },
-    result: {
-      entries: [entryExample("b2c3d4e5", "a1b2c3d4", "Hello")],
-      leafId: "b2c3d4e5",
-    },
+    result: { entries: [entryExample("b2c3d4e5", "a1b2c3d4", "Hello")], leafId: "b2c3d4e5" },
   },
   run(context, params) {
     const { session } = context;

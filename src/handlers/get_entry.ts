@@ -16,11 +16,7 @@ export default command({
   failures: ["entry_not_found"],
   example: {
     params: { entryId: "b2c3d4e5" },
-    result: {
-      entry: entryExample("b2c3d4e5", "a1b2c3d4", "Hello"),
-      childIds: ["c3d4e5f6"],
-      label: null,
-    },
+    result: { entry: entryExample("b2c3d4e5", "a1b2c3d4", "Hello"), childIds: ["c3d4e5f6"], label: null },
   },
   run(context, { entryId }) {
     const { session } = context;

@@ -10,7 +10,6 @@ export default command({
     scope: z.enum(["all", "path"]).optional().describe("of all branches (default, as Pi), or of the current path"),
   },
   result: z.object({ messages: z.array(z.object({ entryId: z.string(), text: z.string() })) }),
-  failures: [],
   example: { params: {}, result: { messages: [{ entryId: "a1b2c3d4", text: "Hello" }] } },
   run(context, params) {
     const { session } = context;

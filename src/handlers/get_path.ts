@@ -11,12 +11,7 @@ export default command({
   params: { entryId: z.string().optional().describe("the leaf by default"), cursor, limit },
   result: z.object({ entries: stored(z.array(entry)), nextCursor }),
   failures: ["entry_not_found", "cursor_expired"],
-  example: {
-    params: {},
-    result: {
-      entries: [entryExample("a1b2c3d4", null, "Hello")],
-    },
-  },
+  example: { params: {}, result: { entries: [entryExample("a1b2c3d4", null, "Hello")] } },
   run(context, params) {
     const { session } = context;
     const end = params.entryId === undefined ? undefined : session.position(params.entryId);

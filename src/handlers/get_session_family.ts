@@ -1,15 +1,12 @@
 import * as z from "zod";
-import type { Relative } from "../core/ports/catalog.ts";
-import type { Session } from "../core/session/session.ts";
 import { command } from "./shared/command.ts";
+import { exampleId } from "./shared/shapes.ts";
 
 export default command({
   name: "get_session_family",
   summary: "All sessions that come from the same one by forks and clones, parents before their forks.",
   effect: "read",
-  params: {
-    sessionId: z.string().min(1).optional().describe("the id of any session; the current one by default"),
-  },
+  params: { sessionId: z.string().min(1).optional().describe("the id of any session; the current one by default") },
   result: z.object({
     root: z.string().nullable().describe("id of the session all come from; null when its file is missing"),
     nodes: z.array(
@@ -27,30 +24,20 @@ export default command({
       }),
     ),
   }),
-  failures: [],
   example: {
     params: {},
     result: {
-      root: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-      nodes: [
-        {
-          sessionPath: "/home/me/sessions/current.jsonl",
-          sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-          parentSession: null,
-        },
-      ],
+      root: exampleId,
+      nodes: [{ sessionPath: "/home/me/sessions/current.jsonl", sessionId: exampleId, parentSession: null }],
     },
   },
   async run(context, { sessionId }) {
-    const { current, sessions } = context.workspace;
-    const open =
-      sessionId === undefined
-        ? context.session
-        : [...(current ? [current] : []), ...sessions].find(({ id }) => id === sessionId);
-    const { root, nodes } = await context.workspace.stores.catalog.family(
-      { id: open?.id ?? (sessionId as string), open: open && relativeOf(open) },
-      context.progress,
-    );
+    const { sessions } = context.workspace;
+    const open = sessionId === undefined ? context.session : sessions.find(({ id }) => id === sessionId);
+    // An open session is a relative wherever it is stored, even before its file exists.
+    const relative = open && { path: open.file ?? "", id: open.id, parentSession: open.parentSession };
+    const of = { id: open?.id ?? (sessionId as string), open: relative };
+    const { root, nodes } = await context.workspace.stores.catalog.family(of, context.progress);
     return {
       root,
       nodes: nodes.map(({ path, id, parentSession, forkedAtEntryId }) => ({
@@ -62,10 +49,3 @@ export default command({
     };
   },
 });
-
-/**
- * Returns an open session as a relative. It belongs to its family wherever it is stored, even before its file exists.
- */
-function relativeOf({ file, id, parentSession }: Session): Relative {
-  return { path: file ?? "", id, parentSession };
-}

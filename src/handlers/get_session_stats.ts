@@ -37,7 +37,6 @@ export default command({
   name: "get_session_stats",
   summary: "Counts, tokens and cost over all branches of the session, and over the path.",
   effect: "read",
-  params: {},
   result: z.object({
     sessionFile: z.string().nullable(),
     sessionId: z.string(),
@@ -58,7 +57,6 @@ export default command({
       .optional()
       .describe("how full the context at the leaf is; absent where the session names no model"),
   }),
-  failures: [],
   example: {
     params: {},
     result: {

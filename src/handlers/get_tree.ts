@@ -47,7 +47,7 @@ export default command({
   }),
   failures: ["cursor_expired"],
   example: {
-    params: {},
+    params: { format: "flat" },
     result: {
       nodes: [{ id: "a1b2c3d4", parentId: null, type: "message", role: "user", preview: "Hello", childCount: 0 }],
       leafId: "a1b2c3d4",
@@ -55,7 +55,7 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const format = params.format ?? (context.dialect === "pi" ? "nested" : "flat");
+    const format = params.format ?? (context.host.dialectName === "pi" ? "nested" : "flat");
     if (format === "nested") {
       // The text is made when the reply leaves, but must show the tree as it is now.
       const positions = session.tree.depthFirst();

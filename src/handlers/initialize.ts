@@ -8,8 +8,8 @@ import { type HookName, type HookRegistration, hooks as knownHooks } from "./sha
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
 
-/** Versions of the session format that can be opened. */
-const FORMATS = [1, 2, 3];
+/** A member that hosts of language servers send out of habit. */
+const ignored = z.unknown().optional().describe("accepted and ignored");
 
 export default command({
   name: "initialize",
@@ -19,6 +19,12 @@ export default command({
   params: {
     protocolVersion: z.number().int().optional(),
     clientInfo: z.looseObject({ name: z.string(), version: z.string().optional() }).optional(),
+    processId: ignored,
+    locale: ignored,
+    rootPath: ignored,
+    rootUri: ignored,
+    trace: ignored,
+    workspaceFolders: ignored,
     maxReplyBytes: z.number().int().min(1024).optional().describe("pages are cut so that no reply is larger"),
     capabilities: z
       .looseObject({
@@ -44,7 +50,6 @@ export default command({
     }),
     state: stateResult.nullable().describe("as get_state returns it; null while no session is open"),
   }),
-  failures: [],
   example: {
     params: { protocolVersion: 1, clientInfo: { name: "my-editor", version: "1.0.0" } },
     result: {
@@ -64,13 +69,10 @@ export default command({
     },
   },
   run(context, params) {
-    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
-      throw new BadParams([
-        {
-          path: "protocolVersion",
-          message: `this server speaks version ${PROTOCOL_VERSION}; leave it out or send that`,
-        },
-      ]);
+    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION) {
+      const message = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send that`;
+      throw new BadParams([{ path: "protocolVersion", message }]);
+    }
     const hooks = params.capabilities?.hooks?.flatMap((hook): HookRegistration[] =>
       hook.name in knownHooks ? [{ name: hook.name as HookName, onTimeout: hook.onTimeout }] : [],
     );
@@ -87,10 +89,11 @@ export default command({
         framings: [...framings],
         dialects: [...dialects],
         stores: [...workspace.stores.names],
-        formats: [...FORMATS],
+        // The versions of the session format that can be opened.
+        formats: [1, 2, 3],
         limits: { ...limits },
       },
-      state: workspace.current ? stateOf(workspace.current, context) : null,
+      state: workspace.current ? stateOf(workspace.current, context.settings) : null,
     };
   },
 });

@@ -13,6 +13,7 @@ export default command({
     "Lists sessions, the one in which something was said last first; --continue goes by the last change instead. " +
     "Changes nothing.",
   effect: "server",
+  repeatable: true,
   params: {
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
     query: z
@@ -85,10 +86,8 @@ export default command({
   async run(context, params) {
     const { since, limit, stream, ...request } = params;
     const order = params.sort ?? "modified";
-    const { found, total } = await context.workspace.stores.catalog.list(
-      { ...request, since: moment("since", since) },
-      progressOf(context, stream === true),
-    );
+    const wanted = { ...request, since: moment("since", since) };
+    const { found, total } = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
     const sessions = found.slice(0, limit).map(toRow);
     const past = pageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
     return {
@@ -99,10 +98,7 @@ export default command({
   },
 });
 
-/**
- * Returns the callback for progress. Sessions that are too many for one reply go into several reports with the same
- * numbers.
- */
+/** Returns the callback for progress. Too many sessions for one reply go into several reports with equal numbers. */
 function progressOf(context: CommandContext, stream: boolean): ListProgress | undefined {
   const { progress } = context;
   if (!progress || !stream) return progress && ((done, total) => progress(done, total));

@@ -1,17 +1,32 @@
 import * as z from "zod";
-import type { Obstacle } from "../core/ports/migrations.ts";
+import type { Workspace } from "../core/session/workspace.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import {
   correlationId,
   MOVEMENT_FAILURES,
   move,
   movement,
-  NOTHING_DONE,
   openSession,
-  planned,
   requireStored,
   sessionPath,
 } from "./shared/migration.ts";
+
+/** The members of a result that say what was done, where nothing was. */
+const NOTHING_DONE = {
+  migrationId: null,
+  correlationId: null,
+  snapshotId: null,
+  verification: null,
+  transitions: [],
+  laterEntries: 0,
+  rebuilt: false,
+  keptAt: null,
+};
+
+const THERE_ALREADY = {
+  v2: { kind: "already_migrated", reason: "the session is in a container already" },
+  jsonl: { kind: "not_migrated", reason: "the session is in a file already" },
+};
 
 export default command({
   name: "migrate_session",
@@ -42,51 +57,45 @@ export default command({
       ...NOTHING_DONE,
     },
   },
-  async run(context, { sessionPath: path, to = "v2", dryRun = false, correlationId: id }) {
+  async run(context, { sessionPath: path, to = "v2", dryRun = false, correlationId }) {
+    if (dryRun) return plan(context, path, to);
     const { migrations } = context.workspace.stores;
-    if (dryRun) return to === "v2" ? plan(context, path) : planBack(context, path);
-    const { progress } = context;
+    const wishes = { correlationId, progress: context.progress };
     return move(context, path, (file) =>
-      to === "v2"
-        ? migrations.migrate(file, { correlationId: id, progress })
-        : migrations.rollBack(file, { correlationId: id, progress }),
+      to === "v2" ? migrations.migrate(file, wishes) : migrations.rollBack(file, wishes),
     );
   },
 });
 
-/** Returns the path of the session that is meant, after committing it if it is open. */
-async function fileOf(context: CommandContext, path: string | undefined): Promise<string> {
+/** Returns what a migration or rollback would do. */
+async function plan(context: CommandContext, path: string | undefined, to: "v2" | "jsonl") {
+  const { workspace, progress } = context;
+  const { migrations } = workspace.stores;
   const session = openSession(context, path);
-  if (!session) return path as string;
-  await session.commit();
-  return requireStored(session);
-}
-
-async function plan(context: CommandContext, path: string | undefined) {
-  const { migrations } = context.workspace.stores;
-  const file = await fileOf(context, path);
+  await session?.commit();
+  const file = session ? requireStored(session) : (path as string);
   const { active, state, location } = migrations.status(file);
-  if (active === "native_v2")
-    return planned(location, location.container, state, countOf(context, file), [
-      { kind: "already_migrated", reason: "the session is in a container already" },
-    ]);
-  const found = await migrations.plan(location.source ?? file, context.progress);
-  return planned(location, location.container, state, found.entryCount, found.obstacles);
+  const isThere = (active === "native_v2") === (to === "v2");
+  const sessionPath = to === "v2" ? location.container : (location.source ?? file);
+  const { entryCount, obstacles } =
+    to === "v2" && !isThere
+      ? await migrations.plan(location.source ?? file, progress)
+      : { entryCount: countOf(workspace, file), obstacles: isThere ? [THERE_ALREADY[to]] : [] };
+  return {
+    dryRun: true,
+    sessionId: location.sessionId,
+    sessionPath,
+    hiddenFromPi: sessionPath === location.container,
+    state,
+    entryCount,
+    obstacles: [...obstacles],
+    ...NOTHING_DONE,
+  };
 }
 
-async function planBack(context: CommandContext, path: string | undefined) {
-  const file = await fileOf(context, path);
-  const { active, state, location } = context.workspace.stores.migrations.status(file);
-  const obstacles: Obstacle[] = [];
-  if (active !== "native_v2") obstacles.push({ kind: "not_migrated", reason: "the session is in a file already" });
-  return planned(location, location.source ?? file, state, countOf(context, file), obstacles);
-}
-
-function countOf({ workspace }: CommandContext, file: string): number {
-  const session = workspace.openForReading({ sessionPath: file });
-  try {
-    return session.log.nodes.count;
-  } finally {
-    workspace.release(session);
-  }
+function countOf(workspace: Workspace, sessionPath: string): number {
+  const session = workspace.open({ sessionPath });
+  const { count } = session.log.nodes;
+  workspace.release(session);
+  return count;
 }

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
-import { opened, openedAs } from "./shared/current-session.ts";
+import { opened, openedAs, openedExample } from "./shared/current-session.ts";
 
 export default command({
   name: "open_session",
@@ -14,15 +14,7 @@ export default command({
   },
   result: z.object(opened),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
-  example: {
-    params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true },
-    result: {
-      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-      sessionFile: "/home/me/sessions/old.jsonl",
-      leafId: "c3d4e5f6",
-      readOnly: true,
-    },
-  },
+  example: { params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true }, result: openedExample },
   run({ workspace }, { readOnly, ...where }) {
     const session = workspace.open(requireOne(where), readOnly);
     if (session !== workspace.current) workspace.keep(session);

@@ -10,7 +10,6 @@ export default command({
   effect: "read",
   params: wishes,
   result: compactionPreparation,
-  failures: [],
   example: {
     params: { keepRecentTokens: 0 },
     result: {

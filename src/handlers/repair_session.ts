@@ -37,7 +37,7 @@ export default command({
   run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
     const { repaired, backupPath } = session.repair(dryRun, incompleteMessages);
-    notifyForeign(session, session.freshForeign(), (name, payload) => context.notify(name, payload));
+    notifyForeign(session, session.foreign.fresh(), (name, payload) => context.notify(name, payload));
     const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
     const answered = calls.map(({ id, name, position }) => ({
       entryId: session.log.nodes.id(position),
@@ -46,7 +46,7 @@ export default command({
     }));
     const results = dryRun
       ? []
-      : calls.map((call) => draftOf("message", { message: lostResult(call, context.env.now()) }));
+      : calls.map((call) => draftOf("message", { message: lostResult(call, context.workspace.env.now()) }));
     const ids = results.length === 0 ? [] : appendEntries(context, results).ids;
     return {
       repaired: repaired.map((found) => ({ ...found })),

@@ -32,22 +32,15 @@ export default command({
       snapshotId: null,
       verification: { entryCountMatch: true, hashChainMatch: true, indexConsistent: true },
       transitions: [
-        {
-          fromState: "CHECKPOINTED",
-          toState: "ROLLED_BACK",
-          reason: "back to Pi",
-          at: "2026-01-24T16:22:26.831Z",
-        },
+        { fromState: "CHECKPOINTED", toState: "ROLLED_BACK", reason: "back to Pi", at: "2026-01-24T16:22:26.831Z" },
       ],
       laterEntries: 0,
       rebuilt: false,
       keptAt: "/home/me/sessions/01991f6e-1f1d-7c3e-b0a4-0242ac120007.v2.rolled-back",
     },
   },
-  run(context, { sessionPath: path, reason, correlationId: id }) {
-    const { migrations } = context.workspace.stores;
-    return move(context, path, (file) =>
-      migrations.rollBack(file, { reason, correlationId: id, progress: context.progress }),
-    );
+  run(context, { sessionPath: path, reason, correlationId }) {
+    const wishes = { reason, correlationId, progress: context.progress };
+    return move(context, path, (file) => context.workspace.stores.migrations.rollBack(file, wishes));
   },
 });

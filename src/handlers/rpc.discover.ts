@@ -5,7 +5,7 @@ export default command({
   name: "rpc.discover",
   summary: "Describes every command, event and failure as an OpenRPC document.",
   effect: "server",
-  params: {},
+  repeatable: true,
   result: z
     .looseObject({
       openrpc: z.string(),
@@ -13,7 +13,6 @@ export default command({
       methods: z.array(z.looseObject({ name: z.string() })),
     })
     .describe("an OpenRPC 1.3 document; events are under x-events"),
-  failures: [],
   example: {
     params: {},
     result: {

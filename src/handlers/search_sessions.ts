@@ -12,6 +12,7 @@ export default command({
   name: "search_sessions",
   summary: "Finds messages of all sessions and branches that contain all the given words or parts of words.",
   effect: "server",
+  repeatable: true,
   params: {
     query: z
       .string()
@@ -59,29 +60,17 @@ export default command({
     },
   },
   async run(context, params) {
-    const { query, cwd, role, includeToolResults: toolResults, cursor, limit = PAGE } = params;
-    const since = moment("since", params.since);
-    const until = moment("until", params.until);
+    const { includeToolResults: toolResults, limit = PAGE, ...request } = params;
+    const times = { since: moment("since", params.since), until: moment("until", params.until) };
     const { sessions, stores } = context.workspace;
-    const { hits, more } = await stores.catalog.search(
-      {
-        query,
-        cwd,
-        role,
-        since,
-        until,
-        toolResults,
-        cursor,
-        limit,
-        isActive(path, entryId) {
-          const open = sessions.find(({ file, log }) => file === path && log.persisted);
-          if (!open) return undefined;
-          const position = open.log.nodes.position(entryId);
-          return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
-        },
-      },
-      context.progress,
-    );
+    const isActive = (path: string, entryId: string): boolean | undefined => {
+      const open = sessions.find(({ file, log }) => file === path && log.persisted);
+      if (!open) return undefined;
+      const position = open.log.nodes.position(entryId);
+      return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
+    };
+    const wanted = { ...request, ...times, toolResults, limit, isActive };
+    const { hits, more } = await stores.catalog.search(wanted, context.progress);
     const shown = hits.map(({ path, sessionId, entryId, role, snippet, onActivePath }) => ({
       sessionPath: path,
       sessionId,
@@ -91,9 +80,6 @@ export default command({
       onActivePath,
     }));
     const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
-    return {
-      hits: shown.slice(0, past),
-      nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined,
-    };
+    return { hits: shown.slice(0, past), nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined };
   },
 });

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { setting } from "./shared/no-op.ts";
+import { setting } from "./shared/agent-commands.ts";
 
 export default setting(
   "set_follow_up_mode",

@@ -3,6 +3,7 @@ import { type Draft, draftOf } from "../core/format/entry.ts";
 import { sessionName } from "../core/session/workspace.ts";
 import { appendEntries, entryOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
+import { anySessionPath } from "./shared/shapes.ts";
 
 export default command({
   name: "set_session_name",
@@ -14,11 +15,7 @@ export default command({
       .string()
       .refine((name) => sessionName(name) !== "", "must not be blank")
       .describe("line breaks become spaces"),
-    sessionPath: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("of a session that need not be open; the current one by default"),
+    sessionPath: anySessionPath,
   },
   result: z.object({ entryId: z.string() }),
   failures: ["not_a_session", "path_outside_root", "session_locked"],
@@ -43,7 +40,7 @@ async function rename(
   draft: Draft,
   expectedLeafId: string | null | undefined,
 ): Promise<{ entryId: string }> {
-  const session = workspace.openForReading({ sessionPath });
+  const session = workspace.open({ sessionPath });
   try {
     const before = key === undefined ? undefined : session.repeated(key);
     if (before) return { entryId: before.ids[0] };

@@ -9,7 +9,6 @@ export default command({
   effect: "write",
   params: { level: z.string().min(1).describe("off, minimal, low, medium, high or whatever the host knows") },
   result: z.null(),
-  failures: [],
   example: { params: { level: "high" }, result: null },
   run(context, { level }) {
     appendEntries(context, [draftOf("thinking_level_change", { thinkingLevel: level })]);

@@ -1,7 +1,3 @@
-import { promptParams, unsupported } from "./shared/unsupported.ts";
+import { prompting } from "./shared/agent-commands.ts";
 
-export default unsupported(
-  "steer",
-  promptParams,
-  "call your model with what get_messages returns, and store its answer with append.",
-);
+export default prompting("steer");

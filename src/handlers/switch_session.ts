@@ -4,28 +4,22 @@ import { requireOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
+import { exampleId } from "./shared/shapes.ts";
 
 export default command({
   name: "switch_session",
   summary: "Opens another session and makes it the current one. On a failure the old one stays.",
   effect: "replace",
+  repeatable: true,
   params: {
     sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
   },
-  result: z.object({
-    ...replacement,
-    leafId: z.string().nullable(),
-  }),
+  result: z.object({ ...replacement, leafId: z.string().nullable() }),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },
-    result: {
-      cancelled: false,
-      sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
-      sessionFile: "/home/me/sessions/old.jsonl",
-      leafId: "c3d4e5f6",
-    },
+    result: { cancelled: false, sessionId: exampleId, sessionFile: "/home/me/sessions/old.jsonl", leafId: "c3d4e5f6" },
   },
   async run(context, params) {
     const { workspace } = context;

@@ -23,13 +23,10 @@ export default command({
     ok: z.boolean().describe("no damage"),
   }),
   failures: ["session_not_found", "not_a_session", "storage_failed"],
-  example: {
-    params: {},
-    result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true },
-  },
+  example: { params: {}, result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true } },
   async run(context, { sessionPath }) {
     const { workspace } = context;
-    const session = context.target ?? workspace.openForReading({ sessionPath: sessionPath as string });
+    const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     const isOpen = workspace.sessions.includes(session);
     try {
       let verdict = verify(session);

@@ -6,6 +6,7 @@ import {
   contextAt,
   isVoid,
   levelAt,
+  type Model,
   messageText,
   modelAt,
   type Span,
@@ -17,37 +18,44 @@ import { idOfLine, migrateV1, migrateV2 } from "../core/format/older-versions.ts
 import { bytesOf, parse, parseText, textOf } from "../core/json/json.ts";
 import { Nodes, ROOT } from "../core/tree/nodes.ts";
 import { Tree } from "../core/tree/tree.ts";
-import { absolutePath, disk, env, readAll, scanLines } from "./here.ts";
+import { absolutePath, disk, env, readAt, scanLines, withFile } from "./here.ts";
 import type {
   AgentMessage,
   CompactionEntry,
   FileEntry,
-  ProjectedSessionEntry,
   SessionContext,
   SessionEntry,
   SessionProjection,
 } from "./types.ts";
-
-/** Format version that is written. */
-export const CURRENT_SESSION_VERSION = CURRENT_VERSION;
 
 // --- contexts --------------------------------------------------------------------------------------------------
 
 /** Entries in a caller's array as a tree with bodies. */
 class ArrayEntries implements Bodies {
   readonly tree: Tree;
+  /** The leaf as Pi's functions find it: an unknown id and none at all mean the last entry. */
+  readonly leaf: number;
   private readonly entries: readonly SessionEntry[];
 
-  constructor(entries: readonly SessionEntry[]) {
-    this.entries = entries;
+  constructor(
+    entries: readonly SessionEntry[],
+    leafId: string | null | undefined,
+    byId: ReadonlyMap<string, SessionEntry> | undefined,
+  ) {
+    this.entries = byId ? [...byId.values()] : entries;
     const nodes = new Nodes();
     const heads = new HeadReader(nodes);
-    for (const entry of entries) {
+    for (const entry of this.entries) {
       heads.readValue(entry as unknown as Entry, () => `~${nodes.count}`);
       nodes.add(heads);
     }
     nodes.cutCycles();
     this.tree = new Tree(nodes, { isVoid: (position) => isVoid(this.entry(position)) });
+    const last = entries.at(-1);
+    const named = typeof leafId === "string" ? nodes.position(leafId) : -1;
+    if (leafId === null || !last) this.leaf = ROOT;
+    else if (named >= 0) this.leaf = named;
+    else this.leaf = byId ? nodes.position(last.id) : entries.length - 1;
   }
 
   line(position: number): Uint8Array {
@@ -59,26 +67,8 @@ class ArrayEntries implements Bodies {
   }
 }
 
-/**
- * Returns entries and the position of a leaf as Pi's functions accept it: an unknown id and none at all mean the last
- * entry.
- */
-function entriesAndLeaf(
-  entries: readonly SessionEntry[],
-  leafId: string | null | undefined,
-  byId: ReadonlyMap<string, SessionEntry> | undefined,
-): { at: ArrayEntries; leaf: number } {
-  const at = new ArrayEntries(byId ? [...byId.values()] : entries);
-  const { nodes } = at.tree;
-  const last = entries.at(-1);
-  if (leafId === null || !last) return { at, leaf: ROOT };
-  const named = leafId === undefined ? -1 : nodes.position(leafId);
-  if (named >= 0) return { at, leaf: named };
-  return { at, leaf: byId ? nodes.position(last.id) : entries.length - 1 };
-}
-
 /** Returns one message of a context; undefined when its bytes are damaged. */
-export function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): AgentMessage | undefined {
+function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): AgentMessage | undefined {
   if (item.kind === "message" && item.edit === undefined && tree.nodes.isType(item.position, "message")) {
     const message = bodies.entry(item.position).message as AgentMessage & { content?: unknown };
     // Returned as it is in its entry; a message without content may need some.
@@ -98,7 +88,9 @@ export function projection(
   tree: Tree,
   bodies: Bodies,
   leaf: number,
-): { entries: ProjectedSessionEntry[]; messages: AgentMessage[] } {
+  model: Model | null,
+  thinkingLevel: string,
+): SessionProjection {
   const messages: AgentMessage[] = [];
   const bySource = new Map<number, AgentMessage[]>();
   for (const item of contextAt(tree, bodies, leaf).items) {
@@ -113,7 +105,7 @@ export function projection(
     sourceEntry: bodies.entry(position) as unknown as SessionEntry,
     messages: bySource.get(position) ?? [],
   }));
-  return { entries, messages };
+  return { entries, messages, thinkingLevel, model: model && { provider: model.provider, modelId: model.id } };
 }
 
 /**
@@ -125,8 +117,8 @@ export function buildContextEntries(
   leafId?: string | null,
   byId?: Map<string, SessionEntry>,
 ): SessionEntry[] {
-  const { at, leaf } = entriesAndLeaf(entries, leafId, byId);
-  return spanEntries(spanAt(at.tree, at, leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
+  const at = new ArrayEntries(entries, leafId, byId);
+  return spanEntries(spanAt(at.tree, at, at.leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
 }
 
 /** Does the same as {@link buildSessionContext}, and returns the entry that each message comes from. */
@@ -135,19 +127,12 @@ export function buildSessionProjection(
   leafId?: string | null,
   byId?: Map<string, SessionEntry>,
 ): SessionProjection {
-  const { at, leaf } = entriesAndLeaf(entries, leafId, byId);
-  const model = modelAt(at.tree, at, leaf);
-  return {
-    ...projection(at.tree, at, leaf),
-    thinkingLevel: levelAt(at.tree, at, leaf) ?? "off",
-    model: model && { provider: model.provider, modelId: model.id },
-  };
+  const at = new ArrayEntries(entries, leafId, byId);
+  const { leaf } = at;
+  return projection(at.tree, at, leaf, modelAt(at.tree, at, leaf), levelAt(at.tree, at, leaf) ?? "off");
 }
 
-/**
- * Returns what the model sees at a leaf: messages, thinking level and model. Leaves are as in {@link
- * buildContextEntries}.
- */
+/** Returns what the model sees at a leaf, which is found as in {@link buildContextEntries}. */
 export function buildSessionContext(
   entries: SessionEntry[],
   leafId?: string | null,
@@ -168,59 +153,38 @@ export function getLatestCompactionEntry(entries: SessionEntry[]): CompactionEnt
 
 // --- files -----------------------------------------------------------------------------------------------------
 
-/**
- * Parses the header and entries of a session file's content, as they are written there; lines that are not JSON objects
- * are left out.
- */
+/** Parses the content of a session file as it is written; lines that are not JSON objects are left out. */
 export function parseSessionEntries(content: string): FileEntry[] {
   const entries: FileEntry[] = [];
   for (const line of content.replace(/^\ufeff/, "").split("\n")) addLine(entries, line);
   return entries;
 }
 
-function addLine(entries: FileEntry[], line: string): void {
-  if (line.trim() === "") return;
+function addLine(entries: FileEntry[], line: string | Uint8Array): void {
   try {
-    const value = parseText(line);
+    const text = typeof line === "string" ? line : textOf(line).replace(/^\ufeff/, "");
+    if (text.trim() === "") return;
+    const value = parseText(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) entries.push(value as FileEntry);
   } catch {
-    // SessionManager.open reports such a line; this function does not.
+    // SessionManager.open reports a line that is not JSON or not UTF-8; this function does not.
   }
 }
 
-/**
- * Does the same for a file of any size. Returns nothing when there is no file or when it is no session. Writes nothing.
- * Throws errno errors.
- */
+/** Does the same for a file of any size; for no file, or one that is no session, none. Throws errno errors. */
 export function loadEntriesFromFile(filePath: string): FileEntry[] {
-  let fd: number;
-  try {
-    fd = disk.openRead(absolutePath(filePath));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw error;
-  }
   const entries: FileEntry[] = [];
   try {
-    const add = (bytes: Uint8Array): void => {
-      try {
-        addLine(entries, textOf(bytes).replace(/^\ufeff/, ""));
-      } catch {
-        // Not UTF-8.
-      }
-    };
-    const addAt = (start: number, length: number): void => {
-      const bytes = new Uint8Array(length);
-      readAll(disk, fd, bytes, start);
-      add(bytes);
-    };
-    const { tail, size } = scanLines(disk, fd, 0, 0, {
-      line: (_number, _start, b, at, end) => add(b.subarray(at, end)),
-      long: (_number, start, length) => addAt(start, length),
+    withFile(disk, disk.openRead(absolutePath(filePath)), (fd) => {
+      const addAt = (start: number, length: number): void => addLine(entries, readAt(disk, fd, start, length));
+      const { tail, size } = scanLines(disk, fd, 0, 0, {
+        line: (_number, _start, b, at, end) => addLine(entries, b.subarray(at, end)),
+        long: (_number, start, length) => addAt(start, length),
+      });
+      if (tail < size) addAt(tail, size - tail);
     });
-    if (tail < size) addAt(tail, size - tail);
-  } finally {
-    disk.close(fd);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
   const header = entries.at(0);
   return header?.type === "session" && typeof header.id === "string" ? entries : [];
@@ -256,11 +220,9 @@ export function migrateSessionEntries(entries: FileEntry[]): void {
       ids[index] = moved.id;
       migrated = moved.line;
     } else migrated = migrateV2(line);
-    if (migrated !== line) replaceMembers(entry, parse(migrated) as SessionEntry);
+    if (migrated === line) continue;
+    const members = parse(migrated) as SessionEntry;
+    for (const name of Object.keys(entry)) if (!Object.hasOwn(members, name)) Reflect.deleteProperty(entry, name);
+    Object.assign(entry, members);
   }
-}
-
-function replaceMembers(entry: object, members: object): void {
-  for (const name of Object.keys(entry)) if (!Object.hasOwn(members, name)) Reflect.deleteProperty(entry, name);
-  Object.assign(entry, members);
 }

@@ -1,7 +1,4 @@
-/**
- * Default environment of the library: this process's disk, clock and locks, and the folders where Pi keeps its
- * sessions.
- */
+/** Default environment of the library: this process's disk, clock and locks, and Pi's session folders. */
 
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
@@ -21,7 +18,7 @@ import { segmentedStore } from "../storage/v2/store.ts";
 import type { Durability } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
-export { readAll } from "../storage/fs/disk.ts";
+export { closing, readAt, withFile } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
 export { sessionFolders } from "../storage/fs/paths.ts";
 export { scanLines } from "../storage/log/lines.ts";
@@ -31,10 +28,8 @@ export { isSessionIn, latestIn } from "../storage/stores.ts";
 export const disk = containedDisk(realDisk);
 export const env = realEnv;
 
-/**
- * Returns the folders that the environment names now, without the one that only Pi's program uses (its flat folder).
- */
-function storagePaths(): StoragePaths {
+/** Returns the folders that the environment names now, without the flat one that only Pi's program uses. */
+export function storagePaths(): StoragePaths {
   return findPaths({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
 }
 
@@ -71,9 +66,9 @@ export function defaultFolder(cwd: string, agentDir?: string): string {
   return join(absolutePath(agentDir), "sessions", folderName(directory));
 }
 
-/** Returns the folder that holds the folders of all working directories. */
-export function sessionsRoot(): string {
-  return storagePaths().root as string;
+/** Returns the folder that a caller names; without a name (or an empty one) that of the working directory. */
+export function folderOr(sessionDir: string | undefined, cwd: string): string {
+  return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
 }
 
 /** Returns the folder of a working directory's sessions, which exists then. */

@@ -6,50 +6,56 @@ import { parse } from "../core/json/json.ts";
 import type { Log } from "../core/ports/store.ts";
 import {
   absolutePath,
+  closing,
   defaultFolder,
   disk,
+  folderOr,
   isSessionIn,
   latestIn,
   readHeader,
   readingStores,
   sessionFolders,
-  sessionsRoot,
+  storagePaths,
 } from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 
 /** Number of sessions after which those read so far are handed out. */
 const PARTIAL = 10;
 
-/**
- * Returns the sessions of a working directory, the most recent first. A folder that is given may hold those of several.
- * Rejects with the signal's reason.
- */
+/** Rejects with the signal's reason. A folder that is given may hold the sessions of several working directories. */
 export async function listSessions(
   cwd: string,
-  sessionDir: string | undefined,
-  onProgress: SessionListProgress | undefined,
-  signal: AbortSignal | undefined,
+  sessionDir?: string,
+  onProgress?: SessionListProgress,
+  signal?: AbortSignal,
 ): Promise<SessionInfo[]> {
-  const fits = cwdFilter(cwd, sessionDir);
-  const folder = sessionDir === undefined ? defaultFolder(cwd) : absolutePath(sessionDir);
-  return readSessions([folder], fits, onProgress, signal);
+  const folder = folderOr(sessionDir, cwd);
+  return readSessions([folder], cwdFilter(cwd, folder), onProgress, signal);
 }
 
-/** Returns the sessions of every working directory, or all of one folder, the most recent first. */
+export function listAllSessions(onProgress?: SessionListProgress, signal?: AbortSignal): Promise<SessionInfo[]>;
+export function listAllSessions(
+  sessionDir?: string,
+  onProgress?: SessionListProgress,
+  signal?: AbortSignal,
+): Promise<SessionInfo[]>;
 export async function listAllSessions(
-  sessionDir: string | undefined,
-  onProgress: SessionListProgress | undefined,
-  signal: AbortSignal | undefined,
+  ...given: (string | SessionListProgress | AbortSignal | undefined)[]
 ): Promise<SessionInfo[]> {
+  const progress = given.find((value) => typeof value === "function");
+  const signal = given.find((value) => value instanceof AbortSignal);
   signal?.throwIfAborted();
+  const [sessionDir] = given;
   const folders =
-    sessionDir === undefined ? sessionFolders({ root: sessionsRoot(), state: "" }, disk) : [absolutePath(sessionDir)];
-  return readSessions([...folders], () => true, onProgress, signal);
+    typeof sessionDir === "string" && sessionDir !== ""
+      ? [absolutePath(sessionDir)]
+      : [...sessionFolders(storagePaths(), disk)];
+  return readSessions(folders, () => true, progress, signal);
 }
 
 /** Returns a folder's session that was changed last, of that working directory if one is given; null for none. */
 export function findMostRecentSession(sessionDir: string, cwd?: string): string | null {
-  const fits = cwd === undefined ? () => true : cwdFilter(cwd, sessionDir);
+  const fits = cwd === undefined ? () => true : cwdFilter(cwd, absolutePath(sessionDir));
   try {
     return latestIn(disk, absolutePath(sessionDir), ({ id, cwd: own }) => typeof id === "string" && fits(own)) ?? null;
   } catch {
@@ -58,10 +64,9 @@ export function findMostRecentSession(sessionDir: string, cwd?: string): string 
   }
 }
 
-/** Returns the file of the session with exactly that id. */
-export function findSessionById(cwd: string, id: string, sessionDir: string | undefined): string | undefined {
-  const fits = cwdFilter(cwd, sessionDir);
-  const folder = sessionDir === undefined ? defaultFolder(cwd) : absolutePath(sessionDir);
+export function findSessionById(cwd: string, id: string, sessionDir?: string): string | undefined {
+  const folder = folderOr(sessionDir, cwd);
+  const fits = cwdFilter(cwd, folder);
   return sessionFiles(folder).find((file) => {
     const header = readHeader(disk, file);
     return header?.id === id && fits(header.cwd);
@@ -70,23 +75,19 @@ export function findSessionById(cwd: string, id: string, sessionDir: string | un
 
 /**
  * Returns a function that checks whether a header's cwd is the wanted one. Names of folders collide (`/a/b` and
- * `/a-b`), so the cwd is checked in the default folder too, where a session that names none counts as one of the
- * folder's.
+ * `/a-b`), so the cwd is checked in the default folder too, where a session that names none belongs to the folder.
  */
-function cwdFilter(cwd: string, sessionDir: string | undefined): (own: unknown) => boolean {
+function cwdFilter(cwd: string, folder: string): (own: unknown) => boolean {
   const wanted = absolutePath(cwd);
-  const isDefault = sessionDir === undefined || absolutePath(sessionDir) === defaultFolder(cwd);
+  const isDefault = folder === defaultFolder(cwd);
   return (own) => (typeof own === "string" && own !== "" ? absolutePath(own) === wanted : isDefault);
 }
 
 function sessionFiles(folder: string): string[] {
   try {
-    return disk
-      .names(folder)
-      .filter((name) => isSession(folder, name))
-      .sort()
-      .reverse()
-      .map((name) => join(folder, name));
+    const names = disk.names(folder).filter((name) => isSession(folder, name));
+    names.sort().reverse();
+    return names.map((name) => join(folder, name));
   } catch {
     return [];
   }
@@ -129,19 +130,11 @@ function byActivity(sessions: SessionInfo[]): SessionInfo[] {
 }
 
 function readInfo(open: (file: string) => Log, file: string): SessionInfo | undefined {
-  let log: Log;
   try {
-    log = open(file);
+    return closing(open(file), (log) => infoOf(log, file));
   } catch {
-    // Not a session, or removed since its folder was read.
+    // Not a session, not readable, or removed since its folder was read.
     return undefined;
-  }
-  try {
-    return infoOf(log, file);
-  } catch {
-    return undefined;
-  } finally {
-    log.close();
   }
 }
 

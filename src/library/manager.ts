@@ -10,17 +10,16 @@ import { planFork } from "../core/session/fork.ts";
 import type { Session } from "../core/session/session.ts";
 import { forkContent, sessionName } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { contextEdit } from "./context-edit.ts";
 import { projection, spanEntries } from "./entries.ts";
-import { HeldSession } from "./held-session.ts";
-import { absolutePath, defaultFolder, env, storesFor } from "./here.ts";
+import { absolutePath, defaultFolder, env, folderOr, storesFor } from "./here.ts";
 import { findMostRecentSession, findSessionById, listAllSessions, listSessions } from "./list.ts";
 import { ReadEntries } from "./read-entries.ts";
 import {
   beginningFor,
+  contextEdit,
   copyInMemory,
   copyOf,
-  find,
+  HeldSession,
   newSession,
   openSession,
   positionOf,
@@ -39,8 +38,6 @@ import type {
   SessionContext,
   SessionEntry,
   SessionHeader,
-  SessionInfo,
-  SessionListProgress,
   SessionOptions,
   SessionProjection,
   SessionTreeNode,
@@ -137,33 +134,13 @@ export class SessionManager {
   }
 
   /** Lists the sessions of a working directory, the most recent first. Files that are not sessions are skipped. */
-  static list(
-    cwd: string,
-    sessionDir?: string,
-    onProgress?: SessionListProgress,
-    signal?: AbortSignal,
-  ): Promise<SessionInfo[]> {
-    return listSessions(cwd, sessionDir || undefined, onProgress, signal);
-  }
+  static readonly list = listSessions;
 
   /** Lists the sessions of all working directories, or of one folder, the most recent first. */
-  static listAll(onProgress?: SessionListProgress, signal?: AbortSignal): Promise<SessionInfo[]>;
-  static listAll(sessionDir?: string, onProgress?: SessionListProgress, signal?: AbortSignal): Promise<SessionInfo[]>;
-  static listAll(
-    first?: string | SessionListProgress,
-    second?: SessionListProgress | AbortSignal,
-    third?: AbortSignal,
-  ): Promise<SessionInfo[]> {
-    const given = [first, second, third];
-    const progress = given.find((value): value is SessionListProgress => typeof value === "function");
-    const signal = given.find((value): value is AbortSignal => value instanceof AbortSignal);
-    return listAllSessions(typeof first === "string" && first !== "" ? first : undefined, progress, signal);
-  }
+  static readonly listAll = listAllSessions;
 
   /** Returns the file of the session with exactly that id. */
-  static findById(cwd: string, id: string, sessionDir?: string): string | undefined {
-    return findSessionById(cwd, id, sessionDir || undefined);
-  }
+  static readonly findById = findSessionById;
 
   /** Begins a new session in place of this one, and returns its file (undefined in memory). */
   newSession(options: NewSessionOptions = {}): string | undefined {
@@ -171,10 +148,7 @@ export class SessionManager {
     return this.getSessionFile();
   }
 
-  /**
-   * Continues with the session of a file, or with a new one if there is no file. On a failure (as of `open`) the
-   * manager keeps the session it has.
-   */
+  /** Continues with the session of a file, or a new one if there is none. A failure (as of `open`) changes nothing. */
   setSessionFile(sessionFile: string): void {
     const file = absolutePath(sessionFile);
     const { stores } = this;
@@ -271,10 +245,7 @@ export class SessionManager {
     }
   }
 
-  /**
-   * Closes the file; the manager is of no use afterwards. Never necessary: other programs may write to the file when
-   * nothing was appended for a second.
-   */
+  /** Closes the file, for good. Never necessary: other programs may write to it a second after the last append. */
   close(): void {
     this.resources.close();
   }
@@ -292,14 +263,14 @@ export class SessionManager {
   }
 
   getEntry(id: string): SessionEntry | undefined {
-    const position = find(this.session, id);
+    const position = this.session.find(id);
     return position < 0 ? undefined : this.read.at(position);
   }
 
   /** Returns the entries from the root to an entry, by default the leaf; none for an unknown one. */
   getBranch(fromId?: string): SessionEntry[] {
     const { tree } = this.session;
-    return this.read.all(tree.path(fromId === undefined ? tree.leaf : find(this.session, fromId)));
+    return this.read.all(tree.path(fromId === undefined ? tree.leaf : this.session.find(fromId)));
   }
 
   /** Returns all entries as trees, children by time. Entries whose parent is unknown are roots. */
@@ -313,12 +284,12 @@ export class SessionManager {
       const { nodes } = this.session.log;
       return this.read.all([...this.session.visible()].filter((position) => nodes.parent(position) === ROOT));
     }
-    const position = find(this.session, parentId);
+    const position = this.session.find(parentId);
     return position < 0 ? [] : this.read.all([...this.session.tree.children(position)]);
   }
 
   getLabel(id: string): string | undefined {
-    return this.session.tree.labels.get(find(this.session, id))?.label;
+    return this.session.tree.labels.get(this.session.find(id))?.label;
   }
 
   /**
@@ -334,10 +305,7 @@ export class SessionManager {
     this.session.moveLeaf(ROOT);
   }
 
-  /**
-   * Moves the leaf to an entry (null: before the first) and appends there a summary of the branch that is left. Throws
-   * entry_not_found.
-   */
+  /** Moves the leaf (null: before the first entry) and appends a summary of the branch left. Throws entry_not_found. */
   branchWithSummary(
     branchFromId: string | null,
     summary: string,
@@ -358,9 +326,8 @@ export class SessionManager {
    */
   createBranchedSession(leafId: string): string | undefined {
     const { session } = this;
-    const plan = planFork(session.tree, positionOf(this.session, leafId), (compaction) =>
-      session.firstKeptId(compaction),
-    );
+    const firstKeptId = (compaction: number) => session.firstKeptId(compaction);
+    const plan = planFork(session.tree, positionOf(session, leafId), firstKeptId);
     const parentSession = this.isPersisted() && session.log.persisted ? (session.file ?? undefined) : undefined;
     const log = this.stores.forNew.create(beginningFor(this.cwd, { parentSession }));
     const { nodes } = session.log;
@@ -383,12 +350,7 @@ export class SessionManager {
     session.rebuildAfterLosses();
     // These are read together; the projection asks for them one by one.
     this.buildContextEntries();
-    const model = session.model();
-    return {
-      ...projection(session.tree, this.read, session.tree.leaf),
-      thinkingLevel: session.thinkingLevel(),
-      model: model && { provider: model.provider, modelId: model.id },
-    };
+    return projection(session.tree, this.read, session.tree.leaf, session.model(), session.thinkingLevel());
   }
 
   /** Returns the entries that the context is made of: the latest compaction, what it keeps, what follows. */
@@ -479,8 +441,4 @@ export class SessionManager {
     const { session } = this;
     if (this.isPersisted() && session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
   }
-}
-
-function folderOr(sessionDir: string | undefined, cwd: string): string {
-  return sessionDir ? absolutePath(sessionDir) : defaultFolder(cwd);
 }

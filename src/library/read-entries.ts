@@ -53,7 +53,6 @@ export class ReadEntries implements Bodies {
     return this.known;
   }
 
-  /** Returns all entries as trees, children by time. Entries whose parent is unknown are roots. */
   tree(): SessionTreeNode[] {
     const { tree, log } = this.session();
     const positions = [...this.session().visible()];

@@ -1,7 +1,7 @@
-/** Makes and opens the sessions that managers hold. None of them writes more than it is told to. */
+/** The sessions that managers hold: how they are made, opened, lent and closed. Nothing writes more than it is told to. */
 
 import { Failure } from "../core/failure.ts";
-import { type SessionHeader as CoreHeader, SESSION_ID } from "../core/format/entry.ts";
+import { type SessionHeader as CoreHeader, type Draft, draftOfValues, SESSION_ID } from "../core/format/entry.ts";
 import { bytesOf, concat } from "../core/json/json.ts";
 import type { Beginning, Log } from "../core/ports/store.ts";
 import type { LeafMemory, Stores } from "../core/ports/stores.ts";
@@ -10,8 +10,8 @@ import { Session } from "../core/session/session.ts";
 import { forkContent, newBeginning } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { migrateSessionEntries } from "./entries.ts";
-import { absolutePath, env, memoryStore, wholeLines } from "./here.ts";
-import type { FileEntry, NewSessionOptions, SessionEntry, SessionHeader } from "./types.ts";
+import { absolutePath, closing, env, memoryStore, wholeLines } from "./here.ts";
+import type { ContextEditEntry, FileEntry, NewSessionOptions, SessionEntry, SessionHeader } from "./types.ts";
 
 /** Returns the JSON text of a value that has one. */
 export function textOf(value: unknown): Uint8Array | undefined {
@@ -56,14 +56,11 @@ export function sessionWith(log: Log, content: Iterable<Uint8Array>, defer: bool
 
 /** Makes a session that holds everything of a file's, with the leaf where that has it, in the log that `make` makes. */
 export function copyOf(stores: Stores, file: string, make: (source: Log) => Log, defer: boolean): Session {
-  const source = openSession(stores, file);
-  try {
+  return closing(openSession(stores, file), (source) => {
     const copy = sessionWith(make(source.log), forkContent(source, planCopy(source.tree)), defer);
     copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
     return copy;
-  } finally {
-    source.close();
-  }
+  });
 }
 
 /** Makes a session in memory that holds everything of a file's. */
@@ -85,15 +82,60 @@ export function sessionInMemory(beginning: Beginning, entries: readonly FileEntr
   return sessionOn(log);
 }
 
-/** Returns the position of an entry, or -1. */
-export function find({ log, tree }: Session, id: string): number {
-  const position = log.nodes.position(id);
-  return position >= 0 && tree.isVisible(position) ? position : -1;
-}
-
 /** Returns the position of an entry. Throws entry_not_found. */
 export function positionOf(session: Session, id: string): number {
-  const position = find(session, id);
+  const position = session.find(id);
   if (position < 0) throw new Failure("entry_not_found", `Entry ${id} not found`, { entryId: id });
   return position;
+}
+
+/** Returns the draft of a context edit. Throws entry_not_found and invalid_entry. */
+export function contextEdit(session: Session, targetId: string, replacement: ContextEditEntry["replacement"]): Draft {
+  if (replacement !== null && typeof replacement?.content !== "string" && !Array.isArray(replacement?.content))
+    throw new Failure("invalid_entry", "A replacement is null, or its content is a string or a list of blocks.");
+  const target = positionOf(session, targetId);
+  const { tree, log } = session;
+  const fault = (sentence: string): Failure => new Failure("invalid_entry", sentence, { entryId: targetId });
+  if (!tree.isAncestor(target, tree.leaf)) throw fault(`Entry ${targetId} is not on the path to the leaf.`);
+  const isCustom = log.nodes.isType(target, "custom_message");
+  const role = log.nodes.role(target);
+  if (!isCustom && !["user", "assistant", "toolResult"].includes(role))
+    throw fault(`Entry ${targetId} has no content that the model sees.`);
+  const inBlocks = !isCustom && role !== "user" && typeof replacement?.content === "string";
+  const content = inBlocks ? [{ type: "text", text: replacement.content }] : replacement?.content;
+  return draftOfValues("context_edit", { targetId, replacement: replacement && { ...replacement, content } });
+}
+
+/** Milliseconds without an append after which other programs may write to the file. */
+const WRITING = 1000;
+
+/** Closes sessions of managers that nothing refers to any more, because Pi's managers are never closed. */
+const forgotten = new FinalizationRegistry<HeldSession>((held) => held.close());
+
+export class HeldSession {
+  current: Session;
+  private timer: NodeJS.Timeout | undefined;
+
+  /** Holds a session for a manager, which it outlives by the time that the collector takes. */
+  constructor(manager: object, session: Session) {
+    this.current = session;
+    forgotten.register(manager, this);
+  }
+
+  replace(session: Session): void {
+    this.current.close();
+    this.current = session;
+  }
+
+  /** Lets other programs write when nothing was appended for a while. */
+  lendSoon(): void {
+    if (!this.current.log.persisted) return;
+    if (this.timer) this.timer.refresh();
+    else this.timer = setTimeout(() => this.current.log.unlock(), WRITING).unref();
+  }
+
+  close(): void {
+    clearTimeout(this.timer);
+    this.current.close();
+  }
 }

@@ -40,15 +40,17 @@ export interface Usage {
   cost: { input: number; output: number; cacheRead: number; cacheWrite: number; total: number };
 }
 
-export interface UserMessage {
-  role: "user";
-  content: string | (TextContent | ImageContent)[];
-  /** Milliseconds, as in every message. */
+interface MessageBase<Role extends string> {
+  role: Role;
+  /** Milliseconds since 1970. */
   timestamp: number;
 }
 
-export interface AssistantMessage {
-  role: "assistant";
+export interface UserMessage extends MessageBase<"user"> {
+  content: string | (TextContent | ImageContent)[];
+}
+
+export interface AssistantMessage extends MessageBase<"assistant"> {
   content: (TextContent | ThinkingContent | ToolCall)[];
   api: string;
   provider: string;
@@ -57,65 +59,52 @@ export interface AssistantMessage {
   stopReason: "stop" | "length" | "toolUse" | "error" | "aborted";
   errorMessage?: string;
   thinkingLevel?: string;
-  timestamp: number;
 }
 
-export interface ToolResultMessage<Details = unknown> {
-  role: "toolResult";
+export interface ToolResultMessage<Details = unknown> extends MessageBase<"toolResult"> {
   toolCallId: string;
   toolName: string;
   content: (TextContent | ImageContent)[];
   details?: Details;
   isError: boolean;
-  timestamp: number;
 }
 
 /** A change to the system prompt and the tools: sections by name (null removes one), tools added and removed. */
-export interface SystemMessage {
-  role: "system";
+export interface SystemMessage extends MessageBase<"system"> {
   content: string;
   sections?: Record<string, string | null>;
   toolsAdded?: { name: string; description?: string; parameters?: unknown }[];
   toolsRemoved?: { name: string }[];
-  timestamp: number;
 }
 
 /** A message that a model sees, without an agent's own kinds. */
 export type Message = UserMessage | AssistantMessage | ToolResultMessage | SystemMessage;
 
-export interface CustomMessage<Details = unknown> {
-  role: "custom";
+export interface CustomMessage<Details = unknown> extends MessageBase<"custom"> {
   customType: string;
   content: string | (TextContent | ImageContent)[];
   display: boolean;
   details?: Details;
-  timestamp: number;
 }
 
-export interface BashExecutionMessage {
-  role: "bashExecution";
+export interface BashExecutionMessage extends MessageBase<"bashExecution"> {
   command: string;
   output: string;
   exitCode: number | undefined;
   cancelled: boolean;
   truncated: boolean;
   fullOutputPath?: string;
-  timestamp: number;
   excludeFromContext?: boolean;
 }
 
-export interface BranchSummaryMessage {
-  role: "branchSummary";
+export interface BranchSummaryMessage extends MessageBase<"branchSummary"> {
   summary: string;
   fromId: string;
-  timestamp: number;
 }
 
-export interface CompactionSummaryMessage {
-  role: "compactionSummary";
+export interface CompactionSummaryMessage extends MessageBase<"compactionSummary"> {
   summary: string;
   tokensBefore: number;
-  timestamp: number;
 }
 
 export type AgentMessage =
@@ -139,8 +128,8 @@ export interface SessionHeader {
   parentSession?: string;
 }
 
-export interface SessionEntryBase {
-  type: string;
+export interface SessionEntryBase<Type extends string = string> {
+  type: Type;
   id: string;
   /** Null for the first entry of a branch. */
   parentId: string | null;
@@ -148,25 +137,21 @@ export interface SessionEntryBase {
   timestamp: string;
 }
 
-export interface SessionMessageEntry extends SessionEntryBase {
-  type: "message";
+export interface SessionMessageEntry extends SessionEntryBase<"message"> {
   message: AgentMessage;
 }
 
-export interface ThinkingLevelChangeEntry extends SessionEntryBase {
-  type: "thinking_level_change";
+export interface ThinkingLevelChangeEntry extends SessionEntryBase<"thinking_level_change"> {
   thinkingLevel: string;
 }
 
-export interface ModelChangeEntry extends SessionEntryBase {
-  type: "model_change";
+export interface ModelChangeEntry extends SessionEntryBase<"model_change"> {
   provider: string;
   modelId: string;
 }
 
 /** Tokens and cost that belong to no message. */
-export interface UsageEntry extends SessionEntryBase {
-  type: "usage";
+export interface UsageEntry extends SessionEntryBase<"usage"> {
   kind: string;
   provider: string;
   model: string;
@@ -174,8 +159,7 @@ export interface UsageEntry extends SessionEntryBase {
   note?: string;
 }
 
-export interface CompactionEntry<T = unknown> extends SessionEntryBase {
-  type: "compaction";
+export interface CompactionEntry<T = unknown> extends SessionEntryBase<"compaction"> {
   summary: string;
   /** First entry of the path that is still shown; the compaction's own id keeps none. */
   firstKeptEntryId: string;
@@ -188,8 +172,7 @@ export interface CompactionEntry<T = unknown> extends SessionEntryBase {
   systemMessage?: SystemMessage;
 }
 
-export interface BranchSummaryEntry<T = unknown> extends SessionEntryBase {
-  type: "branch_summary";
+export interface BranchSummaryEntry<T = unknown> extends SessionEntryBase<"branch_summary"> {
   /** The leaf that was left, `root` for before the first entry. */
   fromId: string;
   summary: string;
@@ -199,15 +182,13 @@ export interface BranchSummaryEntry<T = unknown> extends SessionEntryBase {
 }
 
 /** State of an extension; never shown to the model. */
-export interface CustomEntry<T = unknown> extends SessionEntryBase {
-  type: "custom";
+export interface CustomEntry<T = unknown> extends SessionEntryBase<"custom"> {
   customType: string;
   data?: T;
 }
 
 /** A message of an extension, shown to the model. */
-export interface CustomMessageEntry<T = unknown> extends SessionEntryBase {
-  type: "custom_message";
+export interface CustomMessageEntry<T = unknown> extends SessionEntryBase<"custom_message"> {
   customType: string;
   content: string | (TextContent | ImageContent)[];
   details?: T;
@@ -215,15 +196,13 @@ export interface CustomMessageEntry<T = unknown> extends SessionEntryBase {
   display: boolean;
 }
 
-export interface LabelEntry extends SessionEntryBase {
-  type: "label";
+export interface LabelEntry extends SessionEntryBase<"label"> {
   targetId: string;
   /** Missing or empty clears it. */
   label: string | undefined;
 }
 
-export interface SessionInfoEntry extends SessionEntryBase {
-  type: "session_info";
+export interface SessionInfoEntry extends SessionEntryBase<"session_info"> {
   name?: string;
 }
 
@@ -234,8 +213,7 @@ export type ContextEditableContent =
   | CustomMessage["content"];
 
 /** Other content for an entry in what the model sees; the entry itself stays. */
-export interface ContextEditEntry extends SessionEntryBase {
-  type: "context_edit";
+export interface ContextEditEntry extends SessionEntryBase<"context_edit"> {
   targetId: string;
   /** Null leaves the target out. */
   replacement: { content: ContextEditableContent } | null;
@@ -300,9 +278,7 @@ export interface SessionInfo {
   allMessagesText: string;
 }
 
-/**
- * A callback for each session that is read; now and then, `partialSessions` are those so far, the most recent first.
- */
+/** A callback for each session that is read. Now and then `partialSessions` are those so far, the latest first. */
 export type SessionListProgress = (loaded: number, total: number, partialSessions?: readonly SessionInfo[]) => void;
 
 /** The promise of an append: to survive the death of this process (`os`), or a power cut once flushed (`sync`). */

@@ -16,53 +16,42 @@ import {
   type Pieces,
   type Refusal,
 } from "./connection/dialect.ts";
-import { AutoDecoder, type Cut, type Decoder, type FramingName, frames } from "./connection/framing.ts";
+import { AutoDecoder, type Cut, type Decoder, frames } from "./connection/framing.ts";
 import { Hooks } from "./connection/hooks.ts";
-import { Host } from "./connection/host.ts";
+import { Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
+import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
 import { type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
-import type { Prepared, Renewed } from "./dispatch/sink.ts";
+import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
+import type { ServerSettings } from "./settings.ts";
 
 export interface ConnectionOptions {
   readonly input: Readable;
   readonly output: Writable;
   readonly workspace: Workspace;
   readonly server: ServerFacts;
-  readonly framing: FramingName | "auto";
-  readonly dialect: DialectName | "auto";
-  readonly events: readonly string[] | "all";
-  readonly maxMessageBytes: number;
-  /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
-  readonly hookTimeout: number | undefined;
-  /**
-   * Bytes beyond which a reply is not held in memory; the same limit holds for all replies together that wait for
-   * others.
-   */
+  readonly settings: ServerSettings;
+  /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
   readonly heldReplyBytes?: number;
-  /** The place for replies that are not held in memory. */
   readonly spool: Spool;
 }
 
 /** Milliseconds between polls of idle sessions for what other programs wrote. */
 const POLL_INTERVAL = 500;
-
 /** Bytes beyond which a reply waits in a file; up to that, memory is faster. */
 const HELD_REPLY_BYTES = 64 << 20;
-
 /** Bytes up to which a reply is held in memory wherever it waits. */
 const SMALL_REPLY = 4096;
-
 /** Times that a reply is put together again at most, because something in it was found to be unreadable. */
 const MAX_RENEWALS = 16;
-
 /** Number of unfinished calls at which no more input is read. */
 const MAX_PENDING = 10_000;
 
 const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
 
-export class Connection {
+export class Connection implements Sink {
   private readonly options: ConnectionOptions;
   private readonly output: Output;
   /** Bytes in memory of replies that wait for others. */
@@ -72,7 +61,7 @@ export class Connection {
   private readonly dispatcher: Dispatcher;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
-  private maxReplyBytes: number | undefined;
+  maxReplyBytes: number | undefined;
   private paused = false;
   private inputEnded = false;
   private shutDownAsked: (() => void) | undefined;
@@ -81,9 +70,9 @@ export class Connection {
   constructor(options: ConnectionOptions) {
     this.options = options;
     this.output = new Output(options.output, () => this.onRoom());
-    this.host = new Host(options.events);
-    this.dialect = options.dialect === "auto" ? undefined : DIALECTS[options.dialect];
-    const { framing, maxMessageBytes } = options;
+    const { framing, dialect, events, maxMessageBytes, hookTimeout } = options.settings;
+    this.host = new Host(events);
+    this.dialect = dialect === "auto" ? undefined : DIALECTS[dialect];
     this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
     if (framing !== "auto") this.output.frameWith(frames[framing]);
     this.hooks = new Hooks(
@@ -92,62 +81,15 @@ export class Connection {
         this.output.flush();
       },
       () => this.current,
-      options.hookTimeout,
+      hookTimeout,
     );
-    const connection = this;
-    this.dispatcher = new Dispatcher({
-      workspace: options.workspace,
-      server: options.server,
-      dialect: () => this.dialect?.name ?? "jsonrpc",
-      maxReplyBytes: () => this.maxReplyBytes,
-      sizeOf: (text) => this.output.sizeOf([text]),
-      hooks: this.hooks,
-      introduce: (wishes) => this.introduce(wishes),
-      shutDown: (how) => {
-        if (how?.atOnce) void this.dispatcher.idle().then(() => this.stop());
-        else this.shutDownAsked?.();
-      },
-      sink: {
-        get hasRoom() {
-          return connection.output.hasRoom;
-        },
-        reply: (call, outcome, renewed) => {
-          if (this.expectsReply(call)) this.output.send(this.replyTo(call, outcome, renewed));
-        },
-        prepare: (call, outcome, taken, renewed) => this.prepare(call, outcome, taken, renewed),
-        send: (prepared) => {
-          if (prepared.message) this.output.send(this.release(prepared));
-        },
-        refuse: (reply) => {
-          // Until a payload has decided the dialect, session_start cannot be sent.
-          if (this.dialect) this.dispatcher.start();
-          this.output.send(reply);
-        },
-        batch: (replies, refusals) => {
-          if (this.dialect && replies.length === 0) this.dispatcher.start();
-          const parts: OutgoingMessage[] = [...refusals];
-          for (const prepared of replies) if (prepared.message) parts.push(this.release(prepared));
-          if (parts.length > 0) this.output.send(arrayOf(parts));
-        },
-        event: (event) => {
-          const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
-          if (message) this.output.send(message);
-        },
-        progress: (token, done, total, more) =>
-          this.output.send([
-            ...(this.speaks("pi")
-              ? this.current.event("progress", { token, done, total, ...more })
-              : this.current.event("$/progress", { token, value: { kind: "report", done, total, ...more } })),
-          ]),
-        flush: () => this.output.flush(),
-      },
-    });
+    this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
   }
 
   /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
   async serve(): Promise<void> {
     const { input } = this.options;
-    if (this.options.framing !== "auto" && this.dialect) {
+    if (this.options.settings.framing !== "auto" && this.dialect) {
       this.dispatcher.start();
       this.output.flush();
     }
@@ -156,9 +98,7 @@ export class Connection {
     await new Promise<void>((resolve) => {
       this.finished = resolve;
       input.on("data", (chunk: Buffer) => this.receive(chunk));
-      input.on("end", () => this.stop());
-      input.on("error", () => this.stop());
-      input.on("close", () => this.stop());
+      for (const ended of ["end", "error", "close"]) input.on(ended, () => this.stop());
     });
     clearInterval(following);
     this.hooks.abandon();
@@ -173,7 +113,6 @@ export class Connection {
     this.dispatcher.evictIdle();
   }
 
-  /** Stops reading input. */
   stop(): void {
     this.inputEnded = true;
     this.finished?.();
@@ -209,15 +148,13 @@ export class Connection {
   private drainInput(ended: boolean): void {
     if (this.decoder instanceof AutoDecoder) {
       if (!ended) return;
-      const { framing } = this.options;
+      const { framing } = this.options.settings;
       this.fixFraming(this.decoder.decide(framing === "auto" ? "lines" : framing));
     }
     const decoder = this.decoder as Decoder;
     for (;;) {
-      if (!this.mayRead) {
-        if (!ended) return this.pause();
-        // What was received is answered even after the end of input; the queue is bounded by what was received.
-      }
+      // What was received is answered even after the end of input; the queue is bounded by what was received.
+      if (!ended && !this.mayRead) return this.pause();
       const cut = decoder.next();
       if (!cut) break;
       this.receiveCut(cut);
@@ -240,9 +177,7 @@ export class Connection {
     this.awaitRoom();
   }
 
-  /**
-   * Waits for room. Full output calls back by itself when there is room; otherwise the end of the pending calls does.
-   */
+  /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitRoom(): void {
     if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
   }
@@ -259,22 +194,24 @@ export class Connection {
   private receiveCut(cut: Cut): void {
     if (cut.kind === "payload") return this.receivePayload(cut.bytes);
     if (cut.kind === "bad_header")
-      return this.refuse({ kind: "parse", sentence: `The header block cannot be read: ${cut.reason}.` });
-    const { maxMessageBytes } = this.options;
+      return this.refuseInput({ kind: "parse", sentence: badHeader(cut.reason, cut.beginning) });
+    const { maxMessageBytes } = this.options.settings;
     const sentence = `The message is over the limit of ${maxMessageBytes} bytes. Send less at a time.`;
-    this.refuse(
+    this.refuseInput(
       { kind: "too_large", sentence, details: { size: cut.size, limit: maxMessageBytes } },
       idTextOfBeginning(cut.bytes),
     );
   }
 
   private receivePayload(bytes: Buffer): void {
-    if (!isUtf8(bytes)) return this.refuse({ kind: "parse", sentence: "The message is not UTF-8." });
+    const framing = this.decoder instanceof AutoDecoder ? "lines" : this.decoder.name;
+    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: notUtf8(framing) });
+    const text = bytes.toString("utf8");
     let value: unknown;
     try {
-      value = parseText(bytes.toString("utf8"));
+      value = parseText(text);
     } catch {
-      return this.refuse({ kind: "parse", sentence: "The message is not JSON." });
+      return this.refuseInput({ kind: "parse", sentence: notJson(text, framing) });
     }
     this.dialect ??= detect(value);
     let decoded: Decoded;
@@ -282,9 +219,13 @@ export class Connection {
       decoded = this.current.decode(value, bytes);
     } catch (error) {
       const { sentence, data } = describeError(error);
-      return this.refuse({ kind: "bug", sentence, details: data });
+      return this.refuseInput({ kind: "bug", sentence, details: data });
     }
     this.receiveDecoded(decoded);
+  }
+
+  private refuseInput(refusal: Refusal, idText?: string): void {
+    this.dispatcher.refuse(this.current.refuse(refusal, idText));
   }
 
   private receiveDecoded(decoded: Decoded): void {
@@ -310,7 +251,7 @@ export class Connection {
   /** Returns the refusal of a call whose id is in use: its reply could not be told apart from the other's. */
   private duplicate(decoded: Decoded & { kind: "call" }, alsoSeen?: Set<string>): Pieces | undefined {
     const { idText } = decoded.call;
-    if (idText === undefined || idText === "null" || !this.speaks("jsonrpc")) return undefined;
+    if (idText === undefined || idText === "null" || this.dialectName !== "jsonrpc") return undefined;
     if (!this.dispatcher.inFlight(idText) && !alsoSeen?.has(idText)) {
       alsoSeen?.add(idText);
       return undefined;
@@ -321,24 +262,74 @@ export class Connection {
 
   // --- out -----------------------------------------------------------------------------------------------------
 
+  get hasRoom(): boolean {
+    return this.output.hasRoom;
+  }
+
+  get dialectName(): DialectName {
+    return this.current.name;
+  }
+
+  sizeOf(text: Uint8Array): number {
+    return this.output.sizeOf([text]);
+  }
+
+  flush(): void {
+    this.output.flush();
+  }
+
+  reply(call: Call, outcome: Outcome, renewed?: Renewed): void {
+    if (this.expectsReply(call)) this.output.send(this.replyTo(call, outcome, renewed));
+  }
+
+  send(prepared: Prepared): void {
+    if (prepared.message) this.output.send(this.release(prepared));
+  }
+
+  refuse(reply: Pieces): void {
+    // Until a payload has decided the dialect, session_start cannot be sent.
+    if (this.dialect) this.dispatcher.start();
+    this.output.send(reply);
+  }
+
+  batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void {
+    if (this.dialect && replies.length === 0) this.dispatcher.start();
+    const parts: OutgoingMessage[] = [...refusals];
+    for (const prepared of replies) if (prepared.message) parts.push(this.release(prepared));
+    if (parts.length > 0) this.output.send(arrayOf(parts));
+  }
+
+  event(event: PendingEvent): void {
+    const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
+    if (message) this.output.send(message);
+  }
+
+  progress(token: string | number, done: number, total: number, more?: object): void {
+    const [name, payload] =
+      this.dialectName === "pi"
+        ? ["progress", { token, done, total, ...more }]
+        : ["$/progress", { token, value: { kind: "report", done, total, ...more } }];
+    this.output.send([...this.current.event(name, payload)]);
+  }
+
+  introduce(wishes: Introduction): void {
+    this.maxReplyBytes = wishes.maxReplyBytes;
+    if (wishes.events) this.host.subscribe(wishes.events);
+    if (wishes.hooks) this.hooks.register(wishes.hooks);
+  }
+
+  shutDown(how?: { atOnce: boolean }): void {
+    if (how?.atOnce) void this.dispatcher.idle().then(() => this.stop());
+    else this.shutDownAsked?.();
+  }
+
   private get current(): Dialect {
     return this.dialect ?? jsonrpc;
   }
 
-  private speaks(name: DialectName): boolean {
-    return this.current.name === name;
-  }
-
-  private refuse(refusal: Refusal, idText?: string): void {
-    this.dispatcher.refuse(this.current.refuse(refusal, idText));
-  }
-
-  /**
-   * Returns whether the host gets a reply. Notifications have none, except in Pi's dialect, where the id is only
-   * echoed.
-   */
+  /** Returns whether the host gets a reply. Notifications get none but in Pi's dialect, where the id is only echoed. */
   private expectsReply(call: Call): boolean {
-    return call.idText !== undefined || !this.speaks("jsonrpc");
+    return call.idText !== undefined || this.dialectName !== "jsonrpc";
   }
 
   /**
@@ -368,7 +359,7 @@ export class Connection {
   }
 
   /** Makes a reply that leaves later, when its session may be closed. Throws nothing. */
-  private prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
+  prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
     if (!this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
     const message = this.replyTo(call, outcome, renewed, usedBytes, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
@@ -397,7 +388,9 @@ export class Connection {
     const { output } = this;
     const most = memoryBytes ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
     const requireRoom = (size: number): void => {
-      if (size + usedBytes > limit) throw tooLarge(size + usedBytes, limit);
+      if (size + usedBytes <= limit) return;
+      const sentence = `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`;
+      throw new Failure("message_too_large", sentence, { size: size + usedBytes, limit });
     };
     const pieces: Pieces = [];
     let message: OutgoingMessage = pieces;
@@ -425,12 +418,6 @@ export class Connection {
     }
     return message;
   }
-
-  private introduce(wishes: Introduction): void {
-    this.maxReplyBytes = wishes.maxReplyBytes;
-    if (wishes.events) this.host.subscribe(wishes.events);
-    if (wishes.hooks) this.hooks.register(wishes.hooks);
-  }
 }
 
 function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
@@ -440,14 +427,6 @@ function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
   }
   pieces.push("]");
   return pieces;
-}
-
-function tooLarge(size: number, limit: number): Failure {
-  return new Failure(
-    "message_too_large",
-    `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`,
-    { size, limit },
-  );
 }
 
 /** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */

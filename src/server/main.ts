@@ -4,17 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { Catalog } from "../core/ports/catalog.ts";
-import type { Env } from "../core/ports/env.ts";
-import { timestamp } from "../core/ports/env.ts";
+import { type Env, timestamp } from "../core/ports/env.ts";
 import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
-import type { ConfinedDisk } from "../storage/fs/confined-disk.ts";
-import { confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
+import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import type { Disk } from "../storage/fs/disk.ts";
-import type { Variables } from "../storage/fs/paths.ts";
-import { findPaths, type StoragePaths, settingsFiles } from "../storage/fs/paths.ts";
+import { findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
 import { commonFolder } from "../storage/locks/claims.ts";
@@ -33,7 +30,6 @@ export interface World {
   readonly variables: Variables;
   readonly cwd: string;
   readonly version: string;
-  /** Prints one sentence for a person on stderr. */
   readonly printError: (sentence: string) => void;
   /** Reads a settings file; returns undefined when there is none. */
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
@@ -46,7 +42,6 @@ export interface World {
 export interface Service {
   /** Exit status, when the server has ended. */
   readonly done: Promise<number>;
-  /** Shuts down cleanly: what was received is answered and made durable. */
   stop(): void;
   /** The catalog, for uses that need no wire. */
   readonly catalog: Catalog;
@@ -82,11 +77,6 @@ export function serve(settings: ServerSettings, world: World): Service {
     sharedState: confined?.hasState,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
-  const makeDocument = async (): Promise<object> => {
-    const { openRpcDocument } = await import("./openrpc.ts");
-    const { declarations } = await import("../handlers/shared/declarations.ts");
-    return openRpcDocument(declarations, world.version);
-  };
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -101,7 +91,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
     discover() {
-      document ??= makeDocument();
+      document ??= makeDocument(world.version);
       return document;
     },
   };
@@ -110,17 +100,19 @@ export function serve(settings: ServerSettings, world: World): Service {
     output: world.output,
     workspace,
     server,
-    framing: settings.framing,
-    dialect: settings.dialect,
-    events: settings.events,
-    maxMessageBytes: settings.maxMessageBytes,
-    hookTimeout: settings.hookTimeout,
+    settings,
     heldReplyBytes: world.heldReplyBytes,
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
   return { done, stop: () => connection.stop(), catalog: stores.catalog };
+}
+
+async function makeDocument(version: string): Promise<object> {
+  const { openRpcDocument } = await import("./openrpc.ts");
+  const { declarations } = await import("../handlers/shared/declarations.ts");
+  return openRpcDocument(declarations, version);
 }
 
 /** Returns the disk that reaches the session folders, the allowed ones and our own, and nothing else. */

@@ -22,13 +22,6 @@ export interface Schema {
   [keyword: string]: unknown;
 }
 
-interface ContentDescriptor {
-  readonly name: string;
-  readonly description?: string;
-  readonly required?: boolean;
-  readonly schema: Schema;
-}
-
 export type OpenRpcDocument = ReturnType<typeof openRpcDocument>;
 
 /** Returns the document, with every command under its name and under its alias. */
@@ -107,11 +100,11 @@ function errorsOf({ failures }: Command, declared: Declarations) {
   return [...byCode].map(([code, kinds]) => ({ code, message: kinds.map(({ name }) => name).join(", "), data: kinds }));
 }
 
-function descriptor(name: string, { description, ...schema }: Schema, required: boolean): ContentDescriptor {
+function descriptor(name: string, { description, ...schema }: Schema, required: boolean) {
   return { name, ...(description === undefined ? {} : { description }), ...(required ? { required } : {}), schema };
 }
 
-function descriptors(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf): ContentDescriptor[] {
+function descriptors(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf) {
   return Object.entries(shape).map(([member, schema]) => descriptor(member, schemaOf(schema), !isOptional(schema)));
 }
 

@@ -82,7 +82,6 @@ function where(workspace: Workspace, given: string): { sessionPath?: string; ses
   return path ? { sessionPath: given } : { sessionId: given };
 }
 
-/** Returns whether there is a file of that name that may be accessed. */
 function isFile({ stores }: Workspace, given: string): boolean {
   try {
     return stores.exists(stores.absolute(given));

@@ -18,6 +18,7 @@ export interface ServerSettings {
   readonly events: readonly string[] | "all";
   readonly readOnly: boolean;
   readonly maxMessageBytes: number;
+  /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
   readonly hookTimeout: number | undefined;
   /** Folders besides the session folders that may be accessed; undefined when paths are not confined. */
   readonly allowedPaths: readonly string[] | undefined;

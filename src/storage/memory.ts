@@ -4,11 +4,10 @@ import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, type EntryHead, HeadReader } from "../core/format/head.ts";
-import { bytesOf, concat, members } from "../core/json/json.ts";
+import { concat, members } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Change, type Log, type Store } from "../core/ports/store.ts";
 import { Nodes } from "../core/tree/nodes.ts";
-
-const LF = bytesOf("\n");
+import { LF } from "./log/lines.ts";
 
 class MemoryLog implements Log {
   readonly store = "memory";

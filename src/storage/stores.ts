@@ -2,17 +2,17 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
+import { SESSION_ID } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
-import type { LeafMemory, Stores } from "../core/ports/stores.ts";
+import type { Stores } from "../core/ports/stores.ts";
+import { momentOf, unknownId } from "../core/search/listing.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
-import { moment } from "./catalog/summary.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
-import { guarded } from "./fs/files.ts";
+import { guarded, infoOrNull } from "./fs/files.ts";
 import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
   absolute,
@@ -25,8 +25,7 @@ import {
   type StoragePaths,
   sessionFolders,
 } from "./fs/paths.ts";
-import { isOneFile } from "./fs/stamps.ts";
-import { indexCache } from "./jsonl/index-cache.ts";
+import { isSameFile } from "./fs/stamps.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
@@ -38,9 +37,8 @@ import type { Durability } from "./log/file-log.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import { snapshotCache } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";
-import { makeMigrations } from "./v2/migrations.ts";
-import { containerOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
-import { currentPathOf } from "./v2/session-location.ts";
+import { makeMigrations } from "./v2/migration.ts";
+import { containerOf, currentPathOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
 
@@ -55,45 +53,40 @@ export interface StoresOptions {
   /** The backend of new sessions. */
   readonly kind: "jsonl" | "v2" | "memory";
   readonly readOnly?: boolean;
-  /** See Keeping. Without it, deleted sessions go to our own trash. */
+  /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
-  /**
-   * Throws path_outside_root for a path that a host may not name. The disk ensures that no link leads elsewhere when
-   * the path is used (see confinedDisk).
-   */
+  /** Throws path_outside_root for a path that a host may not name. The disk keeps links from leading elsewhere. */
   readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
 }
 
 export function makeStores(options: StoresOptions): Stores {
-  const { disk, env, paths, cwd } = options;
-  const { locks, durability, readOnly } = options;
-  const common = { disk, env, locks, durability, readOnly, quarantine: join(paths.state, "quarantine") };
-  const files: JsonlOptions = {
-    ...common,
-    cwd,
-    fileFor: (header) => fileFor(paths, header),
-    indexCache: indexCache({ disk, env, stateFolder: paths.state }),
-  };
+  const { disk, env, paths, cwd, durability, readOnly = false } = options;
+  const snapshots = snapshotCache(disk, paths.state);
+  const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
+  const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
   const jsonl = jsonlStore(files);
   const v2 = segmentedStore({
     ...common,
     containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
-    snapshots: snapshotCache(disk, paths.state),
   });
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
-  const fileNextTo = (file: string, header: SessionHeader): string | undefined => {
-    const name = options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header);
-    try {
-      return allowed(join(dirname(file), name));
-    } catch {
-      // A confined server opens files in folders in which it may not write.
-      return undefined;
-    }
+  /**
+   * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
+   * session folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
+   */
+  const isOutside = (file: string): boolean => {
+    if (options.kind === "memory" || paths.flat !== undefined) return false;
+    const folder = knownPath(disk, dirname(file));
+    return [paths.root as string, paths.state].every((above) => !isBelow(knownPath(disk, above), folder));
   };
   const allowed = (file: string): string => {
-    const path = nameable(absolute(file, cwd));
+    const path = absolute(file, cwd);
+    if (path.includes("\0")) {
+      const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
+      throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
+    }
     options.requireAllowed?.(path);
     return path;
   };
@@ -101,18 +94,20 @@ export function makeStores(options: StoresOptions): Stores {
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
     const shown = withBytes(disk, file, linesOf(disk, file));
-    return jsonlStore({ ...files, disk: shown, indexCache: undefined }).open(file, true);
+    return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
   const openLog = (file: string, asReader?: boolean): Log => {
     try {
       return openActive(disk, at, file, asReader);
     } catch (error) {
-      throw explainDatabase(disk, file, error);
+      if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) throw error;
+      const sentence = `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`;
+      throw new Failure("not_a_session", sentence, error.details);
     }
   };
-  const byName: Record<string, Store> = { jsonl, v2, memory: memoryStore() };
+  const byName = { jsonl, v2, memory: memoryStore() };
   const isDurable = durability === "sync";
-  const leaves: LeafMemory = leafMemory(disk, paths.state, isDurable);
+  const leaves = leafMemory(disk, paths.state, isDurable);
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -137,46 +132,47 @@ export function makeStores(options: StoresOptions): Stores {
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     bytesOf: (log) => storedBytes(disk, log),
-    latest: (workingDirectory) => latestOf(disk, paths, workingDirectory),
-    nextTo: (file, header) => (isOutside(disk, paths, options.kind, file) ? fileNextTo(file, header) : undefined),
+    // Folder names collide, so only the header shows which working directory a session belongs to.
+    latest: (wanted) => latestIn(disk, folderFor(paths, wanted), ({ cwd }) => cwd === wanted),
+    nextTo(file, header) {
+      if (!isOutside(file)) return undefined;
+      try {
+        return allowed(join(dirname(file), options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header)));
+      } catch {
+        // A confined server opens files in folders in which it may not write.
+        return undefined;
+      }
+    },
     made(key, of) {
       if ("cwd" in of) return madeWith(disk, folderFor(paths, of.cwd), key);
-      return isOutside(disk, paths, options.kind, of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
+      return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     lifeCycle: makeLifeCycle({
-      disk,
-      env,
-      paths,
+      ...options,
       leaves,
-      desktopTrash: options.desktopTrash,
-      readOnly: readOnly === true,
-      cwd,
+      readOnly,
       open: (file) => openLog(allowed(file)),
       absolute: (path) => absolute(path, cwd),
       allowed,
       find: (id) => findById(disk, allFolders(paths, disk), id),
-      withId: (id) =>
-        filesOf(disk, allFolders(paths, disk), stemOf(env, id)).exact.filter(
-          (file) => (readId(disk, file) ?? id) === id,
-        ),
+      withId(id) {
+        const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
+        return exact.filter((file) => (readId(disk, file) ?? id) === id);
+      },
     }),
     migrations: makeMigrations(
       {
-        disk,
-        env,
-        locks,
+        ...options,
         openFile: openSource,
         openContainer: v2.open,
         fileFor: (header, folder) => join(folder, fileName(header)),
         leaves,
       },
       allowed,
-      readOnly === true,
+      readOnly,
     ),
     catalog: makeCatalog({
-      disk,
-      env,
-      paths,
+      ...options,
       leaves,
       openLog: (file) => openLog(file, true),
       indexAhead: true,
@@ -187,10 +183,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
 }
 
-/**
- * Opens the file or container that is now the session: hosts may still use the path from before a migration or
- * rollback.
- */
+/** Opens what is now the session: hosts may still use the path from before a migration or rollback. */
 function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
   if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
   if (isContainerName(file) || !exists(disk, file)) {
@@ -198,27 +191,15 @@ function openActive(disk: Disk, at: (file: string) => Store, file: string, readO
     if (moved !== file) return at(moved).open(moved, readOnly);
   }
   const log = at(file).open(file, readOnly);
-  // Between the commit marker of a migration and the freezing of the file, both exist.
-  let container: string | null;
+  if (isContainerName(file)) return log;
+  let container: string | null = file;
   try {
-    container = isContainerName(file) ? null : containerOf(disk, file, log.header.id);
-  } catch (error) {
-    log.close();
-    throw error;
+    container = containerOf(disk, file, log.header.id);
+  } finally {
+    // Between the commit marker of a migration and the freezing of the file, both exist.
+    if (container !== null) log.close();
   }
-  if (container === null) return log;
-  log.close();
-  return at(container).open(container, readOnly);
-}
-
-/** Returns the error of opening a file. For a database it explains how to make it a session that can be opened. */
-function explainDatabase(disk: Disk, file: string, error: unknown): unknown {
-  if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) return error;
-  return new Failure(
-    "not_a_session",
-    `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`,
-    error.details,
-  );
+  return container === null ? log : at(container).open(container, readOnly);
 }
 
 /** Returns the current path of the session that a path names. Throws storage failures. */
@@ -228,15 +209,15 @@ function nowAt(disk: Disk, file: string): string {
 
 /** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
 function openFrozen(disk: Disk, store: Store, file: string): Log {
-  const log = store.open(file, true);
   const source = frozenFrom(file) as string;
-  const now = exists(disk, source) ? source : containerOf(disk, source, log.header.id);
+  const id = readHeader(disk, file)?.id;
+  const now = exists(disk, source) ? source : containerOf(disk, source, typeof id === "string" ? id : undefined);
   const [where, out] =
     now === null
       ? ["the session is no longer next to it", `Rename it to ${basename(source)} to continue with it`]
       : [`the session is ${now}`, "Open that one"];
   const sentence = `This is the kept file of a migrated session; ${where}. ${out}; nothing is written to this file.`;
-  return Object.assign(log, { readOnly: new Failure("read_only", sentence, { sessionPath: now ?? source }) });
+  return store.open(file, new Failure("read_only", sentence, { sessionPath: now ?? source }));
 }
 
 /** Returns a store for new sessions that chooses the backend by the name of the file, if one is given. */
@@ -260,49 +241,19 @@ export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Con
   return { given: [...sessions, archiveFolder(paths), ...allowed], own: [paths.state] };
 }
 
-/**
- * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the session
- * folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
- */
-function isOutside(
-  disk: Disk,
-  { flat, root, state }: StoragePaths,
-  kind: StoresOptions["kind"],
-  file: string,
-): boolean {
-  if (kind === "memory" || flat !== undefined) return false;
-  const folder = knownPath(disk, dirname(file));
-  return [root as string, state].every((above) => !isBelow(knownPath(disk, above), folder));
-}
-
-/** Returns the path if a file can have it. Throws storage_failed. */
-function nameable(path: string): string {
-  if (!path.includes("\0")) return path;
-  const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
-  throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
-}
-
 function isSameQuietly(disk: Disk, a: string, b: string): boolean {
-  try {
-    return isOneFile(disk, a, b);
-  } catch {
-    return false;
-  }
+  const [one, other] = [infoOrNull(disk, a), infoOrNull(disk, b)];
+  return one !== null && other !== null && isSameFile(one, other);
 }
 
-/**
- * Returns the file of the session with an id or a unique id prefix. Throws invalid_id, session_not_found, ambiguous_id.
- */
+/** Returns the file of the session with an id or unique prefix. Throws invalid_id, session_not_found, ambiguous_id. */
 function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
   const { exact, prefixed } = filesOf(disk, folders, id);
   let found = exact.length > 0 ? exact : prefixed;
   // During a migration or rollback, or after an interrupted one, a session has a file and a container.
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
-  if (found.length === 0)
-    throw new Failure("session_not_found", `No session has the id ${id}. list_sessions shows those that exist.`, {
-      sessionId: id,
-    });
+  if (found.length === 0) throw unknownId(id);
   // An interrupted move leaves two names of one session.
   if (!found.every((file) => isSameQuietly(disk, file, found[0])))
     throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
@@ -319,12 +270,8 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
       const file = join(folder, name);
       // Files written by us or by the TypeScript Pi have their id in the name; other files only in the header.
       const [, named = ""] = /^\d{4}-\d\d-\d\dT[^_]*_(.+)\.jsonl$/.exec(name) ?? [];
-      const found =
-        named === id
-          ? id
-          : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named)
-            ? readId(disk, file)
-            : named;
+      const isUnsure = named !== id && (named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named));
+      const found = isUnsure ? readId(disk, file) : named;
       if (found === id) exact.push(file);
       else if (found?.startsWith(id)) prefixed.push(file);
     }
@@ -351,12 +298,6 @@ function madeWith(disk: Disk, folder: string, key: string): string | undefined {
   return youngest.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
 }
 
-/** Returns the most recently changed session of a working directory, or undefined. */
-function latestOf(disk: Disk, paths: StoragePaths, cwd: string): string | undefined {
-  // Folder names collide, so only the header shows which working directory a session belongs to.
-  return latestIn(disk, folderFor(paths, cwd), (header) => header.cwd === cwd);
-}
-
 /**
  * Returns the most recently changed session of a folder whose header fits, or undefined. Of two that were changed
  * within one tick of the file system's clock, returns the one that was created later.
@@ -373,20 +314,16 @@ export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader
   for (const { file, changed } of candidates) {
     // Only the headers of the newest are read: a folder may contain thousands.
     if (latest !== undefined && changed < latest.changed) break;
-    if (isContainerName(file) && !isActiveQuietly(disk, file)) continue;
     const header = readHeader(disk, file);
     if (header === undefined || !fits(header)) continue;
-    const begun = moment(header.timestamp) ?? Number.NEGATIVE_INFINITY;
+    try {
+      if (!isSessionIn(disk, folder, basename(file))) continue;
+    } catch {
+      // It was removed after the listing, or may not be read.
+      continue;
+    }
+    const begun = momentOf(header.timestamp) ?? Number.NEGATIVE_INFINITY;
     if (latest === undefined || begun > latest.begun) latest = { file, changed, begun };
   }
   return latest?.file;
-}
-
-function isActiveQuietly(disk: Disk, container: string): boolean {
-  try {
-    return isActive(disk, container);
-  } catch {
-    // It was removed after the listing, or may not be read.
-    return false;
-  }
 }

@@ -111,7 +111,7 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
 };
 
 /** Verbs that ask nothing over the wire, or a person. */
-const UNASKED = ["browse", "index", "completion", "conformance"];
+const UNASKED = ["browse", "index", "schema", "completion", "conformance"];
 
 describe("--json prints the result of the command as it came", () => {
   // Of verbs that were added since, their own tests tell.
@@ -455,6 +455,9 @@ describe("ends", () => {
     [["rename", SESSION], 2],
     [["rename", SESSION, " "], 2],
     [["completion", "tcsh"], 2],
+    [["schema"], 2],
+    [["schema", "xml"], 2],
+    [["schema", "--out", "/dev/null/x"], 1],
     [["index"], 2],
     [["tree", "no-such"], 1],
     [["fork", SESSION, "nope"], 1],

@@ -89,6 +89,34 @@ test("what tells of sessions without being a read sees the durable state, too", 
   await lives.kill();
 });
 
+test.each([
+  ["fork", { entryId: "lost", position: "at" }, "jsonl"],
+  ["clone", {}, "jsonl"],
+  ["fork", { entryId: "lost", position: "at" }, "v2"],
+  ["clone", {}, "v2"],
+])(
+  "%s %j of a session beside the current one has no entry that was not durable (%s)",
+  async (method, params, store) => {
+    const disk = new SyncFailingDisk();
+    const { lives, wire } = await started(disk, ["--store", store]);
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const { sessionId } = await wire.result("get_state");
+    await wire.result("new_session");
+    await wire.result("append", { entries: [user("other")] });
+    await wire.result("open_session", { sessionId });
+    disk.failNextSync();
+    wire.send(
+      request(101, "append", { sessionId, entries: [user("lost", { id: "lost" })] }),
+      request(102, method, { sessionId, ...params }),
+    );
+    const replies = new Map((await wire.take(2)).map((reply) => [reply.id, reply]));
+    expect(replies.get(101).error.data.name).toBe("storage_failed");
+    if (method === "fork") expect(replies.get(102).error.data.name).toBe("entry_not_found");
+    else expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one"]);
+    await lives.kill();
+  },
+);
+
 describe.each([
   ["fork", { entryId: "two", position: "at" }],
   ["clone", {}],

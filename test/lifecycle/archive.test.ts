@@ -1,6 +1,6 @@
 /** Archiving: out of the agents' sight, in ours, and back. */
 
-import { existsSync, readdirSync, renameSync, unlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readlinkSync, renameSync, symlinkSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
@@ -50,6 +50,25 @@ test("an archived session is seen by lists that ask for it alone, and comes back
   expect(back).toEqual({ sessionId: sessionId(1), sessionPath: archived.movedTo, movedTo: file });
   expect(contentsOf(rootOf(place))).toEqual(before);
   expect([await listed(server), await listed(server, { archived: true })]).toEqual([[sessionId(1), sessionId(2)], []]);
+});
+
+test("links among what belongs to a session go with it, and what they lead to stays", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  const elsewhere = join(place.home, "elsewhere");
+  put(elsewhere, "kept elsewhere");
+  const names = [".v2.bak", join(".blobs", "0".repeat(64)), join(".blobs", "broken")];
+  mkdirSync(`${file}.blobs`);
+  for (const [i, name] of names.entries()) symlinkSync(i < 2 ? elsewhere : `${elsewhere}-missing`, `${file}${name}`);
+  const targets = (session: string): string[] => names.map((name) => readlinkSync(`${session}${name}`));
+  const before = targets(file);
+  const server = serveLibrary(place);
+  const { movedTo } = await server.result("archive_session", { sessionId: sessionId(1) });
+  expect(targets(movedTo)).toEqual(before);
+  expect(readdirSync(dirname(file))).toEqual([]);
+  await server.result("unarchive_session", { sessionId: sessionId(1) });
+  expect(targets(file)).toEqual(before);
+  expect(read(elsewhere)).toBe("kept elsewhere");
 });
 
 test("in a flat folder, too, and after a restart", async () => {

@@ -19,6 +19,7 @@ import { runWithLocks, takings } from "../support/takings.ts";
 const OTHER_NODE = process.env.PI_TEST_OTHER_NODE;
 if (OTHER_NODE === undefined) console.info("PI_TEST_OTHER_NODE names no other version of Node");
 
+const HOUR = 3_600_000;
 const ENTRIES = { entries: [user("mine")] };
 
 function folderOf(place: Place): string {
@@ -313,6 +314,17 @@ describe.runIf(process.platform === "linux")("a lock of flock", () => {
     expect(flock.lock(path, two, info, false)).toBeTypeOf("function");
     realDisk.close(two);
   });
+
+  test("waits for who has just made the file, by the clock that stamps it", () => {
+    const path = join(temporaryFolder(), "lock");
+    writeFileSync(path, "");
+    const fd = realDisk.openAppend(path);
+    const flock = new Flock({ ...realDisk, clock: () => Date.now() + HOUR });
+    const info = realDisk.infoOf(fd);
+    expect(flock.lock(path, fd, { ...info, changed: Date.now() + HOUR }, false)).toBe("held");
+    expect(flock.lock(path, fd, info, false)).toBeTypeOf("function");
+    realDisk.close(fd);
+  });
 });
 
 describe.runIf(process.platform === "linux")("who takes a lock that a file carries", () => {
@@ -377,6 +389,24 @@ describe.runIf(process.platform === "linux")("who takes a lock that a file carri
     expect(again).toMatchObject({ kind: "socket" });
     if (isLock(again)) again.release();
     expect(readdirSync(folder)).toContain(basename(place.path));
+  });
+
+  test("waits for another user who has just made the file, by the clock that stamps it", () => {
+    const { file, place } = session();
+    writeFileSync(place.path, "");
+    const strange: Disk = {
+      ...realDisk,
+      openAppend(path) {
+        if (path === place.path) throw Object.assign(new Error("another user's"), { code: "EACCES" });
+        return realDisk.openAppend(path);
+      },
+    };
+    const outcome = (later: number) =>
+      makeLocks(options("one", { ...strange, clock: () => Date.now() + later })).acquire(file, place);
+    expect(isLock(outcome(0))).toBe(false);
+    const taken = outcome(HOUR);
+    expect(taken).toMatchObject({ kind: "socket" });
+    if (isLock(taken)) taken.release();
   });
 
   test("gets the lock of the file that has the name, whoever removed or made which before", () => {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { protocolText } from "../../scripts/reference.ts";
+import { GROUPS, protocolText } from "../../scripts/reference.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
@@ -20,6 +20,11 @@ test("every command, alias, event, hook, failure and entry type has its place", 
   for (const name of Object.keys(declarations.hooks)) expect(text).toContain(`\n### ${name}\n`);
   for (const name of Object.keys(declarations.failures)) expect(text).toContain(`\n| \`${name}\` |`);
   for (const type of Object.keys(declarations.entryTypes)) expect(text).toContain(`\n### Entry: ${type}\n`);
+});
+
+test("every command is in one group", () => {
+  const names = declarations.commands.map(({ name }) => name);
+  expect(Object.values(GROUPS).flat().sort()).toEqual(names.sort());
 });
 
 test("links inside the document lead somewhere", () => {

@@ -8,7 +8,7 @@ import { pointerFile } from "../../src/storage/fs/container-paths.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { migrate } from "../../src/storage/v2/migration.ts";
-import type { MigrationOptions } from "../../src/storage/v2/migration-plan.ts";
+import type { MigrationOptions } from "../../src/storage/v2/migration-steps.ts";
 import { rollBack } from "../../src/storage/v2/rollback.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { CHANGES, FaultDisk } from "./disk.ts";

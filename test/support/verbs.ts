@@ -1,6 +1,7 @@
 /** Verbs run in this process, with a terminal that is not one. */
 
-import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
+import { findVerb, runVerb, type Terminal } from "../../src/cli/run-verb.ts";
+import type { Verb } from "../../src/cli/verb.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { countingEnv, type Place } from "./server.ts";
 
@@ -25,7 +26,7 @@ export async function runHere(
   let stdout = "";
   let stderr = "";
   const env = countingEnv();
-  const status = await runVerb(verb, args, {
+  const status = await runVerb(findVerb(verb) as Verb, args, {
     env: now === undefined ? env : { ...env, now: () => now },
     disk: realDisk,
     variables: { ...place.variables, ...variables },

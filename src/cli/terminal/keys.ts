@@ -1,26 +1,6 @@
 /** Parses what a terminal sends for keys. */
 
-export type KeyName =
-  | "up"
-  | "down"
-  | "pageUp"
-  | "pageDown"
-  | "home"
-  | "end"
-  | "enter"
-  | "tab"
-  | "escape"
-  | "backspace"
-  | "ctrl+c"
-  | "ctrl+d"
-  | "ctrl+u";
-
-/** A key by name, or the character that was typed. */
-export type Key =
-  | { readonly name: KeyName; readonly text?: undefined }
-  | { readonly text: string; readonly name?: undefined };
-
-const CONTROLS: Readonly<Record<string, KeyName>> = {
+const CONTROLS = {
   "\r": "enter",
   "\n": "enter",
   "\t": "tab",
@@ -29,10 +9,10 @@ const CONTROLS: Readonly<Record<string, KeyName>> = {
   "\u0003": "ctrl+c",
   "\u0004": "ctrl+d",
   "\u0015": "ctrl+u",
-};
+} as const;
 
 /** Keys by what follows `ESC [` or `ESC O`, without modifiers. */
-const SEQUENCES: Readonly<Record<string, KeyName>> = {
+const SEQUENCES = {
   A: "up",
   B: "down",
   H: "home",
@@ -44,7 +24,16 @@ const SEQUENCES: Readonly<Record<string, KeyName>> = {
   "8~": "end",
   "5~": "pageUp",
   "6~": "pageDown",
-};
+} as const;
+
+type Control = keyof typeof CONTROLS;
+type Sequence = keyof typeof SEQUENCES;
+export type KeyName = (typeof CONTROLS)[Control] | (typeof SEQUENCES)[Sequence] | "escape";
+
+/** A key by name, or the character that was typed. */
+export type Key =
+  | { readonly name: KeyName; readonly text?: undefined }
+  | { readonly text: string; readonly name?: undefined };
 
 /** A sequence after its escape character, and the beginning of one. */
 const SEQUENCE = /^(?:\[([0-?]*)[ -/]*([@-~])|O([A-Za-z]))/;
@@ -64,7 +53,7 @@ export function keysIn(sent: string): { keys: Key[]; rest: string } {
       if (sequence) {
         const [all, params = "", final, single] = sequence;
         // `1;5A` is an arrow with a modifier.
-        const name = SEQUENCES[single ?? (final === "~" ? `${params.split(";")[0]}~` : final)];
+        const name = SEQUENCES[(single ?? (final === "~" ? `${params.split(";")[0]}~` : final)) as Sequence];
         if (name) keys.push({ name });
         rest = following.slice(all.length);
         continue;
@@ -76,7 +65,7 @@ export function keysIn(sent: string): { keys: Key[]; rest: string } {
     }
     const character = String.fromCodePoint(rest.codePointAt(0) as number);
     rest = rest.slice(character.length);
-    const name = CONTROLS[character];
+    const name = CONTROLS[character as Control];
     if (name) keys.push({ name });
     else if (!/\p{Cc}/u.test(character)) keys.push({ text: character });
   }

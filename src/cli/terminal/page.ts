@@ -28,10 +28,7 @@ export const plain: Paint = (_colour, text) => text;
 export const coloured: Paint = (colour, text) =>
   colour === "plain" || text === "" ? text : styleText(colour, text, { validateStream: false });
 
-/**
- * Returns whether to print colours. FORCE_COLOR takes precedence over NO_COLOR, as in Node. Without either, a terminal
- * that supports colours gets them.
- */
+/** Returns whether to print colours: FORCE_COLOR counts before NO_COLOR, as in Node, and both before the terminal. */
 function wantsColours(variables: Variables, isTerminal: boolean): boolean {
   const { FORCE_COLOR, NO_COLOR, TERM } = variables;
   if (FORCE_COLOR !== undefined) return FORCE_COLOR !== "0" && FORCE_COLOR !== "false";

@@ -33,7 +33,7 @@ export function openScreen(input: ReadStream, output: WriteStream, size?: () => 
   let waiting: NodeJS.Timeout | undefined;
   let isOpen = true;
   let known: Size | undefined = size?.();
-  const undo: (() => void)[] = [];
+  let unlisten = (): void => {};
   // The alternate screen, no cursor, no wrapping of long lines.
   const enter = (): void => {
     input.setRawMode(true);
@@ -43,7 +43,8 @@ export function openScreen(input: ReadStream, output: WriteStream, size?: () => 
     if (!isOpen) return;
     isOpen = false;
     clearTimeout(waiting);
-    for (const step of undo) step();
+    process.off("exit", close);
+    unlisten();
     output.write("\u001b[?7h\u001b[?25h\u001b[?1049l");
     if (!input.destroyed) input.setRawMode(false);
     input.pause();
@@ -51,7 +52,6 @@ export function openScreen(input: ReadStream, output: WriteStream, size?: () => 
   enter();
   // However this process ends, the terminal is restored.
   process.once("exit", close);
-  undo.push(() => process.off("exit", close));
   return {
     get rows() {
       return (known ?? output).rows || USUAL.rows;
@@ -84,12 +84,12 @@ export function openScreen(input: ReadStream, output: WriteStream, size?: () => 
       output.on("resize", resized).on("error", gone);
       process.on("SIGCONT", resume).on("SIGWINCH", refreshSize);
       for (const signal of SIGNALS) process.on(signal, gone);
-      undo.push(() => {
+      unlisten = () => {
         input.off("data", receive).off("end", gone).off("close", gone);
         output.off("resize", resized);
         process.off("SIGCONT", resume).off("SIGWINCH", refreshSize);
         for (const signal of SIGNALS) process.off(signal, gone);
-      });
+      };
       input.resume();
     },
     draw(lines) {

@@ -63,9 +63,7 @@ const WIDE = new RegExp(
 
 const PLAIN = /^[\u0020-\u007e]*$/;
 const EMOJI = /\p{Emoji_Presentation}|\p{Extended_Pictographic}\ufe0f|^[#*0-9]\ufe0f?\u20e3|\p{Regional_Indicator}{2}/u;
-/**
- * Symbols that take no column of their own. The second and third letters of a Korean syllable share the first one's.
- */
+/** Symbols without a column of their own. Further letters of a Korean syllable share the column of the first. */
 const NO_WIDTH = /[\p{Mn}\p{Me}\p{Cf}\u1160-\u11ff\ud7b0-\ud7ff]/u;
 const characters = new Intl.Segmenter("en", { granularity: "grapheme" });
 
@@ -120,7 +118,6 @@ export function cutFront(text: string, width: number): string {
   return `…${parts.slice(from).join("")}`;
 }
 
-/** Cuts or pads a text to a width. */
 export function column(text: string, width: number, side: "left" | "right" = "left"): string {
   const fitting = cutTo(text, width);
   const space = " ".repeat(Math.max(0, width - widthOf(fitting)));

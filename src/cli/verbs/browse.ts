@@ -68,44 +68,41 @@ type Action = Exclude<PickerEffect, { do: "end" }>;
 function actions({ ask }: Asking): (effect: Action) => Promise<Happening | undefined> {
   /** The session whose tree is on the screen. */
   let shown: string | undefined;
-  const act = async (effect: Action): Promise<Happening | undefined> => {
-    switch (effect.do) {
-      case "list": {
-        const { query, cursor, limit } = effect;
-        const { sessions, total, nextCursor } = await ask("list_sessions", {
-          query: query.trim() === "" ? undefined : query,
-          cursor,
-          limit,
-        });
-        return { what: "listed", sessions, total, cursor: nextCursor };
-      }
-      case "open": {
-        const { session } = effect;
-        const { sessionId } = await ask("open_session", { sessionPath: session.sessionPath });
-        shown = sessionId;
-        const { nodes, leafId } = await ask("get_tree", { sessionId, format: "flat" });
-        return { what: "opened", session, nodes, leafId };
-      }
-      case "move": {
-        const { leafId, durable }: Result = await ask("branch", { sessionId: shown, entryId: effect.entryId });
-        return { what: "moved", leafId, isKept: durable };
-      }
-      case "close": {
-        const sessionId = shown;
-        shown = undefined;
-        await ask("close_session", { sessionId });
-        return undefined;
-      }
-      case "delete": {
-        const { session } = effect;
-        const deleted = await ask("delete_session", { sessionPath: session.sessionPath });
-        return { what: "deleted", session, notice: deletedNotice(deleted) };
-      }
-    }
-  };
   return async (effect) => {
     try {
-      return await act(effect);
+      switch (effect.do) {
+        case "list": {
+          const { query, cursor, limit } = effect;
+          const { sessions, total, nextCursor } = await ask("list_sessions", {
+            query: query.trim() === "" ? undefined : query,
+            cursor,
+            limit,
+          });
+          return { what: "listed", sessions, total, cursor: nextCursor };
+        }
+        case "open": {
+          const { session } = effect;
+          const { sessionId } = await ask("open_session", { sessionPath: session.sessionPath });
+          shown = sessionId;
+          const { nodes, leafId } = await ask("get_tree", { sessionId, format: "flat" });
+          return { what: "opened", session, nodes, leafId };
+        }
+        case "move": {
+          const { leafId, durable }: Result = await ask("branch", { sessionId: shown, entryId: effect.entryId });
+          return { what: "moved", leafId, isKept: durable };
+        }
+        case "close": {
+          const sessionId = shown;
+          shown = undefined;
+          await ask("close_session", { sessionId });
+          return undefined;
+        }
+        case "delete": {
+          const { session } = effect;
+          const deleted = await ask("delete_session", { sessionPath: session.sessionPath });
+          return { what: "deleted", session, notice: deletedNotice(deleted) };
+        }
+      }
     } catch (error) {
       if (!(error instanceof CommandFailed)) throw error;
       return { what: "failed", isList: effect.do === "list", message: error.message };

@@ -1,7 +1,5 @@
 import { OPTIONS, type Option, UsageError } from "../options.ts";
-import type { Verb } from "../verb.ts";
-
-const SHELLS = ["bash", "zsh", "fish"] as const;
+import { JSON_FLAG, type Verb } from "../verb.ts";
 
 /** An option or flag as the scripts describe it to a shell. */
 interface Word {
@@ -33,9 +31,10 @@ export function completionOf(verbs: () => readonly Verb[]): Verb {
 zsh:   source <(pi-session-server completion zsh)
 fish:  pi-session-server completion fish | source`,
     async run(_asking, { operands: [shell] }) {
-      const make = { bash, zsh, fish }[shell as (typeof SHELLS)[number]];
-      if (make === undefined) throw new UsageError(`completion takes ${SHELLS.join(", ")}; it got ${shell}.`);
-      return { script: make(verbs().map(wordsOf), OPTIONS.map(wordOf)) };
+      const scripts = { bash, zsh, fish };
+      if (!Object.hasOwn(scripts, shell))
+        throw new UsageError(`completion takes ${Object.keys(scripts).join(", ")}; it got ${shell}.`);
+      return { script: scripts[shell as keyof typeof scripts](verbs().map(wordsOf), OPTIONS.map(wordOf)) };
     },
     print: ({ script }) => script,
   };
@@ -43,7 +42,7 @@ fish:  pi-session-server completion fish | source`,
 
 /** Flags that every verb has. */
 const SHARED: readonly Option[] = [
-  { names: ["--json"], meaning: "print the result as the protocol's command returns it" },
+  { names: ["--json"], ...JSON_FLAG },
   { names: ["--help"], meaning: "print its help" },
 ];
 
@@ -142,19 +141,16 @@ function fish(verbs: readonly CompletionWords[], options: readonly Word[]): stri
     const value = oneOf.length > 0 ? ` -x -a ${quoted(oneOf.join(" "))}` : isPath ? " -r -F" : takesValue ? " -x" : "";
     return `complete -c pi-session-server -n ${quoted(condition)} ${forms.join(" ")}${value} -d ${quoted(meaning)}`;
   };
+  const offer = (condition: string, words: string): string =>
+    `complete -c pi-session-server -f -n ${condition} -a ${words}`;
   const names = verbs.map(({ name }) => name).join(" ");
   return [
-    ...verbs.map(
-      ({ name, meaning }) =>
-        `complete -c pi-session-server -f -n __fish_use_subcommand -a ${name} -d ${quoted(meaning)}`,
-    ),
+    ...verbs.map(({ name, meaning }) => offer("__fish_use_subcommand", `${name} -d ${quoted(meaning)}`)),
     ...verbs.flatMap(({ name, flags, operands }) => [
       ...flags.map((word) => line(`__fish_seen_subcommand_from ${name}`, word)),
       ...(operands.length === 0
         ? []
-        : [
-            `complete -c pi-session-server -f -n ${quoted(`__fish_seen_subcommand_from ${name}`)} -a ${quoted(operands.join(" "))}`,
-          ]),
+        : [offer(quoted(`__fish_seen_subcommand_from ${name}`), quoted(operands.join(" ")))]),
     ]),
     ...options.map((word) => line(`not __fish_seen_subcommand_from ${names}`, word)),
   ];

@@ -83,11 +83,11 @@ export function columnsFor(sessions: readonly Result[], page: OutputStyle): { co
   const columns = widthsFor(sessions, page);
   const { age, count, title, cwd, id } = columns;
   const head = cells([
-    [column("AGE", age, "right"), age],
-    [column("MSGS", count, "right"), count],
-    [column("NAME OR FIRST MESSAGE", title), title],
-    [column("DIRECTORY", cwd), cwd],
-    ["ID", id],
+    column("AGE", age, "right"),
+    column("MSGS", count, "right"),
+    column("NAME OR FIRST MESSAGE", title),
+    column("DIRECTORY", cwd),
+    id === 0 ? "" : "ID",
   ]);
   return { columns, head: cutTo(head, page.width) };
 }
@@ -121,19 +121,17 @@ export function sessionRow(session: Result, { age, count, title, cwd, id }: Colu
   const text = oneLine(name ?? firstMessage ?? "");
   const folder = cutFront(shortPath(session.cwd ?? "", page.home), cwd);
   return cells([
-    [paint("dim", column(since, age, "right")), age],
-    [column(grouped(messageCount), count, "right"), count],
-    [
-      text === "" ? paint("dim", column("(nothing said)", title)) : paint(name ? "bold" : "plain", column(text, title)),
-      title,
-    ],
-    [paint("dim", column(folder, cwd)), cwd],
-    [paint("cyan", inert(sessionId.slice(0, id))), id],
+    paint("dim", column(since, age, "right")),
+    column(grouped(messageCount), count, "right"),
+    text === "" ? paint("dim", column("(nothing said)", title)) : paint(name ? "bold" : "plain", column(text, title)),
+    paint("dim", column(folder, cwd)),
+    paint("cyan", inert(sessionId.slice(0, id))),
   ]);
 }
 
-function cells(all: readonly (readonly [string, number])[]): string {
-  return all.flatMap(([text, width]) => (width === 0 ? [] : [text])).join(GAP);
+/** Joins the columns that are shown; one without a width is empty. */
+function cells(all: readonly string[]): string {
+  return all.filter((text) => text !== "").join(GAP);
 }
 
 /** Returns how many characters tell the ids apart: at least eight, as people are used to, and all of short ids. */

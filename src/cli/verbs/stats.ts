@@ -9,20 +9,14 @@ export default {
   run: askAbout("get_session_stats"),
   print(stats, _given, { paint }) {
     const { path, own, inherited, bytesByType } = stats;
-    const rows: [string, ...string[]][] = [
-      ["", "ALL", "PATH"],
-      ...COUNTS.map(([name, of]): [string, string, string] => [name, of(stats), of(path)]),
-    ];
-    const origins: [string, ...string[]][] = [
+    const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
+    const origins = [
       ["", "TOKENS", "COST"],
       ["made here", grouped(own.tokens.total), money(own.cost)],
       ["from the session it was forked from", grouped(inherited.tokens.total), money(inherited.cost)],
     ];
     const bytes = Object.entries(bytesByType as Record<string, number>);
-    const stored: [string, ...string[]][] = [
-      ["", "BYTES"],
-      ...bytes.map(([type, n]): [string, string] => [inert(type), grouped(n)]),
-    ];
+    const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [inert(type), grouped(n)])];
     return [
       `${paint("dim", "Session")}  ${inert(stats.sessionId)}`,
       `${paint("dim", "File")}     ${inert(stats.sessionFile ?? "none")}`,
@@ -50,7 +44,7 @@ function money(cost: number): string {
 }
 
 /** Aligns names to the left and numbers to the right. */
-function aligned(rows: readonly (readonly [string, ...string[]])[]): string[] {
+function aligned(rows: readonly (readonly string[])[]): string[] {
   const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => (row[i] ?? "").length)));
   return rows.map((row) =>
     row

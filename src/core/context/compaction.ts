@@ -1,7 +1,4 @@
-/**
- * Checks where a compaction may begin to keep, and prepares one by Pi's rules (protocol, `compact_append` and
- * `prepare_compaction`; reliability cases C1 to C3).
- */
+/** Checks where a compaction may begin to keep, and prepares one by Pi's rules (protocol; reliability C1 to C3). */
 
 import type { Entry } from "../format/entry.ts";
 import { parse } from "../json/json.ts";
@@ -30,9 +27,8 @@ export interface Coming {
 }
 
 /**
- * Returns what is wrong with keeping the path to `leaf`, and the `coming` entries below it, from an entry on, and the
- * nearest entries that would do; or null. `first` is a position; for a coming entry, the number of all nodes plus its
- * index.
+ * Returns what is wrong with keeping the path to `leaf`, and the `coming` entries below it, from `first` on, and the
+ * nearest entries that would do; or null. A coming entry has the number of all nodes plus its index as position.
  */
 export function boundaryFault(
   tree: Tree,
@@ -52,7 +48,8 @@ export function boundaryFault(
   const stored = tree.path(leaf);
   const path = coming.length === 0 ? stored : [...stored, ...coming.map((_, index) => count + index)];
   const at = isComing ? stored.length + first - count : tree.depth(first);
-  const shownFrom = shownDepth(tree, bodies, leaf);
+  const compaction = tree.lastCompaction(leaf);
+  const shownFrom = compaction === ROOT ? 0 : tree.depth(keptFrom(tree, bodies, compaction).first);
   const heads: Heads = {
     nodes: {
       role: (position) => (position < count ? nodes.role(position) : coming[position - count].role),
@@ -81,12 +78,6 @@ export function boundaryFault(
     reason: `Keeping from there separates a tool call from its result. Keep from ${nearest.join(" or ") || "nothing (null)"} instead.`,
     nearest,
   };
-}
-
-/** Returns the depth from which on the path to `leaf` is shown to the model. */
-function shownDepth(tree: Tree, bodies: Bodies, leaf: number): number {
-  const compaction = tree.lastCompaction(leaf);
-  return compaction === ROOT ? 0 : tree.depth(keptFrom(tree, bodies, compaction).first);
 }
 
 // --- preparing one -------------------------------------------------------------------------------------------------
@@ -183,10 +174,7 @@ class Stretch {
     return cut;
   }
 
-  /**
-   * Returns the index of the message with which the newest ones reach the budget, or -1. As in Pi, only messages are
-   * counted.
-   */
+  /** Returns the index of the message with which the newest reach the budget, or -1. As in Pi, others do not count. */
   private fullFrom(keepRecentTokens: number): number {
     let tokens = 0;
     for (let i = this.positions.length - 1; i >= 0; i--) {
@@ -198,10 +186,7 @@ class Stretch {
     return -1;
   }
 
-  /**
-   * Returns the index of the entry that began the turn that a cut falls into; -1 if the cut falls before a user message
-   * or into no turn.
-   */
+  /** Returns the index of the entry that began the turn that a cut falls into, or -1; a user message begins its own. */
   turnStart(cut: number): number {
     if (this.roleAt(cut) === "user") return -1;
     for (let i = cut; i >= 0; i--) {
@@ -231,7 +216,6 @@ class Stretch {
   }
 }
 
-/** Yields the paragraphs of messages for a summariser, and adds their files to `files`. */
 function* spoken(tree: Tree, bodies: Bodies, items: readonly ContextItem[], files: Files): Generator<string> {
   for (const item of items) {
     const message = messageOf(tree, bodies, item);

@@ -1,10 +1,7 @@
-/**
- * The context that the model sees at a leaf: which entries of the path yield a message, and what that message is (seed
- * 000 "Context Building", session-format reference, section 3).
- */
+/** The context at a leaf: which entries yield a message, and which (seed 000; session-format reference, section 3). */
 
-import type { Entry } from "../format/entry.ts";
-import { setMembers } from "../format/entry.ts";
+import { type Entry, setMembers } from "../format/entry.ts";
+import { inTextBlock } from "../format/message.ts";
 import { bytesOf, concat, holdsAt, type Member, memberOf, members, parse, stringEnd } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Boundary, Tree } from "../tree/tree.ts";
@@ -139,10 +136,7 @@ function pushItem(items: ContextItem[], tree: Tree, bodies: Bodies, position: nu
   items.push(edit === undefined ? { position, kind: "message" } : { position, kind: "message", edit: edit.position });
 }
 
-/**
- * Returns the messages that a part of a path yields by itself, edits and the summaries of its compactions included.
- * This is no context, because nothing of it is cut.
- */
+/** Returns the messages that a part of a path yields by itself: edited, with its summaries, and with nothing cut. */
 export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly number[]): ContextItem[] {
   const edits = editsAmong(tree, bodies, positions);
   const items: ContextItem[] = [];
@@ -161,10 +155,7 @@ export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boo
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
-/**
- * Returns whether an entry of a type that counts is too malformed to count. A compaction without a summary is not in
- * force; the one before it is (reliability case C14).
- */
+/** Returns whether an entry is too malformed to count: a compaction without a summary is not in force (case C14). */
 export function isVoid(entry: Entry): boolean {
   if (entry.type === "branch_summary") return !hasSummary(entry);
   return entry.type === "compaction" && typeof entry.summary !== "string";
@@ -219,10 +210,7 @@ export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefi
   return undefined;
 }
 
-/**
- * Returns the JSON text of one message of the context, from the bytes of its entry wherever they contain it already;
- * undefined when those bytes turn out to be damaged.
- */
+/** Returns the JSON text of one message of the context, from its entry's bytes where possible; undefined if damaged. */
 export function messageText(
   tree: Tree,
   bodies: Bodies,
@@ -285,10 +273,7 @@ function withContent(message: Uint8Array, role: string, edited: Uint8Array | und
   return setMembers(message, { content: edited ?? MISSING_CONTENT[role] });
 }
 
-/**
- * Returns whether the first bytes of a message show its content: usually that follows the role, or in results the
- * tool's name.
- */
+/** Returns whether a message shows its content after its role or, in a result, after the tool's name. */
 function beginsWithContent(message: Uint8Array, role: string): boolean {
   if (role === "toolResult") {
     const afterId = pastMember(message, 0, RESULT_ID);
@@ -312,9 +297,7 @@ const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
   Object.keys(MISSING_CONTENT).map((role) => [role, bytesOf(`{"role":"${role}","content":`)]),
 );
 
-/**
- * Returns the content that an edit puts in place; a string becomes one text block where the role accepts only blocks.
- */
+/** Returns the content that an edit puts in place; a string becomes a text block where the role has only blocks. */
 function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {
   if (item.edit === undefined) return undefined;
   const line = bodies.line(item.edit);
@@ -324,7 +307,7 @@ function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Ar
   if (!content) return undefined;
   const text = line.subarray(content.start, content.end);
   const blocks = (role === "assistant" || role === "toolResult") && text[0] === 0x22;
-  return blocks ? concat([bytesOf('[{"type":"text","text":'), text, bytesOf("}]")]) : text;
+  return blocks ? inTextBlock(text) : text;
 }
 
 function milliseconds(line: Uint8Array, timestamp: Member | undefined): Uint8Array {

@@ -29,10 +29,7 @@ export interface Explanation {
   readonly tokens: number;
 }
 
-/**
- * Returns one explanation for each entry of the path to `leaf`. `all` is the context, and `shown` is what is left of it
- * when calls and results are paired.
- */
+/** Explains each entry of the path to `leaf`. `all` is the context, `shown` what pairing leaves of it. */
 export function explain(
   tree: Tree,
   bodies: Bodies,

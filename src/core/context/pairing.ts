@@ -4,7 +4,7 @@
  */
 
 import { type Damage, damageOfEntry } from "../format/damage.ts";
-import { type ToolCall, toolCalls } from "../format/message.ts";
+import { stringOf, type ToolCall, toolCalls } from "../format/message.ts";
 import { bytesOf, concat, elements, memberOf, members, parse, type Range } from "../json/json.ts";
 import type { Nodes } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
@@ -47,10 +47,8 @@ export function separates(
     const results: number[] = [];
     for (let k = i + 1; k < path.length && !speaks(tree, path[k]); k++)
       if (tree.nodes.role(path[k]) === "toolResult" && !tree.nodes.lacksMessage(path[k])) results.push(k);
-    const answers = pairUp(
-      calls,
-      results.map((k) => idOf(messageOf(bodies, path[k]).toolCallId)),
-    );
+    const ids = results.map((k) => stringOf(messageOf(bodies, path[k]).toolCallId));
+    const answers = pairUp(calls, ids);
     return results.some((result, index) => result >= at && answers[index] >= 0);
   }
   return false;
@@ -71,9 +69,8 @@ export interface Dangling {
 }
 
 /**
- * Returns the calls of the last assistant message on the path to `leaf` that no result answers; a result that is
- * appended can still answer these, and no others. With `before`, found for a leaf above, only the path from there on is
- * walked.
+ * Returns the calls of the last assistant message on the path to `leaf` that no result answers; only these can still be
+ * answered by an append. With `before`, found for a leaf above, only the path from there on is walked.
  */
 export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker: number, before?: Dangling): Dangling {
   const { nodes } = tree;
@@ -86,10 +83,8 @@ export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker:
   for (; at !== speaker && at !== known?.leaf; at = nodes.parent(at))
     if (nodes.role(at) === "toolResult" && !nodes.lacksMessage(at)) more.push(at);
   const results = [...(at === speaker ? [] : (known?.results ?? [])), ...more.reverse()];
-  const answers = pairUp(
-    asked,
-    results.map((position) => idOf(messageOf(bodies, position).toolCallId)),
-  );
+  const ids = results.map((position) => stringOf(messageOf(bodies, position).toolCallId));
+  const answers = pairUp(asked, ids);
   const calls = asked.filter((_, index) => !answers.includes(index)).map((call) => ({ ...call, position: speaker }));
   return { leaf, speaker, results, calls };
 }
@@ -120,10 +115,6 @@ function speaks(tree: Heads, position: number): boolean {
 
 function messageOf(bodies: Pick<Bodies, "entry">, position: number): { content?: unknown; toolCallId?: unknown } {
   return (bodies.entry(position).message ?? {}) as { content?: unknown; toolCallId?: unknown };
-}
-
-function idOf(value: unknown): string {
-  return typeof value === "string" ? value : "";
 }
 
 // --- a context in which everything is paired -----------------------------------------------------------------------
@@ -169,7 +160,7 @@ function answered(assistant: Shown, results: readonly Shown[]): Shown[] {
   if (calls.length === 0) return [assistant];
   const ids = results.map((result) => {
     const id = memberRange(result.text, "toolCallId");
-    return idOf(id && parse(result.text, id.start, id.end));
+    return stringOf(id && parse(result.text, id.start, id.end));
   });
   const answers = pairUp(calls, ids);
   const answering = results.filter((_, index) => answers[index] >= 0);
@@ -180,10 +171,7 @@ function answered(assistant: Shown, results: readonly Shown[]): Shown[] {
   return [{ ...assistant, text: withBlocks(text, content as Range, left), inPart: true }, ...answering];
 }
 
-/**
- * Returns whether a block is enough for a message. Thoughts alone are not: providers refuse them, and nothing follows
- * from them any more.
- */
+/** Returns whether a block is enough for a message. Thoughts alone are not: providers refuse them. */
 function saysSomething(block: unknown): boolean {
   const { type, text } = (block ?? {}) as { type?: unknown; text?: unknown };
   return type === "text" ? text !== "" : type !== "thinking" && type !== "redactedThinking";

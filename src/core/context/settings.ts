@@ -9,18 +9,11 @@ export interface CompactionSettings {
   readonly keepRecentTokens: number;
 }
 
-export const COMPACTION_DEFAULTS: CompactionSettings = {
-  enabled: true,
-  reserveTokens: 16_384,
-  keepRecentTokens: 20_000,
-};
+const DEFAULTS: CompactionSettings = { enabled: true, reserveTokens: 16_384, keepRecentTokens: 20_000 };
 
-/**
- * Returns the `compaction` blocks of settings files merged, later files over earlier ones; values of the wrong type are
- * ignored.
- */
+/** Merges the `compaction` blocks of settings files, the last counts; ignores values of the wrong type. */
 export function compactionSettings(files: readonly unknown[]): CompactionSettings {
-  let settings = COMPACTION_DEFAULTS;
+  let settings = DEFAULTS;
   for (const file of files) {
     const { enabled, reserveTokens, keepRecentTokens } = blockOf(file);
     settings = {

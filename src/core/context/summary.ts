@@ -1,25 +1,17 @@
 /** Input for a summariser: the text of a conversation, and the files that its tool calls read and changed. */
 
-import { contentText, toolCalls } from "../format/message.ts";
+import { contentText, stringOf, toolCalls } from "../format/message.ts";
 import { jsonText } from "../json/json.ts";
 
 /** Characters of a tool's output that a summariser gets; the beginning says what it was about. */
 const RESULT_LIMIT = 2000;
-
-export interface FileLists {
-  /** Read and not changed. */
-  readonly readFiles: string[];
-  readonly modifiedFiles: string[];
-}
 
 /** Collects the files of one or more stretches of a conversation. */
 export class Files {
   private readonly read = new Set<string>();
   private readonly modified = new Set<string>();
 
-  /**
-   * Adds the files of an earlier summary, unless an extension wrote it: only the extension knows what its details mean.
-   */
+  /** Adds the files of an earlier summary. What the details of one by an extension mean, only that knows. */
   addSummary(entry: Readonly<Record<string, unknown>>): void {
     if (entry.fromHook) return;
     const { readFiles, modifiedFiles } = (entry.details ?? {}) as { readFiles?: unknown; modifiedFiles?: unknown };
@@ -43,7 +35,8 @@ export class Files {
     else if (name === "write" || name === "edit") this.modified.add(path);
   }
 
-  lists(): FileLists {
+  /** Returns the files that were read and not changed, and those that were changed. */
+  lists() {
     return {
       readFiles: [...this.read].filter((path) => !this.modified.has(path)).sort(),
       modifiedFiles: [...this.modified].sort(),
@@ -59,48 +52,38 @@ export type SummaryMessage = Readonly<Record<string, unknown>>;
 
 /** Returns a message of the context as paragraphs for a summariser; none when it has no content that counts. */
 export function paragraphs(message: SummaryMessage): string[] {
-  const lines: string[] = [];
-  const add = (who: string, text: string): void => {
-    if (text !== "") lines.push(`${who}: ${text}`);
-  };
+  return said(message).flatMap(([who, text]) => (text === "" ? [] : [`${who}: ${text}`]));
+}
+
+function said(message: SummaryMessage): (readonly [who: string, text: string])[] {
+  const { content } = message;
   switch (message.role) {
     case "user":
-      add("User", textAndImages(message.content));
-      break;
+      return [["User", textAndImages(content)]];
     case "custom":
-      add("Note", textAndImages(message.content));
-      break;
-    case "assistant":
-      // Thoughts are left out: they are long, and their outcome is in the texts and calls.
-      add("Assistant", contentText(message.content));
-      for (const { name, arguments: args } of toolCalls(message.content)) add("Tool call", `${name} ${jsonText(args)}`);
-      break;
-    case "toolResult":
-      add(
-        `${message.isError === true ? "Tool error" : "Tool result"}${nameOf(message.toolName)}`,
-        shortened(textAndImages(message.content)),
+      return [["Note", textAndImages(content)]];
+    case "assistant": {
+      const calls = toolCalls(content).map(
+        (call) => ["Tool call", `${call.name} ${jsonText(call.arguments)}`] as const,
       );
-      break;
+      // Thoughts are left out: they are long, and their outcome is in the texts and calls.
+      return [["Assistant", contentText(content)], ...calls];
+    }
+    case "toolResult": {
+      const who = message.isError === true ? "Tool error" : "Tool result";
+      const name = stringOf(message.toolName);
+      return [[name === "" ? who : `${who} (${name})`, shortened(textAndImages(content))]];
+    }
     case "bashExecution":
-      if (message.excludeFromContext !== true)
-        add("Command of the user", `${textOf(message.command)}\n${shortened(textOf(message.output))}`);
-      break;
+      if (message.excludeFromContext === true) return [];
+      return [["Command of the user", `${stringOf(message.command)}\n${shortened(stringOf(message.output))}`]];
     case "branchSummary":
-      add("Summary of another branch", textOf(message.summary));
-      break;
+      return [["Summary of another branch", stringOf(message.summary)]];
     case "compactionSummary":
-      add("Summary of what came before", textOf(message.summary));
-      break;
+      return [["Summary of what came before", stringOf(message.summary)]];
+    default:
+      return [];
   }
-  return lines;
-}
-
-function textOf(value: unknown): string {
-  return typeof value === "string" ? value : "";
-}
-
-function nameOf(value: unknown): string {
-  return typeof value === "string" && value !== "" ? ` (${value})` : "";
 }
 
 function textAndImages(content: unknown): string {
@@ -114,10 +97,6 @@ function textAndImages(content: unknown): string {
 function shortened(text: string): string {
   if (text.length <= RESULT_LIMIT) return text;
   // A surrogate pair is not cut in two.
-  const end = isHighSurrogate(text.charCodeAt(RESULT_LIMIT - 1)) ? RESULT_LIMIT - 1 : RESULT_LIMIT;
+  const end = /[\ud800-\udbff]/.test(text[RESULT_LIMIT - 1]) ? RESULT_LIMIT - 1 : RESULT_LIMIT;
   return `${text.slice(0, end)}\n(${text.length - end} more characters are left out here)`;
-}
-
-function isHighSurrogate(code: number): boolean {
-  return code >= 0xd800 && code <= 0xdbff;
 }

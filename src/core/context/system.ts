@@ -3,18 +3,9 @@
  * them merged, because it leaves out the ones before it (session-format reference, sections 2 and 3).
  */
 
-interface SystemPatch {
-  readonly content?: unknown;
-  /** Parts of the prompt by name; null removes one. */
-  readonly sections?: unknown;
-  readonly toolsAdded?: unknown;
-  readonly toolsRemoved?: unknown;
-}
+type SystemPatch = Readonly<Partial<Record<"content" | "sections" | "toolsAdded" | "toolsRemoved", unknown>>>;
 
-/** A merged system message; its timestamp is in milliseconds. */
-export type SystemMessage = NonNullable<ReturnType<typeof foldSystemMessages>>;
-
-/** Merges system messages, in order, into one; returns undefined when there are none. */
+/** Merges system messages, in order, into one with the `timestamp` in milliseconds; undefined when there are none. */
 export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: number) {
   if (patches.length === 0) return undefined;
   const texts: string[] = [];

@@ -1,5 +1,6 @@
 /** Counts the tokens of messages: as the model reports them, else by Pi's estimate of four characters to a token. */
 
+import { stringOf } from "../format/message.ts";
 import { jsonText } from "../json/json.ts";
 
 const CHARACTERS_PER_TOKEN = 4;
@@ -20,10 +21,10 @@ function charactersOf(message: Readonly<Record<string, unknown>>): number {
     case "assistant":
       return contentLength(message.content);
     case "bashExecution":
-      return lengthOf(message.command) + lengthOf(message.output);
+      return stringOf(message.command).length + stringOf(message.output).length;
     case "branchSummary":
     case "compactionSummary":
-      return lengthOf(message.summary);
+      return stringOf(message.summary).length;
     case "system":
       return contentLength(message.content) + sectionsLength(message.sections) + jsonLength(message.toolsAdded);
     default:
@@ -37,31 +38,24 @@ function contentLength(content: unknown): number {
   let length = 0;
   for (const block of content) {
     if (typeof block !== "object" || block === null) continue;
-    if (block.type === "text") length += lengthOf(block.text);
-    else if (block.type === "thinking") length += lengthOf(block.thinking);
+    if (block.type === "text") length += stringOf(block.text).length;
+    else if (block.type === "thinking") length += stringOf(block.thinking).length;
     else if (block.type === "image") length += IMAGE;
-    else if (block.type === "toolCall") length += lengthOf(block.name) + jsonLength(block.arguments);
+    else if (block.type === "toolCall") length += stringOf(block.name).length + jsonLength(block.arguments);
   }
   return length;
 }
 
 function sectionsLength(sections: unknown): number {
   if (typeof sections !== "object" || sections === null) return 0;
-  return Object.values(sections).reduce((sum: number, section) => sum + lengthOf(section), 0);
-}
-
-function lengthOf(text: unknown): number {
-  return typeof text === "string" ? text.length : 0;
+  return Object.values(sections).reduce((sum: number, section) => sum + stringOf(section).length, 0);
 }
 
 function jsonLength(value: unknown): number {
   return value === undefined ? 0 : jsonText(value).length;
 }
 
-/**
- * Returns the whole context's tokens as an assistant message reports them; 0 when it reports none. A message that was
- * aborted or failed reports nothing reliable.
- */
+/** Returns the context's tokens as an answer reports them; 0 when it reports none, or was aborted or failed. */
 export function reportedTokens(message: unknown): number {
   const { role, stopReason, usage } = (message ?? {}) as Readonly<Record<string, unknown>>;
   if (role !== "assistant" || stopReason === "aborted" || stopReason === "error") return 0;

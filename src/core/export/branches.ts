@@ -4,7 +4,7 @@ import type { Session } from "../session/session.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 
-export interface Branch {
+interface Branch {
   /** The entry it ends with, or {@link ROOT}. */
   readonly end: number;
   /** Whether it is the path to the leaf. */
@@ -18,11 +18,11 @@ export interface Branch {
 /** Types of entries that make up a conversation; a label or a name alone is no branch. */
 const CONVERSATION_TYPES = new Set(["message", "custom_message", "compaction", "branch_summary"]);
 
-/** Returns the path to the leaf first, then the other branches in file order. */
-export function branchesOf({ tree }: Session): Branch[] {
+/** Returns the path to the leaf first, then with `all` the other branches in file order. */
+export function branchesOf({ tree }: Session, all: boolean): Branch[] {
   const visited = new Uint8Array(tree.nodes.count);
   const branches: Branch[] = [];
-  for (const end of [tree.leaf, ...endsOf(tree)]) {
+  for (const end of [tree.leaf, ...(all ? endsOf(tree) : [])]) {
     const active = branches.length === 0;
     const own: number[] = [];
     let at = end;

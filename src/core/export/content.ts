@@ -1,7 +1,7 @@
 /** The content of an entry as a person reads it, for every format of that kind. */
 
 import { contentText, shownText, toolCalls } from "../format/message.ts";
-import { argumentsText } from "./inert.ts";
+import { jsonText } from "../json/json.ts";
 
 /** A stretch of content. The text of an image is its MIME type. */
 export interface ContentPart {
@@ -45,14 +45,11 @@ export function contentOf(entry: Readonly<Record<string, unknown>>): EntryConten
 function messageContent(message: unknown): EntryContent {
   if (typeof message !== "object" || message === null) return { kind: "note", title: "message", parts: [] };
   const { role, content, toolName, isError, command, output } = message as Record<string, unknown>;
-  if (role === "bashExecution") {
-    const blocks: readonly ContentPart[] = [
-      { kind: "call", text: shownText(command) },
-      { kind: "text", text: shownText(output) },
-    ];
-    return { kind: role, title: "command", parts: blocks };
-  }
   const parts: ContentPart[] = [];
+  if (role === "bashExecution") {
+    parts.push({ kind: "call", text: shownText(command) }, { kind: "text", text: shownText(output) });
+    return { kind: role, title: "command", parts };
+  }
   if (typeof content === "string") parts.push({ kind: "text", text: content });
   else if (Array.isArray(content)) for (const block of content) parts.push(...partsOf(block));
   for (const call of toolCalls(content))
@@ -68,4 +65,26 @@ function partsOf(block: unknown): ContentPart[] {
   if (type === "text" && typeof text === "string") return [{ kind: "text", text }];
   if (type === "thinking" && typeof thinking === "string") return [{ kind: "thinking", text: thinking }];
   return type === "image" ? [{ kind: "image", text: shownText(mimeType), data }] : [];
+}
+
+/** Returns the arguments of a tool call as readable text. */
+function argumentsText(value: unknown): string {
+  if (value === undefined) return "";
+  try {
+    return JSON.stringify(value, null, 2);
+  } catch {
+    // Nested too deep for JSON.stringify.
+    return jsonText(value);
+  }
+}
+
+// Control characters except line feeds and tabs, and marks that change the direction of the text after them.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const ACTIVE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+/** Makes characters visible that act instead of being seen: controls as their pictures, others as a replacement. */
+export function visibleText(text: string): string {
+  return text
+    .replace(/\r\n/g, "\n")
+    .replace(ACTIVE, (c) => (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd"));
 }

@@ -1,7 +1,6 @@
 /** A session as one plain page. Nothing in it can run or reach out: text is escaped, and there is no script. */
 
-import { type ContentPart, contentOf } from "./content.ts";
-import { visibleText } from "./inert.ts";
+import { type ContentPart, contentOf, visibleText } from "./content.ts";
 import type { ExportPage, PageBranch, PageEntry } from "./page.ts";
 
 const STYLE = `
@@ -47,11 +46,10 @@ export function* htmlPieces(page: ExportPage): Generator<string> {
 }
 
 function contentsOf(branches: readonly PageBranch[]): string {
-  const items = branches.map(({ number, active, preview, entryCount }) => {
-    const entries = `${entryCount} ${entryCount === 1 ? "entry" : "entries"}`;
-    const facts = active ? `current, ${entries}` : entries;
-    return `<li><a href="#b${number}">${escapeHtml(preview === "" ? `Branch ${number}` : preview)}</a> (${facts})</li>\n`;
-  });
+  const items = branches.map(
+    ({ number, facts, preview }) =>
+      `<li><a href="#b${number}">${escapeHtml(preview === "" ? `Branch ${number}` : preview)}</a> (${facts})</li>\n`,
+  );
   return `<nav><h2>Branches</h2><ol>\n${items.join("")}</ol></nav>\n`;
 }
 
@@ -74,10 +72,8 @@ function articleOf(entry: PageEntry): string {
   const { kind, title, parts } = contentOf(entry.body);
   const isCommand = kind === "bashExecution";
   const heading = isCommand ? `$ ${parts[0].text}` : title;
-  const body = parts
-    .slice(isCommand ? 1 : 0)
-    .map(partHtml)
-    .join("");
+  const shown = isCommand ? parts.slice(1) : parts;
+  const body = shown.map(partHtml).join("");
   const { timestamp } = entry.body;
   const time = typeof timestamp === "string" ? ` · ${escapeHtml(timestamp)}` : "";
   const label = entry.label === undefined ? "" : ` <mark>${escapeHtml(entry.label)}</mark>`;

@@ -1,10 +1,6 @@
-/**
- * A session as Markdown. The conversation is in fenced blocks: it reads as it was written, and no renderer treats any
- * of it as HTML, a link or an image.
- */
+/** A session as Markdown, the conversation in fenced blocks: no renderer takes any of it for HTML, links or images. */
 
-import { type ContentPart, contentOf } from "./content.ts";
-import { visibleText } from "./inert.ts";
+import { type ContentPart, contentOf, visibleText } from "./content.ts";
 import type { ExportPage, PageBranch, PageEntry } from "./page.ts";
 
 export function* markdownPieces(page: ExportPage): Generator<string> {
@@ -18,9 +14,8 @@ export function* markdownPieces(page: ExportPage): Generator<string> {
   }
 }
 
-function contentsLine({ number, active, preview, entryCount }: PageBranch): string {
-  const entries = `${entryCount} ${entryCount === 1 ? "entry" : "entries"}`;
-  return `${number}. ${inline(preview === "" ? "no text" : preview)} (${active ? "current, " : ""}${entries})\n`;
+function contentsLine({ number, facts, preview }: PageBranch): string {
+  return `${number}. ${inline(preview === "" ? "no text" : preview)} (${facts})\n`;
 }
 
 function headingOf({ number, active, from }: PageBranch): string {

@@ -4,7 +4,7 @@ import { withAttachments } from "../format/attachments.ts";
 import { contentText, preview, shownText } from "../format/message.ts";
 import { memberOf, members, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
-import { type Branch, branchesOf } from "./branches.ts";
+import { branchesOf } from "./branches.ts";
 
 export interface PageEntry {
   /** Unique within the page. */
@@ -23,8 +23,8 @@ export interface PageBranch {
   readonly from?: number;
   /** The first words of its own part. */
   readonly preview: string;
-  /** Number of entries in its own part. */
-  readonly entryCount: number;
+  /** Whether it is the current one, and the number of entries in its own part. */
+  readonly facts: string;
   readonly entries: () => Iterable<PageEntry>;
 }
 
@@ -38,9 +38,7 @@ export interface ExportPage {
 /** Returns the page of a session: every branch with `all`, else the path to the leaf. */
 export function pageOf(session: Session, all: boolean): ExportPage {
   const { log, tree } = session;
-  const branches: readonly Branch[] = all
-    ? branchesOf(session)
-    : [{ end: tree.leaf, active: true, from: -1, own: [...tree.path()] }];
+  const branches = branchesOf(session, all);
   const branchesHere = new Map<number, number[]>();
   for (const [index, { from, active }] of branches.entries())
     if (!active && from >= 0) branchesHere.set(from, [...(branchesHere.get(from) ?? []), index + 1]);
@@ -63,7 +61,7 @@ export function pageOf(session: Session, all: boolean): ExportPage {
       active,
       from: from >= 0 ? from : undefined,
       preview: previewOf(session, own),
-      entryCount: own.length,
+      facts: `${active ? "current, " : ""}${own.length} ${own.length === 1 ? "entry" : "entries"}`,
       *entries() {
         for (const position of own) yield entryAt(position);
       },

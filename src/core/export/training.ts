@@ -4,7 +4,7 @@
  */
 
 import { pairUp } from "../context/pairing.ts";
-import { contentText, shownText, type ToolCall, toolCalls } from "../format/message.ts";
+import { contentText, numberOf, shownText, stringOf, type ToolCall, toolCalls } from "../format/message.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
 
@@ -21,8 +21,6 @@ interface Turn {
 type TrainingResult = ReturnType<typeof resultOf>;
 
 type TokenCounts = NonNullable<ReturnType<typeof countsOf>>;
-
-export type TrainingRecord = ReturnType<typeof recordOf>;
 
 /** Rules that find the role. */
 export interface RoleRules {
@@ -75,9 +73,12 @@ const MAX_REPETITIONS = 2;
 const SEARCHED_CHARACTERS = 1024;
 
 /** Yields a record for every branch with `all`, the active one first; else for the path to the leaf. */
-export function* trainingRecords(session: Session, rules: RoleRules, all: boolean): Generator<TrainingRecord> {
-  if (!all) yield recordOf(session, rules, session.tree.leaf, true);
-  else for (const { end, active } of branchesOf(session)) yield recordOf(session, rules, end, active);
+export function* trainingRecords(
+  session: Session,
+  rules: RoleRules,
+  all: boolean,
+): Generator<ReturnType<typeof recordOf>> {
+  for (const { end, active } of branchesOf(session, all)) yield recordOf(session, rules, end, active);
 }
 
 function recordOf(session: Session, rules: RoleRules, end: number, active: boolean) {
@@ -112,11 +113,15 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       usages.push(null);
     } else if (role === "assistant") {
       finishTurn();
-      turns.push({ role, content: contentText(content), tool_calls: toolCalls(content).map(callOf), tool_results: [] });
+      const calls = toolCalls(content).map((call) => ({ ...call, arguments: call.arguments ?? {} }));
+      turns.push({ role, content: contentText(content), tool_calls: calls, tool_results: [] });
       usages.push(countsOf(message.usage));
     } else if (role === "toolResult") results.push(resultOf(message));
     else leaveOut(`${shownText(role) || "unknown"} message`);
-    if (Array.isArray(content)) for (const block of content) if (!isMapped(block)) leaveOut(`${kindOf(block)} block`);
+    for (const block of Array.isArray(content) ? content : []) {
+      const { type } = (block ?? {}) as { type?: unknown };
+      if (type !== "text" && type !== "toolCall") leaveOut(`${typeof type === "string" ? type : "unknown"} block`);
+    }
   }
   finishTurn();
   const sum = (name: keyof TokenCounts): number => usages.reduce((total, one) => total + (one?.[name] ?? 0), 0);
@@ -136,13 +141,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       name: session.name,
       parent_session: session.parentSession,
       // Sums over the turns, and what each turn used; null where the entry tells nothing.
-      usage: {
-        input: sum("input"),
-        output: sum("output"),
-        cache_read: sum("cache_read"),
-        cache_write: sum("cache_write"),
-        total: sum("total"),
-      },
+      usage: Object.fromEntries(TOKENS.map((name) => [name, sum(name)])),
       cost: sum("cost"),
       turn_usage: usages,
       // The entry that the branch ends with, and whether that is the session's leaf.
@@ -154,6 +153,8 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
   };
 }
 
+const TOKENS = ["input", "output", "cache_read", "cache_write", "total"] as const;
+
 /** Types of entries about the session, whose content is in the metadata. */
 const SILENT = new Set(["model_change", "thinking_level_change", "label", "session_info"]);
 
@@ -162,10 +163,8 @@ function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: rea
   if (results.length === 0) return;
   const asked = turns.at(-1);
   const calls = asked?.role === "assistant" ? asked.tool_calls : [];
-  const answers = pairUp(
-    calls,
-    results.map(({ tool_call_id }) => tool_call_id),
-  );
+  const ids = results.map(({ tool_call_id }) => tool_call_id);
+  const answers = pairUp(calls, ids);
   const order = results.map((_, index) => index).filter((index) => answers[index] >= 0);
   order.sort((a, b) => answers[a] - answers[b]);
   for (const index of order) asked?.tool_results.push(results[index]);
@@ -175,26 +174,13 @@ function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: rea
   usages.push(null);
 }
 
-function callOf({ id, name, arguments: args }: ToolCall): ToolCall {
-  return { id, name, arguments: args ?? {} };
-}
-
 function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<string, unknown>>) {
   return {
-    tool_call_id: typeof toolCallId === "string" ? toolCallId : "",
-    tool_name: typeof toolName === "string" ? toolName : "",
+    tool_call_id: stringOf(toolCallId),
+    tool_name: stringOf(toolName),
     content: contentText(content),
     is_error: isError === true,
   };
-}
-
-function isMapped(block: unknown): boolean {
-  return kindOf(block) === "text" || kindOf(block) === "toolCall";
-}
-
-function kindOf(block: unknown): string {
-  const { type } = (block ?? {}) as { type?: unknown };
-  return typeof type === "string" ? type : "unknown";
 }
 
 function countsOf(usage: unknown) {
@@ -216,10 +202,6 @@ function costOf(cost: unknown): number {
   const { total, input, output, cacheRead, cacheWrite } = cost as Readonly<Record<string, unknown>>;
   if (typeof total === "number") return numberOf(total);
   return numberOf(input) + numberOf(output) + numberOf(cacheRead) + numberOf(cacheWrite);
-}
-
-function numberOf(value: unknown): number {
-  return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }
 
 /** Returns the role by the working directory, else by the text after the marker in the first user message. */

@@ -2,7 +2,7 @@
 
 import type * as z from "zod";
 import { bytesOf, concat, knownValueEnd, memberOf, members, oneLine, parse, type Range } from "../json/json.ts";
-import { HEAD_BATCH } from "../tree/nodes.ts";
+import { HEAD_BATCH, KNOWN_TYPES } from "../tree/nodes.ts";
 import { type BodyHead, bodyHead, type EntryHead } from "./head.ts";
 import type { header } from "./schemas.ts";
 
@@ -11,7 +11,7 @@ export const CURRENT_VERSION = 3;
 /** The first line of a session file. A header without a version is of version 1. */
 export type SessionHeader = z.infer<typeof header>;
 
-/** BodyMembers of a header that are texts when present. */
+/** Members of a header that are texts when present. */
 const HEADER_TEXTS = [
   "timestamp",
   "cwd",
@@ -37,10 +37,7 @@ export function headerIn(line: Uint8Array): SessionHeader | null {
   return type === "session" && typeof id === "string" && id !== "" ? (value as SessionHeader) : null;
 }
 
-/**
- * Returns a stored header for readers, without the members that should be texts and are not. The line itself stays as
- * it is.
- */
+/** Returns a stored header for readers, without the members that should be texts and are not. */
 export function headerOf(stored: object): SessionHeader {
   const header = { ...stored } as Record<string, unknown>;
   for (const name of HEADER_TEXTS) if (typeof header[name] !== "string") delete header[name];
@@ -75,10 +72,7 @@ export interface Draft {
 
 const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
 
-/**
- * Returns the draft in a range of JSON text; `value` is its parsed value, if at hand. Its members keep the host's bytes
- * (rule: raw bytes are sacred).
- */
+/** Returns the draft in a range of JSON text, with the bytes of its members; `value` is it parsed, if at hand. */
 export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase & BodyMembers>): Draft {
   const found = members(bytes, range.start, range.end, knownValueEnd);
   if (!found) throw new TypeError("must be a JSON object");
@@ -140,9 +134,7 @@ export interface Batch {
   readonly count: number;
 }
 
-/**
- * Returns the line of an entry, without its line feed: base members first, `type` before all (clients look for that).
- */
+/** Returns the line of an entry, without line feed: base members first, `type` before all (clients look for that). */
 export function entryLine(
   entry: { type: string; id: string; parentId: string | null; timestamp: string; rest: Uint8Array | string },
   batch?: Batch,
@@ -194,23 +186,18 @@ export function headerLine(members: {
 
 /** Returns the line with other values for some members; every other byte stays. */
 export function patchMembers(line: Uint8Array, values: Readonly<Record<string, Uint8Array>>): Uint8Array {
-  const found = members(line);
-  if (!found) return line;
   const parts: Uint8Array[] = [];
   let copied = 0;
-  for (const member of found) {
-    const value = Object.hasOwn(values, member.name) ? values[member.name] : undefined;
-    if (!value) continue;
-    parts.push(line.subarray(copied, member.start), value);
-    copied = member.end;
+  for (const { name, start, end } of members(line) ?? []) {
+    if (!Object.hasOwn(values, name)) continue;
+    parts.push(line.subarray(copied, start), values[name]);
+    copied = end;
   }
   parts.push(line.subarray(copied));
   return concat(parts);
 }
 
-/**
- * Returns the text of an object with these member values: existing members are replaced, others are added at its end.
- */
+/** Returns the text of an object with these members: those it has are replaced, the others are added at its end. */
 export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uint8Array>>): Uint8Array {
   const found = members(text) ?? [];
   const names = new Set(found.map(({ name }) => name));
@@ -229,21 +216,12 @@ export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uin
 export function withMember(line: Uint8Array, name: string, value: Uint8Array): Uint8Array {
   const found = members(line) ?? [];
   if (memberOf(found, name)) return patchMembers(line, { [name]: value });
-  const type = memberOf(found, "type");
-  const at = type ? type.end : 1;
+  const at = memberOf(found, "type")?.end ?? 1;
   return concat([line.subarray(0, at), bytesOf(`,${JSON.stringify(name)}:`), value, line.subarray(at)]);
 }
 
 const CLOSE_BRACE = 0x7d;
 
+const UNKNOWN_TO_RUST = new Set<string>(["custom_message", "usage", "context_edit"]);
 /** Entry types that pi_agent_rust knows; it does not read any other. */
-export const RUST_TYPES: ReadonlySet<string> = new Set([
-  "message",
-  "model_change",
-  "thinking_level_change",
-  "compaction",
-  "branch_summary",
-  "label",
-  "session_info",
-  "custom",
-]);
+export const RUST_TYPES: ReadonlySet<string> = new Set(KNOWN_TYPES.filter((type) => !UNKNOWN_TO_RUST.has(type)));

@@ -1,6 +1,6 @@
 /** Reads the head of one entry line: type, id, parentId and role, from its bytes, without its body. */
 
-import { bytesOf, memberOf, members, parse, skipSpace, stringEnd } from "../json/json.ts";
+import { bytesOf, memberOf, members, memberValue, skipSpace, stringEnd } from "../json/json.ts";
 import {
   HEAD_BATCH,
   HEAD_MARKER,
@@ -72,10 +72,7 @@ const DIGITS = Uint8Array.from({ length: 256 }, (_, c) => {
   return digit < 0 ? NO_DIGIT : digit;
 });
 
-/**
- * Returns the value of the eight hex digits at `at`, or -1. Without a loop: most sessions are read before V8 has
- * compiled this, and a loop takes twice as long until then.
- */
+/** Returns the value of the eight hex digits at `at`, or -1. A loop takes twice as long until V8 has compiled this. */
 function packedAt(b: Uint8Array, at: number): number {
   const d0 = DIGITS[b[at]];
   const d1 = DIGITS[b[at + 1]];
@@ -135,7 +132,11 @@ export class HeadReader implements Head {
    * end)` need only hold the beginning of the line. Returns false for any other line.
    */
   readFast(b: Uint8Array, start: number, end: number): boolean {
-    const view = this.viewOf(b);
+    if (b !== this.bytes) {
+      this.bytes = b;
+      this.view = new DataView(b.buffer, b.byteOffset, b.byteLength);
+    }
+    const { view } = this;
     if (!startsWith(view, start, end, OPENING)) return false;
     let at = start + OPENING.length;
     const type = codeOf(view, at, end, TYPES);
@@ -188,31 +189,16 @@ export class HeadReader implements Head {
     return true;
   }
 
-  private viewOf(b: Uint8Array): DataView {
-    if (b !== this.bytes) {
-      this.bytes = b;
-      this.view = new DataView(b.buffer, b.byteOffset, b.byteLength);
-    }
-    return this.view;
-  }
-
-  /**
-   * Reads the head of a whole line on the slow path: any member order and any ids. An entry without an id gets one from
-   * `missingId`. Returns what is wrong with the line, or null.
-   */
+  /** Reads the head of any whole line; an entry without an id gets `missingId`. Returns what is wrong, or null. */
   readAny(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
     const found = members(b, start, end);
     if (!found) return "not a JSON object";
-    const value = (name: string): unknown => {
-      const member = memberOf(found, name);
-      return member ? parse(b, member.start, member.end) : undefined;
-    };
-    const type = value("type");
+    const type = memberValue(b, found, "type");
     if (typeof type !== "string" || type === "") return "no type";
-    let id = value("id");
+    let id = memberValue(b, found, "id");
     if (typeof id === "number") id = String(id);
     if (typeof id !== "string" || id === "") id = missingId();
-    let parent = value("parentId");
+    let parent = memberValue(b, found, "parentId");
     if (typeof parent === "number") parent = String(parent);
     const parentId = typeof parent === "string" && parent !== "" ? parent : null;
     let flags = 0;
@@ -220,12 +206,9 @@ export class HeadReader implements Head {
     if (type === "message") {
       const message = memberOf(found, "message");
       const inside = message ? members(b, message.start, message.end) : null;
-      if (!inside) flags |= HEAD_NO_MESSAGE;
-      else {
-        const named = memberOf(inside, "role");
-        role = roleOf(named ? parse(b, named.start, named.end) : undefined);
-      }
-    } else if (type === "custom" && value("customType") === LEAF_MARKER) flags |= HEAD_MARKER;
+      if (inside) role = roleOf(memberValue(b, inside, "role"));
+      else flags |= HEAD_NO_MESSAGE;
+    } else if (type === "custom" && memberValue(b, found, "customType") === LEAF_MARKER) flags |= HEAD_MARKER;
     if (memberOf(found, "_batch")) flags |= HEAD_BATCH;
     this.set({ type, id: id as string, parentId, role, flags });
     return null;

@@ -1,13 +1,26 @@
 /** Messages inside entries: their text, their tool calls. */
 
-import { jsonText } from "../json/json.ts";
+import { bytesOf, concat, jsonText } from "../json/json.ts";
 
-/**
- * Returns a stored value as text to show: a string as it is, a missing value as an empty string, anything else as JSON.
- */
+/** Returns a stored value as text to show: a string as it is, a missing value as none, anything else as JSON. */
 export function shownText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined || value === null ? "" : jsonText(value);
+}
+
+/** Returns a stored value that should be a string; anything else counts as an empty one. */
+export function stringOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** Returns a stored value that should be a number; anything else counts as 0. */
+export function numberOf(value: unknown): number {
+  return typeof value === "number" && Number.isFinite(value) ? value : 0;
+}
+
+/** Returns the text of a content with one text block; `text` is the JSON text of a string. */
+export function inTextBlock(text: Uint8Array): Uint8Array {
+  return concat([bytesOf('[{"type":"text","text":'), text, bytesOf("}]")]);
 }
 
 /** Returns the text of a message's content: the string itself, or its text blocks joined. */
@@ -36,20 +49,14 @@ export function toolCalls(value: unknown): ToolCall[] {
   for (const part of value) {
     if (typeof part !== "object" || part === null || (part as { type?: unknown }).type !== "toolCall") continue;
     const { id, name, arguments: args } = part as { id?: unknown; name?: unknown; arguments?: unknown };
-    calls.push({
-      id: typeof id === "string" ? id : "",
-      name: typeof name === "string" ? name : "",
-      arguments: args,
-    });
+    calls.push({ id: stringOf(id), name: stringOf(name), arguments: args });
   }
   return calls;
 }
 
 /** Returns the text as one line of at most `limit` characters, for lists. */
 export function preview(text: string, limit = 100): string {
-  const line = text
-    .slice(0, limit * 4)
-    .replace(/\s+/g, " ")
-    .trim();
+  const begun = text.slice(0, limit * 4);
+  const line = begun.replace(/\s+/g, " ").trim();
   return line.length > limit ? `${line.slice(0, limit - 1)}…` : line;
 }

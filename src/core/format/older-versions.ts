@@ -3,27 +3,19 @@
  * 1). Ids are derived from the lines themselves, so that they are the same at every opening.
  */
 
-import { bytesOf, concat, memberOf, members, parse } from "../json/json.ts";
-import { patchMembers } from "./entry.ts";
+import { bytesOf, concat, memberOf, members, memberValue, parse } from "../json/json.ts";
+import { withMember } from "./entry.ts";
 
 /** Returns a header line raised to version 3. */
 export function migrateHeader(line: Uint8Array): Uint8Array {
-  const found = members(line) ?? [];
-  if (memberOf(found, "version")) return patchMembers(line, { version: bytesOf("3") });
-  const type = memberOf(found, "type");
-  return type ? insert(line, type.end, ',"version":3') : line;
+  return withMember(line, "version", bytesOf("3"));
 }
 
-/**
- * Returns the id of a version 1 entry: the first hex digits of a hash over its line number and bytes, more on a
- * collision.
- */
-export function idOfLine(
-  lineNumber: number,
-  line: Uint8Array,
-  sha256: (bytes: Uint8Array) => string,
-  isUsed: (id: string) => boolean,
-): string {
+type Sha256 = (bytes: Uint8Array) => string;
+type IsUsed = (id: string) => boolean;
+
+/** Returns the id of a version 1 entry: the first digits of a hash over its line number and bytes, more on a collision. */
+export function idOfLine(lineNumber: number, line: Uint8Array, sha256: Sha256, isUsed: IsUsed): string {
   const hash = sha256(concat([bytesOf(`${lineNumber}:`), line]));
   for (let digits = 8; digits < hash.length; digits++) if (!isUsed(hash.slice(0, digits))) return hash.slice(0, digits);
   return hash;
@@ -33,11 +25,7 @@ export function idOfLine(
 const LEGACY_TRIES = 100;
 
 /** Returns the id of a version 3 entry that lacks one, as the Rust implementation gives it (reference, section 8.4). */
-export function legacyIdOf(
-  line: Uint8Array,
-  sha256: (bytes: Uint8Array) => string,
-  isUsed: (id: string) => boolean,
-): string {
+export function legacyIdOf(line: Uint8Array, sha256: Sha256, isUsed: IsUsed): string {
   const hashed = concat([bytesOf("pi.session.legacy-entry-id.v1\0"), line, new Uint8Array(4)]);
   for (let counter = 0; counter < LEGACY_TRIES; counter++) {
     hashed[hashed.length - 1] = counter;
@@ -45,8 +33,10 @@ export function legacyIdOf(
     if (!isUsed(id)) return id;
   }
   const hash = sha256(hashed);
-  for (let n = 0; ; n++)
-    if (!isUsed(`${hash.slice(0, 8)}-${n.toString(16)}`)) return `${hash.slice(0, 8)}-${n.toString(16)}`;
+  for (let n = 0; ; n++) {
+    const id = `${hash.slice(0, 8)}-${n.toString(16)}`;
+    if (!isUsed(id)) return id;
+  }
 }
 
 /** The entries before one of version 1. */
@@ -61,34 +51,22 @@ export interface Earlier {
 
 /**
  * Raises an entry of version 1 to version 3, and returns it with its id. Its parent is the entry before it. No entry of
- * version 1 has an id or a parent: one that has them is of a later version, under a header that lost its version, and
- * keeps them.
+ * version 1 has an id or a parent: one that has them, of a later version under a header that lost its own, keeps them.
  */
 export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: Uint8Array; readonly id: string } {
   const found = members(line) ?? [];
   const own = memberValue(line, found, "id");
   const id = typeof own === "string" && own !== "" ? own : earlier.makeId();
   const parent = memberValue(line, found, "parentId");
-  const isOwnParent = parent === null || typeof parent === "string";
   const type = memberOf(found, "type");
   if (!type) return { line, id };
-  let missing = "";
-  const present: Record<string, Uint8Array> = {};
-  for (const [name, value, isKept] of [
-    ["id", id, own === id],
-    ["parentId", earlier.lastId, own === id && isOwnParent],
-  ] as const)
-    if (isKept) continue;
-    else if (memberOf(found, name)) present[name] = bytesOf(JSON.stringify(value));
-    else missing += `,"${name}":${JSON.stringify(value)}`;
-  let migrated = patchMembers(insert(line, type.end, missing), present);
+  let migrated = line;
+  // What is missing is added after the type: the parent first, so that it follows the id.
+  if (own !== id || (parent !== null && typeof parent !== "string"))
+    migrated = withMember(migrated, "parentId", bytesOf(JSON.stringify(earlier.lastId)));
+  if (own !== id) migrated = withMember(migrated, "id", bytesOf(JSON.stringify(id)));
   if (parse(line, type.start, type.end) === "compaction") migrated = migrateBoundary(migrated, earlier.idAt);
   return { line: migrateV2(migrated), id };
-}
-
-function memberValue(line: Uint8Array, found: NonNullable<ReturnType<typeof members>>, name: string): unknown {
-  const member = memberOf(found, name);
-  return member && parse(line, member.start, member.end);
 }
 
 function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | undefined): Uint8Array {
@@ -96,23 +74,17 @@ function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | und
   if (!index) return line;
   const kept = idAt(Number(parse(line, index.start, index.end)));
   // Only version 1 has this member. Without a target the id is empty.
-  return concat([
-    line.subarray(0, index.nameStart),
-    bytesOf(`"firstKeptEntryId":${JSON.stringify(kept ?? "")}`),
-    line.subarray(index.end),
-  ]);
+  return replaced(line, index.nameStart, index.end, `"firstKeptEntryId":${JSON.stringify(kept ?? "")}`);
 }
 
 /** Raises an entry of version 2 to version 3: the role `hookMessage` is renamed to `custom`. */
 export function migrateV2(line: Uint8Array): Uint8Array {
   const message = memberOf(members(line) ?? [], "message");
-  if (!message) return line;
-  const inside = members(line, message.start, message.end) ?? [];
-  const role = memberOf(inside, "role");
+  const role = message && memberOf(members(line, message.start, message.end) ?? [], "role");
   if (!role || parse(line, role.start, role.end) !== "hookMessage") return line;
-  return concat([line.subarray(0, role.start), bytesOf('"custom"'), line.subarray(role.end)]);
+  return replaced(line, role.start, role.end, '"custom"');
 }
 
-function insert(line: Uint8Array, at: number, text: string): Uint8Array {
-  return concat([line.subarray(0, at), bytesOf(text), line.subarray(at)]);
+function replaced(line: Uint8Array, start: number, end: number, text: string): Uint8Array {
+  return concat([line.subarray(0, start), bytesOf(text), line.subarray(end)]);
 }

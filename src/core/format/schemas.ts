@@ -15,12 +15,14 @@ const usage = z.looseObject({});
  * writers leave out (an assistant's `api`, all of `usage` but a total: seed 001) may be missing.
  */
 export const message = z.looseObject({ role: z.string().min(1) }).superRefine((value, context) => {
-  if (!Object.hasOwn(messageRoles, value.role)) return;
-  const result = messageRoles[value.role as keyof typeof messageRoles].safeParse(value);
-  if (!result.success)
-    for (const issue of result.error.issues)
-      context.addIssue({ code: "custom", path: issue.path, message: issue.message });
+  checkBy(messageRoles, value.role, context);
 });
+
+/** Adds the issues that the schema of that name, if there is one, has with the value. */
+function checkBy(schemas: Readonly<Record<string, z.ZodType>>, name: string, context: z.RefinementCtx): void {
+  const result = Object.hasOwn(schemas, name) ? schemas[name].safeParse(context.value) : undefined;
+  for (const { path, message } of result?.error?.issues ?? []) context.addIssue({ code: "custom", path, message });
+}
 
 /** Checks of the known roles. */
 export const messageRoles = {
@@ -42,16 +44,12 @@ export const messageRoles = {
   bashExecution: z.looseObject({ command: z.string(), output: z.string() }),
 };
 
-const headerBase = {
+/** The first line of a session file. A header without a version is of version 1. */
+export const header = z.looseObject({
   type: z.literal("session"),
   id: z.string().min(1),
   timestamp: z.string().optional().describe("when the session was created, ISO 8601 in UTC"),
   cwd: z.string().nullish().describe("working directory of the conversation"),
-};
-
-/** The first line of a session file. A header without a version is of version 1. */
-export const header = z.looseObject({
-  ...headerBase,
   version: z.number().int().optional().describe("of the format: 1 (or missing), 2 or 3; 3 is written"),
   parentSession: z.string().optional().describe("file of the session this one was forked from"),
   branchedFrom: z.string().optional().describe("the same, under the name that the Rust implementation uses"),
@@ -73,96 +71,76 @@ const details = z.unknown().optional().describe("kept unchanged");
 
 const fromHook = z.boolean().optional().describe("whether an extension wrote the summary");
 
+function entryOf<Type extends string, Members extends z.ZodRawShape>(type: Type, members: Members, sentence: string) {
+  return z.looseObject({ type: z.literal(type), ...base, ...members }).describe(sentence);
+}
+
 export const entryTypes = {
-  message: z.looseObject({ type: z.literal("message"), ...base, message }).describe("A message of the conversation."),
-  model_change: z
-    .looseObject({ type: z.literal("model_change"), ...base, provider: z.string(), modelId: z.string() })
-    .describe("A change of model."),
-  thinking_level_change: z
-    .looseObject({ type: z.literal("thinking_level_change"), ...base, thinkingLevel: z.string() })
-    .describe("A change of thinking level."),
-  compaction: z
-    .looseObject({
-      type: z.literal("compaction"),
-      ...base,
+  message: entryOf("message", { message }, "A message of the conversation."),
+  model_change: entryOf("model_change", { provider: z.string(), modelId: z.string() }, "A change of model."),
+  thinking_level_change: entryOf("thinking_level_change", { thinkingLevel: z.string() }, "A change of thinking level."),
+  compaction: entryOf(
+    "compaction",
+    {
       summary: z.string(),
       firstKeptEntryId: z.string().describe("first entry that the model still sees; its own id: keep none"),
       tokensBefore: z.number().describe("tokens of the context before the compaction"),
       details,
       fromHook,
-    })
-    .describe("A summary in place of everything before the first kept entry."),
-  branch_summary: z
-    .looseObject({
-      type: z.literal("branch_summary"),
-      ...base,
-      fromId: z.string().describe("the leaf that was left"),
-      summary: z.string(),
-      details,
-      fromHook,
-    })
-    .describe("A summary of another branch, where the conversation continues."),
-  custom: z
-    .looseObject({ type: z.literal("custom"), ...base, customType: z.string(), data: z.unknown().optional() })
-    .describe("State of an extension; never shown to the model."),
-  custom_message: z
-    .looseObject({
-      type: z.literal("custom_message"),
-      ...base,
-      customType: z.string(),
-      content: z.union([z.string(), z.array(z.looseObject({ type: z.string() }))]),
-      display: z.boolean().optional().describe("whether a person sees it"),
-      details,
-    })
-    .describe("A message of an extension, shown to the model."),
-  label: z
-    .looseObject({
-      type: z.literal("label"),
-      ...base,
-      targetId: z.string(),
-      label: z.string().nullish().describe("missing, null or empty clears it"),
-    })
-    .describe("A label of an entry."),
-  session_info: z
-    .looseObject({
-      type: z.literal("session_info"),
-      ...base,
-      name: z.string().nullish().describe("missing, null or empty clears it"),
-    })
-    .describe("The session's display name; the last one in the file counts."),
-  usage: z
-    .looseObject({
-      type: z.literal("usage"),
-      ...base,
-      kind: z.string(),
-      provider: z.string(),
-      model: z.string(),
-      usage: z.looseObject({}),
-      note: z.string().optional(),
-    })
-    .describe("Tokens and cost that belong to no message."),
-  context_edit: z
-    .looseObject({
-      type: z.literal("context_edit"),
-      ...base,
+    },
+    "A summary in place of everything before the first kept entry.",
+  ),
+  branch_summary: entryOf(
+    "branch_summary",
+    { fromId: z.string().describe("the leaf that was left"), summary: z.string(), details, fromHook },
+    "A summary of another branch, where the conversation continues.",
+  ),
+  custom: entryOf(
+    "custom",
+    { customType: z.string(), data: z.unknown().optional() },
+    "State of an extension; never shown to the model.",
+  ),
+  custom_message: entryOf(
+    "custom_message",
+    { customType: z.string(), content, display: z.boolean().optional().describe("whether a person sees it"), details },
+    "A message of an extension, shown to the model.",
+  ),
+  label: entryOf(
+    "label",
+    { targetId: z.string(), label: z.string().nullish().describe("missing, null or empty clears it") },
+    "A label of an entry.",
+  ),
+  session_info: entryOf(
+    "session_info",
+    { name: z.string().nullish().describe("missing, null or empty clears it") },
+    "The session's display name; the last one in the file counts.",
+  ),
+  usage: entryOf(
+    "usage",
+    { kind: z.string(), provider: z.string(), model: z.string(), usage, note: z.string().optional() },
+    "Tokens and cost that belong to no message.",
+  ),
+  context_edit: entryOf(
+    "context_edit",
+    {
       targetId: z.string(),
       replacement: z.looseObject({ content: z.unknown() }).nullable().describe("null leaves the target out"),
-    })
-    .describe("Replaces the content of an entry in what the model sees; the entry itself stays."),
+    },
+    "Replaces the content of an entry in what the model sees; the entry itself stays.",
+  ),
 } as const;
 
-/**
- * An entry that `append` accepts: its id, parentId and timestamp may be left to the server. Any type but `session` is
- * allowed.
- */
-export const draft = z.looseObject({ type: z.string().min(1), ...base }).superRefine((value, context) => {
+/** Says what is wanted to those who send a message as the APIs of models have it. */
+const draftType = z.string({
+  error: ({ input }) =>
+    input === undefined
+      ? 'is missing; a message is {"type":"message","message":{"role":"user","content":"..."}}'
+      : undefined,
+});
+
+/** An entry that `append` accepts, of any type but `session`. The server can add its id, parentId and timestamp. */
+export const draft = z.looseObject({ type: draftType.min(1), ...base }).superRefine((value, context) => {
   if (value.type === "session") {
     context.addIssue({ code: "custom", path: ["type"], message: "a header is not an entry; use new_session" });
-    return;
-  }
-  if (!Object.hasOwn(entryTypes, value.type)) return;
-  const result = entryTypes[value.type as keyof typeof entryTypes].safeParse(value);
-  if (!result.success)
-    for (const issue of result.error.issues)
-      context.addIssue({ code: "custom", path: issue.path, message: issue.message });
+  } else checkBy(entryTypes, value.type, context);
 });

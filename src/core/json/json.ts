@@ -9,20 +9,17 @@ const CLOSE_BRACE = 0x7d;
 const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 
-/** One member of an object. All positions are byte offsets into the text that was searched. */
-export interface Member {
-  readonly name: string;
-  /** Start of the member's name, at its quote. */
-  readonly nameStart: number;
-  /** Start of its value. */
-  readonly start: number;
-  /** Just past its value. */
-  readonly end: number;
-}
-
+/** Byte offsets into the text that was searched, as all positions here are. */
 export interface Range {
   readonly start: number;
   readonly end: number;
+}
+
+/** One member of an object, with the range of its value. */
+export interface Member extends Range {
+  readonly name: string;
+  /** Start of the member's name, at its quote. */
+  readonly nameStart: number;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -77,9 +74,7 @@ function hasBackslashedName(value: unknown): boolean {
   return false;
 }
 
-/**
- * Returns the value of a text that is known to be JSON. JSON.parse reads only single strings, numbers and words of it.
- */
+/** Returns the value of a text that is known to be JSON. JSON.parse reads only its strings, numbers and words. */
 function valueOfKnown(b: Uint8Array): unknown {
   const open: object[] = [];
   let name: string | undefined;
@@ -89,10 +84,8 @@ function valueOfKnown(b: Uint8Array): unknown {
     if (c === CLOSE_BRACE || c === CLOSE_BRACKET) {
       open.pop();
       if (open.length === 0) return inside;
-      i++;
-      continue;
     }
-    if (c <= 0x20 || c === COMMA || c === COLON) {
+    if (c <= 0x20 || c === COMMA || c === COLON || c === CLOSE_BRACE || c === CLOSE_BRACKET) {
       i++;
       continue;
     }
@@ -114,10 +107,7 @@ function valueOfKnown(b: Uint8Array): unknown {
   }
 }
 
-/**
- * Returns the value of a well-formed JSON text in which every string of more than `longest` bytes is cut to about that
- * length. This shows texts that are too large to be built; it takes memory only for what is left.
- */
+/** Returns the value of a JSON text that is too large to be built; strings of over `longest` bytes are cut to that. */
 export function parseAbridged(b: Uint8Array, longest: number): unknown {
   const parts: Uint8Array[] = [];
   let copied = 0;
@@ -209,12 +199,7 @@ function numberEnd(b: Uint8Array, at: number, end: number): number {
 const WORDS = [bytesOf("true"), bytesOf("false"), bytesOf("null")];
 
 function wordEnd(b: Uint8Array, at: number, end: number): number {
-  for (const word of WORDS) {
-    if (b[at] !== word[0]) continue;
-    if (at + word.length > end) return -1;
-    for (let k = 1; k < word.length; k++) if (b[at + k] !== word[k]) return -1;
-    return at + word.length;
-  }
+  for (const word of WORDS) if (holdsAt(b, at, word)) return at + word.length <= end ? at + word.length : -1;
   return -1;
 }
 
@@ -330,10 +315,7 @@ export function isJson(b: Uint8Array, start = 0, end = b.length): boolean {
   return i >= 0 && skipSpace(b, i, end) === end;
 }
 
-/**
- * Returns the members of the object that is all of `bytes[start, end)`, in order, duplicates included; null when it is
- * not an object.
- */
+/** Returns the members of the object that is all of `bytes[start, end)`, duplicates included; null when it is none. */
 export function members(b: Uint8Array, start = 0, end = b.length, endOf: ValueEnd = valueEnd): Member[] | null {
   let i = skipSpace(b, start, end);
   if (i >= end || b[i] !== OPEN_BRACE) return null;
@@ -385,10 +367,7 @@ export function stringAt(b: Uint8Array, at: number, end: number): string {
 
 /** Names that nearly every entry has: comparing bytes takes a tenth of the time of making a string. */
 const USUAL_NAMES = ["type", "id", "parentId", "timestamp", "message", "role", "content", "text", "_batch"].map(
-  (name) => ({
-    name,
-    bytes: bytesOf(`"${name}"`),
-  }),
+  (name) => ({ name, bytes: bytesOf(`"${name}"`) }),
 );
 
 function usualName(b: Uint8Array, at: number, end: number): string | undefined {
@@ -408,9 +387,13 @@ export function memberOf(found: readonly Member[], name: string): Member | undef
   return undefined;
 }
 
-/**
- * Returns the value at a path of member names and array indexes inside a JSON text, or undefined when there is none.
- */
+/** Returns the value of that member; undefined when there is none. */
+export function memberValue(b: Uint8Array, found: readonly Member[], name: string): unknown {
+  const member = memberOf(found, name);
+  return member && parse(b, member.start, member.end);
+}
+
+/** Returns the value at a path of member names and array indexes in a JSON text, or undefined when there is none. */
 export function valueAt(
   b: Uint8Array,
   range: Range,
@@ -428,10 +411,7 @@ interface Goal {
   found: Range | undefined;
 }
 
-/**
- * Walks once through the value at `at`, which is `depth` steps down the path, and sets `goal.found` to the value at the
- * end of the path. Returns the position just past the value at `at`, or -1.
- */
+/** Walks once through the value at `at`, `depth` steps down the path, for the goal. Returns where it ends, or -1. */
 function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number): number {
   const step = goal.path[depth];
   const open = typeof step === "string" ? OPEN_BRACE : OPEN_BRACKET;
@@ -496,9 +476,7 @@ export function holdsAt(b: Uint8Array, at: number, text: Uint8Array): boolean {
 }
 
 export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  if (a.length !== b.length) return false;
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
-  return true;
+  return a.length === b.length && holdsAt(a, 0, b);
 }
 
 /** Returns the JSON text of a parsed value, even of one that is nested too deep for JSON.stringify. */

@@ -2,10 +2,7 @@
 
 import { bytesOf, concat, parse } from "./json.ts";
 
-/**
- * A member of a result whose text already exists. The text is requested when the reply is written, not when the command
- * runs; it comes in pieces, so that a large one never needs to be in memory as a whole.
- */
+/** A member of a result whose text exists already; it is requested, in pieces, when the reply is written. */
 export class Raw {
   readonly pieces: () => Iterable<Uint8Array>;
 
@@ -26,10 +23,7 @@ export class Raw {
     return concat([...this.pieces()]);
   }
 
-  /**
-   * Returns the value, so that JSON.stringify of a small result with a Raw (an event, a log line) is right, if not
-   * verbatim.
-   */
+  /** Returns the value: JSON.stringify of a small result with a Raw (as an event) is right, if not verbatim. */
   toJSON(): unknown {
     return parse(this.bytes());
   }
@@ -83,10 +77,7 @@ const COMMA = bytesOf(",");
 const CLOSE = bytesOf("]");
 const EMPTY = bytesOf("[]");
 
-/**
- * Yields the JSON text of a result whose direct members may be {@link Raw}, in pieces: a string, or strings and bytes.
- * Deeper values are plain.
- */
+/** Yields the JSON text of a result, of which only direct members may be {@link Raw}, as strings and bytes. */
 export function* textPieces(result: unknown): Generator<string | Uint8Array> {
   if (result instanceof Raw) yield* result.pieces();
   else if (!holdsRaw(result)) yield textOfPlain(result);

@@ -27,15 +27,11 @@ export class LineValidator {
   isAmbiguous = false;
   /** Start of the message in the line, if only a brace comes after it; else 0. */
   messageStart = 0;
-  /**
-   * Start and end of the message, if it is the last member of the object that was read last; 0 when another member is.
-   */
+  /** Start and end of the message, if it is the last member of the object read last; 0 when another member is. */
   private last = 0;
   private lastEnd = 0;
 
-  /**
-   * Returns whether `b[start, end)` is one JSON value (RFC 8259; UTF-8 is not checked here). One pass, builds nothing.
-   */
+  /** Returns whether `b[start, end)` is one JSON value (RFC 8259), in one pass; UTF-8 is not checked here. */
   read(b: Uint8Array, start: number, end: number): boolean {
     this.isAmbiguous = false;
     this.messageStart = 0;

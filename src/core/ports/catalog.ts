@@ -19,7 +19,6 @@ export interface Listed {
   readonly sizeBytes: number;
   /** Whether the file has nothing but a header. */
   readonly headerOnly: boolean;
-  /** Whether it is in the archive. */
   readonly archived: boolean;
 }
 
@@ -76,9 +75,7 @@ export interface Relative {
   readonly forkedAtEntryId?: string;
 }
 
-/**
- * Everything that is found without opening a session. All of it is derived from files, and can be rebuilt from them.
- */
+/** All that is found without opening a session. All of it is derived from files, and can be rebuilt from them. */
 export interface Catalog {
   /** Returns all sessions after the cursor that fit; `total` counts those before it too. Throws cursor_expired. */
   list(request: ListRequest, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }>;

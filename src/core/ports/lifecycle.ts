@@ -19,17 +19,14 @@ export interface MovedSession {
   readonly sessionId: string;
   /** Path before the move. */
   readonly sessionPath: string;
-  /** Path after the move. */
   readonly movedTo: string;
 }
 
 export interface Deleted {
   readonly sessionId: string;
-  /** Path before. */
   readonly sessionPath: string;
   /** Path now, as far as it is known. */
   readonly movedTo?: string;
-  /** The trash that it lies in. */
   readonly trash: "desktop" | "own" | "none";
 }
 
@@ -49,7 +46,6 @@ export interface Imported {
   /** The session with the same id that it is a conflict copy of. */
   readonly conflictsWith?: string;
   readonly entryCount: number;
-  /** Format version of its bytes. */
   readonly version: number;
   readonly damage: readonly Damage[];
 }
@@ -60,9 +56,7 @@ export interface Imported {
  * wherever it is interrupted. The caller checks whether the session is open in this process.
  */
 export interface LifeCycle {
-  /**
-   * Returns the file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root.
-   */
+  /** Returns the file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root. */
   locate(where: Where, purpose?: Purpose): string;
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
   delete(file: string, permanent: boolean): Promise<Deleted>;

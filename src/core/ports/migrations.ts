@@ -35,25 +35,26 @@ export interface Verification {
   readonly indexConsistent: boolean;
 }
 
+/** A transition of the state machine that was made, as the contract's schema has it. */
+export interface Transition {
+  readonly fromState: string;
+  readonly toState: string;
+  readonly reason: string;
+  /** Time in ISO 8601. */
+  readonly at: string;
+}
+
 export interface Migrated {
   readonly location: SessionLocation;
   /** Null when there was nothing to do. */
   readonly migrationId: string | null;
   readonly correlationId: string;
   readonly state: string;
-  /** The transitions of the state machine that led there. */
-  readonly transitions: readonly {
-    readonly fromState: string;
-    readonly toState: string;
-    readonly reason: string;
-    readonly at: string;
-  }[];
+  readonly transitions: readonly Transition[];
   readonly snapshotId: string | null;
   readonly verification: Verification;
   readonly entryCount: number;
-  /** The store that has the session now. */
   readonly active: Status["active"];
-  /** Path of the session now. */
   readonly sessionPath: string;
   /** After a rollback: entries that were appended after the migration and are in the file again. */
   readonly laterEntries: number;
@@ -63,7 +64,6 @@ export interface Migrated {
   readonly keptAt: string | null;
 }
 
-/** A line of the migration ledger. */
 export interface LedgerEvent {
   readonly migrationId: string;
   readonly phase: string;
@@ -98,7 +98,6 @@ export interface Status {
 export interface Wishes {
   /** 8 to 128 letters, digits, dots, colons, underscores and hyphens. */
   readonly correlationId?: string;
-  /** Reason for a rollback. */
   readonly reason?: string;
   readonly progress?: Progress;
 }
@@ -132,10 +131,7 @@ export interface Migrations {
   /** Throws what `migrate` throws, and already_exists. */
   rollBack(path: string, wishes: Wishes): Promise<Migrated>;
   status(path: string): Status;
-  /**
-   * Returns the present path of the session that had this path before a migration or rollback; else the path itself.
-   */
+  /** Returns the path that a session has since a migration or rollback of the one at this path; else the path. */
   currentPathOf(path: string): string;
-  /** Checks every byte of a container against the rules of the store. */
   audit(container: string, progress?: Progress): Promise<StoreAudit>;
 }

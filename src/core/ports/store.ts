@@ -91,10 +91,7 @@ export interface Log {
    * done with each line when it asks for the next, which may then overwrite its bytes.
    */
   readMany(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
-  /**
-   * Returns the bytes of these lines, each with its line feed, unchecked and in large pieces. Lazy; `passing` is as in
-   * `readMany`.
-   */
+  /** Returns these lines, each with its line feed, unchecked, in large pieces. Lazy; `passing` as in `readMany`. */
   copy(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
   /**
    * Whether each node follows from its line alone (nothing is damaged, renamed or migrated) and the lines are where
@@ -217,5 +214,5 @@ export interface Store {
    */
   publish(beginning: Beginning, content: Content): Promise<Log>;
   /** Opens the log at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed. */
-  open(file: string, readOnly?: boolean): Log;
+  open(file: string, readOnly?: boolean | Failure): Log;
 }

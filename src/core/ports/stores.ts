@@ -8,10 +8,7 @@ import type { Log, Store } from "./store.ts";
 
 /** Leaf positions that cannot be derived from the session file itself (session-format reference, section 5). */
 export interface LeafMemory {
-  /**
-   * Returns the position that was recorded for the entries that the log has now: an id, null for before the first
-   * entry, undefined when none is recorded for them.
-   */
+  /** Returns the position recorded for the log's entries: an id, null for before the first, undefined for none. */
   recall(log: Log): string | null | undefined;
   /** Records a position durably. */
   record(log: Log, leafId: string | null): Promise<void>;
@@ -55,15 +52,9 @@ export interface Stores {
    * session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.
    */
   nextTo(file: string, header: SessionHeader): string | undefined;
-  /**
-   * Returns the session that a request with this idempotency key made recently, in a working directory or beside a
-   * file.
-   */
+  /** Returns the session that a request with this key made recently, in a working directory or beside a file. */
   made(key: string, of: { readonly cwd: string } | { readonly nextTo: string }): string | undefined;
-  /** Facts that are found without opening sessions. */
   readonly catalog: Catalog;
-  /** Operations on sessions that are not open. */
   readonly lifeCycle: LifeCycle;
-  /** Migrations between a JSONL file and Session Store V2. */
   readonly migrations: Migrations;
 }

@@ -46,12 +46,7 @@ export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a:
 
 /** Returns a function that checks whether a session fits a wish. */
 export function filterOf(request: ListRequest): (listed: Listed) => boolean {
-  const words =
-    request.query === undefined
-      ? []
-      : fold(request.query)
-          .split(/\s+/)
-          .filter((word) => word !== "");
+  const words = fold(request.query ?? "").match(/\S+/g) ?? [];
   const name = request.name === undefined ? undefined : fold(request.name);
   const parentId = request.parent === undefined ? undefined : idInPath(request.parent);
   return (listed) => {
@@ -84,6 +79,11 @@ function readCursor(cursor: string, order: Order): Listed {
   return { path, name: key, modified: key, created: key } as unknown as Listed;
 }
 
+export function unknownId(sessionId: string): Failure {
+  const sentence = `No session has the id ${sessionId}. list_sessions shows those that exist.`;
+  return new Failure("session_not_found", sentence, { sessionId });
+}
+
 export function expired(cursor: string): Failure {
   return new Failure("cursor_expired", "The cursor is not of this list. Try again without a cursor.", { cursor });
 }
@@ -104,9 +104,9 @@ export function unpacked(cursor: string): unknown[] {
   throw expired(cursor);
 }
 
-/** Returns a time that a host names in milliseconds; null when it is no time. */
-export function momentOf(text: string): number | null {
-  const moment = Date.parse(text);
+/** Returns the time that a text names in milliseconds; null when it is no time. */
+export function momentOf(text: unknown): number | null {
+  const moment = typeof text === "string" ? Date.parse(text) : Number.NaN;
   return Number.isFinite(moment) ? moment : null;
 }
 
@@ -118,9 +118,8 @@ export function momentText(moment: number | null): string | null {
 // --- families ----------------------------------------------------------------------------------------------------
 
 /** Returns the id that the name of a session file or container ends with; a name without one is returned as it is. */
-export function idInPath(path: string): string {
-  const name = nameOf(path);
-  const stem = name.replace(/\.(?:jsonl|v2)$/, "");
+function idInPath(path: string): string {
+  const stem = nameOf(path).replace(/\.(?:jsonl|v2)$/, "");
   return /^\d{4}-\d\d-\d\dT[^_]*_(.+)$/.exec(stem)?.[1] ?? stem.slice(stem.lastIndexOf("_") + 1);
 }
 
@@ -134,10 +133,7 @@ function put<K>(map: Map<K, Relative[]>, key: K, session: Relative): void {
   else map.set(key, [session]);
 }
 
-/**
- * Returns the parent of each session whose parent's file is known, by its path or, if it was moved, by the id or name
- * in it.
- */
+/** Returns the parents of sessions, as far as known: by their path or, if they moved, by the id or name in it. */
 export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative> {
   const byPath = new Map<string, Relative>();
   const byId = new Map<string, Relative[]>();
@@ -168,8 +164,7 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
 
 /**
  * Returns the sessions that are forked, over any number of steps, from the same one as this: that one first, parents
- * before their children. If the file of the first one is missing there is no root, and those forked from it stay
- * together.
+ * before their children. Without the file of the first one there is no root, and those forked from it stay together.
  */
 export function familyOf(
   sessions: readonly Relative[],
@@ -179,8 +174,7 @@ export function familyOf(
   const children = new Map<Relative | string, Relative[]>();
   for (const session of sessions) {
     const above = parents.get(session) ?? lostParent(session);
-    if (above === undefined) continue;
-    put(children, above, session);
+    if (above !== undefined) put(children, above, session);
   }
   const seen = new Set<Relative>();
   let top = of;
@@ -190,17 +184,10 @@ export function familyOf(
     top = above;
   }
   const lost = parents.has(top) ? undefined : lostParent(top);
-  const members: Relative[] = [];
-  const added = new Set<Relative>();
-  const waiting = lost === undefined ? [top] : [...(children.get(lost) ?? [top])];
-  for (let i = 0; i < waiting.length; i++) {
-    const session = waiting[i];
-    if (added.has(session)) continue;
-    added.add(session);
-    members.push(session);
-    waiting.push(...(children.get(session) ?? []));
-  }
-  return { root: lost === undefined ? top : null, members };
+  const members = new Set(lost === undefined ? [top] : (children.get(lost) ?? [top]));
+  // Goes on with those that are added meanwhile.
+  for (const member of members) for (const child of children.get(member) ?? []) members.add(child);
+  return { root: lost === undefined ? top : null, members: [...members] };
 }
 
 function lostParent({ id, parentSession }: Relative): string | undefined {

@@ -1,18 +1,7 @@
-/**
- * The meaning of a search query, for every way of searching: its terms, where they occur in a text, how well they fit.
- */
+/** The meaning of a query, for every way of searching: its terms, where they occur in a text, how well they fit. */
 
-/** A query as its terms: all of them must occur in a text, anywhere and in any case. */
-export interface Query {
-  readonly terms: readonly Term[];
-}
-
-export interface Term {
-  /** The term, folded by {@link fold}. */
-  readonly text: string;
-  /** The pieces of it that the index knows. */
-  readonly runs: readonly string[];
-}
+/** The terms of a query, folded by {@link fold}: all of them must occur in a text, anywhere. */
+export type Query = readonly string[];
 
 /** Returns text in the one form in which texts and terms are compared: composed, and without case. */
 export function fold(text: string): string {
@@ -23,20 +12,15 @@ export function fold(text: string): string {
 
 /** Parses words, and text between quotation marks as one term. Returns null when there is nothing to search for. */
 export function parseQuery(query: string): Query | null {
-  const terms: Term[] = [];
-  const known = new Set<string>();
-  for (const [, quoted, word] of query.matchAll(/"([^"]*)"|([^\s"]+)/g)) {
-    const text = fold((quoted ?? word).trim());
-    if (text === "" || known.has(text)) continue;
-    known.add(text);
-    terms.push({ text, runs: text.match(RUN) ?? [] });
-  }
-  return terms.length === 0 ? null : { terms };
+  const terms = new Set<string>();
+  for (const [, quoted, word] of query.matchAll(/"([^"]*)"|([^\s"]+)/g)) terms.add(fold((quoted ?? word).trim()));
+  terms.delete("");
+  return terms.size === 0 ? null : [...terms];
 }
 
 /** Whether a folded text holds every term. */
 export function holds(folded: string, query: Query): boolean {
-  for (const { text } of query.terms) if (!folded.includes(text)) return false;
+  for (const term of query) if (!folded.includes(term)) return false;
   return true;
 }
 
@@ -45,15 +29,9 @@ export function holds(folded: string, query: Query): boolean {
 // An ASCII run is a word, which is found by its parts through a list of all words. Any other script gives its
 // characters and pairs of them, because many scripts put no space between words.
 
-/**
- * Runs that are one piece to the index: ASCII letters, digits and underscores; or characters that are neither ASCII nor
- * punctuation.
- */
+/** Runs that are one piece to the index: ASCII letters, digits and underscores; or neither ASCII nor punctuation. */
 const RUN = /[a-z0-9_]+|[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
-/**
- * Characters of a word. Longer words are cut into pieces that overlap by half, so that each part of up to half this
- * length is in one of them.
- */
+/** Characters of a word. Longer ones are cut into pieces that overlap by half: a part of half of it is in one. */
 const LONGEST_WORD = 64;
 
 const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
@@ -97,7 +75,6 @@ export class Lexicon {
   /** Each word, after its length. */
   private letters = new Uint8Array(1 << 15);
   private used = 1;
-  /** Words seen. */
   count = 0;
 
   clear(): void {
@@ -195,23 +172,15 @@ function partsOf(run: string): string[] {
   return [...characters, ...characters.slice(1).map((character, i) => characters[i] + character)];
 }
 
-/** Expressions for FTS5 over the tokens; undefined where the index cannot decide and every text must be checked. */
-export interface Expression {
-  /** Texts in which the terms are whole words. */
-  readonly words?: string;
-  /** All texts that may hold the terms. */
-  readonly parts?: string;
-}
-
 /**
- * Returns the expressions of a query. `wordsWith` returns the words that contain a part, or undefined if there are too
- * many to search for.
+ * Returns expressions for FTS5 over the tokens: for texts in which the terms are whole words, and for all that may hold
+ * them; undefined where the index cannot decide. `wordsWith` returns the words that hold a part; undefined: too many.
  */
-export function expressionOf({ terms }: Query, wordsWith: (part: string) => readonly string[] | undefined): Expression {
+export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined) {
   const words: string[] = [];
   const parts: string[] = [];
   let isWhole = true;
-  for (const run of new Set(terms.flatMap((term) => term.runs))) {
+  for (const run of new Set(terms.flatMap((term) => term.match(RUN) ?? []))) {
     if (run.charCodeAt(0) >= 128) {
       const found = partsOf(run).filter((part, _, all) => all.length === 1 || [...part].length === 2);
       for (const list of [words, parts]) list.push(...found.map(quoted));
@@ -236,12 +205,12 @@ function quoted(token: string): string {
 // --- what is shown -----------------------------------------------------------------------------------------------
 
 /** Returns how well a folded text with all terms fits: higher is better, 0 to 1 for each term, more for neighbours. */
-export function score(folded: string, { terms }: Query): number {
+export function score(folded: string, terms: Query): number {
   // Long texts hold many words by chance (BM25's idea, with constants for messages).
   const weight = 1.2 * (0.25 + 0.75 * Math.min(4, folded.length / 800));
   let sum = 0;
   let after = -1;
-  for (const { text } of terms) {
+  for (const text of terms) {
     let times = 0;
     let whole = false;
     for (let at = folded.indexOf(text); at >= 0 && times < 20; at = folded.indexOf(text, at + text.length)) {
@@ -265,13 +234,10 @@ function isWordAt(text: string, at: number): boolean {
 const SNIPPET = 160;
 
 /** Returns one line of the text around the first occurrence of a term. */
-export function snippet(text: string, { terms }: Query): string {
+export function snippet(text: string, terms: Query): string {
   const folded = fold(text);
-  let first = folded.length;
-  for (const term of terms) {
-    const at = folded.indexOf(term.text);
-    if (at >= 0 && at < first) first = at;
-  }
+  const found = terms.map((term) => folded.indexOf(term)).filter((at) => at >= 0);
+  const first = Math.min(folded.length, ...found);
   // Folding may have changed lengths before it; the place is then found in proportion.
   const place = folded.length === text.length ? first : Math.round((first / folded.length) * text.length);
   let start = Math.max(0, place - SNIPPET / 4);

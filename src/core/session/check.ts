@@ -1,58 +1,44 @@
-/**
- * Verifies a whole session: its damage and its invariants (protocol, `verify_session`; reliability cases, guarantee 6).
- */
+/** Verifies a whole session: its damage and its invariants (`verify_session`; reliability cases, guarantee 6). */
 
 import { keptFrom } from "../context/context.ts";
 import { type Damage, damageOfEntry } from "../format/damage.ts";
-import type { Entry } from "../format/entry.ts";
-import { RUST_TYPES } from "../format/entry.ts";
+import { type Entry, RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
 import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
 import type { Incomplete, Session } from "./session.ts";
 
 export interface Verdict {
   readonly damage: readonly Damage[];
-  readonly invariants: Readonly<Record<Invariant, boolean>>;
+  readonly invariants: Readonly<Record<(typeof INVARIANTS)[number], boolean>>;
   /** Entries that pi_agent_rust does not read; such a session is read-only there. */
   readonly unreadableForRust: readonly { readonly entryId: string; readonly reason: string }[];
-  /** Whether there is no damage. */
   readonly ok: boolean;
 }
 
-const INVARIANTS = [
-  "headerValid",
-  "linesReadable",
-  "idsUnique",
-  "parentsKnown",
-  "noCycles",
-  "batchesComplete",
-  "boundariesOnPath",
-  "messagesComplete",
-] as const;
-
-export type Invariant = (typeof INVARIANTS)[number];
-
-const BREAKS: Readonly<Record<Damage["kind"], Invariant | undefined>> = {
+/** The invariant that each kind of damage breaks, if any. They are reported in this order. */
+const BREAKS = {
+  bad_header: "headerValid",
+  extra_header: "headerValid",
+  newer_version: "headerValid",
   bad_line: "linesReadable",
   bad_body: "linesReadable",
   torn_tail: "linesReadable",
   missing_id: "linesReadable",
-  bad_header: "headerValid",
-  extra_header: "headerValid",
-  newer_version: "headerValid",
+  missing_blob: "linesReadable",
   duplicate_id: "idsUnique",
   missing_parent: "parentsKnown",
   cycle: "noCycles",
   incomplete_batch: "batchesComplete",
   invalid_boundary: "boundariesOnPath",
-  ambiguous_leaf: undefined,
-  dangling_tool_call: undefined,
   no_message: "messagesComplete",
   incomplete_message: "messagesComplete",
-  lost_entries: undefined,
-  missing_blob: "linesReadable",
-  bad_index: undefined,
-};
+  ambiguous_leaf: null,
+  dangling_tool_call: null,
+  lost_entries: null,
+  bad_index: null,
+} as const satisfies Record<Damage["kind"], string | null>;
+
+const INVARIANTS = [...new Set(Object.values(BREAKS))].filter((invariant) => invariant !== null);
 
 /** Verifies a session, and reads every entry for it. Throws storage_failed when the disk refuses. */
 export function verify(session: Session): Verdict {
@@ -72,17 +58,11 @@ export function verify(session: Session): Verdict {
     found.push(damageOfEntry(log.nodes.id(position), "invalid_boundary", misplaced));
   }
   const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
-  const broken = new Set(damage.map(({ kind }) => BREAKS[kind]));
+  const broken = new Set<string | null>(damage.map(({ kind }) => BREAKS[kind]));
   const holds = INVARIANTS.map((invariant) => [invariant, !broken.has(invariant)]);
-  return {
-    damage,
-    invariants: Object.fromEntries(holds),
-    unreadableForRust,
-    ok: damage.length === 0,
-  };
+  return { damage, invariants: Object.fromEntries(holds), unreadableForRust, ok: damage.length === 0 };
 }
 
-/** Returns what is wrong with the message of an entry, if anything is. */
 function messageFault(entry: Entry, entryId: string): Damage | null {
   // A placeholder for a damaged body, which is reported already.
   if (entry.type !== "message" || entry.damaged === true) return null;
@@ -121,12 +101,11 @@ function rustRefusal(entry: Entry): string | null {
   const message = entry.message as Record<string, unknown> | null | undefined;
   if (typeof message !== "object" || message === null) return "it has no message";
   const { role, content } = message;
-  if (Array.isArray(content))
-    for (const block of content) {
-      const type = (block as { type?: unknown } | null)?.type;
-      if (typeof type !== "string" || !RUST_BLOCKS.has(type))
-        return `it has a content block of type ${shownText(type) || "none"}`;
-    }
+  for (const block of Array.isArray(content) ? content : []) {
+    const type = (block as { type?: unknown } | null)?.type;
+    if (typeof type !== "string" || !RUST_BLOCKS.has(type))
+      return `it has a content block of type ${shownText(type) || "none"}`;
+  }
   if (role === "custom") return typeof content === "string" ? null : "its custom message has blocks instead of text";
   if (role === "bashExecution") return typeof message.exitCode === "number" ? null : "its command has no exit code";
   if (role === "assistant") {

@@ -7,10 +7,7 @@ import { type Draft, draftOf } from "../format/entry.ts";
 import { timestamp } from "../ports/env.ts";
 import type { Session } from "./session.ts";
 
-/**
- * Returns a compaction at the leaf that keeps from an entry of the path on, or nothing. It contains the system prompt
- * in force, because the system messages before it are not shown any more. Throws invalid_boundary.
- */
+/** Returns a compaction at the leaf, with the system prompt in force, which it would hide. Throws invalid_boundary. */
 export function compactionDraft(
   session: Session,
   compaction: {
@@ -49,7 +46,6 @@ export function requireKept(
   if (fault) throw new Failure("invalid_boundary", fault.reason, { entryId, nearest: fault.nearest, path });
 }
 
-/** Returns the system messages at the leaf. */
 function systemMessages(session: Session): object[] {
   const messages: object[] = [];
   for (const { position, kind } of session.context().items) {

@@ -1,14 +1,22 @@
 /** The entries of a session as they are known now: the log, the tree over it, and the facts that some entries give. */
 
 import { isVoid } from "../context/context.ts";
-import type { Entry } from "../format/entry.ts";
+import type { Batch, Entry } from "../format/entry.ts";
 import { parse } from "../json/json.ts";
 import type { Log } from "../ports/store.ts";
 import { KNOWN_TYPES, type Nodes } from "../tree/nodes.ts";
 import { Tree } from "../tree/tree.ts";
 
+/** Entries at the end that are searched for a repeated idempotency key (protocol, `append`). */
+const KEY_WINDOW = 10_000;
+
+export interface KeyedAppend {
+  readonly ids: string[];
+  readonly leafId: string | null;
+}
+
 export class SessionEntries {
-  private logNow: Log;
+  log: Log;
   private treeNow!: Tree;
   private readonly leaf: () => number;
   /** Whether the tree is invalid and must be rebuilt before its next use. */
@@ -25,14 +33,10 @@ export class SessionEntries {
 
   /** Reads the log. `leaf` returns the position that the tree gives as its leaf. */
   constructor(log: Log, leaf: () => number) {
-    this.logNow = log;
+    this.log = log;
     this.leaf = leaf;
     this.openedWith = log.nodes.count;
     this.read();
-  }
-
-  get log(): Log {
-    return this.logNow;
   }
 
   /** Throws storage_failed while the tree must be rebuilt and cannot be. */
@@ -42,16 +46,15 @@ export class SessionEntries {
   }
 
   entry(position: number): Entry {
-    return parse(this.logNow.read(position)) as Entry;
+    return parse(this.log.read(position)) as Entry;
   }
 
   idOrNull(position: number): string | null {
-    return position < 0 ? null : this.logNow.nodes.id(position);
+    return position < 0 ? null : this.log.nodes.id(position);
   }
 
-  /** Whether the log has nothing left to commit. */
   get areDurable(): boolean {
-    const { durableCount, nodes, isCheckpointDue } = this.logNow;
+    const { durableCount, nodes, isCheckpointDue } = this.log;
     return durableCount >= nodes.count && !isCheckpointDue;
   }
 
@@ -87,14 +90,13 @@ export class SessionEntries {
 
   /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
   rebuildAfterLosses(): boolean {
-    if (this.logNow.nodes.losses === this.seenLosses) return false;
+    if (this.log.nodes.losses === this.seenLosses) return false;
     this.renew();
     return true;
   }
 
-  /** Adds the entry after those that were added. */
   add(position: number, line?: Uint8Array): void {
-    const { nodes } = this.logNow;
+    const { nodes } = this.log;
     if (LOADED_TYPES.includes(nodes.code(position))) {
       const entry = line ? (parse(line) as Entry) : this.entry(position);
       noteVoid(nodes, this.voids, position, entry);
@@ -106,7 +108,7 @@ export class SessionEntries {
 
   /** Adds the entries that others appended from `first` on, and those that were left out before. Returns all of them. */
   addFrom(first: number): number[] {
-    const { nodes } = this.logNow;
+    const { nodes } = this.log;
     const start = Math.min(this.addedCount, first);
     if (start === nodes.count) return [];
     if (nodes.forward.size > 0) this.renew();
@@ -114,11 +116,8 @@ export class SessionEntries {
     return Array.from({ length: nodes.count - start }, (_, n) => start + n);
   }
 
-  /**
-   * Builds the tree of all entries, and the facts that they give about the session. Changes nothing when one cannot be
-   * read.
-   */
-  private read(log = this.logNow): void {
+  /** Builds the tree and the facts that the entries give. Changes nothing when one cannot be read. */
+  private read(log = this.log): void {
     const { nodes } = log;
     const { losses } = nodes;
     // Summaries that were checked before need not be read again.
@@ -133,7 +132,7 @@ export class SessionEntries {
       bodies.push([position, entry]);
     }
     this.treeNow = new Tree(nodes, { isVoid: (position) => voids.has(position), leaf: this.leaf });
-    this.logNow = log;
+    this.log = log;
     this.voids = voids;
     this.addedCount = nodes.count;
     this.seenLosses = losses;
@@ -143,12 +142,33 @@ export class SessionEntries {
     for (const [position, entry] of bodies) this.applyFacts(position, entry);
   }
 
+  /** Returns the appends with an idempotency key, by the key: it survives a restart, because it is in the entries. */
+  keyedAppends(): Map<string, KeyedAppend> {
+    const { header, nodes } = this.log;
+    const keyed = new Map<string, KeyedAppend>();
+    const from = Math.max(0, nodes.count - KEY_WINDOW);
+    const batched = Array.from({ length: nodes.count - from }, (_, i) => from + i).filter((p) => nodes.isBatch(p));
+    let ids: string[] = [];
+    let next = 0;
+    for (const line of this.log.readMany(batched, true)) {
+      const p = batched[next++];
+      const batch = (parse(line) as Entry)._batch as Partial<Batch> | null;
+      if (batch?.session !== header.id || typeof batch.key !== "string") continue;
+      if (batch.index === 0) ids = [];
+      ids.push(nodes.id(p));
+      // The rest of a torn batch was never acknowledged, wherever it is.
+      if (ids.length === batch.count && batch.index === batch.count - 1)
+        keyed.set(batch.key, { ids, leafId: nodes.id(p) });
+    }
+    return keyed;
+  }
+
   private applyFacts(position: number, entry: Entry): void {
     if (entry.type === "session_info") {
       const name = typeof entry.name === "string" ? entry.name.trim() : "";
       this.name = name === "" ? null : name;
     } else if (entry.type === "label" && typeof entry.targetId === "string") {
-      const target = this.logNow.nodes.position(entry.targetId);
+      const target = this.log.nodes.position(entry.targetId);
       if (target < 0) return;
       if (typeof entry.label === "string" && entry.label !== "")
         this.treeNow.labels.set(target, { label: entry.label, setBy: position });
@@ -157,7 +177,6 @@ export class SessionEntries {
   }
 }
 
-/** Notes whether a summary has anything to show. */
 function noteVoid(nodes: Nodes, voids: Set<number>, position: number, entry: Entry): void {
   if (isVoid(entry)) voids.add(position);
   else if (entry.type === "compaction" || entry.type === "branch_summary") nodes.noteSummary(position);
@@ -168,10 +187,7 @@ const LOADED_TYPES = (["session_info", "label", "branch_summary", "compaction"] 
   KNOWN_TYPES.indexOf(type),
 );
 
-/**
- * Returns the entries of these types, in file order. Searching for each type is ten times faster than checking each
- * entry.
- */
+/** Returns the entries of these types in file order. Ten times faster than checking each entry. */
 function positionsTelling(nodes: Nodes): number[] {
   const { types } = nodes.columns();
   const found: number[] = [];

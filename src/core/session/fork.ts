@@ -13,9 +13,7 @@ const LABEL = KNOWN_TYPES.indexOf("label");
 const COMPACTION = KNOWN_TYPES.indexOf("compaction");
 
 export interface ForkPlan {
-  /** Positions to copy, root first. */
   readonly positions: Int32Array;
-  /** New values of single members, by position. */
   readonly patches: ReadonlyMap<number, Patch>;
   /** Labels to write after the copied entries, oldest first. */
   readonly labels: readonly { readonly targetId: string; readonly label: string; readonly setBy: number }[];
@@ -27,10 +25,7 @@ export interface Patch {
   readonly firstKeptEntryId?: string;
 }
 
-/**
- * Returns the plan for a session that ends at `end` ({@link ROOT}: no entries). Reads no bodies but those of
- * compactions.
- */
+/** Returns the plan for a session that ends at `end` ({@link ROOT}: no entries). Reads only compactions. */
 export function planFork(tree: Tree, end: number, firstKept: (compaction: number) => string | undefined): ForkPlan {
   const { nodes } = tree;
   const path = tree.path(end);

@@ -48,7 +48,6 @@ export class LeafTracker {
   private durable = ROOT;
   private recorded: LeafRecord | undefined;
   private given: LeafOfEntries | undefined;
-  /** Ambiguities found at opening. */
   damage: readonly Damage[] = [];
 
   constructor(entries: SessionEntries, store: LeafMemory | undefined, keeps: boolean) {
@@ -69,7 +68,6 @@ export class LeafTracker {
     return this.entries.areDurable && !this.isDue;
   }
 
-  /** Whether the session's file gives the leaf by itself. */
   get isInFile(): boolean {
     return this.current === this.inFile;
   }
@@ -99,7 +97,6 @@ export class LeafTracker {
     this.durable = this.at;
   }
 
-  /** Moves to an entry that was appended, or to any other. */
   moveTo(position: number): void {
     this.at = position;
     if (this.isDurable) this.durable = position;
@@ -161,10 +158,7 @@ export class LeafTracker {
 
   // --- what the file says --------------------------------------------------------------------------------------
 
-  /**
-   * Returns whether an entry needs a leaf marker before it: a label or a name at a place that the file alone would not
-   * give as the leaf.
-   */
+  /** Returns whether an entry needs a leaf marker before it: a label or a name that the file would not put there. */
   needsMarkerBefore(type: string, parentId: string | null | undefined): boolean {
     if (!this.keeps || !isMetadata(type) || !this.entries.log.persisted) return false;
     const place =

@@ -3,23 +3,20 @@
  * interface ends with a TypeError where they do not (0.73: `entry.message.usage.input`, `message.content.some`).
  */
 
+import type { Model } from "../context/context.ts";
 import { UNKNOWN_MODEL } from "../context/models.ts";
 import { type Draft, setMembers } from "../format/entry.ts";
+import { inTextBlock, toolCalls } from "../format/message.ts";
 import { bytesOf, concat, memberOf, members } from "../json/json.ts";
+import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
 /** The model that speaks at a position, with the API that its last message names. */
-export interface Speaker {
-  readonly provider: string;
-  readonly id: string;
-  readonly api?: string;
-}
+export type Speaker = Model & { readonly api?: string };
 
-/** Facts about a message that it does not hold itself. */
 export interface Surroundings {
-  /** Returns when it was made, in milliseconds. */
   time(): number;
   speaker(): Speaker | null;
 }
@@ -35,23 +32,18 @@ export function gapOf(message: Members): string | null {
 }
 
 /**
- * Returns the text of a message, completed with the members that Pi needs and it lacks: content, and in an assistant
- * message `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes one
- * block; everything else stays byte for byte. Returns the same bytes if nothing is missing.
+ * Returns the text of a draft, its message completed with the members that Pi needs and it lacks: content, and in an
+ * assistant message `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes
+ * one block; everything else stays byte for byte. Returns the same bytes if nothing is missing. `draft` is its value.
  */
-export function completed(text: Uint8Array, message: Members, around: Surroundings): Uint8Array {
-  const lacking = lackingOf(text, message, around);
-  return Object.keys(lacking).length === 0 ? text : setMembers(text, lacking);
-}
-
-/** Returns the text of a draft, completed likewise; `draft` is its value. */
 export function completedDraft(text: Uint8Array, draft: Members, around: Surroundings): Uint8Array {
   if (draft.type !== "message" || !isObject(draft.message)) return text;
   const member = memberOf(members(text) ?? [], "message");
   if (!member) return text;
   const message = text.subarray(member.start, member.end);
-  const whole = completed(message, draft.message, around);
-  return whole === message ? text : concat([text.subarray(0, member.start), whole, text.subarray(member.end)]);
+  const lacking = lackingOf(message, draft.message, around);
+  if (Object.keys(lacking).length === 0) return text;
+  return concat([text.subarray(0, member.start), setMembers(message, lacking), text.subarray(member.end)]);
 }
 
 function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Record<string, Uint8Array> {
@@ -61,7 +53,7 @@ function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Re
     lacking[name] = bytesOf(JSON.stringify(value));
   };
   if (role !== "user" && role !== "assistant" && role !== "toolResult") return lacking;
-  if (role !== "user" && typeof content === "string") lacking.content = inBlock(text);
+  if (role !== "user" && typeof content === "string") lacking.content = inTextBlock(valueIn(text, "content"));
   else if (!Array.isArray(content) && typeof content !== "string") put("content", []);
   if (role !== "assistant") return lacking;
   const { provider, model, api } = message;
@@ -77,14 +69,9 @@ function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Re
   }
   const usage = usageText(text, message.usage);
   if (usage) lacking.usage = usage;
-  if (typeof message.stopReason !== "string") put("stopReason", calls(content) ? "toolUse" : "stop");
+  if (typeof message.stopReason !== "string") put("stopReason", toolCalls(content).length > 0 ? "toolUse" : "stop");
   if (typeof message.timestamp !== "number") put("timestamp", around.time());
   return lacking;
-}
-
-/** Returns a message's content, which is a string, as one text block. */
-function inBlock(text: Uint8Array): Uint8Array {
-  return concat([bytesOf('[{"type":"text","text":'), valueIn(text, "content"), bytesOf("}]")]);
 }
 
 const COUNTS = ["input", "output", "cacheRead", "cacheWrite"];
@@ -118,15 +105,10 @@ function valueIn(object: Uint8Array, name: string): Uint8Array {
   return member ? object.subarray(member.start, member.end) : EMPTY;
 }
 
-function calls(content: unknown): boolean {
-  return Array.isArray(content) && content.some((block) => isObject(block) && block.type === "toolCall");
-}
-
 function isObject(value: unknown): value is Members {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns the model that speaks at a position of a session. */
 export function speakerAt(session: Session, position: number): Speaker | null {
   const model = session.model(position);
   const named = session.tree.lastModel(position);
@@ -136,10 +118,7 @@ export function speakerAt(session: Session, position: number): Speaker | null {
   return message.provider === model.provider && message.model === model.id ? { ...model, api: message.api } : model;
 }
 
-/**
- * The models that speak before each of several drafts, which can change the model themselves. Reads nothing until
- * asked.
- */
+/** The models that speak before each of several drafts, which can change it. Reads nothing until asked. */
 export class Speakers {
   private readonly session: Session;
   private now: () => Speaker | null;
@@ -153,7 +132,10 @@ export class Speakers {
   /** Adds the next draft, and returns a function that finds who speaks before it. */
   next(draft: Pick<Draft, "type" | "id" | "parentId"> & Members): () => Speaker | null {
     const { type, id, parentId, message } = draft;
-    if (parentId !== undefined) this.now = this.known.get(parentId ?? "") ?? this.at(this.positionOf(parentId));
+    if (parentId !== undefined) {
+      const stored = parentId === null ? ROOT : this.session.log.nodes.position(parentId);
+      this.now = this.known.get(parentId ?? "") ?? this.at(stored);
+    }
     const before = this.now;
     const assistant = type === "message" && isObject(message) && message.role === "assistant" ? message : undefined;
     const provider = type === "model_change" ? draft.provider : assistant?.provider;
@@ -166,15 +148,8 @@ export class Speakers {
     return before;
   }
 
-  private positionOf(parentId: string | null): number {
-    return parentId === null ? -1 : this.session.log.nodes.position(parentId);
-  }
-
   private at(position: number): () => Speaker | null {
     let speaker: Speaker | null | undefined;
-    return () => {
-      speaker ??= speakerAt(this.session, position);
-      return speaker;
-    };
+    return () => (speaker ??= speakerAt(this.session, position));
   }
 }

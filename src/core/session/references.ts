@@ -1,26 +1,16 @@
-/**
- * Checks entries that a host appends as they are and that name other entries: those must exist (protocol, `append`).
- */
+/** Checks that the entries which appended ones name exist (protocol, `append`). */
 
 import type { Coming } from "../context/compaction.ts";
 import { Failure } from "../failure.ts";
-import type { Entry } from "../format/entry.ts";
+import type { Draft, Entry } from "../format/entry.ts";
 import { roleOf } from "../format/head.ts";
 import { ROOT } from "../tree/nodes.ts";
 import { requireKept } from "./compaction-draft.ts";
 import type { Session } from "./session.ts";
 
-interface NamedDraft {
-  readonly type: string;
-  readonly id?: string;
-  readonly parentId?: string | null;
-  readonly [member: string]: unknown;
-}
+type NamedDraft = Pick<Draft, "type" | "id" | "parentId"> & Readonly<Record<string, unknown>>;
 
-/**
- * Throws entry_not_found or invalid_boundary, as the commands that make such entries do, if a label, a context edit or
- * a compaction names an entry that is neither in the session nor before it among the drafts.
- */
+/** Throws entry_not_found or invalid_boundary if a draft names an entry that is not in the session or before it. */
 export function requireReferences(session: Session, drafts: readonly NamedDraft[]): void {
   const sent: Sent = { session, drafts, before: new Map() };
   for (const [index, draft] of drafts.entries()) {
@@ -33,18 +23,14 @@ export function requireReferences(session: Session, drafts: readonly NamedDraft[
 interface Sent {
   readonly session: Session;
   readonly drafts: readonly NamedDraft[];
-  /** Indexes of the drafts with an id that come before the one being checked. */
   readonly before: Map<string, number>;
 }
 
 function requireTarget({ session, drafts, before }: Sent, index: number): void {
   const targetId = String(drafts[index].targetId);
   if (session.find(targetId) >= 0 || before.has(targetId)) return;
-  throw new Failure(
-    "entry_not_found",
-    `The target ${targetId} is not an entry of this session. get_entries and get_tree show the ids that exist.`,
-    { entryId: targetId, path: `entries.${index}.targetId` },
-  );
+  const sentence = `The target ${targetId} is not an entry of this session. get_entries and get_tree show the ids that exist.`;
+  throw new Failure("entry_not_found", sentence, { entryId: targetId, path: `entries.${index}.targetId` });
 }
 
 function requireBoundary(sent: Sent, index: number): void {
@@ -54,9 +40,11 @@ function requireBoundary(sent: Sent, index: number): void {
   if (firstKeptEntryId === id) return;
   const keptId = String(firstKeptEntryId);
   const { leaf, above } = leafFor(sent, index);
-  const coming = above.map(
-    (at): Coming => ({ id: drafts[at].id, role: roleIn(drafts[at]), entry: drafts[at] as Entry }),
-  );
+  const coming = above.map((at): Coming => {
+    const { id, type, message } = drafts[at];
+    const role = type === "message" ? roleOf((message as { role?: unknown }).role) : "";
+    return { id, role, entry: drafts[at] as Entry };
+  });
   const among = above.indexOf(before.get(keptId) ?? -1);
   const first = among >= 0 ? session.log.nodes.count + among : session.find(keptId);
   requireKept(session, keptId, first, { leaf, coming, path: `entries.${index}.firstKeptEntryId` });
@@ -76,8 +64,4 @@ function leafFor({ session, drafts, before }: Sent, index: number): { leaf: numb
     above.push(parent);
     at = parent;
   }
-}
-
-function roleIn({ type, message }: NamedDraft): Coming["role"] {
-  return type === "message" ? roleOf((message as { role?: unknown }).role) : "";
 }

@@ -8,7 +8,6 @@ import type { LeafTracker } from "./leaf.ts";
 
 /** Changes by other programs that were found since they were last requested. */
 export interface Foreign {
-  /** Positions of their entries, in the order in which they were found. */
   readonly positions: readonly number[];
   /** Entries of this session that its file no longer holds. */
   readonly lost: number;
@@ -32,7 +31,6 @@ export class ForeignChanges {
     this.reportedDamage = entries.log.damage.length;
   }
 
-  /** Notes an entry of another program that a write of ours found. */
   note(position: number): void {
     const { nodes } = this.entries.log;
     if (!nodes.isMarker(position)) this.untoldIds.add(nodes.id(position));
@@ -60,24 +58,14 @@ export class ForeignChanges {
     return { positions, lost };
   }
 
-  /** Does what Session.refreshToWrite says. */
-  checkBeforeWriting(): void {
-    this.becomeWriter();
-    // The path may hold another file after the first look, with a lock of its own.
-    if (this.checkForChanges() && this.becomeWriter()) this.checkForChanges();
-  }
-
   /** Does what Session.refresh says. Returns whether there was anything. */
   checkForChanges(): boolean {
     const { log } = this.entries;
     const change = log.refresh();
-    if (change.kind === "gone")
-      throw new Failure(
-        "storage_failed",
-        "The session's file is missing. clone writes what is still known of it to a new session.",
-        { errno: "ENOENT" },
-        { retryable: false },
-      );
+    if (change.kind === "gone") {
+      const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";
+      throw new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
+    }
     if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.isDurable)) {
       this.rebase();
       return true;
@@ -109,12 +97,10 @@ export class ForeignChanges {
    */
   rebase(successor?: Log, isRepair = false): void {
     const leafId = this.entries.idOrNull(this.leaf.current);
-    if (!this.leaf.isDurable)
-      throw new Failure(
-        "content_modified",
-        "Another program rewrote the session. Try again to see what is there now.",
-        { leafId },
-      );
+    if (!this.leaf.isDurable) {
+      const sentence = "Another program rewrote the session. Try again to see what is there now.";
+      throw new Failure("content_modified", sentence, { leafId });
+    }
     const before = this.entries.log;
     const next = successor ?? before.reopen();
     this.entries.replace(next);
@@ -139,17 +125,13 @@ export class ForeignChanges {
   }
 }
 
-/** Returns the positions of a log's entries that another log does not have. */
 function positionsMissingIn(other: Log, { nodes }: Log): number[] {
   const missing: number[] = [];
   for (let p = 0; p < nodes.count; p++) if (other.nodes.position(nodes.id(p)) < 0) missing.push(p);
   return missing;
 }
 
-/**
- * Returns the ids of entries that were reported as damage of a log and that the next one finds damaged in the same
- * place.
- */
+/** Returns the ids of entries that are reported as damage of a log, and of the next one in the same place. */
 function stillDamaged(before: Log, next: Log): Set<string> {
   const offsets = new Set(next.damage.map(({ byteOffset }) => byteOffset));
   const ids = new Set<string>();

@@ -22,24 +22,19 @@ import type { Log } from "../ports/store.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
-import { SessionEntries } from "./entries.ts";
-import { type KeyedAppend, keyedAppends } from "./idempotency-keys.ts";
+import { type KeyedAppend, SessionEntries } from "./entries.ts";
 import { LeafTracker } from "./leaf.ts";
 import { type Foreign, ForeignChanges } from "./refresh.ts";
 
 export type { Model } from "../context/context.ts";
 export type { Foreign } from "./refresh.ts";
 
-/**
- * Entry types that set up a session before its conversation: they wait in memory for the first entry of another type.
- */
+/** Entry types that set up a session: they wait in memory for the first entry of another type. */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
 
 export interface Appended {
   readonly ids: string[];
-  /** The lines of the new entries, as they were written. */
   readonly lines: readonly Uint8Array[];
-  /** The leaf before the append. */
   readonly oldLeafId: string | null;
   /** Whether the new entries do not continue the old leaf. */
   readonly branchChanged: boolean;
@@ -49,7 +44,6 @@ export interface Appended {
 export interface Incomplete {
   readonly position: number;
   readonly damage: Damage;
-  /** Returns its line, completed. */
   complete(line: Uint8Array): Uint8Array;
 }
 
@@ -57,7 +51,8 @@ export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
-  private readonly foreign: ForeignChanges;
+  /** Changes by other programs, and damage, that are not reported yet. */
+  readonly foreign: ForeignChanges;
 
   /** `keepsLeaf`: whether a position that the entries do not give outlives the session. */
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
@@ -76,14 +71,8 @@ export class Session implements Bodies {
     return this.entries.tree;
   }
 
-  /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   get name(): string | null {
     return this.entries.name;
-  }
-
-  /** Whether it released its lock; it takes it again with the next change. */
-  get isSuspended(): boolean {
-    return this.foreign.resting;
   }
 
   get id(): string {
@@ -125,13 +114,9 @@ export class Session implements Bodies {
   /** Returns the position of the entry with that id. Throws entry_not_found. */
   position(entryId: string): number {
     const position = this.find(entryId);
-    if (position < 0)
-      throw new Failure(
-        "entry_not_found",
-        `Entry not found: ${entryId}. get_entries and get_tree show the ids that exist.`,
-        { entryId },
-      );
-    return position;
+    if (position >= 0) return position;
+    const sentence = `Entry not found: ${entryId}. get_entries and get_tree show the ids that exist.`;
+    throw new Failure("entry_not_found", sentence, { entryId });
   }
 
   line(position: number): Uint8Array {
@@ -165,19 +150,8 @@ export class Session implements Bodies {
     return this.entries.once("messages", leaf, (tree) => contextCount(tree, this, leaf));
   }
 
-  /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
   rebuildAfterLosses(): boolean {
     return this.entries.rebuildAfterLosses();
-  }
-
-  /** Returns the damage that was found since the last call, or since the session was opened. */
-  freshDamage(): readonly Damage[] {
-    return this.foreign.freshDamage();
-  }
-
-  /** Returns what other programs were found to have done since the last call; null for nothing. Throws storage_failed. */
-  freshForeign(): Foreign | null {
-    return this.foreign.fresh();
   }
 
   /**
@@ -218,10 +192,7 @@ export class Session implements Bodies {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  /**
-   * Throws read_only unless what follows writes nothing to the log, and content_modified when the leaf is not the
-   * expected one.
-   */
+  /** Throws read_only unless what follows writes nothing, and content_modified unless the leaf is the expected one. */
   guard(expectedLeafId: string | null | undefined, writesNothing = false): void {
     if (this.log.readOnly && !writesNothing) throw this.log.readOnly;
     if (expectedLeafId !== undefined && expectedLeafId !== this.leafId)
@@ -241,7 +212,6 @@ export class Session implements Bodies {
     const oldLeafId = this.leafId;
     const written: NewLine[] = [];
     const ids: string[] = [];
-    /** The ids so far, if there are several drafts. */
     const others = drafts.length > 1 ? new Set<string>() : undefined;
     let parentId = oldLeafId;
     let branchChanged = false;
@@ -252,13 +222,11 @@ export class Session implements Bodies {
       const draft = drafts[index];
       const id = this.idFor(draft, others);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        if (draft.parentId !== null && this.find(draft.parentId) < 0 && !others?.has(draft.parentId))
-          throw new Failure(
-            "entry_not_found",
-            `The parent ${draft.parentId} is not an entry of this session. Leave parentId out to continue the leaf.`,
-            { entryId: draft.parentId, path: `entries.${index}.parentId` },
-          );
         parentId = draft.parentId;
+        if (parentId !== null && this.find(parentId) < 0 && !others?.has(parentId)) {
+          const sentence = `The parent ${parentId} is not an entry of this session. Leave parentId out to continue the leaf.`;
+          throw new Failure("entry_not_found", sentence, { entryId: parentId, path: `entries.${index}.parentId` });
+        }
         branchChanged = true;
       }
       const batch: Batch | undefined = batched
@@ -298,16 +266,13 @@ export class Session implements Bodies {
     }
   }
 
-  /**
-   * Returns the result of an append with this key that was applied before. Survives a restart: the key is in the
-   * entries.
-   */
+  /** Returns the result of an earlier append with this key, also of one before a restart. */
   repeated(key: string): KeyedAppend | undefined {
     return this.keyed.get(key);
   }
 
   private get keyed(): Map<string, KeyedAppend> {
-    return this.entries.once("keys", 0, () => keyedAppends(this.entries));
+    return this.entries.once("keys", 0, () => this.entries.keyedAppends());
   }
 
   /** Moves the leaf; durable after `commit`. Nothing is written to the session file. */
@@ -315,10 +280,7 @@ export class Session implements Bodies {
     this.leaf.moveTo(position);
   }
 
-  /**
-   * Resolves when all that was appended or moved before is durable; on a failure the session returns to its durable
-   * state.
-   */
+  /** Resolves when all that was appended or moved is durable; a failure brings the durable state back. */
   async commit(): Promise<void> {
     try {
       await this.leaf.commit();
@@ -328,7 +290,6 @@ export class Session implements Bodies {
     }
   }
 
-  /** Whether there is nothing that `commit` would have to wait for. */
   get isDurable(): boolean {
     return this.leaf.isDurable;
   }
@@ -401,21 +362,15 @@ export class Session implements Bodies {
    */
   refresh(): Foreign | null {
     this.foreign.checkForChanges();
-    return this.freshForeign();
+    return this.foreign.fresh();
   }
 
-  /**
-   * Does the same before a change, as the only writer: no server like this one writes after that check. If another
-   * process is the writer, the change itself fails with session_locked. Throws what `refresh` throws.
-   */
+  /** Does the same before a change, as the only writer; a change fails if another is. Throws what `refresh` throws. */
   refreshToWrite(): Foreign | null {
-    this.foreign.checkBeforeWriting();
-    return this.freshForeign();
-  }
-
-  /** Continues with another log of the same session, which replaced this one. The old one is closed. */
-  become(next: Log): void {
-    this.foreign.rebase(next);
+    this.foreign.becomeWriter();
+    // The path may hold another file after the first look, with a lock of its own.
+    if (this.foreign.checkForChanges() && this.foreign.becomeWriter()) this.foreign.checkForChanges();
+    return this.foreign.fresh();
   }
 
   /**
@@ -425,10 +380,7 @@ export class Session implements Bodies {
   repair(
     dryRun: boolean,
     lackingIn: (session: Session) => readonly Incomplete[] = () => [],
-  ): {
-    repaired: readonly Damage[];
-    backupPath: string | null;
-  } {
+  ): { repaired: readonly Damage[]; backupPath: string | null } {
     for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
     if (this.log.mayHideEntries) this.foreign.rebase();
     const lacking = this.log.persisted ? lackingIn(this) : [];
@@ -441,19 +393,14 @@ export class Session implements Bodies {
 
   // --- small parts of writing ----------------------------------------------------------------------------------
 
-  private idFor(draft: Draft, others: ReadonlySet<string> | undefined): string {
-    if (draft.id === undefined) return this.newEntryId(others);
-    if (!ENTRY_ID.test(draft.id))
-      throw new Failure(
-        "invalid_entry",
-        "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.",
-        { entryId: draft.id },
-      );
-    if (this.isTaken(draft.id) || others?.has(draft.id))
-      throw new Failure("invalid_entry", `The id ${draft.id} is taken. Leave it out to get a new one.`, {
-        entryId: draft.id,
-      });
-    return draft.id;
+  private idFor({ id }: Draft, others: ReadonlySet<string> | undefined): string {
+    if (id === undefined) return this.newEntryId(others);
+    const isWellFormed = ENTRY_ID.test(id);
+    if (isWellFormed && !this.isTaken(id) && !others?.has(id)) return id;
+    const sentence = isWellFormed
+      ? `The id ${id} is taken. Leave it out to get a new one.`
+      : "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.";
+    throw new Failure("invalid_entry", sentence, { entryId: id });
   }
 
   private isTaken(id: string): boolean {
@@ -469,12 +416,10 @@ export class Session implements Bodies {
     return this.env.sessionId();
   }
 
-  /** Writes a marker of the leaf. */
   private writeMarker(): void {
     this.write([this.marker(this.leafId)]);
   }
 
-  /** Returns a leaf marker. */
   private marker(parentId: string | null): NewLine {
     const data = parentId === null ? { leafId: null } : undefined;
     return this.lineOf(draftOf("custom", { customType: LEAF_MARKER, data }), this.newEntryId(), parentId);

@@ -3,40 +3,12 @@
 import { contextTokens } from "../context/compaction.ts";
 import { windowOf } from "../context/models.ts";
 import { reportedTokens } from "../context/tokens.ts";
-import type { Entry } from "../format/entry.ts";
-import { toolCalls } from "../format/message.ts";
+import { numberOf, toolCalls } from "../format/message.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
-export interface Usage {
-  tokens: {
-    input: number;
-    output: number;
-    cacheRead: number;
-    cacheWrite: number;
-    /** Sum of the four; the total as named, if only that is. */
-    total: number;
-  };
-  cost: number;
-}
-
-export interface Counts extends Usage {
-  userMessages: number;
-  assistantMessages: number;
-  toolCalls: number;
-  toolResults: number;
-  totalMessages: number;
-}
-
-export interface Stats extends Counts {
-  /** Usage of entries that this session did not inherit from the one it was forked from. */
-  own: Usage;
-  inherited: Usage;
-  /** These counts for the path to the leaf. */
-  path: Counts;
-  /** Bytes of the lines, by entry type. */
-  bytesByType: Record<string, number>;
-}
+type Usage = ReturnType<typeof noUsage>;
+type Counts = ReturnType<typeof noCounts>;
 
 /**
  * Returns the usage of the context at the leaf, as Pi does: null after a compaction, until an assistant message reports
@@ -69,17 +41,14 @@ function isReportedSince(session: Session, compaction: number): boolean {
 /** Entry types that may carry `usage` themselves (session-format reference, section 2). */
 const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
-export function statsOf(session: Session): Stats {
+/** Returns the counts of all entries and of the path, the usage by origin, and the bytes of the lines by entry type. */
+export function statsOf(session: Session) {
   const { nodes } = session.log;
-  const stats: Stats = {
-    ...noCounts(),
-    own: noUsage(),
-    inherited: noUsage(),
-    path: noCounts(),
-    bytesByType: {},
-  };
+  const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };
   const onPath = new Set(session.tree.path());
-  const inherited = new InheritedEntries(session);
+  // After the entries that a fork began with come its own, whatever time they name: a host may give entries any time.
+  let isInherited = session.parentSession !== null;
+  const born = Date.parse(session.log.header.timestamp ?? "");
   /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
@@ -89,9 +58,9 @@ export function statsOf(session: Session): Stats {
     const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
     if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
     const isPaid = role === "assistant" || role === "toolResult" || PAID.has(type);
-    if (!isPaid && !inherited.lasts) continue;
+    if (!isPaid && !isInherited) continue;
     const entry = session.entry(position);
-    const isInherited = inherited.holds(entry);
+    isInherited &&= isOlder(entry, born, session.id);
     if (!isPaid) continue;
     const message = entry.message as { content?: unknown; usage?: unknown } | undefined;
     const calls = role === "assistant" ? toolCalls(message?.content).length : 0;
@@ -102,33 +71,14 @@ export function statsOf(session: Session): Stats {
     }
     addUsage(isInherited ? stats.inherited : stats.own, usage);
   }
-  stats.bytesByType = Object.fromEntries(bytesByType);
-  return stats;
+  return { ...stats, bytesByType: Object.fromEntries(bytesByType) };
 }
 
-/**
- * The entries that a fork began with: those at the start that are no younger than it, and that no append to the fork
- * itself wrote. After them come the session's own, whatever time they name, because a host may give entries any time.
- */
-class InheritedEntries {
-  lasts: boolean;
-  private readonly born: number;
-  private readonly sessionId: string;
-
-  constructor(session: Session) {
-    this.lasts = session.parentSession !== null;
-    this.born = Date.parse(session.log.header.timestamp ?? "");
-    this.sessionId = session.id;
-  }
-
-  /** Returns whether an entry is one of them. Must be called for every entry in file order, as long as it `lasts`. */
-  holds(entry: Entry): boolean {
-    const batch = entry._batch as { session?: unknown } | null | undefined;
-    const { timestamp } = entry as { timestamp?: unknown };
-    const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
-    if (!(time <= this.born) || batch?.session === this.sessionId) this.lasts = false;
-    return this.lasts;
-  }
+/** Returns whether an entry is no younger than its session, which was born then, and no append to that wrote it. */
+function isOlder({ _batch, timestamp }: Readonly<Record<string, unknown>>, born: number, sessionId: string): boolean {
+  const batch = _batch as { session?: unknown } | null | undefined;
+  const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
+  return time <= born && batch?.session !== sessionId;
 }
 
 function countMessage(counts: Counts, role: string): void {
@@ -138,11 +88,11 @@ function countMessage(counts: Counts, role: string): void {
   else if (role === "assistant") counts.assistantMessages++;
 }
 
-function noCounts(): Counts {
+function noCounts() {
   return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, ...noUsage() };
 }
 
-function noUsage(): Usage {
+function noUsage() {
   return { tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
 }
 
@@ -158,8 +108,4 @@ function addUsage(sum: Usage, usage: unknown): void {
   // Some writers keep only the total.
   sum.tokens.total += total > 0 ? total : numberOf(totalTokens);
   sum.cost += numberOf(cost?.total);
-}
-
-function numberOf(value: unknown): number {
-  return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }

@@ -1,12 +1,7 @@
 /** Warnings about entries that are stored as sent, although the host may not have meant them that way. */
 
+import type { BadParams } from "../failure.ts";
 import { KNOWN_TYPES, ROLES } from "../tree/nodes.ts";
-
-export interface Doubt {
-  /** Path in the entry, for example `message.role`. */
-  readonly path: string;
-  readonly message: string;
-}
 
 /** Known roles, and other names for some of them. */
 const KNOWN_ROLES = new Set<string>([...ROLES.filter((role) => role !== "" && role !== "other"), "hookMessage"]);
@@ -20,8 +15,8 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   developer: "system",
 };
 
-/** Returns what is doubtful about a well-formed draft. */
-export function doubtsOf(draft: Readonly<Record<string, unknown>>): Doubt[] {
+/** Returns what is doubtful about a well-formed draft, each with its path in the draft, such as `message.role`. */
+export function doubtsOf(draft: Readonly<Record<string, unknown>>): BadParams["issues"] {
   const { type, message } = draft;
   if (type === "message") return messageDoubts(message as Readonly<Record<string, unknown>>);
   const meant = nearest(String(type), KNOWN_TYPES);
@@ -29,7 +24,7 @@ export function doubtsOf(draft: Readonly<Record<string, unknown>>): Doubt[] {
   return [{ path: "type", message: `Pi knows no entry type ${String(type)}; readers skip it. Did you mean ${meant}?` }];
 }
 
-function messageDoubts(message: Readonly<Record<string, unknown>>): Doubt[] {
+function messageDoubts(message: Readonly<Record<string, unknown>>): BadParams["issues"] {
   const { content } = message;
   const role = String(message.role);
   if (!KNOWN_ROLES.has(role)) {
@@ -40,7 +35,7 @@ function messageDoubts(message: Readonly<Record<string, unknown>>): Doubt[] {
       { path: "message.role", message: `Pi knows no role ${role}; its model does not see such messages.${hint}` },
     ];
   }
-  const doubts: Doubt[] = [];
+  const doubts: { path: string; message: string }[] = [];
   const warn = (member: string, text: string): void => {
     doubts.push({ path: `message.${member}`, message: text });
   };

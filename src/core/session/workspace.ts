@@ -26,14 +26,13 @@ export class Workspace {
   readonly env: Env;
   /** Working directory of sessions that name none. */
   readonly cwd: string;
-  private currentSession: Session | null = null;
+  current: Session | null = null;
   /** Sessions that were opened besides the current one, by id, the least recently used first. */
   private readonly openSessions = new Map<string, Session>();
   /** Files of sessions that were closed to make room, and are opened again when they are named. */
   private readonly suspended = new Map<string, string>();
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
-  /** The reason why there is no current session. */
   private absence = new Failure("no_session");
   /** Called with every new session, before anyone else sees it. */
   private readonly setUp: (session: Session) => void;
@@ -45,15 +44,11 @@ export class Workspace {
     this.setUp = setUp;
   }
 
-  get current(): Session | null {
-    return this.currentSession;
-  }
-
   /** Returns the current session, or the open one with an id. Throws no_session or session_not_found. */
   session(id?: string): Session {
-    if (id === undefined || id === this.currentSession?.id) {
-      if (!this.currentSession) throw this.absence;
-      return this.currentSession;
+    if (id === undefined || id === this.current?.id) {
+      if (!this.current) throw this.absence;
+      return this.current;
     }
     const open = this.openSessions.get(id) ?? this.wake(id);
     if (!open)
@@ -68,18 +63,21 @@ export class Workspace {
 
   /** Every open session, the current one first. */
   get sessions(): readonly Session[] {
-    const others = [...this.openSessions.values()].filter((session) => session !== this.currentSession);
-    return this.currentSession ? [this.currentSession, ...others] : others;
+    const others = [...this.openSessions.values()].filter((session) => session !== this.current);
+    return this.current ? [this.current, ...others] : others;
   }
 
   /** Whether a session is open or was only closed to make room. */
   has(id: string): boolean {
-    return id === this.currentSession?.id || this.openSessions.has(id) || this.suspended.has(id);
+    return id === this.current?.id || this.openSessions.has(id) || this.suspended.has(id);
   }
 
   /** Returns the open session with a file, by any name of it. Throws path_outside_root. */
   openAt(sessionPath: string): Session | undefined {
-    const file = this.stores.absolute(sessionPath);
+    return this.openOn(this.stores.absolute(sessionPath));
+  }
+
+  private openOn(file: string): Session | undefined {
     return this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
   }
 
@@ -91,7 +89,6 @@ export class Workspace {
     return undefined;
   }
 
-  /** Keeps a session open besides the current one. */
   keep(session: Session): void {
     this.openSessions.set(session.id, session);
     this.suspended.delete(session.id);
@@ -105,21 +102,19 @@ export class Workspace {
     return session;
   }
 
-  /**
-   * Commits, leaves and closes a session. If it was the current one, commands that name no session fail from then on.
-   */
+  /** Commits, leaves and closes a session. If it was the current one, there is none then. */
   async closeSession(session: Session): Promise<void> {
     await session.commit();
     await session.leave();
     this.openSessions.delete(session.id);
     this.suspended.delete(session.id);
-    if (session === this.currentSession) this.none(new Failure("no_session"));
+    if (session === this.current) this.none(new Failure("no_session"));
     session.close();
   }
 
   /** Closes a session that is not in use, until it is named again. A session that lives in memory stays open. */
   async suspend(session: Session): Promise<void> {
-    if (session === this.currentSession || session.file === null || !session.log.persisted) return;
+    if (session === this.current || session.file === null || !session.log.persisted) return;
     await session.leave();
     this.openSessions.delete(session.id);
     this.suspended.set(session.id, session.file);
@@ -128,9 +123,7 @@ export class Workspace {
 
   /** Makes a new session that is not on disk yet. Throws invalid_id, already_exists. */
   create(wanted: NewSession = {}): Session {
-    const { forNew } = this.stores;
-    const beginning = this.beginning({ ...wanted, cwd: wanted.cwd ?? this.cwd });
-    const session = this.sessionOn(forNew.create(beginning));
+    const session = this.sessionOn(this.stores.forNew.create(this.beginning(wanted)));
     this.setUp(session);
     if (session.file !== null && this.stores.exists(session.file))
       throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
@@ -140,7 +133,7 @@ export class Workspace {
     return session;
   }
 
-  /** Opens a session by path or id. A session that is open already is not opened twice. */
+  /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
   open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
     const known = this.sessions.find(({ id }) => id === where.sessionId);
     if (known) return known;
@@ -148,7 +141,7 @@ export class Workspace {
       where.sessionPath !== undefined
         ? this.stores.absolute(where.sessionPath)
         : this.stores.find(where.sessionId as string);
-    const same = this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+    const same = this.openOn(file);
     if (same) return same;
     const log = this.stores.open(file, readOnly);
     // It may be open under the path that it has now.
@@ -156,11 +149,6 @@ export class Workspace {
     if (!there) return this.sessionOn(log);
     log.close();
     return there;
-  }
-
-  /** Opens a session that need not stay open: the caller releases it. */
-  openForReading(where: { sessionPath: string }): Session {
-    return this.open(where);
   }
 
   /** Closes a session that was looked at, unless it is open. */
@@ -175,7 +163,7 @@ export class Workspace {
 
   /** Returns the session that a request with this idempotency key made, and opens it if needed. */
   made(key: string, cwds: readonly (string | undefined)[]): Session | undefined {
-    const current = this.currentSession;
+    const current = this.current;
     if (current?.log.header.idempotencyKey === key) return current;
     const { made } = this.stores;
     for (const cwd of new Set(cwds)) {
@@ -189,7 +177,7 @@ export class Workspace {
   /** Returns an entry of a session that need not be open, if both exist. */
   entryIn(sessionPath: string | null, entryId: string): Entry | undefined {
     if (sessionPath === null || !this.stores.exists(sessionPath)) return undefined;
-    const session = this.openForReading({ sessionPath });
+    const session = this.open({ sessionPath });
     try {
       const position = session.log.nodes.position(entryId);
       return position < 0 ? undefined : session.entry(position);
@@ -210,20 +198,13 @@ export class Workspace {
     }
   }
 
-  /** Closes a session that cannot become the current one; removes it if it was made for that. */
-  private giveUp(session: Session): void {
-    if (this.unannounced.has(session) && session.log.discard) session.log.discard();
-    else session.close();
-  }
-
   /**
    * Makes a new session that holds the path to `end` ({@link ROOT}: no entries). It exists, whole, when this resolves,
-   * and its last change is later than that of the session that it replaces. The source gets at most the marker that it
-   * gets when it is left.
+   * and was changed later than the session that it replaces. The source gets at most its leaf marker.
    */
   async fork(source: Session, end: number, wanted: Pick<NewSession, "key" | "id" | "comesOf"> = {}): Promise<Session> {
     // A marker that is written after the fork would make the old session the one changed last.
-    await this.currentSession?.leave();
+    await this.current?.leave();
     const plan = planFork(source.tree, end, (compaction) => source.firstKeptId(compaction));
     const beginning = this.beginning({
       ...wanted,
@@ -237,28 +218,28 @@ export class Workspace {
 
   /** Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. */
   async replace(next: Session): Promise<Session | null> {
-    const before = this.currentSession;
+    const before = this.current;
     if (before === next) return before;
     try {
       await before?.leave();
     } catch (error) {
-      this.giveUp(next);
+      // What was made to become the current one is removed.
+      if (this.unannounced.has(next) && next.log.discard) next.log.discard();
+      else next.close();
       throw error;
     }
     this.unannounced.delete(next);
-    this.currentSession = next;
+    this.current = next;
     this.suspended.delete(next.id);
     if (before && !this.openSessions.has(before.id)) before.close();
     return before;
   }
 
-  /** Sets that there is no current session, and why. */
   none(absence: Failure): void {
-    this.currentSession = null;
+    this.current = null;
     this.absence = absence;
   }
 
-  /** Commits, leaves and closes all open sessions, and closes the catalog. */
   async close(): Promise<void> {
     let failed: unknown;
     for (const session of this.sessions)
@@ -304,10 +285,7 @@ export function forkContent(source: Session, plan: ForkPlan): Generator<Uint8Arr
   return bytesOfContent(forkedLines(source, plan));
 }
 
-/**
- * Yields the lines of a forked session: runs of lines are copied from the source, and only entries with a patch are
- * read one by one.
- */
+/** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */
 function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
   const { log } = source;
   const { positions, patches } = plan;
@@ -332,7 +310,6 @@ function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | C
   }
 }
 
-/** Returns a display name on one line. */
 export function sessionName(name: string): string {
   return name.replace(/[\r\n]+/g, " ").trim();
 }

@@ -40,10 +40,7 @@ export const HEAD_MARKER = 2;
 export const HEAD_BATCH = 4;
 export const HEAD_NO_MESSAGE = 8;
 const SUMMARISES = 16;
-/**
- * Most entries for which the table of ids is sized in advance: unlike a column, it takes memory for those that never
- * come.
- */
+/** Most entries for which the table of ids is sized in advance: it takes memory also for those that never come. */
 const MAX_EXPECTED = 1 << 20;
 
 /** The head of an entry as codes: the facts of one line that the tree needs. */
@@ -90,17 +87,16 @@ function roomFor(position: number): number {
   return Math.max(MIN_ROOM, Math.ceil((position + 16) * 1.5));
 }
 
-function grow<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array>(
-  column: T,
-  capacity: number,
-): T {
+type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
+
+function grow<T extends Numbers>(column: T, capacity: number): T {
   const wider = new (column.constructor as new (length: number) => T)(capacity);
   wider.set(column as never);
   return wider;
 }
 
 /** A growing column of numbers. */
-export class Column<T extends Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array> {
+export class Column<T extends Numbers> {
   values: T;
   constructor(values: T) {
     this.values = values;
@@ -136,10 +132,7 @@ export interface NodesRest {
 /** Columns that a tree computes from nodes, with a number for each node. */
 export const COUNTERS = ["depths", "childCounts", "yields", "systems", "compactions", "models", "levels"] as const;
 
-/**
- * Counts that a tree computes from its nodes: kept with them, so that a session that is opened again need not compute
- * them again.
- */
+/** Counts that a tree computes from its nodes, kept with them for the next opening. */
 export interface TreeCounters {
   /** Number of nodes that were counted. */
   readonly count: number;
@@ -274,15 +267,12 @@ export class Nodes {
   }
 
   /** Returns the id that a node names as its parent's, whether or not that exists; null for a root. */
-  private parentIdOf(position: number): string | null {
+  parentIdOf(position: number): string | null {
     const parent = this.parents[position];
     return parent >= 0 ? this.id(parent) : (this.missingParent.get(position) ?? null);
   }
 
-  /**
-   * Returns the position of a parent, or {@link MISSING}. Most entries continue the one before them; the table is
-   * searched for the others.
-   */
+  /** Returns the position of a parent, or {@link MISSING}. Most entries continue the one before them. */
   private parentFor(packed: number, position: number): number {
     const before = position - 1;
     if (before >= 0 && this.ids[before] === packed && (this.flags[before] & NON_HEX_ID) === 0) return before;
@@ -313,9 +303,7 @@ export class Nodes {
     }
   }
 
-  /**
-   * Returns whether a missing entry is named as a parent: if it were added now, it would change what is above others.
-   */
+  /** Returns whether a missing entry is named as a parent: added now, it would change what is above others. */
   isAwaited(id: string): boolean {
     return this.awaited.size > 0 && this.awaited.has(id);
   }
@@ -398,7 +386,7 @@ export class Nodes {
   /** Returns the position of the entry with that id, or -1. */
   position(id: string): number {
     const packed = packId(id);
-    return packed >= 0 ? this.findPacked(packed) : (this.nonHexPositions.get(id) ?? -1);
+    return packed >= 0 ? this.table[this.slotOf(packed)] - 1 : (this.nonHexPositions.get(id) ?? -1);
   }
 
   /** Returns the position of the parent, {@link ROOT} or {@link MISSING}. */
@@ -435,10 +423,7 @@ export class Nodes {
     return (this.flags[position] & HEAD_NO_MESSAGE) !== 0;
   }
 
-  /**
-   * Starts of messages whose line is known to end with them, so that they need not be searched for; 0 where it is not
-   * known. Set by whatever read the line, and no part of an image.
-   */
+  /** Starts of messages whose line is known to end with them, else 0. Readers of lines set it; no image has it. */
   private readonly messageStarts: Column<Uint16Array> = new Column(new Uint16Array(0));
 
   messageStart(position: number): number {
@@ -508,9 +493,7 @@ export class Nodes {
     if (packed) this.retable(this.table.length);
   }
 
-  /**
-   * Returns views of the columns for walks over all nodes: codes of {@link KNOWN_TYPES} and {@link ROLES}, HEAD flags.
-   */
+  /** Returns views of the columns for walks over all nodes: codes of types and roles, HEAD flags. */
   columns(): Pick<NodesImage, "parents" | "types" | "roles" | "flags"> {
     const { count } = this;
     return {
@@ -553,10 +536,7 @@ export class Nodes {
     };
   }
 
-  /**
-   * Makes an image the content of these nodes, which must be empty; its columns belong to them from then on. Returns
-   * false when the image was made with other known types.
-   */
+  /** Takes over an image, and its columns, into empty nodes. Returns false if it was made with other known types. */
   adopt(image: NodesImage): boolean {
     const { rest } = image;
     if (KNOWN_TYPES.some((name, code) => rest.types[code] !== name)) return false;
@@ -604,10 +584,6 @@ export class Nodes {
     for (let found = table[slot]; found !== 0 && ids[found - 1] !== packed; found = table[slot])
       slot = (slot + 1) & mask;
     return slot;
-  }
-
-  private findPacked(packed: number): number {
-    return this.table[this.slotOf(packed)] - 1;
   }
 
   private retable(size: number): void {

@@ -287,20 +287,15 @@ function parentsFirst(nodes: Nodes): Int32Array {
   return order;
 }
 
-/** Lists of children, built on first use. */
+/** Lists of children, built on first use. The root's is at 0, that of each position one further. */
 class Family {
   private first = new Column(new Int32Array(16));
   private last = new Column(new Int32Array(16));
   private next = new Column(new Int32Array(16));
-  private firstRoot = -1;
-  private lastRoot = -1;
 
   static of(tree: Tree): Family {
     const family = new Family();
-    for (let p = 0; p < tree.nodes.count; p++) {
-      family.first.set(p, -1);
-      family.last.set(p, -1);
-    }
+    for (let p = ROOT; p < tree.nodes.count; p++) family.hide(p);
     for (let p = 0; p < tree.nodes.count; p++) if (tree.isVisible(p)) family.link(p, tree.nodes.parent(p));
     return family;
   }
@@ -312,31 +307,28 @@ class Family {
 
   /** Adds a node that has no children and is in no list of children. */
   hide(position: number): void {
-    this.first.set(position, -1);
-    this.last.set(position, -1);
+    this.first.set(position + 1, -1);
+    this.last.set(position + 1, -1);
   }
 
   private link(position: number, parent: number): void {
     this.next.set(position, -1);
-    if (parent === ROOT || parent === MISSING) {
-      if (this.lastRoot < 0) this.firstRoot = position;
-      else this.next.set(this.lastRoot, position);
-      this.lastRoot = position;
-      return;
-    }
-    if (this.last.values[parent] < 0) this.first.set(parent, position);
-    else this.next.set(this.last.values[parent], position);
-    this.last.set(parent, position);
+    const list = parent === MISSING ? 0 : parent + 1;
+    const before = this.last.values[list];
+    if (before < 0) this.first.set(list, position);
+    else this.next.set(before, position);
+    this.last.set(list, position);
   }
 
   depthFirst(nodes: Nodes): Int32Array {
     const found = new Int32Array(nodes.count);
     const { values: next } = this.next;
+    const { values: first } = this.first;
     let count = 0;
-    for (let at = this.firstRoot; at >= 0; ) {
+    for (let at = first[0]; at >= 0; ) {
       found[count++] = at;
-      if (this.first.values[at] >= 0) {
-        at = this.first.values[at];
+      if (first[at + 1] >= 0) {
+        at = first[at + 1];
         continue;
       }
       while (at >= 0 && next[at] < 0) at = nodes.parent(at);
@@ -346,7 +338,7 @@ class Family {
   }
 
   *children(position: number): Generator<number> {
-    let at = position < 0 ? this.firstRoot : this.first.values[position];
+    let at = this.first.values[position + 1];
     while (at >= 0) {
       yield at;
       at = this.next.values[at];

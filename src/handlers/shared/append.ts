@@ -27,10 +27,7 @@ export function typesOf(context: CommandContext, entryIds: readonly string[]): s
   return entryIds.map((id) => nodes.type(nodes.position(id)));
 }
 
-/**
- * Throws BadParams unless the entries of a key have the types that the command writes; else another command used the
- * key.
- */
+/** Throws BadParams unless the entries of a key have these types; else another command used the key. */
 export function requireTypes(context: CommandContext, entryIds: readonly string[], types: readonly string[]): void {
   const found = typesOf(context, entryIds);
   if (found.length === types.length && found.every((type, index) => type === types[index])) return;
@@ -42,7 +39,7 @@ export function requireTypes(context: CommandContext, entryIds: readonly string[
 /** Appends drafts and notifies the host. Throws what Session.append throws. */
 export function appendEntries(context: CommandContext, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
-  notifyForeign(context.session, context.session.freshForeign(), (name, payload) => context.notify(name, payload));
+  notifyForeign(context.session, context.session.foreign.fresh(), (name, payload) => context.notify(name, payload));
   context.notify("session_append", { entryIds: appended.ids, origin: "self" });
   return appended;
 }

@@ -16,7 +16,6 @@ export const moved = {
   movedTo: z.string().describe("where it is now"),
 };
 
-/** Failures that moving a session can end in. */
 export const MOVE_FAILURES = [
   "session_not_found",
   "ambiguous_id",
@@ -41,12 +40,7 @@ export function requireOne({ sessionPath, sessionId }: Where): Where {
 export function closedSessionFile(workspace: Workspace, where: Where, purpose?: Purpose): string {
   const file = workspace.stores.lifeCycle.locate(requireOne(where), purpose);
   const open = workspace.idAt(file);
-  if (open !== undefined)
-    throw new Failure(
-      "session_locked",
-      "The session is open in this server. close_session closes it, switch_session leaves it for another.",
-      { sessionId: open, sessionPath: file },
-      { retryable: false },
-    );
-  return file;
+  if (open === undefined) return file;
+  const sentence = "The session is open in this server. close_session closes it, switch_session leaves it for another.";
+  throw new Failure("session_locked", sentence, { sessionId: open, sessionPath: file }, { retryable: false });
 }

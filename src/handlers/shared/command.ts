@@ -1,11 +1,7 @@
-/**
- * The shape of a command's declaration. Validation, documents and the typed client are derived from it: see table.ts
- * and declarations.ts.
- */
+/** The shape of a command's declaration, from which validation, documents and the typed client are derived. */
 
 import * as z from "zod";
 import type { FailureName } from "../../core/failure.ts";
-import type { Env } from "../../core/ports/env.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
@@ -21,13 +17,8 @@ export interface CommandContext {
   readonly session: Session;
   /** The same; null when the request names, as `ofAny` allows, a session that is not open. */
   readonly target: Session | null;
-  readonly env: Env;
   readonly server: ServerFacts;
-  readonly dialect: "jsonrpc" | "pi";
-  /** Bytes that a reply may have at most; undefined when the host set no limit. */
-  readonly maxReplyBytes: number | undefined;
-  /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
-  sizeOf(text: Uint8Array): number;
+  readonly host: HostFacts;
   /** The request's idempotency key. */
   readonly key: string | undefined;
   /** Settings that Pi clients set and read back; they mean nothing to a server without a model. */
@@ -38,9 +29,7 @@ export interface CommandContext {
   notify<N extends EventName>(event: N, payload: EventPayload<N>): void;
   /** Returns whether the host registered for a hook. */
   asks(hook: HookName): boolean;
-  /**
-   * Asks the host, which must have registered (`asks`). Later commands of the session wait meanwhile. Throws cancelled.
-   */
+  /** Asks the host, which registered for it. Later commands of the session wait meanwhile. Throws cancelled. */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
   /** Callback for progress; undefined unless the request has a progress token. */
   readonly progress: Report | undefined;
@@ -50,6 +39,15 @@ export interface CommandContext {
   shutDown(how?: { atOnce: boolean }): void;
   /** Applies the host's wishes from `initialize`. Throws nothing. */
   introduce(wishes: Introduction): void;
+}
+
+/** The host, as far as replies depend on it. */
+export interface HostFacts {
+  readonly dialectName: "jsonrpc" | "pi";
+  /** Bytes that a reply may have at most; undefined when the host set no limit. */
+  readonly maxReplyBytes: number | undefined;
+  /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
+  sizeOf(text: Uint8Array): number;
 }
 
 export interface Introduction {
@@ -66,9 +64,7 @@ export interface ServerFacts {
   readonly limits: Readonly<Record<string, number>>;
   /** Names and aliases of all commands. */
   readonly commands: readonly string[];
-  /**
-   * Reads Pi's settings files for a working directory, the one that takes precedence last; undefined for a missing one.
-   */
+  /** Reads Pi's settings files for a working directory, the one that counts most last; undefined for a missing one. */
   piSettings(cwd: string): readonly unknown[];
   /** Returns the OpenRPC document, which is made on the first call. */
   discover(): Promise<object>;
@@ -98,9 +94,13 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    * other, it runs like `server`, and makes what it writes durable itself.
    */
   readonly ofAny?: boolean;
-  readonly params: S;
+  /** Whether a repeat does what the first one did, or would have done; by default for `read`, `control`, `close`. */
+  readonly repeatable?: boolean;
+  /** None by default. */
+  readonly params?: S;
   readonly result: R;
-  readonly failures: readonly FailureName[];
+  /** None by default. Those of its effect are added. */
+  readonly failures?: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: CommandContext, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
   /** Returns the result in the shape of Pi's dialect, where that differs. */
@@ -114,14 +114,17 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   recall?(context: CommandContext, made: Session, params: z.output<z.ZodObject<S>>): z.input<R>;
 }
 
+type NoParams = Record<never, never>;
+
 export type Effect = "read" | "write" | "replace" | "close" | "control" | "server";
 
 type Promised<T> = T | Promise<T>;
 
-/** Members of a declaration that do not depend on the types of its params and result. */
-type Described = Omit<Declaration<z.ZodRawShape, z.ZodType>, "params" | "run" | "pi" | "repeat" | "recall">;
+/** Members of a declaration that do not depend on the types of its params. */
+type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "repeatable" | "result" | "example";
 
-export interface Command extends Described {
+export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Described> {
+  readonly failures: readonly FailureName[];
   /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;
   /** The schema for Pi's dialect, in which unknown members are ignored. */
@@ -135,11 +138,7 @@ export interface Command extends Described {
 /** Params that a command gets because of its effect. */
 export const commonParams = {
   sessionId: z.string().optional().describe("an open session; the current one by default"),
-  expectedLeafId: z
-    .string()
-    .nullable()
-    .optional()
-    .describe("fail with content_modified and write nothing unless this is the leaf"),
+  expectedLeafId: z.string().nullish().describe("fail with content_modified and write nothing unless this is the leaf"),
   idempotencyKey: z
     .string()
     .min(1)
@@ -162,21 +161,22 @@ export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.Zo
 }
 
 /** Declares a command. Adds the params and failures that all commands with its effect have. */
-export function command<const N extends string, const S extends z.ZodRawShape, R extends z.ZodType>(
+export function command<const N extends string, R extends z.ZodType, const S extends z.ZodRawShape = NoParams>(
   declaration: Declaration<S, R> & { readonly name: N },
 ): Typed<N, S, R> {
-  const { effect } = declaration;
+  const { effect, params = {} as S, failures = [] } = declaration;
   const onSession = effect !== "server" && effect !== "control";
+  const changes = effect === "write" || effect === "replace";
   const { sessionId, expectedLeafId, idempotencyKey, _meta } = commonParams;
   const shape = {
-    ...declaration.params,
-    ...(onSession && !("sessionId" in declaration.params) ? { sessionId } : {}),
-    ...(effect === "write" || effect === "replace" ? { expectedLeafId, idempotencyKey } : {}),
+    ...params,
+    ...(onSession && !("sessionId" in params) ? { sessionId } : {}),
+    ...(changes ? { expectedLeafId, idempotencyKey } : {}),
     _meta,
   };
   const common = [
     ...(onSession ? (["no_session", "session_not_found"] as const) : []),
-    ...(effect === "write" || effect === "replace" ? (["content_modified"] as const) : []),
+    ...(changes ? (["content_modified"] as const) : []),
     ...(effect === "write" ? (["read_only", "storage_full", "storage_failed"] as const) : []),
   ];
   let strict: z.ZodObject<typeof shape> | undefined;
@@ -192,7 +192,7 @@ export function command<const N extends string, const S extends z.ZodRawShape, R
       loose ??= z.object(shape);
       return loose;
     },
-    failures: [...new Set<FailureName>([...declaration.failures, ...common])],
+    failures: [...new Set<FailureName>([...failures, ...common])],
     run: declaration.run as Command["run"],
     pi: declaration.pi as Command["pi"],
   };

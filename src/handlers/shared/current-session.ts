@@ -4,6 +4,7 @@ import * as z from "zod";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 import { vetoReason } from "./hooks.ts";
+import { exampleId } from "./shapes.ts";
 
 export const replacement = {
   cancelled: z.boolean(),
@@ -14,7 +15,12 @@ export const replacement = {
 
 type ReplacementResult = z.input<z.ZodObject<typeof replacement>>;
 
-/** Returns the result when a session has become the current one. */
+export const forkedExample = {
+  cancelled: false,
+  sessionId: exampleId,
+  sessionFile: `/home/me/sessions/2026-01-24T16-22-26-831Z_${exampleId}.jsonl`,
+};
+
 export function replacedBy({ id, file }: Session): ReplacementResult {
   return { cancelled: false, sessionId: id, sessionFile: file };
 }
@@ -29,6 +35,13 @@ export const opened = {
   sessionFile: z.string().nullable(),
   leafId: z.string().nullable(),
   readOnly: z.boolean(),
+};
+
+export const openedExample = {
+  sessionId: exampleId,
+  sessionFile: "/home/me/sessions/old.jsonl",
+  leafId: "c3d4e5f6",
+  readOnly: true,
 };
 
 export function openedAs({ id, file, leafId, log }: Session): z.input<z.ZodObject<typeof opened>> {

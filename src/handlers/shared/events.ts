@@ -57,11 +57,7 @@ export const events = {
 export type EventName = keyof typeof events;
 
 /** Every event carries these. `seq` counts the events that were sent, without a gap. */
-export const eventBase = {
-  sessionId: z.string(),
-  leafId: z.string().nullable(),
-  seq: z.number().int(),
-};
+export const eventBase = { sessionId: z.string(), leafId: z.string().nullable(), seq: z.number().int() };
 
 export type EventPayload<N extends EventName> = z.input<z.ZodObject<(typeof events)[N]["payload"]>>;
 

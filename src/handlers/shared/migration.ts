@@ -2,15 +2,14 @@
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
-import type { Migrated, Obstacle, SessionLocation } from "../../core/ports/migrations.ts";
+import type { Migrated } from "../../core/ports/migrations.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
+import { optionalName } from "./shapes.ts";
 
-export const sessionPath = z
-  .string()
-  .min(1)
-  .optional()
-  .describe("of any session, by its file, its container or its database; the current one by default");
+export const sessionPath = optionalName.describe(
+  "of any session, by its file, its container or its database; the current one by default",
+);
 
 export const correlationId = z
   .string()
@@ -53,6 +52,8 @@ export const movement = z.object({
   keptAt: z.string().nullable().describe("of a rollback: where the container is kept"),
 });
 
+type Movement = z.input<typeof movement>;
+
 export const MOVEMENT_FAILURES = [
   "migration_failed",
   "session_not_found",
@@ -63,9 +64,7 @@ export const MOVEMENT_FAILURES = [
   "corrupt",
 ] as const;
 
-/**
- * Returns the open session that is meant, also by the path it had in the other store; undefined when it is not open.
- */
+/** Returns the open session that is meant, also by its path in the other store; undefined when it is not open. */
 export function openSession(context: CommandContext, path: string | undefined): Session | undefined {
   const { target, workspace } = context;
   return target ?? workspace.openAt(workspace.stores.migrations.currentPathOf(path as string));
@@ -84,7 +83,7 @@ export async function move(
   context: CommandContext,
   path: string | undefined,
   go: (path: string) => Promise<Migrated>,
-): Promise<z.input<typeof movement>> {
+): Promise<Movement> {
   const session = openSession(context, path);
   if (!session) return toMovement(await go(path as string));
   const file = requireStored(session);
@@ -121,16 +120,11 @@ async function giveUp({ workspace }: CommandContext, session: Session, sessionPa
 
 /** Reopens an open session if it is in another place now, or could not be written before. */
 function continueWith({ workspace }: CommandContext, session: Session, sessionPath: string): void {
-  if (sessionPath !== session.file || session.log.readOnly !== null) session.become(workspace.stores.open(sessionPath));
+  if (sessionPath !== session.file || session.log.readOnly !== null)
+    session.foreign.rebase(workspace.stores.open(sessionPath));
 }
 
-function toMovement({
-  location,
-  active: _active,
-  sessionPath,
-  transitions,
-  ...moved
-}: Migrated): z.input<typeof movement> {
+function toMovement({ location, active: _active, sessionPath, transitions, ...moved }: Migrated): Movement {
   return {
     dryRun: false,
     sessionId: location.sessionId,
@@ -139,37 +133,5 @@ function toMovement({
     obstacles: [],
     transitions: [...transitions],
     ...moved,
-  };
-}
-
-/** The members of a result that tell what was done, where nothing was. */
-export const NOTHING_DONE = {
-  migrationId: null,
-  correlationId: null,
-  snapshotId: null,
-  verification: null,
-  transitions: [],
-  laterEntries: 0,
-  rebuilt: false,
-  keptAt: null,
-};
-
-/** Returns the result of a dry run. */
-export function planned(
-  { sessionId, container }: SessionLocation,
-  sessionPath: string,
-  state: string,
-  entryCount: number,
-  obstacles: readonly Obstacle[],
-): z.input<typeof movement> {
-  return {
-    dryRun: true,
-    sessionId,
-    sessionPath,
-    hiddenFromPi: sessionPath === container,
-    state,
-    entryCount,
-    obstacles: [...obstacles],
-    ...NOTHING_DONE,
   };
 }

@@ -1,23 +1,12 @@
-/**
- * Pages: where the next one begins, and how much fits on one. Cursors are opaque to hosts. A cursor into a path is
- * `<leaf id>.<index>`, a cursor in file order is a position.
- */
+/** Pages. Cursors are opaque to hosts: into a path `<leaf id>.<index>`, in file order a position. */
 
 import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import type { CommandContext } from "./command.ts";
 
-export interface Page {
-  /** The leaf of the path that is paged through. A path never changes, whatever is appended meanwhile. */
-  readonly leaf: number;
-  /** The index in the path at which this page begins. */
-  readonly index: number;
-  next(index: number): string;
-}
-
 /** Returns the page that a cursor names, or the first page of the path to `end`. Throws cursor_expired. */
-export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf): Page {
+export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf) {
   const { nodes } = session.log;
   const dot = cursor?.lastIndexOf(".") ?? -1;
   const leafId = cursor === undefined ? session.idOrNull(end) : cursor.slice(0, dot);
@@ -25,7 +14,8 @@ export function pageOf(session: Session, cursor: string | undefined, end = sessi
   const leaf = leafId === null || leafId === "" ? ROOT : nodes.position(leafId);
   if (cursor !== undefined && (dot < 0 || (leaf < 0 && leafId !== "")))
     throw new Failure("cursor_expired", undefined, { cursor });
-  return { leaf, index, next: (at) => `${leafId ?? ""}.${at}` };
+  // The page begins at the index in the path to that leaf, which never changes, whatever is appended meanwhile.
+  return { leaf, index, next: (at: number) => `${leafId ?? ""}.${at}` };
 }
 
 /** Returns the index that a cursor names, which must be below `count` if that is given. Throws cursor_expired. */
@@ -43,7 +33,7 @@ const SHORTEST = 16;
 
 /** Returns how many entries or nodes can go on a page at most; those after them need not be read. */
 export function atMost(context: CommandContext, limit: number | undefined): number {
-  const { maxReplyBytes = Number.POSITIVE_INFINITY } = context;
+  const { maxReplyBytes = Number.POSITIVE_INFINITY } = context.host;
   return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
 }
 
@@ -60,10 +50,11 @@ export function pageEnd(
 ): number {
   if (from > 0 && from >= count) throw new Failure("cursor_expired");
   const past = Math.min(count, limit === undefined ? count : from + limit);
-  if (context.maxReplyBytes === undefined) return past;
-  let room = context.maxReplyBytes - AROUND;
+  const { host } = context;
+  if (host.maxReplyBytes === undefined) return past;
+  let room = host.maxReplyBytes - AROUND;
   for (let index = from; index < past; index++) {
-    room -= context.sizeOf(text(index)) + 1;
+    room -= host.sizeOf(text(index)) + 1;
     if (room < 0) return Math.max(index, from + 1);
   }
   return past;

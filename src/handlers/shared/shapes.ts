@@ -2,14 +2,8 @@
 
 import * as z from "zod";
 
-/** An entry as it is stored. */
 export const entry = z
-  .looseObject({
-    type: z.string(),
-    id: z.string(),
-    parentId: z.string().nullish(),
-    timestamp: z.string().optional(),
-  })
+  .looseObject({ type: z.string(), id: z.string(), parentId: z.string().nullish(), timestamp: z.string().optional() })
   .describe("an entry as it is stored");
 
 export const message = z.looseObject({ role: z.string() }).describe("a message as the model sees it");
@@ -38,6 +32,15 @@ export function entryExample(id: string, parentId: string | null, content: strin
   const message = { role: "user", content };
   return { type: "message", id, parentId, timestamp: "2026-01-24T16:22:31.120Z", message };
 }
+
+/** A path or an id that may be left out. */
+export const optionalName = z.string().min(1).optional();
+
+/** The session of commands that take any; it need not be open. */
+export const anySessionPath = optionalName.describe("of a session that need not be open; the current one by default");
+
+/** The id of the session that most examples are about. */
+export const exampleId = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 

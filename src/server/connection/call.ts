@@ -1,17 +1,10 @@
 /** One request on its way through the server. */
 
-import { knownValueEnd, type Member, memberOf, members, type Range, valueAt } from "../../core/json/json.ts";
+import { knownValueEnd, memberOf, members, type Range } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
-
-/** The message of a call as JSON text, and where in it the params are. */
-export interface MessageText {
-  readonly bytes: Uint8Array;
-  readonly range: Range;
-  readonly toParams: readonly string[];
-}
 
 export interface Call {
   readonly command: Command;
@@ -20,11 +13,13 @@ export interface Call {
   readonly params: unknown;
   /** JSON text of the id, echoed as it is; undefined for a notification. */
   readonly idText: string | undefined;
-  /** Returns the message of the call; used only when a command asks for the text of a param. */
-  readonly messageText: () => MessageText;
-  /**
-   * The error with which the call ends without being run, such as that of invalid params; it is reported in its turn.
-   */
+  /** Returns the message of the call as JSON text, and where in it the params are. */
+  readonly messageText: () => {
+    readonly bytes: Uint8Array;
+    readonly range: Range;
+    readonly toParams: readonly string[];
+  };
+  /** The error with which the call ends without being run (invalid params, for example), reported in its turn. */
   readonly fault?: unknown;
   /**
    * The open session that the call names, where its command takes any session: null when that is not open, undefined
@@ -33,31 +28,19 @@ export interface Call {
   readonly target?: Session | null;
 }
 
-/** Returns the raw text of a value inside the params. */
-export function textOfParam(call: Call, path: readonly (string | number)[]): Uint8Array | undefined {
-  const { bytes, range, toParams } = call.messageText();
-  const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
-  return found && bytes.subarray(found.start, found.end);
-}
-
-/**
- * Returns the id of a message as JSON text. Numbers that JavaScript cannot hold exactly are taken from the bytes, so
- * that the host gets back what it sent. So are ids that may be nested too deep for JSON.stringify.
- */
+/** Returns the id as JSON text: from the bytes where a number cannot be held exactly, or it is nested too deep. */
 export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
-  const found: Member[] = members(bytes, range.start, range.end, knownValueEnd) ?? [];
-  const member = memberOf(found, "id");
+  const member = memberOf(members(bytes, range.start, range.end, knownValueEnd) ?? [], "id");
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
 }
 
+const BEGINNING =
+  /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/;
+
 /** Returns the id of a message of which only the beginning was kept, if it can be read. */
 export function idTextOfBeginning(bytes: Buffer): string | undefined {
-  const text = bytes.toString("utf8");
-  const found =
-    /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/.exec(
-      text,
-    );
+  const found = BEGINNING.exec(bytes.toString("utf8"));
   try {
     JSON.parse(found?.[1] ?? "");
     return found?.[1];

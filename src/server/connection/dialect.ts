@@ -3,12 +3,12 @@
 import { isErrno } from "../../core/errno.ts";
 import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
 import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
+import type { Command } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "./call.ts";
 
 export type DialectName = "jsonrpc" | "pi";
 export type Pieces = (string | Uint8Array)[];
 
-/** A decoded payload: what it asks for. */
 export type Decoded =
   | { readonly kind: "call"; readonly call: Call }
   | { readonly kind: "batch"; readonly items: readonly Decoded[] }
@@ -37,57 +37,65 @@ export interface Dialect {
   /** Returns the reply to a message that could not be cut or parsed. `idText` is the JSON text of its id, if known. */
   refuse(refusal: Refusal, idText?: string): Pieces;
   reply(call: Call, outcome: Outcome): Iterable<string | Uint8Array>;
-  /** Encodes a message about a hook. */
   hook(message: HookMessage): Pieces;
   event(name: string, payload: Readonly<Record<string, unknown>>): Iterable<string | Uint8Array>;
 }
 
 export interface Refusal {
-  readonly kind: "parse" | "request" | "method" | "too_large" | "duplicate_id" | "shutting_down" | "bug";
+  readonly kind: keyof typeof REFUSALS;
   readonly sentence: string;
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-export const REFUSAL_NAMES: Record<Refusal["kind"], string> = {
-  parse: "parse_error",
-  request: "invalid_request",
-  method: "method_not_found",
-  duplicate_id: "invalid_request",
-  too_large: "message_too_large",
-  shutting_down: "shutting_down",
-  bug: "internal_error",
+/** The names of refusals, and their codes in JSON-RPC. */
+export const REFUSALS = {
+  parse: { name: "parse_error", code: -32700 },
+  request: { name: "invalid_request", code: -32600 },
+  method: { name: "method_not_found", code: -32601 },
+  duplicate_id: { name: "invalid_request", code: -32600 },
+  too_large: { name: "message_too_large", code: -32803 },
+  bug: { name: "internal_error", code: -32603 },
 };
 
-/** An error with all that either dialect sends of it. */
-export interface ErrorShape {
-  readonly code: number;
-  readonly sentence: string;
-  readonly name: string;
-  readonly data: Readonly<Record<string, unknown>>;
+/** Returns the params validated against a command's schema, or as the fault what names each offending member. */
+export function checkedParams(command: Command, params: unknown, loose: boolean): Pick<Call, "params" | "fault"> {
+  if (Array.isArray(params)) return faulty([{ path: "", message: "params are given by name, in an object" }]);
+  const result = (loose ? command.looseParams : command.params).safeParse(params ?? {});
+  if (result.success) return { params: result.data, fault: undefined };
+  return faulty(
+    result.error.issues.flatMap((issue) => {
+      const path = issue.path.join(".");
+      if (issue.code !== "unrecognized_keys") return [{ path, message: issue.message }];
+      return issue.keys.map((key) => ({
+        path: path === "" ? key : `${path}.${key}`,
+        message: `no such member; the known ones are ${Object.keys(command.params.shape).join(", ")}`,
+      }));
+    }),
+  );
+}
+
+function faulty(issues: BadParams["issues"]): Pick<Call, "params" | "fault"> {
+  return { params: undefined, fault: new BadParams(issues) };
 }
 
 /** Returns the failure for an errno error that nothing on its way has turned into a failure. */
 export function ofTheDisk(error: Error & { readonly code: string }): Failure {
   const { code } = error;
   const full = code === "ENOSPC" || code === "EDQUOT";
-  return new Failure(
-    full ? "storage_full" : "storage_failed",
-    `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was handled. Check with get_state and verify_session what the session has now, then try again.`,
-    { errno: code },
-    { cause: error },
-  );
+  const sentence = `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was handled. Check with get_state and verify_session what the session has now, then try again.`;
+  return new Failure(full ? "storage_full" : "storage_failed", sentence, { errno: code }, { cause: error });
 }
 
 let references = 0;
 
 /**
- * Describes an error of any kind for the host. An errno error that nothing on its way has turned into a failure is
- * reported as one of the disk. An error that is neither that nor a failure nor bad input is a bug in the server: the
- * host gets a reference number and nothing internal, stderr gets the stack with the same number.
+ * Returns an error of any kind with all that either dialect sends of it. Errno errors are reported as failures of the
+ * disk. An error that is neither that nor a failure nor bad input is a bug in the server: the host gets a reference
+ * number and nothing internal, stderr gets the stack with the same number.
  */
-export function describeError(error: unknown): ErrorShape {
-  if (isErrno(error)) return describeError(ofTheDisk(error));
-  const shape = (code: number, sentence: string, name: string, details?: object, retryable = false): ErrorShape => ({
+export function describeError(thrown: unknown) {
+  const error = isErrno(thrown) ? ofTheDisk(thrown) : thrown;
+  const shape = (code: number, sentence: string, name: string, details?: object, retryable = false) => ({
     code,
     sentence,
     name,

@@ -1,7 +1,4 @@
-/**
- * Framing: cuts a byte stream into payloads, and puts payloads into frames. There are two framings: newline-delimited
- * JSON, and Content-Length headers as in LSP (protocol, section 2). Memory is bounded by the message limit.
- */
+/** Framing: cuts bytes into payloads and frames these, as lines or by Content-Length (protocol, section 2). */
 
 export type FramingName = "lines" | "headers";
 
@@ -10,8 +7,8 @@ export type Cut =
   | { readonly kind: "payload"; readonly bytes: Buffer }
   /** A message over the limit; only its beginning was kept. */
   | { readonly kind: "too_large"; readonly bytes: Buffer; readonly size: number | undefined }
-  /** A malformed header block; decoding resumes at the next valid one. */
-  | { readonly kind: "bad_header"; readonly reason: string };
+  /** A malformed header block, and how it begins; decoding resumes at the next valid one. */
+  | { readonly kind: "bad_header"; readonly reason: string; readonly beginning: string };
 
 export interface Decoder {
   readonly name: FramingName;
@@ -31,10 +28,7 @@ const CR = 0x0d;
 /** A queue of chunks that can be searched and cut without copying more than once. */
 class ByteQueue {
   private chunks: Buffer[] = [];
-  /**
-   * Bytes of the first chunk that were consumed. Cutting them off each time would make one more object for every
-   * message.
-   */
+  /** Bytes of the first chunk that were consumed. Cutting them off makes an object more for each message. */
   private consumed = 0;
   length = 0;
   /** Bytes from the front that are known not to contain the byte that is searched for. */
@@ -61,7 +55,6 @@ class ByteQueue {
     return -1;
   }
 
-  /** Removes that many bytes from the front and returns them. */
   shift(count: number): Buffer {
     const parts: Buffer[] = [];
     for (let missing = count; missing > 0; ) {
@@ -85,7 +78,6 @@ class ByteQueue {
     this.consumed = 0;
   }
 
-  /** Returns a copy of up to that many bytes at the front. */
   peek(count: number): Buffer {
     const parts: Buffer[] = [];
     let missing = Math.min(count, this.length);
@@ -101,9 +93,7 @@ class ByteQueue {
   }
 }
 
-/**
- * Decoder of payloads that end with a line feed. A carriage return before it is dropped, and blank lines are skipped.
- */
+/** Decoder of payloads that end with a line feed. Drops a carriage return before it, and blank lines. */
 class LineDecoder implements Decoder {
   readonly name = "lines";
   private readonly queue = new ByteQueue();
@@ -171,7 +161,6 @@ const HEADER_LIMIT = 8192;
 const PLAUSIBLE_LENGTH = 2 ** 32;
 const NEXT_HEADER = /content-length:[ \t]*\d+[ \t]*\r?\n/i;
 
-/** Decoder of payloads that follow a `Content-Length` header block. */
 class HeaderDecoder implements Decoder {
   readonly name = "headers";
   private readonly queue = new ByteQueue();
@@ -253,29 +242,24 @@ class HeaderDecoder implements Decoder {
 
   private bad(reason: string): Cut {
     this.lost = true;
+    const beginning = this.queue.peek(64).toString("latin1");
     // The first byte is dropped, so that the same position is not found malformed again.
     this.queue.shift(1);
-    return { kind: "bad_header", reason };
+    return { kind: "bad_header", reason, beginning };
   }
 
   end(): Cut | undefined {
     if (this.dropping) return { kind: "too_large", bytes: this.dropping.kept, size: this.dropping.size };
-    if (this.awaited !== undefined || (this.queue.length > 0 && !this.lost && !isBlankText(this.queue)))
-      return { kind: "bad_header", reason: "the input ended inside a frame" };
+    const isOver = this.queue.length === 0 || /^\s*$/.test(this.queue.peek(64).toString("latin1"));
+    if (this.awaited !== undefined || (!isOver && !this.lost))
+      return { kind: "bad_header", reason: "the input ended inside a frame", beginning: "" };
     return undefined;
   }
 }
 
-function isBlankText(queue: ByteQueue): boolean {
-  return /^\s*$/.test(queue.peek(64).toString("latin1"));
-}
-
 const HEADERS_BEGIN = "content-";
 
-/**
- * Decoder of the beginning of a stream: drops a byte order mark and, unless the framing is given, chooses it by the
- * first bytes. A header block begins with `Content-`; anything else is a line.
- */
+/** Decoder of a stream's beginning: drops a byte order mark; where no framing is given, `Content-` begins headers. */
 export class AutoDecoder {
   private input: Buffer = Buffer.alloc(0);
   private begun = false;
@@ -326,18 +310,12 @@ export interface Envelope {
   before(bytes: number): string;
   piece(piece: string | Uint8Array): string | Uint8Array;
   readonly after: string;
-  /** Whether `before` needs the number of bytes. */
   readonly counts: boolean;
 }
 
 export const frames: Record<FramingName, Envelope> = {
   lines: { before: () => "", piece: escaped, after: "\n", counts: false },
-  headers: {
-    before: (bytes) => `Content-Length: ${bytes}\r\n\r\n`,
-    piece: (piece) => piece,
-    after: "",
-    counts: true,
-  },
+  headers: { before: (bytes) => `Content-Length: ${bytes}\r\n\r\n`, piece: (piece) => piece, after: "", counts: true },
 };
 
 export function byteLength(pieces: Iterable<string | Uint8Array>): number {

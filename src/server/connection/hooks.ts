@@ -1,8 +1,4 @@
-/**
- * Asks the host before the server acts (protocol, section 5). A vscode-jsonrpc connection over the same streams carries
- * the requests: it makes their ids, finds the request that a response belongs to, and notifies the host of
- * cancellations.
- */
+/** Asks the host before the server acts (protocol, section 5), by a vscode-jsonrpc connection over the same streams. */
 
 import type { MessageConnection } from "vscode-jsonrpc/node";
 import { Failure } from "../../core/failure.ts";
@@ -92,10 +88,8 @@ export class Hooks {
     const late = new Promise<HookAnswer>((resolve) => {
       if (limit === undefined) return;
       const goOn = this.registered.get(name)?.onTimeout === "continue";
-      timer = setTimeout(
-        () => resolve(goOn ? { cancelled: false } : { cancelled: true, reason: "hook_timeout" }),
-        limit,
-      );
+      const answer = goOn ? { cancelled: false } : { cancelled: true, reason: "hook_timeout" };
+      timer = setTimeout(() => resolve(answer), limit);
     });
     let isAnswered = false;
     const asked = connection

@@ -32,9 +32,8 @@ export class Host {
   }
 
   /**
-   * Returns the message of an event, built by `made`, or undefined when the host does not want it. Stored entries are
-   * read for that. Where they cannot be read, the message has the other members, which are in memory. Throws nothing,
-   * because the reply or the change that the event follows has happened.
+   * Returns the message of an event, built by `made`, or undefined when the host does not want it. Where stored entries
+   * cannot be read, it has the other members. Throws nothing: the reply or change that the event follows has happened.
    */
   message(
     dialect: Dialect,
@@ -44,7 +43,8 @@ export class Host {
     if (this.subscribed !== "all" && !this.subscribed.has(event.name)) return undefined;
     const { sessionId, leafId } = event;
     const seq = this.seq + 1;
-    for (const payload of [event.payload, withoutStored(event.payload)])
+    const plain = Object.entries(event.payload).filter(([, value]) => !(value instanceof Raw));
+    for (const payload of [event.payload, Object.fromEntries(plain)])
       try {
         const message = made(dialect.event(event.name, { sessionId, leafId, seq, ...payload }));
         this.seq = seq;
@@ -54,8 +54,4 @@ export class Host {
       }
     return undefined;
   }
-}
-
-function withoutStored(payload: PendingEvent["payload"]): PendingEvent["payload"] {
-  return Object.fromEntries(Object.entries(payload).filter(([, value]) => !(value instanceof Raw)));
 }

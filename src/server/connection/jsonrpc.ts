@@ -4,16 +4,17 @@ import { elements, knownValueEnd, type Range } from "../../core/json/json.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import {
+  checkedParams,
   type Decoded,
   type Dialect,
   describeError,
   type HookMessage,
   type Pieces,
-  REFUSAL_NAMES,
+  REFUSALS,
   type Refusal,
   withMember,
 } from "./dialect.ts";
-import { checkedParams } from "./params.ts";
+import { nearest } from "./mistakes.ts";
 
 const NO_ID = "null";
 
@@ -31,9 +32,7 @@ export const jsonrpc: Dialect = {
     return { kind: "batch", items: value.map((item, index) => decodeOne(item, bytes, () => rangeOf(index))) };
   },
 
-  refuse(refused, idText = NO_ID) {
-    return refuse(refused, idText);
-  },
+  refuse,
 
   reply(call, outcome) {
     const head = `{"jsonrpc":"2.0","id":${call.idText ?? NO_ID}`;
@@ -47,22 +46,9 @@ export const jsonrpc: Dialect = {
   event: (name, payload) => withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
 };
 
-const CODES: Record<Refusal["kind"], number> = {
-  parse: -32700,
-  request: -32600,
-  method: -32601,
-  duplicate_id: -32600,
-  too_large: -32803,
-  shutting_down: -32802,
-  bug: -32603,
-};
-
-function refuse(refused: Refusal, idText: string): Pieces {
-  const error = {
-    code: CODES[refused.kind],
-    message: refused.sentence,
-    data: { name: REFUSAL_NAMES[refused.kind], retryable: false, ...refused.details },
-  };
+function refuse({ kind, sentence, details }: Refusal, idText = NO_ID): Pieces {
+  const { name, code } = REFUSALS[kind];
+  const error = { code, message: sentence, data: { name, retryable: false, ...details } };
   return [`{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify(error)}}`];
 }
 
@@ -83,15 +69,18 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
     return { kind: "response", message: message as unknown as HookMessage };
   if (hasId && !legalId) return refusal("An id is a string, a number or null.", NO_ID);
   if (typeof method !== "string") return refusal("The member method must be a string.", idText);
-  if (params !== undefined && (typeof params !== "object" || params === null))
+  if (params !== undefined && typeof params !== "object")
     return refusal("The member params must be an object.", idText);
   if (!hasId && (method === "$/cancelRequest" || method === "$/cancel_request")) return decodeCancel(params);
   const command = findCommand(method);
   if (!command) {
     // An unknown notification is ignored, because none gets a reply. LSP allows this for those that begin with `$/`.
     if (!hasId) return { kind: "nothing" };
-    const sentence = `Unknown method: ${method.slice(0, 200)}. initialize lists the commands there are.`;
-    return refusal(sentence, idText, "method");
+    return refusal(
+      `Unknown method: ${method.slice(0, 200)}. ${nearest(method) ?? "initialize lists the commands there are."}`,
+      idText,
+      "method",
+    );
   }
   const { params: checked, fault } = checkedParams(command, params, false);
   const call: Call = {

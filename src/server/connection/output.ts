@@ -45,10 +45,7 @@ export class Output {
     this.frame = frame;
   }
 
-  /**
-   * Whether more may be sent. A closed stream has room for everything: what was received is still done, and its reply
-   * is dropped.
-   */
+  /** Whether more may be sent. A closed stream has room: what was received is still done, and its reply dropped. */
   get hasRoom(): boolean {
     return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }
@@ -157,7 +154,6 @@ export class Output {
     this.filled += block.write(text, this.filled);
   }
 
-  /** Returns the block, with room for that many bytes after its content. */
   private makeRoom(bytes: number): Buffer {
     if (this.block && this.filled + bytes <= this.block.length) return this.block;
     this.writeBlock();
@@ -167,7 +163,6 @@ export class Output {
     return this.block;
   }
 
-  /** Hands everything to the stream. */
   flush(): void {
     this.writeGathered();
     if (this.waiting || this.stream.writableLength < FULL_AT) return;
@@ -224,7 +219,6 @@ function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | 
   yield frame.after;
 }
 
-/** Releases the spooled pieces of a message. */
 export function release(message: OutgoingMessage): void {
   for (const piece of message) if (isSpooled(piece)) piece.release();
 }

@@ -4,15 +4,16 @@ import { textPieces } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import {
+  checkedParams,
   type Decoded,
   type Dialect,
   describeError,
   type HookMessage,
   type Pieces,
-  REFUSAL_NAMES,
+  REFUSALS,
   withMember,
 } from "./dialect.ts";
-import { checkedParams } from "./params.ts";
+import { nearest } from "./mistakes.ts";
 
 export const pi: Dialect = {
   name: "pi",
@@ -29,7 +30,11 @@ export const pi: Dialect = {
     // An answer to a question of an extension. The server never asks one, and Pi sends no reply.
     if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
     const command = findCommand(type);
-    if (!command) return refusal(type, idText, `Unknown command: ${type.slice(0, 200)}`, "unknown_command");
+    if (!command) {
+      const hint = nearest(type);
+      const sentence = `Unknown command: ${type.slice(0, 200)}${hint === undefined ? "" : `. ${hint}`}`;
+      return refusal(type, idText, sentence, "unknown_command");
+    }
     const { params: checked, fault } = checkedParams(
       command,
       hook === undefined ? params : { ...params, _meta: { hook } },
@@ -39,7 +44,7 @@ export const pi: Dialect = {
     return { kind: "call", call: { command, name: type, params: checked, idText, messageText, fault } };
   },
 
-  refuse: ({ kind, sentence, details }, idText) => failed("parse", idText, sentence, REFUSAL_NAMES[kind], details),
+  refuse: ({ kind, sentence, details }, idText) => failed("parse", idText, sentence, REFUSALS[kind].name, details),
 
   reply(call, outcome) {
     const head = `{${call.idText === undefined ? "" : `"id":${call.idText},`}"type":"response","command":${JSON.stringify(call.name)}`;
@@ -60,10 +65,7 @@ export const pi: Dialect = {
   event: (name, payload) => textPieces({ type: name, ...payload }),
 };
 
-/**
- * Converts a host's answer to a hook: the members other than type and id are the result, or `error` says that it
- * failed.
- */
+/** Converts a host's answer to a hook: the result is all but type and id, unless `error` says that it failed. */
 function hookResponse({ type: _type, id, error, ...result }: Record<string, unknown>): HookMessage {
   const answered = { jsonrpc: "2.0" as const, id: id as number | string };
   return error === undefined

@@ -1,63 +1,59 @@
 /** The server as one call sees it while it runs. */
 
-import type { Env } from "../../core/ports/env.ts";
+import { knownValueEnd, valueAt } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type {
   ClientSettings,
   CommandContext,
+  HostFacts,
   Introduction,
   Report,
   ServerFacts,
 } from "../../handlers/shared/command.ts";
 import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import { type Call, textOfParam } from "../connection/call.ts";
-import type { DialectName } from "../connection/dialect.ts";
+import type { Call } from "../connection/call.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import type { Sink } from "./sink.ts";
 
-/** The server around the dispatcher. */
-export interface DispatchOptions {
+/** The dispatcher as the contexts of all calls share it. */
+export interface CallHost {
   readonly workspace: Workspace;
-  readonly sink: Sink;
   readonly server: ServerFacts;
   readonly hooks: Hooks;
-  readonly dialect: () => DialectName;
-  readonly maxReplyBytes: () => number | undefined;
-  readonly sizeOf: (text: Uint8Array) => number;
-  readonly introduce: (wishes: Introduction) => void;
-  readonly shutDown: (how?: { atOnce: boolean }) => void;
-}
-
-/** The server and the dispatcher as the contexts of all calls share them. */
-export interface CallHost extends Omit<DispatchOptions, "shutDown"> {
+  readonly sink: Sink;
   readonly settings: ClientSettings;
   /** Makes another session the current one, and adds the events about that to `events`. */
   replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
   start(): void;
+  introduce(wishes: Introduction): void;
   /** Ends the work: nothing new is run. Returns whether it was not ending before. */
   shutDown(how?: { atOnce: boolean }): boolean;
 }
 
 export class CallContext implements CommandContext {
-  private readonly host: CallHost;
+  readonly workspace: Workspace;
+  readonly server: ServerFacts;
+  readonly settings: ClientSettings;
+  readonly host: HostFacts;
+  private readonly dispatcher: CallHost;
   private readonly call: Call;
   private readonly events: PendingEvent[];
   /** Asks the host for its consent; the call's lane waits meanwhile. */
   readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
 
-  constructor(host: CallHost, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
-    this.host = host;
+  constructor(dispatcher: CallHost, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
+    this.workspace = dispatcher.workspace;
+    this.server = dispatcher.server;
+    this.settings = dispatcher.settings;
+    this.host = dispatcher.sink;
+    this.dispatcher = dispatcher;
     this.call = call;
     this.events = events;
     this.ask = ask;
-  }
-
-  get workspace(): Workspace {
-    return this.host.workspace;
   }
 
   get session(): Session {
@@ -72,36 +68,14 @@ export class CallContext implements CommandContext {
     return this.call.target === null ? null : this.session;
   }
 
-  get env(): Env {
-    return this.workspace.env;
-  }
-
-  get server(): ServerFacts {
-    return this.host.server;
-  }
-
-  get settings(): ClientSettings {
-    return this.host.settings;
-  }
-
-  get dialect(): DialectName {
-    return this.host.dialect();
-  }
-
-  get maxReplyBytes(): number | undefined {
-    return this.host.maxReplyBytes();
-  }
-
-  sizeOf(text: Uint8Array): number {
-    return this.host.sizeOf(text);
-  }
-
   get key(): string | undefined {
     return (this.call.params as { idempotencyKey?: string }).idempotencyKey;
   }
 
   text(...path: (string | number)[]): Uint8Array | undefined {
-    return textOfParam(this.call, path);
+    const { bytes, range, toParams } = this.call.messageText();
+    const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
+    return found && bytes.subarray(found.start, found.end);
   }
 
   notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
@@ -109,33 +83,33 @@ export class CallContext implements CommandContext {
   }
 
   asks(hook: HookName): boolean {
-    return this.host.hooks.has(hook);
+    return this.dispatcher.hooks.has(hook);
   }
 
   replace(next: Session, replacement: Replacement): Promise<void> {
-    return this.host.replace(next, replacement, this.events);
+    return this.dispatcher.replace(next, replacement, this.events);
   }
 
   get progress(): Report | undefined {
     const { _meta } = this.call.params as { _meta?: { progressToken?: string | number } };
     const token = _meta?.progressToken;
     if (token === undefined) return undefined;
-    const { sink } = this.host;
+    const { sink } = this.dispatcher;
     return (done, total, more) => {
       if (!sink.hasRoom) return;
-      this.host.start();
+      this.dispatcher.start();
       sink.progress(token, done, total, more);
       sink.flush();
     };
   }
 
   introduce(wishes: Introduction): void {
-    this.host.introduce(wishes);
+    this.dispatcher.introduce(wishes);
   }
 
   shutDown(how?: { atOnce: boolean }): void {
     const { current } = this.workspace;
     const event = current && eventOf(current, "session_shutdown", { reason: "quit" });
-    if (this.host.shutDown(how) && event) this.events.push(event);
+    if (this.dispatcher.shutDown(how) && event) this.events.push(event);
   }
 }

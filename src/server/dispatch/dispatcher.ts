@@ -1,21 +1,17 @@
-/**
- * Runs calls. Those of a session run strictly in the order of arrival: they are applied at once, acknowledged when
- * durable, and answered in order (ARCHITECTURE.md, "How an append goes").
- */
+/** Runs calls: those of a session as they come, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
-import type { Session } from "../../core/session/session.ts";
+import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { ClientSettings, CommandContext } from "../../handlers/shared/command.ts";
+import { notifyForeign } from "../../handlers/shared/append.ts";
+import type { ClientSettings, CommandContext, Introduction, ServerFacts } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
-import { CallContext, type CallHost, type DispatchOptions } from "./call-context.ts";
-import { ForeignWrites } from "./foreign-writes.ts";
-import { IdleSessions } from "./idle-sessions.ts";
+import { CallContext, type CallHost } from "./call-context.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
@@ -31,7 +27,14 @@ const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
   "rollback_migration",
 ]);
 
-/** One request of a batch, or the reply to an invalid one. */
+/** Sessions that may be open at a time, including the current one; the others open again when they are named. */
+const MAX_OPEN = 64;
+/** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
+const REST_AFTER = 5 * 60_000;
+
+/** Sentinel for internal work (closing, unlocking) that occupies a lane. */
+const OWN_WORK = { name: "" } as unknown as Call;
+
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
 /** Returns whether a session has nothing left to make durable. If the disk cannot tell, a commit will. */
@@ -43,69 +46,36 @@ function isDurable(session: Session | null): boolean {
   }
 }
 
-export class Dispatcher {
-  private readonly workspace: Workspace;
-  private readonly sink: Sink;
-  private readonly hooks: Hooks;
-  private readonly host: CallHost;
+export class Dispatcher implements CallHost {
+  readonly workspace: Workspace;
+  readonly server: ServerFacts;
+  readonly hooks: Hooks;
+  readonly sink: Sink;
+  readonly settings: ClientSettings = {
+    steeringMode: "one-at-a-time",
+    followUpMode: "one-at-a-time",
+    autoCompactionEnabled: false,
+    autoRetryEnabled: false,
+  };
   private readonly lanes: Lanes;
   private readonly keyed: KeyedResults;
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
-  private readonly foreign: ForeignWrites;
-  private readonly idleSessions: IdleSessions;
-  /** Ids of the calls that are being worked on, as JSON text. */
-  private readonly ids = new Set<string>();
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
-  /** Whether `initialize` has been run. */
   private introduced = false;
   private started = false;
   private startEvent: PendingEvent | null | undefined;
 
-  constructor(options: DispatchOptions) {
-    const { workspace, sink, hooks, dialect } = options;
+  constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink) {
     this.workspace = workspace;
-    this.sink = sink;
+    this.server = server;
     this.hooks = hooks;
+    this.sink = sink;
     this.lanes = new Lanes(workspace);
     this.keyed = new KeyedResults(workspace);
-    const settings: ClientSettings = {
-      steeringMode: "one-at-a-time",
-      followUpMode: "one-at-a-time",
-      autoCompactionEnabled: false,
-      autoRetryEnabled: false,
-    };
-    this.host = {
-      ...options,
-      settings,
-      replace: (next, replacement, events) => this.replace(next, replacement, events),
-      start: () => this.start(),
-      introduce: (wishes) => {
-        this.introduced = true;
-        options.introduce(wishes);
-      },
-      shutDown: (how) => {
-        const isFirst = !this.ending;
-        this.ending = true;
-        options.shutDown(how);
-        return isFirst;
-      },
-    };
-    this.replies = new Replies({
-      workspace,
-      lanes: this.lanes,
-      sink,
-      dialect,
-      contextFor: (lane, call) => this.contextFor(lane, call, []),
-      start: () => this.start(),
-      answered: ({ idText }) => {
-        if (idText !== undefined) this.ids.delete(idText);
-      },
-    });
+    this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
-    this.foreign = new ForeignWrites(workspace, this.lanes, this.replies);
-    this.idleSessions = new IdleSessions(workspace, this.lanes, (lane) => this.pump(lane));
   }
 
   /** Number of calls and replies that are not out yet; input is paused when there are too many. */
@@ -115,14 +85,13 @@ export class Dispatcher {
 
   // --- what comes in -------------------------------------------------------------------------------------------
 
-  /** Returns whether a call with this id is being worked on. */
   inFlight(idText: string): boolean {
-    return this.ids.has(idText);
+    return this.replies.awaitedIds.has(idText);
   }
 
   submit(named: Call, batch?: BatchReply): void {
     this.noteStart();
-    if (named.idText !== undefined) this.ids.add(named.idText);
+    if (named.idText !== undefined) this.replies.awaitedIds.add(named.idText);
     this.enqueue(this.lanes.resolved(named), batch);
   }
 
@@ -189,17 +158,60 @@ export class Dispatcher {
     return this.lanes.idle();
   }
 
-  /** Polls idle sessions for entries of other programs. */
   poll(): void {
     // A reply that is being read still refers to bytes of a file as it is now.
     if (this.ending || !this.sink.hasRoom) return;
-    this.foreign.poll();
+    for (const session of this.workspace.sessions) {
+      const lane = this.lanes.ofSession(session);
+      if (!lane.idle) continue;
+      try {
+        this.queueForeign(lane, session, session.refresh());
+      } catch {
+        // A missing file is reported when a command wants to write to it.
+      }
+      this.replies.flush(lane);
+    }
     this.sink.flush();
   }
 
-  /** Lets go of sessions that nobody uses. */
+  /** Queues the events about changes by other programs, so that the host hears of them before anything else leaves. */
+  private queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void {
+    if (!foreign) return;
+    const events: PendingEvent[] = [];
+    notifyForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
+    lane.push({ outcome: { result: null }, events });
+  }
+
+  /** Releases the locks of sessions that rest, and closes the least recently used ones beyond `MAX_OPEN`. */
   evictIdle(): void {
-    if (this.sink.hasRoom) this.idleSessions.evictIdle();
+    if (!this.sink.hasRoom) return;
+    const now = this.workspace.env.now();
+    const { sessions, current } = this.workspace;
+    this.lanes.dropClosed();
+    for (const [index, session] of sessions.entries()) {
+      const lane = this.lanes.ofSession(session);
+      if (!lane.idle || !lane.isDurable) continue;
+      if (session !== current && index <= sessions.length - MAX_OPEN) {
+        const drop = (): void => this.lanes.drop(session.id);
+        this.occupy(lane, () => this.workspace.suspend(session), drop);
+      } else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.foreign.resting)
+        this.occupy(lane, () => session.suspend());
+    }
+  }
+
+  /** Runs internal work in a lane, whose calls wait for it. */
+  private occupy(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
+    lane.running = OWN_WORK;
+    run()
+      .catch(() => {
+        // The next command meets the same obstacle and reports it.
+      })
+      .then(() => {
+        lane.running = undefined;
+        if (lane.calls.length === 0) done();
+        this.pump(lane);
+        this.lanes.wake();
+      });
   }
 
   /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
@@ -277,24 +289,24 @@ export class Dispatcher {
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
     const context = this.contextFor(lane, call, events);
     const run = (): unknown => command.run(context, call.params as never);
-    if (
-      call.target === null ||
-      command.effect === "read" ||
-      command.effect === "server" ||
-      command.effect === "control"
-    )
-      return run();
-    if (command.effect === "close") return this.commits.whenDurable(lane, run);
+    const { effect } = command;
+    if (call.target === null || effect === "read" || effect === "server" || effect === "control") return run();
+    if (effect === "close") return this.commits.whenDurable(lane, run);
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
-    if (command.effect === "write") {
+    if (effect === "write") {
       const known = idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
       if (known !== undefined) return known;
       const { session } = context;
-      this.foreign.beforeWrite(lane, session);
+      // One check serves a whole input chunk; the append itself finds what others write meanwhile.
+      if (lane.checkedForForeignWrites !== session) this.queueForeign(lane, session, session.refreshToWrite());
+      lane.checkedForForeignWrites = session;
       session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
       return this.keyed.remember(call, run());
     }
     return this.commits.whenDurable(lane, async () => {
+      // A fork may be of a session with a lane of its own, and copies nothing that may still be undone there.
+      const { sessionId } = call.params as { sessionId?: string };
+      if (sessionId !== undefined) await this.lanes.finish(sessionId, () => this.commitPending());
       if (idempotencyKey !== undefined) {
         const known = await this.keyed.ofReplacement(context, call, idempotencyKey);
         if (known !== undefined) return known;
@@ -324,7 +336,7 @@ export class Dispatcher {
   }
 
   private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
-    return new CallContext(this.host, call, events, (name, payload) => this.ask(lane, name, payload));
+    return new CallContext(this, call, events, (name, payload) => this.ask(lane, name, payload));
   }
 
   /** Asks the host for its consent; the lane waits meanwhile. */
@@ -341,17 +353,29 @@ export class Dispatcher {
     }
   }
 
-  private async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
+  introduce(wishes: Introduction): void {
+    this.introduced = true;
+    this.sink.introduce(wishes);
+  }
+
+  shutDown(how?: { atOnce: boolean }): boolean {
+    const isFirst = !this.ending;
+    this.ending = true;
+    this.sink.shutDown(how);
+    return isFirst;
+  }
+
+  async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const { reason, fork } = replacement;
-    await this.lanes.leave(next.id, () => this.commitPending());
+    await this.lanes.finish(next.id, () => this.commitPending());
+    this.lanes.drop(next.id);
     const before = this.workspace.current;
     const left = before && eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file });
     await this.workspace.replace(next);
     if (left) events.push(left);
     const previousSessionFile = before?.file ?? null;
     if (fork) events.push(eventOf(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile }));
-    events.push(
-      eventOf(next, "session_start", { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) }),
-    );
+    const start = { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) };
+    events.push(eventOf(next, "session_start", start));
   }
 }

@@ -7,7 +7,6 @@ import type { Call } from "../connection/call.ts";
 /** Results that are remembered; the oldest are forgotten first. */
 const REMEMBERED_RESULTS = 10_000;
 
-/** Params that commands which change a session take besides their own. */
 export interface KeyedParams {
   readonly expectedLeafId?: string | null;
   readonly idempotencyKey?: string;
@@ -59,7 +58,6 @@ export class KeyedResults {
     return result;
   }
 
-  /** Forgets the result of a call that was undone. */
   forget(call: Call): void {
     const { idempotencyKey } = (call.params ?? {}) as KeyedParams;
     if (idempotencyKey !== undefined) this.results.delete(this.nameOf(call, idempotencyKey));

@@ -23,7 +23,6 @@ export class LaneCommits {
     this.keyed = keyed;
   }
 
-  /** Commits every lane in which something was applied. */
   commitAll(): void {
     // Replies that are ready leave first, because a commit may wait for the disk at once.
     this.sink.flush();
@@ -33,9 +32,7 @@ export class LaneCommits {
     }
   }
 
-  /**
-   * Runs something that closes the lane's session, once everything applied is durable and no reply needs the session.
-   */
+  /** Runs what closes the lane's session, once everything applied is durable and no reply needs the session. */
   whenDurable(lane: Lane, run: () => unknown): unknown {
     if (lane.isDurable) {
       this.replies.prepareAll(lane);

@@ -37,14 +37,12 @@ export interface Slot {
   outcome: Outcome;
   /** For a read: the log whose positions its result names. */
   readFrom?: ReadSource;
-  /** The reply, if it was made in advance. */
   prepared?: Prepared;
   events: PendingEvent[];
   /** Number of the lane's writes that must be durable before this may leave. */
   readonly after: number;
 }
 
-/** A slot that holds a reply. */
 export type ReplySlot = Slot & { readonly call: Call };
 
 export function isReply(slot: Slot): slot is ReplySlot {
@@ -54,7 +52,6 @@ export function isReply(slot: Slot): slot is ReplySlot {
 /** A batch, whose replies leave as one array when the last of them is ready. */
 export class BatchReply {
   readonly replies: { call: Call; prepared: Prepared }[] = [];
-  /** Bytes of the array so far. */
   size = 2;
   readonly refusals: Pieces[] = [];
   events: PendingEvent[] = [];
@@ -73,7 +70,7 @@ export class Lane {
   question: Question | undefined;
   questionId: string | undefined;
   readonly calls: { call: Call; readonly batch?: BatchReply }[] = [];
-  private readonly queue: Slot[] = [];
+  readonly slots: Slot[] = [];
   private appliedWrites = 0;
   private durableWrites = 0;
   committing: Promise<void> | undefined;
@@ -86,12 +83,10 @@ export class Lane {
     this.sessionId = sessionId;
   }
 
-  /** Number of writes that were applied. */
   get applied(): number {
     return this.appliedWrites;
   }
 
-  /** Number of writes that are durable. */
   get durable(): number {
     return this.durableWrites;
   }
@@ -100,17 +95,12 @@ export class Lane {
     return this.durableWrites === this.appliedWrites;
   }
 
-  /** Slots that wait to leave, in order. */
-  get slots(): readonly Slot[] {
-    return this.queue;
-  }
-
   get busy(): boolean {
     return this.running !== undefined || this.reads > 0;
   }
 
   get pending(): number {
-    return this.calls.length + this.queue.length;
+    return this.calls.length + this.slots.length;
   }
 
   get idle(): boolean {
@@ -136,13 +126,13 @@ export class Lane {
    */
   push({ call, refusal, batch, outcome, readFrom, events }: Omit<Slot, "after">): void {
     const after = this.appliedWrites;
-    this.queue.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
+    this.slots.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
   }
 
   /** Takes the next slot out, if it may leave. */
   shift(): Slot | undefined {
-    const [next] = this.queue;
+    const [next] = this.slots;
     if (!next || next.after > this.durableWrites) return undefined;
-    return this.queue.shift();
+    return this.slots.shift();
   }
 }

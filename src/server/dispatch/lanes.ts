@@ -25,21 +25,18 @@ export class Lanes {
     yield* this.openLanes.values();
   }
 
-  /** Number of calls and replies that are not out yet. */
   get pending(): number {
     let pending = 0;
     for (const lane of this) pending += lane.pending;
     return pending;
   }
 
-  /** Returns the session that the calls of a lane change. */
   sessionOf(lane: Lane): Session | null {
     if (lane === this.sessionless) return null;
     if (lane.sessionId === null) return this.workspace.current;
     return this.workspace.sessions.find(({ id }) => id === lane.sessionId) ?? null;
   }
 
-  /** Returns the lane of an open session. */
   ofSession(session: Session): Lane {
     return session === this.workspace.current ? this.main : this.openLaneFor(session.id);
   }
@@ -81,20 +78,17 @@ export class Lanes {
     this.openLanes.delete(sessionId);
   }
 
-  /** Drops the lanes of sessions that are not open any more. */
   dropClosed(): void {
     for (const [id, lane] of this.openLanes) if (lane.idle && !this.workspace.has(id)) this.drop(id);
   }
 
-  /** Waits until the session that becomes the current one has finished what is under way in its own lane. */
-  async leave(sessionId: string, commitPending: () => void): Promise<void> {
+  /** Waits until what is under way in the lane of a session beside the current one is finished. */
+  async finish(sessionId: string, commitPending: () => void): Promise<void> {
     const lane = this.openLanes.get(sessionId);
-    if (!lane) return;
-    while (!lane.idle) {
+    while (lane && !lane.idle) {
       commitPending();
       await this.when(() => lane.idle);
     }
-    this.drop(sessionId);
   }
 
   /** Resolves when nothing is under way in any lane. */

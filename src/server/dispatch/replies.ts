@@ -3,38 +3,29 @@
 import { Failure } from "../../core/failure.ts";
 import { holdsRaw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Workspace } from "../../core/session/workspace.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import type { DialectName } from "../connection/dialect.ts";
 import { eventOf } from "../connection/host.ts";
+import type { CallHost } from "./call-context.ts";
 import { type BatchReply, isReply, type Lane, type ReplySlot, type Slot, sourceOf } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Prepared, Renewed, Sink } from "./sink.ts";
 
-export interface RepliesOptions {
-  readonly workspace: Workspace;
-  readonly lanes: Lanes;
-  readonly sink: Sink;
-  readonly dialect: () => DialectName;
-  /** Returns the context in which a read is run again. */
-  readonly contextFor: (lane: Lane, call: Call) => CommandContext;
-  /** Sends the event of the session at start, if it is not out yet. */
-  readonly start: () => void;
-  /** Called with a call whose reply leaves. */
-  readonly answered: (call: Call) => void;
-}
-
 export class Replies {
-  private readonly options: RepliesOptions;
-  private readonly lanes: Lanes;
+  private readonly host: CallHost;
   private readonly sink: Sink;
+  private readonly lanes: Lanes;
+  /** Returns the context in which a read is run again. */
+  private readonly contextFor: (lane: Lane, call: Call) => CommandContext;
+  /** Ids of the calls whose reply is not out yet, as JSON text. */
+  readonly awaitedIds = new Set<string>();
 
-  constructor(options: RepliesOptions) {
-    this.options = options;
-    this.lanes = options.lanes;
-    this.sink = options.sink;
+  constructor(host: CallHost, lanes: Lanes, contextFor: (lane: Lane, call: Call) => CommandContext) {
+    this.host = host;
+    this.sink = host.sink;
+    this.lanes = lanes;
+    this.contextFor = contextFor;
   }
 
   /** Sends what is ready, as far as the host reads. */
@@ -57,17 +48,17 @@ export class Replies {
     if (slot.refusal) this.sink.refuse(slot.refusal);
     else if (slot.batch) this.sendBatch(slot.batch);
     else if (!isReply(slot)) {
-      this.options.start();
+      this.host.start();
       for (const event of slot.events) this.sink.event(event);
-      this.reportDamageOf(this.lanes.sessionOf(lane));
+      this.reportFound(this.lanes.sessionOf(lane));
     } else {
       const { call } = slot;
       const introduces = call.command.name === "initialize";
-      if (!introduces) this.options.start();
-      this.options.answered(call);
+      if (!introduces) this.host.start();
+      if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
       if (slot.prepared) this.sink.send(slot.prepared);
       else this.sink.reply(call, this.asOf(lane, slot), this.renewal(lane, slot));
-      if (introduces) this.options.start();
+      if (introduces) this.host.start();
       for (const event of slot.events) this.sink.event(event);
       this.reportDamage(call);
     }
@@ -77,23 +68,18 @@ export class Replies {
     if (batch.sent) return;
     batch.sent = true;
     const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
-    if (!introduces && batch.replies.length > 0) this.options.start();
-    for (const { call } of batch.replies) this.options.answered(call);
-    this.sink.batch(
-      batch.replies.map(({ prepared }) => prepared),
-      batch.refusals,
-    );
-    if (introduces) this.options.start();
+    if (!introduces && batch.replies.length > 0) this.host.start();
+    for (const { call } of batch.replies) if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
+    const prepared = batch.replies.map((reply) => reply.prepared);
+    this.sink.batch(prepared, batch.refusals);
+    if (introduces) this.host.start();
     for (const event of batch.events) this.sink.event(event);
     for (const { call } of batch.replies) this.reportDamage(call);
   }
 
   // --- what a reply says ---------------------------------------------------------------------------------------
 
-  /**
-   * Makes the replies that wait for their reader, because they still refer to bytes of the session that is about to be
-   * closed.
-   */
+  /** Makes the replies that wait, because they refer to bytes of the session that is about to be closed. */
   prepareAll(lane: Lane): void {
     for (const slot of lane.slots) if (isReply(slot)) this.prepare(lane, slot);
   }
@@ -137,7 +123,7 @@ export class Replies {
     // Its session may have been closed or replaced since it was run.
     const call = this.lanes.resolved(slot.call);
     try {
-      const result = call.command.run(this.options.contextFor(lane, call), call.params as never);
+      const result = call.command.run(this.contextFor(lane, call), call.params as never);
       if (!(result instanceof Promise)) return this.shaped(call, { result });
       // It has read files rather than the session, and its result is still what it found.
       result.catch(() => {});
@@ -150,9 +136,9 @@ export class Replies {
   /** Returns the outcome in the shape of the host's dialect. */
   shaped(call: Call, outcome: Outcome): Outcome {
     const { pi } = call.command;
-    if (!pi || "error" in outcome || this.options.dialect() !== "pi") return outcome;
+    if (!pi || "error" in outcome || this.sink.dialectName !== "pi") return outcome;
     try {
-      return { result: pi(this.options.contextFor(this.lanes.main, call), outcome.result as never) };
+      return { result: pi(this.contextFor(this.lanes.main, call), outcome.result as never) };
     } catch (error) {
       return { error };
     }
@@ -163,27 +149,24 @@ export class Replies {
   /** Reports damage after a reply: stored entries are read while replies are put together, so it is found then. */
   private reportDamage(call: Call): void {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
-    const { current, sessions } = this.options.workspace;
+    const { current, sessions } = this.host.workspace;
     const isCurrent = sessionId === undefined || sessionId === current?.id;
-    this.reportDamageOf((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
+    this.reportFound((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
   }
 
-  private reportDamageOf(session: Session | null): void {
-    if (session) this.reportUnreported(session);
-    const damage = session?.freshDamage() ?? [];
-    if (session && damage.length > 0)
-      this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
-  }
-
-  /** Notifies the host of foreign changes that a request found and could not report itself, because it failed. */
-  private reportUnreported(session: Session): void {
+  /** Reports damage, and the foreign changes that a request found and could not report itself, because it failed. */
+  private reportFound(session: Session | null): void {
+    if (!session) return;
     try {
-      notifyForeign(session, session.freshForeign(), (name, payload) =>
+      notifyForeign(session, session.foreign.fresh(), (name, payload) =>
         this.sink.event(eventOf(session, name, payload)),
       );
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       // The tree cannot be read for now; the next reply tries again.
     }
+    const damage = session.foreign.freshDamage();
+    if (damage.length > 0)
+      this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 }

@@ -1,5 +1,6 @@
 /** The contract between the dispatcher and the connection that its replies leave by. */
 
+import type { HostFacts, Introduction } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -7,11 +8,9 @@ import type { OutgoingMessage } from "../connection/output.ts";
 
 /** A reply that was made in advance and leaves later; it needs nothing of a session any more. */
 export interface Prepared {
-  /** Undefined when the call gets no reply. */
   readonly message: OutgoingMessage | undefined;
   /** Bytes of the frame that it would have alone, where the host limits replies; else 0. */
   readonly size: number;
-  /** Bytes of it that are in memory. */
   readonly memoryBytes: number;
 }
 
@@ -21,12 +20,9 @@ export type Renewed = () => Outcome | undefined;
  * The receiver of finished calls. Replies and events read stored entries while they are put together. An error in that
  * becomes the reply, or an event with fewer members; none of these methods throws it.
  */
-export interface Sink {
+export interface Sink extends HostFacts {
   readonly hasRoom: boolean;
-  /**
-   * Sends a reply. `renewed` returns the outcome to use instead, when putting the reply together showed this one to be
-   * wrong.
-   */
+  /** Sends a reply. `renewed` returns the outcome to use instead, if making the reply has shown this one wrong. */
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
   /** Makes a reply that leaves later, as part of a message that has `usedBytes` bytes already. */
   prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared;
@@ -38,4 +34,6 @@ export interface Sink {
   /** Reports at once how far a command is; not called while the host does not keep up. */
   progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;
+  introduce(wishes: Introduction): void;
+  shutDown(how?: { atOnce: boolean }): void;
 }

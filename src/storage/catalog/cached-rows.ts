@@ -1,19 +1,30 @@
-/** Rows in the catalog's file: opens it when it is first needed, loads and saves rows, and discards it when damaged. */
+/**
+ * Rows: the stamps of session files when they were read, and their summaries. The catalog's file keeps them: it is
+ * opened when it is first needed, and discarded when damaged.
+ */
 
-import { join } from "node:path";
+import { join, sep } from "node:path";
+import type { Listed } from "../../core/ports/catalog.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
+import { momentOf } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
+import type { Disk } from "../fs/disk.ts";
+import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
-import { isSameStamp } from "../fs/stamps.ts";
-import { CatalogDamaged, CatalogFile, type Indexed, isPassing } from "./database.ts";
-import type { CatalogOptions } from "./options.ts";
-import { keptOf, readRow, type SessionRow } from "./rows.ts";
-
-/** The current rows, which the owner keeps in memory. */
-export interface Known {
-  readonly rows: ReadonlyMap<string, SessionRow>;
-  /** Replaces a row by the equivalent one in the catalog. */
-  adopt(path: string, row: SessionRow): void;
-}
+import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
+import {
+  CatalogDamaged,
+  CatalogFile,
+  type CatalogRow,
+  type Indexed,
+  isPassing,
+  type StoredRow,
+  sumOf,
+  type TextKind,
+} from "./database.ts";
+import type { SessionSummary } from "./summary.ts";
 
 /** Rows written in one transaction, and read without a pause. */
 const ROWS_AT_ONCE = 200;
@@ -24,13 +35,88 @@ const TRY_AGAIN_AFTER = 5000;
 /** Milliseconds that a transaction waits for other processes. Rows can be written later, texts for a search cannot. */
 const PATIENCE = { rows: 300, texts: 10_000 };
 
+/** Everything that the parts of the catalog need from around it. */
+export interface CatalogOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly paths: StoragePaths;
+  readonly leaves: LeafMemory;
+  /** Opens a session file or container for reading. */
+  readonly openLog: (file: string) => Log;
+  /** Returns the available SQLite. It is called when SQLite is first needed. */
+  readonly sqlite?: () => OpenDatabase | undefined;
+  /** Number of files from which on folders are watched instead of read on every call. */
+  readonly watchFrom?: number;
+  /** Whether texts are indexed after a list, before the first search. */
+  readonly indexAhead?: boolean;
+  /** Whether an index that is written for scripts is durable when `exportIndex` resolves. */
+  readonly isDurable?: boolean;
+}
+
+/** A session file as it was read. */
+export interface SessionRow {
+  readonly stamp: FoundStamp;
+  /** Time of the last change of the session, in milliseconds. */
+  readonly time: number;
+  readonly base: SessionSummary;
+  readonly now: SessionSummary;
+  readonly size: number;
+  /** An id that changes when the file is rewritten, which invalidates its index. */
+  readonly life: string;
+  /** Whether the file cannot have changed since without a change of its stamp. */
+  readonly sure: boolean;
+  readonly listed: Listed;
+  /** Checksum of its row in the catalog. */
+  readonly sum: string;
+}
+
+type SessionFacts = Omit<SessionRow, "listed" | "sum">;
+
+/** Returns the row as the catalog stores it. */
+export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omit<SessionRow, "sum">): CatalogRow {
+  const { path } = listed;
+  return {
+    path,
+    session: storable(now.id),
+    cwd: storable(now.cwd),
+    timestamp: storable(now.timestamp),
+    messages: now.messages,
+    // pi_agent_rust compares it with the time of the file in whole milliseconds.
+    modified: Math.floor(time),
+    size,
+    name: storable(now.name),
+    record: JSON.stringify({
+      // A file that may have changed under the same stamp is stored with a stamp that never matches.
+      stamp: sure ? stamp : { ...stamp, changed: -1 },
+      time,
+      base,
+      now: JSON.stringify(base) === JSON.stringify(now) ? undefined : now,
+      size,
+      life,
+    }),
+  };
+}
+
+/** Returns a text as SQLite would return it; the record has the original. */
+function storable<T extends string | null>(text: T): T {
+  return (text === null ? null : Buffer.from(text).toString().replaceAll("\0", " ")) as T;
+}
+
+/** Returns the index state of a row whose texts are all indexed. */
+export function stateOf({ life, now, base, size }: SessionRow): string {
+  return `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
+}
+
 export class CachedRows {
+  readonly rows = new Map<string, SessionRow>();
+  /** Paths whose texts may not be indexed in their current state; for a missing kind all must be compared. */
+  readonly stale = new Map<TextKind, Set<string>>();
   /** Index states in the catalog's file, as last read. */
   readonly indexed = new Map<string, Indexed>();
 
   private readonly options: CatalogOptions;
-  private readonly known: Known;
-  private readonly onReread: () => void;
+  /** Replaces a row by the equivalent one in the catalog. */
+  private readonly adopt: (path: string, row: SessionRow) => void;
   private sqlite: OpenDatabase | undefined | null;
   private file: CatalogFile | undefined;
   private damages = 0;
@@ -38,12 +124,49 @@ export class CachedRows {
   /** Paths whose rows must be written, moved or dropped; undefined: compare all. */
   private changed: Set<string> | undefined;
   private readonly moves = new Map<string, string>();
+  /** Prefix of the paths of archived sessions. */
+  private readonly archive: string;
 
-  /** `onReread` is called when the known index states are no longer valid. */
-  constructor(options: CatalogOptions, known: Known, onReread: () => void) {
+  constructor(options: CatalogOptions, adopt: (path: string, row: SessionRow) => void) {
     this.options = options;
-    this.known = known;
-    this.onReread = onReread;
+    this.adopt = adopt;
+    this.archive = `${archiveFolder(options.paths)}${sep}`;
+  }
+
+  rowOf(path: string, facts: SessionFacts): SessionRow {
+    const row = { ...facts, listed: this.listedOf(path, facts) };
+    return { ...row, sum: sumOf(keptOf(row)) };
+  }
+
+  /** Parses a row that was stored with this sum; undefined when it is not valid. */
+  private readRow({ path, record, sum }: StoredRow): SessionRow | undefined {
+    try {
+      const { stamp, time, base, now = base, size, life } = JSON.parse(record);
+      // Older servers did not store it.
+      if (typeof time !== "number") return undefined;
+      const facts = { stamp, time, base, now, size, life, sure: true };
+      return { ...facts, listed: this.listedOf(path, facts), sum };
+    } catch {
+      return undefined;
+    }
+  }
+
+  private listedOf(path: string, { now, size }: SessionFacts): Listed {
+    const created = momentOf(now.timestamp);
+    return {
+      path,
+      id: now.id,
+      cwd: now.cwd,
+      name: now.name,
+      parentSession: now.parentSession,
+      created,
+      modified: now.activity ?? created,
+      messageCount: now.messages,
+      firstMessage: now.first,
+      sizeBytes: size,
+      headerOnly: now.entries === 0,
+      archived: path.startsWith(this.archive),
+    };
   }
 
   get sqliteThere(): OpenDatabase | null {
@@ -51,10 +174,7 @@ export class CachedRows {
     return this.sqlite;
   }
 
-  /**
-   * Runs `run` on the catalog's file, which it opens if needed. Returns undefined when there is none or storage fails:
-   * then callers read the session files instead.
-   */
+  /** Runs `run` on the catalog's file. Returns undefined without one: then callers read the session files instead. */
   async with<T>(run: (file: CatalogFile) => Promise<T>): Promise<T | undefined> {
     const { env, paths, disk } = this.options;
     if (this.sqlite === null || this.damages >= MAX_DAMAGE) return undefined;
@@ -96,12 +216,13 @@ export class CachedRows {
   private forget(): void {
     this.changed = undefined;
     this.indexed.clear();
-    this.onReread();
+    this.stale.clear();
   }
 
   /** Records that a row was replaced or removed. */
   note(path: string, removed: boolean): void {
     this.changed?.add(path);
+    for (const paths of this.stale.values()) paths.add(path);
     if (removed) this.moves.delete(path);
   }
 
@@ -109,15 +230,15 @@ export class CachedRows {
     this.moves.set(to, from);
   }
 
-  /** Reads the index states if another process wrote. Passes each row to `onRow`, if given. */
-  async load(file: CatalogFile, onRow: ((path: string, row: SessionRow) => void) | undefined): Promise<void> {
+  /** Reads the index states if another process wrote, and with `andRows` the rows that are not known yet. */
+  async load(file: CatalogFile, andRows: boolean): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
     this.readIndexed(file);
-    if (!onRow) return;
-    for (const records of file.records(ROWS_AT_ONCE)) {
-      for (const { path, record, sum } of records) {
-        const row = readRow(path, record, sum);
-        if (row) onRow(path, row);
+    if (!andRows) return;
+    for (const stored of file.allRows(ROWS_AT_ONCE)) {
+      for (const one of stored) {
+        const row = this.readRow(one);
+        if (row && !this.rows.has(one.path)) this.rows.set(one.path, row);
       }
       await pause();
     }
@@ -125,12 +246,12 @@ export class CachedRows {
 
   readIndexed(file: CatalogFile): void {
     this.forget();
-    for (const { path, ...indexed } of file.files()) this.indexed.set(path, indexed);
+    for (const indexed of file.allIndexed()) this.indexed.set(indexed.path, indexed);
   }
 
   /** Writes rows that differ from the catalog. */
   async save(file: CatalogFile): Promise<void> {
-    const { rows } = this.known;
+    const { rows } = this;
     if (file.changedElsewhere()) this.readIndexed(file);
     const among = this.changed ?? new Set([...rows.keys(), ...this.indexed.keys()]);
     const differing = [...among].filter((path) => rows.get(path)?.sum !== this.indexed.get(path)?.sum);
@@ -151,23 +272,15 @@ export class CachedRows {
   }
 
   private saveOne(file: CatalogFile, path: string): void {
-    const { rows } = this.known;
-    const row = rows.get(path);
-    if (!row) {
-      file.drop(path);
-      return;
-    }
-    const there = file.record(path);
-    if (there !== undefined) {
-      // Another process scanned the same file: both rows are correct, and its row is kept.
-      const theirs = readRow(path, there.record, there.sum);
-      if (theirs && row.sure && theirs.size === row.size && isSameStamp(theirs.stamp, row.stamp)) {
-        this.known.adopt(path, theirs);
-        return;
-      }
-    }
+    const row = this.rows.get(path);
+    if (!row) return file.drop(path);
+    const there = file.row(path);
+    const theirs = there && this.readRow(there);
+    // Another process scanned the same file: both rows are correct, and its row is kept.
+    if (theirs && row.sure && theirs.size === row.size && isSameStamp(theirs.stamp, row.stamp))
+      return this.adopt(path, theirs);
     const from = this.moves.get(path);
-    if (from !== undefined && !rows.has(from)) file.move(from, path);
+    if (from !== undefined && !this.rows.has(from)) file.move(from, path);
     file.keep(keptOf(row));
   }
 

@@ -3,7 +3,6 @@
  * earlier scans are cached in memory and, where there is SQLite, in the catalog.
  */
 
-import { sep } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type {
@@ -17,22 +16,27 @@ import type {
   Relative,
   SearchRequest,
 } from "../../core/ports/catalog.ts";
-import { afterCursor, comparing, familyOf, filterOf, indexIn, parentsOf } from "../../core/search/listing.ts";
+import {
+  afterCursor,
+  comparing,
+  familyOf,
+  filterOf,
+  indexIn,
+  parentsOf,
+  unknownId,
+} from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
-import { archiveFolder } from "../fs/paths.ts";
-import { isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { CachedRows } from "./cached-rows.ts";
+import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
-import { Folders, type FoundStamp } from "./folders.ts";
-import type { CatalogOptions } from "./options.ts";
-import { keptOf, rowOf, type SessionRow } from "./rows.ts";
+import type { CatalogFile } from "./database.ts";
+import { Folders } from "./folders.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
-import { scanFile } from "./summary.ts";
+import { type Scan, scanFile } from "./summary.ts";
 import { TextIndex } from "./text-index.ts";
 
 /** Milliseconds within which a file can change twice under one time stamp. */
@@ -50,9 +54,11 @@ const MAX_PAGED = 8;
 const SAVE_AFTER = 200;
 /** Attempts of a search to find the index complete. */
 const TRIES = 20;
-
 /** Milliseconds after the last list or search before texts are indexed ahead. */
 const QUIET = 100;
+
+const NEEDS_SQLITE =
+  "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.";
 
 export function makeCatalog(options: CatalogOptions): Catalog {
   return new Finder(options);
@@ -60,21 +66,15 @@ export function makeCatalog(options: CatalogOptions): Catalog {
 
 class Finder implements Catalog {
   private readonly options: CatalogOptions;
-  private readonly disk: Disk;
   private readonly folders: Folders;
-  private readonly rows = new Map<string, SessionRow>();
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, FoundStamp>();
   private readonly ordered = new Map<Order, Listed[]>();
   /** Lists for the most recent requests, until something changes. */
   private readonly pages = new Map<string, readonly Listed[]>();
-  /** Whether the folders have been read once. */
   private hasReadFolders = false;
   /** Settles when the last call in the queue has ended: only one call runs at a time. */
   private last: Promise<unknown> = Promise.resolve();
-
-  /** Prefix of the paths of archived sessions. */
-  private readonly archive: string;
 
   private readonly kept: CachedRows;
   private readonly texts: TextIndex;
@@ -85,12 +85,9 @@ class Finder implements Catalog {
 
   constructor(options: CatalogOptions) {
     this.options = options;
-    this.disk = options.disk;
-    this.archive = `${archiveFolder(options.paths)}${sep}`;
-    this.folders = new Folders(options.disk, options.paths, () => options.env.now(), options.watchFrom);
-    const known = { rows: this.rows, adopt: (path: string, row: SessionRow) => this.put(path, row) };
-    this.kept = new CachedRows(options, known, () => this.texts.forget());
-    this.texts = new TextIndex(options, this.rows, this.kept);
+    this.folders = new Folders(options);
+    this.kept = new CachedRows(options, (path, row) => this.put(path, row));
+    this.texts = new TextIndex(options, this.kept);
   }
 
   list(request: ListRequest, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }> {
@@ -109,22 +106,26 @@ class Finder implements Catalog {
     return this.inTurn(async () => {
       const query = parseQuery(request.query);
       if (!query) return { hits: [], more: false };
-      const search = new Search(this.options, this.rows, request, query);
       await this.refresh(progress);
-      const kinds = search.kinds;
-      const found = await this.kept.with(async (file) => {
-        for (let tries = 0; tries < TRIES; tries++) {
-          for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
-          const found = await file.reading(async () => {
-            if (file.changedElsewhere()) this.kept.readIndexed(file);
-            return kinds.every((kind) => this.texts.isComplete(kind)) ? search.indexed(file) : undefined;
-          });
-          if (found) return found;
-        }
-        return undefined;
+      return closing(new Search(this.options, this.kept.rows, request, query), async (search) => {
+        const found = await this.kept.with((file) => this.searchIndex(file, search, progress));
+        return found ?? search.scanned(this.order("modified"));
       });
-      return found ?? search.scanned(this.order("modified"));
     });
+  }
+
+  /** Returns what the index says; undefined when other processes keep it from being complete. */
+  private async searchIndex(file: CatalogFile, search: Search, progress: Progress | undefined) {
+    const { kinds } = search;
+    for (let tries = 0; tries < TRIES; tries++) {
+      for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
+      const found = await file.reading(async () => {
+        if (file.changedElsewhere()) this.kept.readIndexed(file);
+        return kinds.every((kind) => this.texts.missing(kind).size === 0) ? search.indexed(file) : undefined;
+      });
+      if (found) return found;
+    }
+    return undefined;
   }
 
   family(
@@ -133,24 +134,13 @@ class Finder implements Catalog {
   ): Promise<{ root: string | null; nodes: Relative[] }> {
     return this.inTurn(async () => {
       await this.refresh(progress);
-      const sessions: Relative[] = this.order("created").map(({ path, id, parentSession }) => ({
-        path,
-        id,
-        parentSession,
-      }));
+      const sessions: Relative[] = [...this.order("created")];
       const { open } = of;
       if (open && !sessions.some(({ path }) => path === open.path)) sessions.push(open);
       const start =
         sessions.find(({ path, id }) => id === of.id && path === (open?.path ?? path)) ??
         sessions.find(({ id }) => id === of.id);
-      if (!start)
-        throw new Failure(
-          "session_not_found",
-          `No session has the id ${of.id}. list_sessions shows those that exist.`,
-          {
-            sessionId: of.id,
-          },
-        );
+      if (!start) throw unknownId(of.id);
       const parents = parentsOf(sessions);
       const { root, members } = familyOf(sessions, parents, start);
       const nodes: Relative[] = [];
@@ -168,17 +158,12 @@ class Finder implements Catalog {
     return this.inTurn(async () => {
       await this.refresh();
       const sqlite = this.kept.sqliteThere;
-      if (!sqlite)
-        throw new Failure(
-          "storage_failed",
-          "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.",
-          {},
-          { retryable: false },
-        );
+      if (!sqlite) throw new Failure("storage_failed", NEEDS_SQLITE, {}, { retryable: false });
       try {
         // Agents do not list archived sessions.
-        const rows = [...this.rows.values()].filter((row) => !this.listed(row).archived);
-        await writeIndex(sqlite, this.disk, file, rows.map(keptOf), this.options.isDurable === true);
+        const rows = [...this.kept.rows.values()].filter(({ listed }) => !listed.archived);
+        const { disk, isDurable = false } = this.options;
+        await writeIndex(sqlite, disk, file, rows.map(keptOf), isDurable);
         return rows.length;
       } catch (error) {
         throw storageFailure(error, "writing the index");
@@ -196,28 +181,24 @@ class Finder implements Catalog {
   /** Indexes texts a little at a time while there are no requests, so that the first search finds them indexed. */
   private indexAhead(): void {
     if (!this.options.indexAhead || this.ahead) return;
+    const after = (delay: number): void => {
+      this.ahead = setTimeout(step, delay).unref();
+    };
     const step = async (): Promise<void> => {
       const quiet = this.askedAt + QUIET - performance.now();
-      if (quiet > 0) {
-        this.ahead = setTimeout(run, quiet).unref();
-        return;
-      }
+      if (quiet > 0) return after(quiet);
       let since = 0;
-      const more = await this.inTurn(() => {
+      const turn = this.inTurn(async () => {
         since = performance.now();
-        return this.closed ? Promise.resolve(false) : this.kept.with((file) => this.texts.indexMore(file, "talk"));
+        return !this.closed && this.kept.with((file) => this.texts.indexMore(file, "talk"));
       });
-      const took = performance.now() - since;
+      // The next search meets the same error and reports it.
+      const more = await turn.catch(() => false);
+      this.ahead = undefined;
       // Pauses as long as it worked: this process has other work to do.
-      this.ahead = more && !this.closed ? setTimeout(run, took).unref() : undefined;
+      if (more && !this.closed) after(performance.now() - since);
     };
-    const run = (): void => {
-      step().catch(() => {
-        // The next search meets the same error and reports it.
-        this.ahead = undefined;
-      });
-    };
-    this.ahead = setTimeout(run, QUIET).unref();
+    after(QUIET);
   }
 
   private inTurn<T>(run: () => Promise<T>): Promise<T> {
@@ -229,7 +210,7 @@ class Finder implements Catalog {
   private order(order: Order): Listed[] {
     let ordered = this.ordered.get(order);
     if (!ordered) {
-      ordered = [...this.rows.values()].map((row) => this.listed(row)).sort(comparing(order));
+      ordered = Array.from(this.kept.rows.values(), ({ listed }) => listed).sort(comparing(order));
       this.ordered.set(order, ordered);
     }
     return ordered;
@@ -245,10 +226,6 @@ class Finder implements Catalog {
       this.pages.set(key, fitting);
     }
     return fitting;
-  }
-
-  private listed({ listed }: SessionRow): Listed {
-    return listed.path.startsWith(this.archive) ? { ...listed, archived: true } : listed;
   }
 
   /** Returns the id of the last entry that a fork shares with its parent. */
@@ -268,21 +245,14 @@ class Finder implements Catalog {
     }
   }
 
-  // --- reading the files ---------------------------------------------------------------------------------------
-
   /** Updates the rows to what a scan of every file would return. */
   private async refresh(progress?: ListProgress): Promise<void> {
-    const onRow = (path: string, row: SessionRow): void => {
-      if (this.rows.has(path)) return;
-      this.rows.set(path, row);
-      this.ordered.clear();
-      this.pages.clear();
-    };
-    await this.kept.with((file) => this.kept.load(file, this.hasReadFolders ? undefined : onRow));
+    const { rows } = this.kept;
+    await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
     const { there, removed } = await this.folders.changes();
     const vanished = new Map<string, SessionRow>();
     const forget = (path: string): void => {
-      const row = this.rows.get(path);
+      const row = rows.get(path);
       this.others.delete(path);
       if (!row) return;
       vanished.set(keyOf(row.stamp), row);
@@ -290,11 +260,11 @@ class Finder implements Catalog {
     };
     if (removed.length > SORT_FROM) this.ordered.clear();
     for (const path of removed) forget(path);
-    if (!this.hasReadFolders) for (const path of [...this.rows.keys()]) if (!there.has(path)) forget(path);
+    if (!this.hasReadFolders) for (const path of [...rows.keys()]) if (!there.has(path)) forget(path);
     this.hasReadFolders = true;
     const changed: [string, FoundStamp][] = [];
     for (const [path, stamp] of there) {
-      const row = this.rows.get(path);
+      const row = rows.get(path);
       const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
       if (known === undefined || !isSameStamp(known, stamp)) changed.push([path, stamp]);
     }
@@ -314,12 +284,12 @@ class Finder implements Catalog {
     for (const [i, [path, stamp]] of changed.entries()) {
       const moved = vanished.get(keyOf(stamp));
       if (moved?.sure) {
-        this.put(path, rowOf(path, { ...moved, stamp }));
+        this.put(path, this.kept.rowOf(path, { ...moved, stamp }));
         this.kept.noteMove(moved.listed.path, path);
       } else this.scanOne(path, stamp);
       if (progress && changed.length > 1) {
-        const row = this.rows.get(path);
-        if (row) read.push(this.listed(row));
+        const row = this.kept.rows.get(path);
+        if (row) read.push(row.listed);
         if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0));
       }
       if (performance.now() - since < SLICE) continue;
@@ -331,50 +301,45 @@ class Finder implements Catalog {
   }
 
   private scanOne(path: string, stamp: FoundStamp): void {
-    const before = this.rows.get(path);
-    const { now } = this.options.env;
-    const age = now() - stamp.changed;
+    const { disk, env, openLog } = this.options;
+    const before = this.kept.rows.get(path);
+    const age = env.now() - stamp.changed;
     // A file's clock that is far ahead of ours cannot be compared with it.
     const sure = age >= TICK || age < -CLOCKS_APART;
     const same = before !== undefined && isSameFile(before.stamp, stamp);
     const grown =
       same && (stamp.size > before.size || (isSameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));
-    let scan: ReturnType<typeof scanFile>;
+    let scan: Scan | null | undefined;
     try {
       scan = isContainerName(path)
-        ? scanContainer(this.disk, path, this.options.openLog, same ? before.base : undefined)
-        : scanFile(this.disk, path, grown ? before.base : undefined);
+        ? scanContainer(disk, path, openLog, same ? before.base : undefined)
+        : scanFile(disk, path, grown ? before.base : undefined);
     } catch {
       // It was removed or may not be read: the next call tries again.
-      this.put(path, undefined);
-      return;
     }
     if (!scan) {
       this.put(path, undefined);
-      if (sure) this.others.set(path, stamp);
+      if (scan === null && sure) this.others.set(path, stamp);
       return;
     }
     this.others.delete(path);
     const life = scan.grown && before ? before.life : `${stamp.device}.${stamp.inode}.${stamp.changed}`;
-    const time = isContainerName(path) ? (changeTime(this.disk, path) ?? 0) : stamp.modified;
-    this.put(path, rowOf(path, { stamp, time, base: scan.base, now: scan.now, size: scan.size, life, sure }));
+    const time = isContainerName(path) ? (changeTime(disk, path) ?? 0) : stamp.modified;
+    const { base, now, size } = scan;
+    this.put(path, this.kept.rowOf(path, { stamp, time, base, now, size, life, sure }));
   }
 
   private put(path: string, row: SessionRow | undefined): void {
-    const before = this.rows.get(path);
-    if (row) this.rows.set(path, row);
-    else if (!this.rows.delete(path)) return;
+    const before = this.kept.rows.get(path);
+    if (row) this.kept.rows.set(path, row);
+    else if (!this.kept.rows.delete(path)) return;
     this.pages.clear();
     for (const [order, ordered] of this.ordered) {
       const compare = comparing(order);
-      if (before) ordered.splice(indexIn(ordered, this.listed(before), compare), 1);
-      if (row) {
-        const listed = this.listed(row);
-        ordered.splice(indexIn(ordered, listed, compare), 0, listed);
-      }
+      if (before) ordered.splice(indexIn(ordered, before.listed, compare), 1);
+      if (row) ordered.splice(indexIn(ordered, row.listed, compare), 0, row.listed);
     }
     this.kept.note(path, row === undefined);
-    this.texts.note(path);
   }
 }
 

@@ -11,9 +11,10 @@ import {
   pointerFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
-import { type Disk, exists, type FileInfo } from "../fs/disk.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
-import type { Stamp } from "../fs/stamps.ts";
+import { namesIn } from "../fs/folders.ts";
+import type { FoundStamp } from "../fs/stamps.ts";
 import { isActive } from "../v2/pointer.ts";
 import { type Scan, type SessionSummary, summaryOfLog } from "./summary.ts";
 
@@ -27,19 +28,15 @@ export function containerOfPointer(name: string): string | undefined {
  * file. Returns undefined when there is no session: a container that pi_agent_rust derives from a session file has
  * neither header nor pointer, and one that is being built has no pointer yet.
  */
-export function stampOfContainer(disk: Disk, path: string): Required<Stamp> | undefined {
+export function stampOfContainer(disk: Disk, path: string): FoundStamp | undefined {
   try {
     if (!isActive(disk, path)) return undefined;
-    const header = disk.info(headerFile(path));
-    const files = [header, ...segmentsOf(disk, path)];
-    for (const part of [pointerFile(path), indexFile(path)]) {
-      const info = infoOrNull(disk, part);
-      if (info) files.push(info);
-    }
+    const files = filesOf(disk, path, pointerFile(path), indexFile(path));
+    const [{ device, inode }] = files;
     const sum = (of: (info: FileInfo) => number): number => files.reduce((total, info) => total + of(info), 0);
     return {
-      device: header.device,
-      inode: header.inode,
+      device,
+      inode,
       size: sum(({ size }) => size),
       // Only compared, never read as a time.
       modified: sum(({ inode, modified }) => modified + (inode % 1024)),
@@ -58,9 +55,7 @@ export function stampOfContainer(disk: Disk, path: string): Required<Stamp> | un
 export function changeTime(disk: Disk, path: string): number | undefined {
   try {
     if (!isContainerName(path)) return disk.info(path).modified;
-    const pointer = infoOrNull(disk, pointerFile(path));
-    const files = [disk.info(headerFile(path)), ...(pointer ? [pointer] : []), ...segmentsOf(disk, path)];
-    return Math.max(...files.map(({ modified }) => modified));
+    return Math.max(...filesOf(disk, path, pointerFile(path)).map(({ modified }) => modified));
   } catch {
     // It was removed, or may not be read.
     return undefined;
@@ -68,18 +63,13 @@ export function changeTime(disk: Disk, path: string): number | undefined {
 }
 
 /** Returns the size of the files that contain the session's entries, and its summary. Throws what opening it throws. */
-export function scanContainer(
-  disk: Disk,
-  path: string,
-  openLog: (path: string) => Log,
-  known?: SessionSummary,
-): Scan & { grown: boolean } {
+export function scanContainer(disk: Disk, path: string, openLog: (path: string) => Log, known?: SessionSummary): Scan {
   return closing(openLog(path), (log) => {
     const { count } = log.nodes;
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
     const summary = summaryOfLog(log, grown ? known : undefined);
     const base = { ...summary, reach: count, mark: markOf(log, count) };
-    const size = [disk.info(headerFile(path)), ...segmentsOf(disk, path)].reduce((sum, info) => sum + info.size, 0);
+    const size = filesOf(disk, path).reduce((sum, info) => sum + info.size, 0);
     return { base, now: base, size, grown };
   });
 }
@@ -88,12 +78,13 @@ function markOf(log: Log, count: number): string {
   return count === 0 ? "" : log.nodes.id(count - 1);
 }
 
-function segmentsOf(disk: Disk, path: string): FileInfo[] {
-  const folder = segmentFolder(path);
-  // A copy of a session without entries may lack this folder.
-  if (!exists(disk, folder)) return [];
-  return disk
-    .names(folder)
-    .filter((name) => name.endsWith(".seg"))
-    .map((name) => disk.info(join(folder, name)));
+/** Returns the files that contain a session, header first, and of these others the ones that exist. */
+function filesOf(disk: Disk, path: string, ...others: string[]): FileInfo[] {
+  // A copy of a session without entries may lack the folder of the segments.
+  const segments = namesIn(disk, segmentFolder(path)).filter((name) => name.endsWith(".seg"));
+  return [
+    disk.info(headerFile(path)),
+    ...segments.map((name) => disk.info(join(segmentFolder(path), name))),
+    ...others.map((part) => infoOrNull(disk, part)).filter((info) => info !== null),
+  ];
 }

@@ -15,16 +15,14 @@ export function pathOf(folder: string, name: string, number: number): string {
   return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
 }
 
+const ENDING = /^(?:\.(\d{1,9}))?\.sqlite$/;
+
 /** Returns the numbers of the existing files. */
 export function numbersOf(disk: Disk, folder: string, name: string): number[] {
-  const numbers: number[] = [];
-  for (const found of disk.names(folder)) {
-    if (!found.startsWith(`${name}.`) || !found.endsWith(".sqlite")) continue;
-    const number = found.slice(name.length + 1, -".sqlite".length);
-    if (found === `${name}.sqlite`) numbers.push(0);
-    else if (/^\d{1,9}$/.test(number)) numbers.push(Number(number));
-  }
-  return numbers;
+  const endings = disk
+    .names(folder)
+    .map((found) => (found.startsWith(name) ? ENDING.exec(found.slice(name.length)) : null));
+  return endings.filter((ending) => ending !== null).map(([, number = 0]) => Number(number));
 }
 
 const MAGIC = "SQLite format 3\0";

@@ -3,12 +3,13 @@
  * them, so a damaged catalog is deleted, and a missing one costs only time.
  */
 
+import type { SearchRequest } from "../../core/ports/catalog.ts";
 import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, infoOrNull, isNameTaken } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
-import { hash } from "./summary.ts";
+import { hash, type SessionSummary } from "./summary.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
 const SCHEMA_VERSION = 1;
@@ -65,25 +66,24 @@ CREATE VIRTUAL TABLE parts USING fts5(word, content='', detail=none, tokenize=tr
 PRAGMA user_version = ${SCHEMA_VERSION};
 `;
 
-/**
- * Kinds of text: the conversation of users and assistants, searched by default, and the output of tools, on request.
- */
+/** Kinds of text: what users and assistants say, searched by default, and the output of tools, on request. */
 export type TextKind = "talk" | "tools";
 const KINDS: readonly TextKind[] = ["talk", "tools"];
 
 /** A row of the catalog: columns for scripts, and the record from which we restore ours. */
-export interface CatalogRow {
+export interface CatalogRow extends Pick<SessionSummary, "cwd" | "timestamp" | "messages" | "name"> {
   readonly path: string;
   readonly session: string;
-  readonly cwd: string | null;
-  readonly timestamp: string | null;
-  readonly messages: number;
   /** Time of the last change of the session, in milliseconds. */
   readonly modified: number;
   readonly size: number;
-  readonly name: string | null;
-  /** JSON text. */
   readonly record: string;
+}
+
+export interface StoredRow extends CatalogRow {
+  readonly id: number;
+  /** Checksum of the others, from when it was written. */
+  readonly sum: string;
 }
 
 const COLUMNS = ["path", "session", "cwd", "timestamp", "messages", "modified", "size", "name", "record"] as const;
@@ -93,6 +93,7 @@ const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(()
 /** The index state of a file's texts, and the number of the file. */
 export interface Indexed {
   readonly id: number;
+  readonly path: string;
   readonly sum: string;
   readonly talk: string;
   readonly tools: string;
@@ -120,17 +121,12 @@ export interface NewText extends TextSpan {
   readonly folded: string;
 }
 
-/** A query for texts. */
-interface Asked {
+interface Asked extends Pick<SearchRequest, "cwd" | "role" | "since" | "until"> {
   readonly kinds: readonly TextKind[];
   /** An FTS5 expression; undefined: any text. */
   readonly expression: string | undefined;
   /** The number below which texts are returned. */
   readonly below: number;
-  readonly cwd?: string;
-  readonly role?: string;
-  readonly since?: number;
-  readonly until?: number;
   readonly count: number;
 }
 
@@ -245,25 +241,20 @@ export class CatalogFile {
 
   // --- files ---------------------------------------------------------------------------------------------------
 
-  /** Yields all files with their index state. */
-  *files(): Generator<{ path: string } & Indexed> {
-    for (const row of this.sql("SELECT id, path, sum, talk, tools FROM files").all())
-      yield row as { path: string } & Indexed;
+  allIndexed(): Indexed[] {
+    return this.sql("SELECT id, path, sum, talk, tools FROM files").all() as Indexed[];
   }
 
-  /** Returns the record of a file, if it is as it was written. */
-  record(path: string): { record: string; sum: string } | undefined {
-    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as (CatalogRow & { sum: string }) | undefined;
+  /** Returns the row of a file, if it is as it was written. */
+  row(path: string): StoredRow | undefined {
+    const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as StoredRow | undefined;
     return row && row.sum === sumOf(row) ? row : undefined;
   }
 
-  /** Yields the records of all files, `count` at a time. Throws CatalogDamaged. */
-  *records(count: number): Generator<{ path: string; record: string; sum: string }[]> {
+  /** Yields the rows of all files, `count` at a time. Throws CatalogDamaged. */
+  *allRows(count: number): Generator<StoredRow[]> {
     for (let last = -1; ; ) {
-      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as (CatalogRow & {
-        id: number;
-        sum: string;
-      })[];
+      const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as StoredRow[];
       for (const row of rows) if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
       if (rows.length === 0) return;
       yield rows;
@@ -282,7 +273,7 @@ export class CatalogFile {
   }
 
   drop(path: string): void {
-    const row = this.sql("SELECT id FROM files WHERE path = ?").get(path) as { id: number } | undefined;
+    const row = this.indexed(path);
     if (!row) return;
     for (const kind of KINDS) for (const { id } of this.textsFrom(row.id, kind, -1)) this.dropText(kind, id);
     this.sql("DELETE FROM files WHERE id = ?").run(row.id);
@@ -290,9 +281,8 @@ export class CatalogFile {
 
   // --- texts ---------------------------------------------------------------------------------------------------
 
-  /** Reads the index state of a file. */
   indexed(path: string): Indexed | undefined {
-    return this.sql("SELECT id, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
+    return this.sql("SELECT id, path, sum, talk, tools FROM files WHERE path = ?").get(path) as Indexed | undefined;
   }
 
   /** Replaces the texts of a file at and after an offset. */
@@ -313,10 +303,11 @@ export class CatalogFile {
 
   private addText(file: number, kind: TextKind, place: TextSpan, sum: string, folded: string, reading: Reading): void {
     const { start, length, role, time, entry } = place;
+    const packed = entry === null ? null : JSON.stringify(entry);
     this.addWords(reading.unseen);
     const { lastInsertRowid: id } = this.sql(
       "INSERT INTO said(file, kind, start, length, role, time, entry, sum, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    ).run(file, KINDS.indexOf(kind), start, length, role, time, packedEntry(entry), sum, reading.sum);
+    ).run(file, KINDS.indexOf(kind), start, length, role, time, packed, sum, reading.sum);
     this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokensOf(folded, reading.longestRun));
   }
 
@@ -330,28 +321,21 @@ export class CatalogFile {
   /** Returns the words that contain a part; undefined when there are more than can be queried. */
   wordsWith(part: string): string[] | undefined {
     // Short parts have no trigrams.
-    const rows = (
-      part.length < 3
-        ? this.sql("SELECT word FROM words WHERE word LIKE ? ESCAPE '\\' LIMIT ?").all(
-            `%${part.replace("_", "\\_")}%`,
-            MAX_WORDS + 1,
-          )
-        : this.sql("SELECT w.word FROM parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ? LIMIT ?").all(
-            trigramsOf(part),
-            MAX_CANDIDATES + 1,
-          )
-    ) as { word: string }[];
-    if (part.length >= 3 && rows.length > MAX_CANDIDATES) return undefined;
+    const isShort = part.length < 3;
+    const most = isShort ? MAX_WORDS : MAX_CANDIDATES;
+    const source = isShort
+      ? "words w WHERE word LIKE ? ESCAPE '\\'"
+      : "parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ?";
+    const pattern = isShort ? `%${part.replaceAll("_", "\\_")}%` : trigramsOf(part);
+    const rows = this.sql(`SELECT w.word FROM ${source} LIMIT ?`).all(pattern, most + 1) as { word: string }[];
+    if (rows.length > most) return undefined;
     const words = rows.map(({ word }) => word).filter((word) => word.includes(part));
     return words.length > MAX_WORDS ? undefined : words;
   }
 
   private textsFrom(file: number, kind: TextKind, from: number): { id: number; sum: string; text: string }[] {
-    return this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?").all(
-      file,
-      KINDS.indexOf(kind),
-      from,
-    ) as { id: number; sum: string; text: string }[];
+    const texts = this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?");
+    return texts.all(file, KINDS.indexOf(kind), from) as { id: number; sum: string; text: string }[];
   }
 
   private dropText(kind: TextKind, id: number): void {
@@ -367,14 +351,8 @@ export class CatalogFile {
   /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
   texts({ kinds, expression, below, cwd, role, since, until, count }: Asked): Numbered[] {
     const found = kinds.flatMap((kind) => {
-      const values: unknown[] = [expression ?? KINDS.indexOf(kind), below];
-      const more = [
-        { condition: "f.cwd = ?", value: cwd },
-        { condition: "s.role = ?", value: role },
-        { condition: "s.time >= ?", value: since },
-        { condition: "s.time <= ?", value: until },
-      ].filter(({ value }) => value !== undefined);
-      values.push(...more.map(({ value }) => value), count);
+      const limits = { "f.cwd = ?": cwd, "s.role = ?": role, "s.time >= ?": since, "s.time <= ?": until };
+      const more = Object.entries(limits).filter(([, value]) => value !== undefined);
       // The index comes first in the join, so that the result has its order and nothing beyond the limit is read.
       const [source, id] =
         expression === undefined
@@ -384,9 +362,11 @@ export class CatalogFile {
               "t.rowid",
             ];
       return this.sql(
-        `SELECT s.*, f.path FROM ${source} AND ${id} < ?${more.map(({ condition }) => ` AND ${condition}`).join("")}
+        `SELECT s.*, f.path FROM ${source} AND ${id} < ?${more.map(([condition]) => ` AND ${condition}`).join("")}
           ORDER BY ${id} DESC LIMIT ?`,
-      ).all(...values) as (Numbered & { sum: string })[];
+      ).all(expression ?? KINDS.indexOf(kind), below, ...more.map(([, value]) => value), count) as (Numbered & {
+        sum: string;
+      })[];
     });
     if (kinds.length > 1) found.sort((a, b) => b.id - a.id);
     return found.slice(0, count).map((row) => {
@@ -439,16 +419,11 @@ export class CatalogFile {
 
 /** Returns an expression for all trigrams of a part: the index stores no positions, so each is queried on its own. */
 function trigramsOf(part: string): string {
-  const found = new Set<string>();
-  for (let i = 0; i + 3 <= part.length; i++) found.add(`"${part.slice(i, i + 3)}"`);
-  return [...found].join(" AND ");
+  const found = Array.from({ length: part.length - 2 }, (_, i) => `"${part.slice(i, i + 3)}"`);
+  return [...new Set(found)].join(" AND ");
 }
 
-/** Encodes an entry's id as JSON: ids may contain characters that SQLite does not return unchanged. */
-function packedEntry(entry: string | null): string | null {
-  return entry === null ? null : JSON.stringify(entry);
-}
-
+/** Parses an entry's id. It is stored as JSON: ids may contain characters that SQLite does not return unchanged. */
 function unpackedEntry(text: string | null): string | null {
   try {
     return text === null ? null : JSON.parse(text);
@@ -484,10 +459,7 @@ function versionOf(db: Database): number {
   return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
 }
 
-/**
- * Whether a file was replaced by a newer one of ours, or is damaged. False for a file that a newer server made or that
- * is in use.
- */
+/** Whether a newer file of ours has replaced a file, or it is damaged; false for one of a newer server, or in use. */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
     return closing(open(path), (db) => versionOf(db) <= SCHEMA_VERSION);

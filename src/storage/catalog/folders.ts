@@ -3,18 +3,12 @@
 import { join } from "node:path";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import type { Disk, FileInfo } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
-import { isSameFile, type Stamp } from "../fs/stamps.ts";
+import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
+import type { CatalogOptions } from "./cached-rows.ts";
 import { containerOfPointer, stampOfContainer } from "./containers.ts";
-
-/** Equal stamps mean an unchanged file. */
-export type FoundStamp = Required<Stamp>;
-
-function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): FoundStamp {
-  return { device, inode, size, modified, changed };
-}
 
 /** The result of `changes`, by path. Files that are in neither list have not changed. */
 interface FolderChanges {
@@ -45,10 +39,9 @@ const FULL_READ_AFTER = 60_000;
 const SLICE = 1000;
 
 export class Folders {
+  private readonly options: CatalogOptions;
   private readonly disk: Disk;
   private readonly paths: StoragePaths;
-  private readonly now: () => number;
-  private readonly watchFrom: number;
   private folders = new Map<string, Folder>();
   /** Stop the watches of the folders above; undefined for one that could not be watched. */
   private stops: ((() => void) | undefined)[] = [];
@@ -59,11 +52,10 @@ export class Folders {
   private notifications = 0;
   private lastFullRead = Number.NEGATIVE_INFINITY;
 
-  constructor(disk: Disk, paths: StoragePaths, now: () => number, watchFrom = WATCH_FROM) {
-    this.disk = disk;
-    this.paths = paths;
-    this.now = now;
-    this.watchFrom = watchFrom;
+  constructor(options: CatalogOptions) {
+    this.options = options;
+    this.disk = options.disk;
+    this.paths = options.paths;
   }
 
   async changes(): Promise<FolderChanges> {
@@ -82,8 +74,6 @@ export class Folders {
     this.folders = new Map();
   }
 
-  // --- everything ----------------------------------------------------------------------------------------------
-
   private async readAll(): Promise<FolderChanges> {
     // A watch stays with its folder, even if that is moved.
     if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
@@ -91,7 +81,7 @@ export class Folders {
     const there = new Map<string, FoundStamp>();
     this.notifications = 0;
     this.rootDirty = false;
-    this.lastFullRead = this.now();
+    this.lastFullRead = this.options.env.now();
     for (const folder of before.values()) folder.dirty = new Set();
     const found = new Map<string, Folder>();
     let count = 0;
@@ -99,35 +89,34 @@ export class Folders {
       const folder = this.enter(path, before.get(path));
       if (!folder) continue;
       found.set(path, folder);
-      for (const name of this.read(folder)) {
+      for (const { name, kind } of this.names(path)) {
+        const isContainer = isContainerName(name);
+        if (kind === "other" || kind === (isContainer ? "file" : "folder")) continue;
+        if (!isContainer && !isSessionName(name)) continue;
+        if (kind === "link") folder.elsewhere.add(name);
         if (++count % SLICE === 0) await pause();
         this.ask(folder, name, there);
       }
     }
     const removed: string[] = [];
-    for (const [path, folder] of before) {
-      if (found.has(path)) continue;
-      folder.stop?.();
-      for (const name of folder.files) removed.push(join(path, name));
-    }
-    for (const folder of found.values()) {
-      const known = before.get(folder.path);
-      this.noteRemoved(folder, known, there, removed);
+    for (const [path, known] of before) {
+      const folder = found.get(path);
+      if (!folder) known.stop?.();
+      for (const name of known.files) if (!folder?.files.has(name)) removed.push(join(path, name));
       // Changes reported during this read are checked again.
-      if (known && folder.stop) folder.dirty = known.dirty;
+      if (folder?.stop) folder.dirty = known.dirty;
     }
     this.folders = found;
-    if (count >= this.watchFrom && !this.watching && this.watchable) {
+    const { watchFrom = WATCH_FROM } = this.options;
+    if (count >= watchFrom && !this.watching && this.watchable) {
+      if (!this.startWatching()) return { there, removed };
       // The folders are read again after the watches started, so that no change is missed in between.
-      if (this.startWatching()) return this.readAgain(removed);
-    } else if (this.watching && !this.watchNew()) this.stopWatching();
+      const again = await this.readAll();
+      const gone = removed.filter((path) => !again.there.has(path));
+      return { there: again.there, removed: [...new Set([...gone, ...again.removed])] };
+    }
+    if (this.watching && !this.watchNew()) this.stopWatching();
     return { there, removed };
-  }
-
-  private async readAgain(removed: string[]): Promise<FolderChanges> {
-    const changes = await this.readAll();
-    const back = changes.there;
-    return { there: back, removed: [...new Set([...removed.filter((path) => !back.has(path)), ...changes.removed])] };
   }
 
   private *folderPaths(): Generator<string> {
@@ -157,31 +146,11 @@ export class Folders {
     const info = infoOrNull(this.disk, path);
     if (info?.kind !== "folder") return undefined;
     const { device, inode } = info;
+    // The watch is kept if this is the same folder.
     const same = before !== undefined && isSameFile(before, info);
-    if (before && !same) before.stop?.();
-    return {
-      path,
-      device,
-      inode,
-      files: new Set(),
-      elsewhere: new Set(),
-      dirty: new Set(),
-      // The watch is kept if this is the same folder.
-      stop: same ? before.stop : undefined,
-    };
-  }
-
-  private read(folder: Folder): string[] {
-    const names: string[] = [];
-    for (const { name, kind } of this.names(folder.path)) {
-      const fits = isContainerName(name)
-        ? kind !== "file" && kind !== "other"
-        : isSessionName(name) && kind !== "folder" && kind !== "other";
-      if (!fits) continue;
-      names.push(name);
-      if (kind === "link") folder.elsewhere.add(name);
-    }
-    return names;
+    if (!same) before?.stop?.();
+    const stop = same ? before.stop : undefined;
+    return { path, device, inode, files: new Set(), elsewhere: new Set(), dirty: new Set(), stop };
   }
 
   private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {
@@ -198,32 +167,18 @@ export class Folders {
     if (info?.kind !== "file") return;
     folder.files.add(name);
     if ((info.links ?? 1) > 1) folder.elsewhere.add(name);
-    there.set(path, stampOf(info));
+    const { device, inode, size, modified, changed = 0 } = info;
+    there.set(path, { device, inode, size, modified, changed });
   }
-
-  private noteRemoved(
-    folder: Folder,
-    before: Folder | undefined,
-    there: ReadonlyMap<string, FoundStamp>,
-    removed: string[],
-  ): void {
-    for (const name of before?.files ?? []) {
-      const path = join(folder.path, name);
-      if (!there.has(path) && !folder.files.has(name)) removed.push(path);
-    }
-  }
-
-  // --- only reported changes -----------------------------------------------------------------------------------
 
   /** Checks only the reported changes. Returns undefined when everything must be read. */
   private checkNotified(): FolderChanges | undefined {
-    if (this.rootDirty || this.notifications > MAX_NOTIFICATIONS || this.now() - this.lastFullRead > FULL_READ_AFTER)
-      return undefined;
+    const isOld = this.options.env.now() - this.lastFullRead > FULL_READ_AFTER;
+    if (this.rootDirty || isOld || this.notifications > MAX_NOTIFICATIONS) return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
     for (const folder of this.folders.values()) {
       const info = infoOrNull(this.disk, folder.path);
-      if (info?.kind !== "folder" || !isSameFile(info, folder)) return undefined;
-      if (folder.dirty === null) return undefined;
+      if (info?.kind !== "folder" || !isSameFile(info, folder) || folder.dirty === null) return undefined;
     }
     const there = new Map<string, FoundStamp>();
     const removed: string[] = [];
@@ -232,13 +187,11 @@ export class Folders {
       folder.dirty?.clear();
       for (const name of names) {
         const path = join(folder.path, name);
-        const known = folder.files.has(name);
         if (!isSessionName(name) && !isContainerName(name)) continue;
         // It may have become a link.
         if (infoOrNull(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
         this.ask(folder, name, there);
-        if (there.has(path) || !known) continue;
-        folder.files.delete(name);
+        if (there.has(path) || !folder.files.delete(name)) continue;
         folder.elsewhere.delete(name);
         removed.push(path);
       }
@@ -257,9 +210,8 @@ export class Folders {
   private startWatching(): boolean {
     const { disk, paths } = this;
     this.watching = true;
-    const { root } = paths;
     const archive = archiveFolder(paths);
-    const above = root === undefined ? [] : [root, ...(infoOrNull(disk, archive) ? [archive] : [])];
+    const above = paths.root === undefined ? [] : [paths.root, ...(infoOrNull(disk, archive) ? [archive] : [])];
     const dirty = (): void => {
       this.rootDirty = true;
     };

@@ -7,19 +7,15 @@ import { expressionOf, fold, holds, type Query, score, snippet } from "../../cor
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
+import type { FoundStamp } from "../fs/stamps.ts";
+import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
 import type { CatalogFile, Numbered, TextKind } from "./database.ts";
-import { type IndexedText, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
-import type { FoundStamp } from "./folders.ts";
-import type { CatalogOptions } from "./options.ts";
-import type { SessionRow } from "./rows.ts";
+import { type IndexedText, idIn, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
 
 /** Milliseconds of work without a pause. */
 const SLICE = 8;
-/**
- * Minimum number of hits of whole words in one window. The best come first within a window, the latest window first.
- */
+/** Minimum number of hits of whole words in a window. The best come first within a window, the latest window first. */
 const WINDOW = 100;
-/** Texts queried at a time. */
 const TEXTS_AT_ONCE = 128;
 
 interface FoundTexts extends Hit {
@@ -52,6 +48,10 @@ export class Search {
     this.query = query;
   }
 
+  close(): void {
+    for (const session of this.sessions.values()) session?.close();
+  }
+
   get kinds(): readonly TextKind[] {
     const { role, toolResults } = this.request;
     if (role !== undefined) return [KIND_OF_ROLE[role] ?? "talk"];
@@ -64,8 +64,6 @@ export class Search {
     if (since !== undefined && !((time ?? Number.NaN) >= since)) return false;
     return until === undefined || (time ?? Number.NaN) <= until;
   }
-
-  // --- by the index --------------------------------------------------------------------------------------------
 
   /**
    * Returns whole words first, then parts of words; the latest windows first, and the best hits first inside each. A
@@ -87,7 +85,7 @@ export class Search {
       const window = await this.window(file, phases[phase], top, end, size);
       for (const hit of window.found) {
         if (after && compareFound(after, hit) >= 0) continue;
-        if (hits.length === limit) return { hits: this.finish(hits), more: true };
+        if (hits.length === limit) return { hits: withoutRank(hits), more: true };
         const cursor = packed(["index", phase, top, window.end, ceiling, hit.score, hit.number]);
         hits.push({ ...hit, cursor });
       }
@@ -98,12 +96,7 @@ export class Search {
       phase++;
       top = ceiling;
     }
-    return { hits: this.finish(hits), more: false };
-  }
-
-  private finish(hits: readonly FoundTexts[]): Hit[] {
-    for (const session of this.sessions.values()) session?.close();
-    return hits.map(({ score: _score, number: _number, ...hit }) => hit);
+    return { hits: withoutRank(hits), more: false };
   }
 
   private pageAtCursor(phases: number): Paged | undefined {
@@ -116,10 +109,7 @@ export class Search {
     return { phase, top, end, ceiling, after: { score, number } };
   }
 
-  /**
-   * Returns the hits from `top` down to `end`, or until there are `size` of them, best first, and the number of the
-   * last text examined; 0 when there are no more.
-   */
+  /** Returns the hits from `top` down to `end`, or `size` of them, best first, and the last number read, 0 at last. */
   private async window(
     file: CatalogFile,
     expression: string | undefined,
@@ -127,23 +117,13 @@ export class Search {
     end: number | undefined,
     size: number,
   ): Promise<{ found: FoundTexts[]; end: number }> {
-    const { cwd, role, since, until } = this.request;
     const found: FoundTexts[] = [];
     const sorted = (at: number): { found: FoundTexts[]; end: number } => ({ found: found.sort(compareFound), end: at });
     let below = top;
     let sliced = performance.now();
     for (;;) {
-      const locations = file.texts({
-        kinds: this.kinds,
-        expression,
-        below,
-        cwd,
-        role,
-        since,
-        until,
-        count: TEXTS_AT_ONCE,
-      });
-      for (const place of locations) {
+      const places = file.texts({ ...this.request, kinds: this.kinds, expression, below, count: TEXTS_AT_ONCE });
+      for (const place of places) {
         if (end !== undefined && place.id < end) return sorted(end);
         below = place.id;
         this.addHit(place, found);
@@ -152,7 +132,7 @@ export class Search {
         await pause();
         sliced = performance.now();
       }
-      if (locations.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
+      if (places.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
     }
   }
 
@@ -174,7 +154,6 @@ export class Search {
     return { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath, cursor: "" };
   }
 
-  /** Returns the current text at a place in a file. */
   private read(place: Numbered): { id: string; text: string } | undefined {
     if (place.entry !== null) {
       const session = this.session(place.path);
@@ -204,9 +183,9 @@ export class Search {
 
   private hasLeafRecord({ device, inode }: FoundStamp): boolean {
     if (!this.leafRecords) {
-      const { disk, paths: locations } = this.options;
+      const { disk, paths } = this.options;
       try {
-        this.leafRecords = new Set(disk.names(join(locations.state, "leaves")));
+        this.leafRecords = new Set(disk.names(join(paths.state, "leaves")));
       } catch {
         this.leafRecords = new Set();
       }
@@ -228,11 +207,7 @@ export class Search {
     return session;
   }
 
-  // --- without one ---------------------------------------------------------------------------------------------
-
-  /**
-   * Returns the same hits by reading every file: the most recently active session first, in it the last entry first.
-   */
+  /** Returns the same hits by reading all files: the most recently active session first, in it the last entry first. */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
     const { limit, cursor, cwd } = this.request;
     const hits: FoundTexts[] = [];
@@ -247,47 +222,37 @@ export class Search {
       const found = this.scanOne(listed);
       for (let nth = found.length - 1; nth >= 0; nth--) {
         if (place === 0 && nth >= (after?.[3] as number)) continue;
-        if (hits.length === limit) return { hits: this.finish(hits), more: true };
+        if (hits.length === limit) return { hits: withoutRank(hits), more: true };
         hits.push({ ...found[nth], cursor: packed(["scan", listed.modified, listed.path, nth]) });
       }
       await pause();
     }
-    return { hits: this.finish(hits), more: false };
+    return { hits: withoutRank(hits), more: false };
   }
 
   private scanOne(listed: Listed): FoundTexts[] {
     const row = this.rows.get(listed.path);
     const found: FoundTexts[] = [];
     if (!row) return found;
-    const examine = ({ role, time, text }: IndexedText, entryId: string | null): void => {
-      if (!this.wants(role, time) || !holds(fold(text), this.query)) return;
+    const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
+    const fits = ({ role, time, text }: IndexedText): boolean =>
+      this.wants(role, time) && holds(fold(text), this.query);
+    const add = ({ role, text }: IndexedText, entryId: string | null): void => {
       const hit = entryId === null ? undefined : this.hitIn(row, entryId, role, text);
       if (hit) found.push({ ...hit, score: 0, number: 0 });
     };
-    const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
     try {
       if (row.now.plain) {
-        const { disk } = this.options;
         const possible = rough(this.query);
-        const held: IndexedText[] = [];
-        scanTexts(
-          disk,
-          listed.path,
-          0,
-          row.size,
-          (role, b, at, end) => wants(role) && possible(b, at, end),
-          (text) => {
-            if (holds(fold(text.text), this.query)) held.push(text);
-            return true;
-          },
-        );
-        if (held.length === 0) return found;
-        withFile(disk, disk.openRead(listed.path), (fd) => {
-          for (const text of held) examine(text, readText(disk, fd, text)?.id ?? null);
+        const accepts = (role: string, b: Uint8Array, at: number, end: number): boolean =>
+          wants(role) && possible(b, at, end);
+        scanTexts(this.options.disk, listed.path, 0, row.size, accepts, (text, _past, entry, line) => {
+          if (fits(text)) add(text, idIn(entry, line));
+          return true;
         });
       } else
         closing(this.options.openLog(listed.path), (log) => {
-          for (const text of logTexts(log, wants)) examine(text, text.entry);
+          for (const text of logTexts(log, wants)) if (fits(text)) add(text, text.entry);
         });
     } catch {
       // It was removed while it was read.
@@ -296,10 +261,14 @@ export class Search {
   }
 }
 
+function withoutRank(hits: readonly FoundTexts[]): Hit[] {
+  return hits.map(({ score: _score, number: _number, ...hit }) => hit);
+}
+
 /** Returns a fast check of a line's bytes that is never false for a line that contains the terms. */
-function rough({ terms }: Query): (b: Uint8Array, at: number, end: number) => boolean {
+function rough(terms: Query): (b: Uint8Array, at: number, end: number) => boolean {
   // Terms that JSON may write in another way are not checked.
-  const sought = terms.map(({ text }) => text).filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
+  const sought = terms.filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
   if (sought.length === 0) return () => true;
   return (b, at, end) => {
     const line = Buffer.from(b.buffer, b.byteOffset + at, end - at).toString("latin1");

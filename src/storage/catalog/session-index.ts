@@ -1,7 +1,6 @@
 /**
- * Writes the table of sessions that pi_agent_rust keeps as `session-index.sqlite` (seed 002) to a file for scripts, or
- * replaces an older one. SQLite never opens a file here that another program may have open: an index is replaced as a
- * whole, and inspected in a copy.
+ * Writes the table of sessions that pi_agent_rust keeps as `session-index.sqlite` (seed 002) for scripts. SQLite never
+ * opens a file here that another program may have open: an index is replaced as a whole, and inspected in a copy.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -40,12 +39,8 @@ export async function writeIndex(
   const file = replaces ? disk.realPath(path) : path;
   if (replaces) {
     requireUnused(disk, file);
-    if (!(await isIndex(open, disk, file)))
-      throw new Failure(
-        "already_exists",
-        `Something exists at ${file} already that is not an index of sessions. Choose another path.`,
-        { path: file },
-      );
+    const sentence = `Something exists at ${file} already that is not an index of sessions. Choose another path.`;
+    if (!(await isIndex(open, disk, file))) throw new Failure("already_exists", sentence, { path: file });
   }
   const temporary = temporaryName(file);
   try {
@@ -63,9 +58,8 @@ export async function writeIndex(
   } catch (error) {
     removeDatabase(disk, temporary);
     if (!isNameTaken(error)) throw error;
-    throw new Failure("already_exists", `There is something at ${file} now. Try again, or choose another path.`, {
-      path: file,
-    });
+    const sentence = `There is something at ${file} now. Try again, or choose another path.`;
+    throw new Failure("already_exists", sentence, { path: file });
   }
 }
 
@@ -79,10 +73,7 @@ function fill(open: OpenDatabase, file: string, rows: Iterable<CatalogRow>): voi
   });
 }
 
-/**
- * Throws session_locked while another program uses an index: its pending writes lie in files next to it, and would be
- * applied to the new one.
- */
+/** Throws session_locked while another program uses an index: its pending writes would be applied to the new one. */
 function requireUnused(disk: Disk, file: string): void {
   const own = basename(file);
   const leftover = disk

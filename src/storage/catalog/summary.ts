@@ -8,13 +8,14 @@ import { basename } from "node:path";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
-import { isJson, parse } from "../../core/json/json.ts";
+import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { KNOWN_TYPES, Nodes, ROLES } from "../../core/tree/nodes.ts";
+import { momentOf } from "../../core/search/listing.ts";
+import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
-import { hasEntriesNearby, idInName, markLength } from "../fs/header.ts";
-import { CHUNK, scanLines } from "../log/lines.ts";
+import { hasEntriesNearby, headerOfLine, idInName, markLength } from "../fs/header.ts";
+import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
 export interface SessionSummary {
@@ -33,16 +34,16 @@ export interface SessionSummary {
   readonly entries: number;
   /** Time of the last user or assistant message, in milliseconds. */
   readonly activity: number | null;
-  /**
-   * Whether every line is an entry of the usual form that continues the one before: ids are those of the lines, and all
-   * entries are on the path to the last.
-   */
+  /** Whether every line is an entry of the usual form that continues the one before, so that all are on one path. */
   readonly plain: boolean;
   /** The packed id of the last entry; -1 before the first. */
   readonly last: number;
   /** Whether the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
 }
+
+/** A summary while it is gathered. */
+type Gathered = { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
 
 /** The summary before the first byte. */
 const EMPTY: SessionSummary = {
@@ -68,6 +69,8 @@ export interface Scan {
   /** The summary with the last line, if that has no line feed but is complete. */
   readonly now: SessionSummary;
   readonly size: number;
+  /** Whether it continues the summary that was known. */
+  readonly grown: boolean;
 }
 
 /** Characters of a first message that are kept for lists. */
@@ -78,29 +81,25 @@ const LONGEST_READ = 64 << 20;
 const MARKED = 512;
 
 const TYPE = { message: KNOWN_TYPES.indexOf("message"), name: KNOWN_TYPES.indexOf("session_info") };
-const ROLE = { user: ROLES.indexOf("user"), assistant: ROLES.indexOf("assistant") };
 const FLAG_BATCH = 4;
 const CLOSE_BRACE = 0x7d;
 
-/** One buffer serves all scans: they run one after the other, each without a pause. */
-const chunk = Buffer.allocUnsafeSlow(CHUNK);
+/** One buffer and one reader serve all scans of the catalog: they run one after the other, each without a pause. */
+export const chunk = Buffer.allocUnsafeSlow(CHUNK);
 const nodes = new Nodes();
-const heads = new HeadReader(nodes);
+export const heads = new HeadReader(nodes);
 const SESSION_TYPE = nodes.typeCode("session");
 
 class NotASession extends Error {}
 
-/**
- * Scans a file, continuing `known` if the file still begins with it. Returns null when the file is not a session.
- * Throws errno errors.
- */
-export function scanFile(disk: Disk, file: string, known?: SessionSummary): (Scan & { grown: boolean }) | null {
+/** Scans a file, continuing `known` if it still begins so. Returns null when it is no session. Throws errno errors. */
+export function scanFile(disk: Disk, file: string, known?: SessionSummary): Scan | null {
   try {
     return withFile(disk, disk.openRead(file), (fd) => {
       const { kind, size } = disk.infoOf(fd);
       if (kind !== "file") return null;
       const grown = known !== undefined && size >= known.reach && markOf(disk, fd, known.reach) === known.mark;
-      return { ...new Scanner(disk, fd, file, grown ? known : undefined).run(), grown };
+      return new Scanner(disk, fd, file, grown ? known : undefined).run();
     });
   } catch (error) {
     if (error instanceof NotASession) return null;
@@ -112,11 +111,11 @@ class Scanner {
   private readonly disk: Disk;
   private readonly fd: number;
   private readonly file: string;
-  private f: { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
+  private readonly f: Gathered;
   private hasHeader: boolean;
   private headerMade = false;
-  /** Lines of user and assistant messages: their starts and lengths, alternating. */
-  private messageLines: number[] = [];
+  /** Lines of new messages of users and the model: their starts and lengths, alternating. */
+  private readonly messageLines: number[] = [];
 
   constructor(disk: Disk, fd: number, file: string, known: SessionSummary | undefined) {
     this.disk = disk;
@@ -127,33 +126,25 @@ class Scanner {
   }
 
   run(): Scan {
-    const { size, tail } = scanLines(
-      this.disk,
-      this.fd,
-      this.f.reach,
-      HEAD_BYTES,
-      {
-        line: (_number, start, b, at, end) => this.addLine(start, b, at, end),
-        long: (_number, start, length, head, last) => this.addLongLine(start, length, head, last),
-      },
-      chunk,
-    );
+    const grown = this.hasHeader;
+    const visitor: LineVisitor = {
+      line: (_number, start, b, at, end) => this.addLine(start, b, at, end),
+      long: (_number, start, length, head, last) => this.addLongLine(start, length, head, last),
+    };
+    const { size, tail } = scanLines(this.disk, this.fd, this.f.reach, HEAD_BYTES, visitor, chunk);
     this.f.reach = tail;
     this.updateActivity();
     // Whether a file without a header is a session is decided again each time.
     const goesOn = this.hasHeader && !this.headerMade;
     const base = { ...this.f, mark: goesOn ? markOf(this.disk, this.fd, tail) : "" };
-    if (tail < size) this.addLastLine(tail, size - tail);
+    // A last line without a line feed counts if it is complete. It is read again when the file has grown.
+    if (tail < size && size - tail <= LONGEST_READ) {
+      const line = this.read(tail, size - tail);
+      if (isUtf8(line) && isJson(line)) this.addLine(tail, line, 0, line.length);
+    }
     if (!this.hasHeader) throw new NotASession();
     this.updateActivity();
-    return { base, now: { ...this.f, reach: tail, mark: base.mark }, size };
-  }
-
-  /** Adds a last line without a line feed if it is complete. It is read again when the file has grown. */
-  private addLastLine(start: number, length: number): void {
-    if (length > LONGEST_READ) return;
-    const line = this.read(start, length);
-    if (isUtf8(line) && isJson(line)) this.addLine(start, line, 0, length);
+    return { base, now: { ...this.f, reach: tail, mark: base.mark }, size, grown };
   }
 
   private addLine(start: number, b: Uint8Array, at: number, end: number): void {
@@ -161,77 +152,81 @@ class Scanner {
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.hasHeader) return this.readHeader(start, b, at, past);
     if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
-      this.addEntry(start, past - at, () => b.subarray(at, past), true);
-    else if (!isBlank(b, at, past)) {
-      const line = b.subarray(at, past);
+      this.addEntry(start, past - at, true);
+    else if (skipSpace(b, at, past) < past) {
       this.f.plain = false;
-      if (isUtf8(line) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
-        this.addEntry(start, past - at, () => line, false);
+      if (isUtf8(b.subarray(at, past)) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
+        this.addEntry(start, past - at, false);
     }
   }
 
   private addLongLine(start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.hasHeader) throw new NotASession();
-    if (last === CLOSE_BRACE && heads.readFast(head, 0, head.length))
-      this.addEntry(start, length, () => this.read(start, length), true);
+    if (last === CLOSE_BRACE && heads.readFast(head, 0, head.length)) this.addEntry(start, length, true);
     else if (length <= LONGEST_READ) this.addLine(start, this.read(start, length), 0, length);
     else this.f.plain = false;
   }
 
   /** Adds the entry whose head was just read. */
-  private addEntry(start: number, length: number, line: () => Uint8Array, usual: boolean): void {
+  private addEntry(start: number, length: number, usual: boolean): void {
     const { f } = this;
     const { type, role, packedId, packedParent, flags } = heads;
-    f.entries++;
     f.plain &&= usual && packedParent === f.last && packedId !== f.last;
     f.last = packedId;
     f.batch = (flags & FLAG_BATCH) !== 0;
-    if (type === TYPE.name) f.name = nameIn(parsed(line()), f.name);
-    if (type !== TYPE.message) return;
-    f.messages++;
-    if (role !== ROLE.user && role !== ROLE.assistant) return;
-    if (length > LONGEST_READ) return;
-    this.messageLines.push(start, length);
-    if (f.first === null && role === ROLE.user) f.first = firstIn(parsed(line()));
+    if (addFacts(f, type, ROLES[role], start, length, this.read)) this.messageLines.push(start, length);
   }
 
   private readHeader(start: number, b: Uint8Array, at: number, past: number): void {
     const bom = start === 0 ? markLength(b, at) : 0;
-    if (isBlank(b, at + bom, past)) return;
-    const header = parsed(b.subarray(at + bom, past)) as Record<string, unknown> | undefined;
+    if (skipSpace(b, at + bom, past) === past) return;
+    const header = headerOfLine(b.subarray(at + bom, past));
     const { f } = this;
     this.hasHeader = true;
-    if (header === undefined || header.type !== "session" || typeof header.id !== "string" || header.id === "") {
-      this.makeHeader();
-      this.addLine(start, b, at, past);
-      return;
+    if (typeof header?.id !== "string" || header.id === "") {
+      // The session opens nevertheless, with the id at the end of its file name.
+      if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
+      this.headerMade = true;
+      f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
+      f.plain = false;
+      return this.addLine(start, b, at, past);
     }
     Object.assign(f, headerFacts(header));
     f.id = header.id;
     f.plain = header.version === CURRENT_VERSION && header.leafId === undefined;
   }
 
-  /** Replaces a damaged header: the session opens nevertheless, with the id at the end of its file name. */
-  private makeHeader(): void {
-    if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
-    this.f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
-    this.f.plain = false;
-    this.headerMade = true;
-  }
-
-  /** Sets `activity` from the last new message that has a time. */
   private updateActivity(): void {
-    for (let i = this.messageLines.length - 2; i >= 0; i -= 2) {
-      const activity = activityOf(parsed(this.read(this.messageLines[i], this.messageLines[i + 1])));
-      if (activity === null) continue;
-      this.f.activity = activity;
-      break;
-    }
-    this.messageLines = [];
+    const lines = this.messageLines.splice(0);
+    setActivity(this.f, lines.length / 2, (nth) => this.read(lines[2 * nth], lines[2 * nth + 1]));
   }
 
-  private read(start: number, length: number): Buffer {
-    return readAt(this.disk, this.fd, start, length);
+  private readonly read = (start: number, length: number): Buffer => readAt(this.disk, this.fd, start, length);
+}
+
+type Read = (start: number, length: number) => Uint8Array;
+
+/** Adds an entry, which `read` reads. Returns whether it is a message that may have the time of the last activity. */
+function addFacts(f: Gathered, type: number, role: Role, start: number, length: number, read: Read): boolean {
+  f.entries++;
+  if (type === TYPE.name) f.name = nameIn(parsed(read(start, length)), f.name);
+  if (type !== TYPE.message) return false;
+  f.messages++;
+  if ((role !== "user" && role !== "assistant") || length > LONGEST_READ) return false;
+  if (f.first === null && role === "user") {
+    const text = contentText(messageOf(parsed(read(start, length)))?.content).trim();
+    f.first = text === "" ? null : text.slice(0, FIRST_MESSAGE);
+  }
+  return true;
+}
+
+/** Sets `activity` from the last of `count` messages that has a time. */
+function setActivity(f: Gathered, count: number, messageAt: (nth: number) => Uint8Array): void {
+  for (let nth = count - 1; nth >= 0; nth--) {
+    const activity = activityOf(parsed(messageAt(nth)));
+    if (activity === null) continue;
+    f.activity = activity;
+    return;
   }
 }
 
@@ -243,28 +238,16 @@ function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" |
 }
 
 /** Returns the summary of a log, continuing `known`: for sessions that are not plain files of lines. */
-export function summaryOfLog(log: Log, known?: SessionSummary): SessionSummary {
+export function summaryOfLog(log: Log, known = EMPTY): SessionSummary {
   const { header, nodes } = log;
-  let { name, first, messages, activity } = known ?? EMPTY;
-  const from = known?.entries ?? 0;
-  for (let position = from; position < nodes.count; position++) {
-    if (nodes.isType(position, "session_info")) name = nameIn(parsed(log.read(position)), name);
-    if (!nodes.isType(position, "message")) continue;
-    messages++;
-    if (first === null && nodes.role(position) === "user" && log.length(position) <= LONGEST_READ)
-      first = firstIn(parsed(log.read(position)));
-  }
-  for (let position = nodes.count - 1; position >= from; position--) {
-    const role = nodes.role(position);
-    if ((role !== "user" && role !== "assistant") || log.length(position) > LONGEST_READ) continue;
-    const text = activityOf(parsed(log.read(position)));
-    if (text === null) continue;
-    activity = text;
-    break;
-  }
-  const entries = nodes.count;
-  const facts = { id: header.id, name, first, messages, entries, activity, plain: false };
-  return { ...EMPTY, ...headerFacts(header), ...facts };
+  const f: Gathered = { ...known, ...headerFacts(header), id: header.id, plain: false };
+  const read: Read = (position) => log.read(position);
+  const messages: number[] = [];
+  for (let position = f.entries; position < nodes.count; position++)
+    if (addFacts(f, nodes.code(position), nodes.role(position), position, log.length(position), read))
+      messages.push(position);
+  setActivity(f, messages.length, (nth) => log.read(messages[nth]));
+  return f;
 }
 
 /** Returns the name in a session_info entry; `before` when the entry is damaged. */
@@ -272,11 +255,6 @@ function nameIn(entry: unknown, before: string | null): string | null {
   if (entry === undefined) return before;
   const { name } = entry as { name?: unknown };
   return typeof name === "string" && name.trim() !== "" ? name.trim() : null;
-}
-
-function firstIn(entry: unknown): string | null {
-  const text = contentText(messageOf(entry)?.content).trim();
-  return text === "" ? null : text.slice(0, FIRST_MESSAGE);
 }
 
 /** Parses a line; undefined when it is damaged. */
@@ -288,34 +266,17 @@ export function parsed(line: Uint8Array): unknown {
   }
 }
 
-interface AnyMessage {
-  readonly role?: unknown;
-  readonly content?: unknown;
-  readonly timestamp?: unknown;
-  readonly [member: string]: unknown;
-}
-
 /** Returns the message of a message entry. */
-export function messageOf(entry: unknown): AnyMessage | undefined {
-  const message = (entry as { message?: unknown } | null | undefined)?.message;
-  return typeof message === "object" && message !== null ? (message as AnyMessage) : undefined;
+export function messageOf(entry: unknown): Readonly<Record<string, unknown>> | undefined {
+  const message = (entry as { message?: Record<string, unknown> } | null | undefined)?.message;
+  return typeof message === "object" && message !== null ? message : undefined;
 }
 
 /** Returns the time of an entry's message in milliseconds: that of the message, or else that of the entry. */
 export function activityOf(entry: unknown): number | null {
   const own = messageOf(entry)?.timestamp;
   if (typeof own === "number" && Number.isFinite(own)) return own;
-  return moment((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
-}
-
-export function moment(timestamp: unknown): number | null {
-  const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
-  return Number.isFinite(time) ? time : null;
-}
-
-function isBlank(b: Uint8Array, at: number, end: number): boolean {
-  for (let i = at; i < end; i++) if (b[i] !== 0x20 && b[i] !== 0x09 && b[i] !== 0x0d) return false;
-  return true;
+  return momentOf((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
 }
 
 function markOf(disk: Disk, fd: number, reach: number): string {

@@ -1,14 +1,13 @@
 /** Updates the catalog's index of texts from the session files, a little at a time. */
 
 import type { Progress } from "../../core/ports/catalog.ts";
+import { fold } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
-import type { CachedRows } from "./cached-rows.ts";
+import { type CachedRows, type CatalogOptions, stateOf } from "./cached-rows.ts";
 import type { CatalogFile, Indexed, NewText, TextKind } from "./database.ts";
-import { type IndexedText, KIND_OF_ROLE, logTexts, scanTexts, textFrom } from "./documents.ts";
-import type { CatalogOptions } from "./options.ts";
-import { type SessionRow, stateOf } from "./rows.ts";
+import { type IndexedText, KIND_OF_ROLE, logTexts, scanTexts } from "./documents.ts";
 
 /** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
 const SLICE = { waiting: 8, ahead: 4 };
@@ -23,8 +22,8 @@ const MAX_AGAIN = 100_000;
 
 /** Texts of one file to add to the index. */
 interface Addition {
-  readonly path: string;
-  readonly isKnown: Indexed;
+  /** The index state that they continue. */
+  readonly known: Indexed;
   /** The offset or position from which on indexed texts are replaced. */
   readonly from: number;
   readonly texts: readonly NewText[];
@@ -34,107 +33,83 @@ interface Addition {
 
 export class TextIndex {
   private readonly options: CatalogOptions;
-  private readonly rows: ReadonlyMap<string, SessionRow>;
   private readonly kept: CachedRows;
-  /** Paths whose texts may not be indexed in their current state; for a missing kind all must be compared. */
-  private readonly stale = new Map<TextKind, Set<string>>();
 
-  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, kept: CachedRows) {
+  constructor(options: CatalogOptions, kept: CachedRows) {
     this.options = options;
-    this.rows = rows;
     this.kept = kept;
   }
 
-  /** Records that a row was replaced or removed. */
-  note(path: string): void {
-    for (const paths of this.stale.values()) paths.add(path);
-  }
-
-  /** Forgets which files are indexed, so that all are compared again. */
-  forget(): void {
-    this.stale.clear();
-  }
-
-  isComplete(kind: TextKind): boolean {
-    return this.missing(kind).length === 0;
-  }
-
-  private missing(kind: TextKind): string[] {
-    let stale = this.stale.get(kind);
-    if (!stale) {
-      stale = new Set(this.rows.keys());
-      this.stale.set(kind, stale);
+  /** Returns the paths whose texts are not indexed in their current state. */
+  missing(kind: TextKind): Set<string> {
+    const { rows, stale, indexed } = this.kept;
+    const missing = stale.get(kind) ?? new Set(rows.keys());
+    stale.set(kind, missing);
+    for (const path of missing) {
+      const row = rows.get(path);
+      if (!row || indexed.get(path)?.[kind] === stateOf(row)) missing.delete(path);
     }
-    for (const path of stale) {
-      const row = this.rows.get(path);
-      if (!row || this.kept.indexed.get(path)?.[kind] === stateOf(row)) stale.delete(path);
-    }
-    return [...stale];
+    return missing;
   }
 
   /** Indexes some of the missing texts in one short transaction. Returns false when there were none to index. */
   async indexMore(file: CatalogFile, kind: TextKind): Promise<boolean> {
+    const todo = this.kept.stale.get(kind) ?? this.missing(kind);
     const additions: Addition[] = [];
     let size = 0;
     const since = performance.now();
-    for (const path of this.stale.get(kind) ?? this.missing(kind)) {
-      const row = this.rows.get(path);
-      const known = row && file.indexed(path);
-      if (row && !known) continue;
-      const addition =
-        known && known[kind] !== stateOf(row) ? this.additionFor(path, row, kind, known, AT_ONCE.ahead) : undefined;
-      // A file that cannot be read is checked again when the folders are read next.
-      this.stale.get(kind)?.delete(path);
-      if (!addition) continue;
+    for (const path of todo) {
+      const addition = this.additionOf(file, path, kind, AT_ONCE.ahead);
+      if (addition === null) continue;
+      if (!addition) {
+        todo.delete(path);
+        continue;
+      }
       additions.push(addition);
       size += addition.size;
       if (size >= AT_ONCE.ahead || performance.now() - since >= SLICE.ahead) break;
     }
-    for (const path of await this.add(file, kind, additions)) this.stale.get(kind)?.add(path);
+    await this.add(file, kind, additions, todo);
     return additions.length > 0;
   }
 
   /** Indexes all missing texts. Returns false when other processes keep writing to the catalog. */
   async complete(file: CatalogFile, kind: TextKind, progress: Progress | undefined): Promise<boolean> {
-    const todo = this.missing(kind);
-    // Processes that do this at the same time begin at different files and so share the work.
-    if (todo.length > FILES_AT_ONCE) todo.push(...todo.splice(0, (process.pid * 7919) % todo.length));
-    const total = todo.length;
+    let todo = this.missing(kind);
+    const total = todo.size;
+    if (total > FILES_AT_ONCE) {
+      // Processes that do this at the same time begin at different files and so share the work.
+      const paths = [...todo];
+      todo = new Set([...paths.splice((process.pid * 7919) % total), ...paths]);
+      this.kept.stale.set(kind, todo);
+    }
+    const additions: Addition[] = [];
+    let size = 0;
     let lastReport = 0;
     let since = performance.now();
-    let additions: Addition[] = [];
-    let size = 0;
     let again = 0;
-    for (let next = 0; next < todo.length || additions.length > 0; ) {
-      const path = todo[next++];
-      const row = path === undefined ? undefined : this.rows.get(path);
-      if (path !== undefined && row) {
-        const known = file.indexed(path);
-        if (!known) {
-          // The row itself is missing because of another process: it is written and the file is retried.
-          if (++again > total + MAX_AGAIN) return false;
-          this.kept.note(path, false);
-          await this.kept.save(file);
-          if (file.indexed(path)) todo.push(path);
-          continue;
-        }
-        const addition =
-          known[kind] === stateOf(row) ? undefined : this.additionFor(path, row, kind, known, AT_ONCE.waiting);
-        if (addition) {
-          additions.push(addition);
-          size += addition.size;
-        } else this.kept.indexed.set(path, { ...known, [kind]: stateOf(row) });
+    // Goes on with the paths that are put at its end meanwhile.
+    for (const path of todo) {
+      const addition = this.additionOf(file, path, kind, AT_ONCE.waiting);
+      if (addition) {
+        additions.push(addition);
+        size += addition.size;
+      } else todo.delete(path);
+      if (addition === null) {
+        // The row itself is missing because of another process: it is written and the file is retried.
+        again++;
+        this.kept.note(path, false);
+        await this.kept.save(file);
+        todo.delete(path);
+        if (file.indexed(path)) todo.add(path);
       }
-      if (size >= AT_ONCE.waiting || additions.length >= FILES_AT_ONCE || next >= todo.length) {
-        const unfinished = await this.add(file, kind, additions);
-        todo.push(...unfinished);
-        again += unfinished.length;
-        additions = [];
+      if (size >= AT_ONCE.waiting || additions.length >= FILES_AT_ONCE || additions.length === todo.size) {
+        again += await this.add(file, kind, additions.splice(0), todo);
         size = 0;
       }
       // Very long sessions take many rounds; more rounds than that mean that processes undo each other's work.
       if (again > total + MAX_AGAIN) return false;
-      const done = total - Math.min(total, todo.length - next);
+      const done = total - Math.min(total, todo.size - additions.length);
       if (progress && total > 1 && done - lastReport >= Math.max(1, total / 100)) {
         lastReport = done;
         progress(done, total);
@@ -146,78 +121,75 @@ export class TextIndex {
     return true;
   }
 
-  /** Writes additions to the index. Returns the files that are not indexed to their end. */
-  private async add(file: CatalogFile, kind: TextKind, additions: readonly Addition[]): Promise<string[]> {
-    if (additions.length === 0) return [];
+  /** Writes additions, and removes their files from `todo`; those with a rest go to its end, and are counted. */
+  private async add(
+    file: CatalogFile,
+    kind: TextKind,
+    additions: readonly Addition[],
+    todo: Set<string>,
+  ): Promise<number> {
+    if (additions.length === 0) return 0;
     await this.kept.write(file, "texts", () => {
-      for (const { path, isKnown: known, from, texts, state } of additions) {
-        const there = file.indexed(path);
+      for (const { known, from, texts, state } of additions) {
+        const there = file.indexed(known.path);
         // Another process was faster.
         if (there?.id !== known.id || there[kind] !== known[kind]) continue;
         file.putTexts(known.id, kind, from, texts, state);
       }
     });
-    const unfinished: string[] = [];
-    for (const { path } of additions) {
+    let unfinished = 0;
+    for (const { known } of additions) {
+      const { path } = known;
       const now = file.indexed(path);
       if (now) this.kept.indexed.set(path, now);
-      const row = this.rows.get(path);
-      if (row && now && now[kind] !== stateOf(row)) unfinished.push(path);
+      todo.delete(path);
+      const row = this.kept.rows.get(path);
+      if (!row || now?.[kind] === stateOf(row)) continue;
+      todo.add(path);
+      unfinished++;
     }
     return unfinished;
   }
 
-  /** Reads the missing texts of a file, up to about `atOnce` characters; undefined when it cannot be read now. */
-  private additionFor(
-    path: string,
-    row: SessionRow,
-    kind: TextKind,
-    known: Indexed,
-    atOnce: number,
-  ): Addition | undefined {
+  /**
+   * Reads the missing texts of a file, up to about `atOnce` characters; null when the catalog lacks its row, undefined
+   * when there are none, or when it cannot be read: it is checked again when the folders are read next.
+   */
+  private additionOf(file: CatalogFile, path: string, kind: TextKind, atOnce: number): Addition | null | undefined {
+    const row = this.kept.rows.get(path);
+    if (!row) return undefined;
+    const known = file.indexed(path);
+    if (!known) return null;
+    let state = stateOf(row);
+    if (known[kind] === state) return undefined;
     const [life, way, reach, sizeThen, part] = known[kind].split(" ");
     const isPlain = row.now.plain;
     // Positions in a file of lines may change when it has grown, because damaged lines may be read differently.
     const isUnchanged = part === "part" && sizeThen === String(row.size);
     const isSame = isPlain ? way === "p" : way === "l" && (isContainerName(path) || isUnchanged);
-    const most = isPlain ? atOnce : atOnce * OPENING;
     const from = life === row.life && isSame ? Math.min(Number(reach), isPlain ? row.base.reach : Infinity) : -1;
+    const most = isPlain ? atOnce : atOnce * OPENING;
+    const begin = Math.max(0, from);
+    const wants = (role: string): boolean => KIND_OF_ROLE[role] === kind;
     const texts: NewText[] = [];
     let size = 0;
-    const addText = (text: IndexedText): void => {
-      texts.push(textFrom(text));
-      size += text.text.length;
+    /** Returns false when there are enough: the texts from `past` on are left to the next round. */
+    const addText = ({ text, ...place }: IndexedText, past: number): boolean => {
+      texts.push({ ...place, folded: fold(text) });
+      size += text.length;
+      if (size < most) return true;
+      state = isPlain ? `${row.life} p ${past} part` : `${row.life} l ${past} ${row.size} part`;
+      return false;
     };
-    let state = stateOf(row);
     try {
-      if (isPlain)
-        scanTexts(
-          this.options.disk,
-          path,
-          Math.max(0, from),
-          row.size,
-          (role) => KIND_OF_ROLE[role] === kind,
-          (text, lineEnd) => {
-            addText(text);
-            if (size < most) return true;
-            // The rest of a very long session is left to the next round.
-            state = `${row.life} p ${lineEnd} part`;
-            return false;
-          },
-        );
+      if (isPlain) scanTexts(this.options.disk, path, begin, row.size, wants, addText);
       else
         closing(this.options.openLog(path), (log) => {
-          for (const text of logTexts(log, (role) => KIND_OF_ROLE[role] === kind, Math.max(0, from))) {
-            addText(text);
-            if (size < most) continue;
-            state = `${row.life} l ${text.start + 1} ${row.size} part`;
-            return;
-          }
+          for (const text of logTexts(log, wants, begin)) if (!addText(text, text.start + 1)) return;
         });
     } catch {
-      // It was removed or may not be read, which is detected when the folders are read next.
       return undefined;
     }
-    return { path, isKnown: known, from, texts, state, size };
+    return { known, from, texts, state, size };
   }
 }

@@ -2,7 +2,16 @@
 
 import { createHash } from "node:crypto";
 import { sameBytes } from "../../core/json/json.ts";
-import { type Disk, type FileInfo, readAll, renameExclusive, writeAll } from "./disk.ts";
+import {
+  closeQuietly,
+  type Disk,
+  type FileInfo,
+  publishNew,
+  readAll,
+  refusesLinks,
+  renameExclusive,
+  writeAll,
+} from "./disk.ts";
 import { isNameTaken, withFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
@@ -14,10 +23,7 @@ export function pause(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/**
- * Copies a file durably to a name that must be free. The copy has the mode of the file or of a new one. Returns what
- * it made. Throws EEXIST when the name is taken.
- */
+/** Copies a file durably to a free name, with its mode or that of a new file. Returns what it made. Throws EEXIST. */
 export async function copyFile(
   disk: Disk,
   from: string,
@@ -33,10 +39,7 @@ export async function copyFile(
   );
 }
 
-/**
- * Writes a temporary file in the same folder and gives it the name `path` when it is complete and durable. Returns
- * what it made. Throws EEXIST when the name is taken.
- */
+/** Writes a durable file and gives it the name `path` when it is complete. Returns what it made. Throws EEXIST. */
 export function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<FileInfo> {
   return writeTemporary(disk, path, fill, { sync: true }, (temporary) => nameExclusive(disk, temporary, path));
 }
@@ -48,10 +51,7 @@ export function nameExclusive(disk: Disk, temporary: string, path: string): File
   return made;
 }
 
-/**
- * Gives a file another name, which must be free: by a link or, where that is not possible, by a durable copy. Returns
- * what has the name then. Throws EEXIST.
- */
+/** Gives a file a free name by a link, else by a durable copy. Returns what has the name then. Throws EEXIST. */
 export async function giveName(disk: Disk, file: string, name: string): Promise<FileInfo> {
   const linked = disk.info(file);
   try {
@@ -60,6 +60,23 @@ export async function giveName(disk: Disk, file: string, name: string): Promise<
   } catch (error) {
     if (isNameTaken(error)) throw error;
     return copyFile(disk, file, name, true);
+  }
+}
+
+/** Gives a file that will not change a free name: a link or, where there are none, a durable copy with its mode. */
+export function keepAs(disk: Disk, path: string, name: string): void {
+  try {
+    disk.link(path, name);
+  } catch (error) {
+    if (!refusesLinks(error)) throw error;
+    withFile(disk, disk.openRead(path), (from) => {
+      const copy = publishNew(disk, name, (fd) => {
+        disk.copyMode(path, fd);
+        for (const piece of piecesOf(disk, from, 0, disk.infoOf(from).size)) writeAll(disk, fd, piece);
+        disk.syncNow(fd);
+      });
+      closeQuietly(disk, copy);
+    });
   }
 }
 
@@ -95,11 +112,10 @@ export async function copyLines(disk: Disk, from: string, to: number): Promise<v
 /** Yields the bytes of an open file. Each piece is valid until the next. Throws EIO when the file ends before `end`. */
 export function* piecesOf(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
   const buffer = Buffer.allocUnsafe(Math.min(PIECE, Math.max(0, end - start)));
-  for (let at = start; at < end; ) {
-    const count = disk.read(fd, buffer, 0, Math.min(buffer.length, end - at), at);
-    if (count <= 0) throw Object.assign(new Error("the file ended before its known end"), { code: "EIO" });
-    yield buffer.subarray(0, count);
-    at += count;
+  for (let at = start; at < end; at += PIECE) {
+    const piece = buffer.subarray(0, end - at);
+    readAll(disk, fd, piece, at);
+    yield piece;
   }
 }
 

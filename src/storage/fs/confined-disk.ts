@@ -12,8 +12,7 @@ import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "nod
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { partsOfContainer } from "./container-paths.ts";
-import type { Disk, OpenFolders } from "./disk.ts";
-import { isNameTaken } from "./files.ts";
+import { type Disk, makeFolders, type OpenFolders } from "./disk.ts";
 import { type End, linkError, type Way, walkedDisk } from "./walked-disk.ts";
 
 export interface Confines {
@@ -46,19 +45,10 @@ export function confinedDisk(disk: Disk, confines: Confines): ConfinedDisk {
   ].sort((a, b) => b.name.length - a.name.length);
   const walker = disk.folders && new Walker(disk, disk.folders, roots);
   const confined = walkedDisk(disk, walker ?? checkedWay(disk, roots));
-  const realOf = (path: string): string => {
-    try {
-      return confined.realPath(path);
-    } catch (error) {
-      if (error instanceof Failure) throw error;
-      const root = roots.find(({ name, real }) => name === path || real === path);
-      return root ? root.real : join(realOf(dirname(path)), basename(path));
-    }
-  };
   return {
     ...confined,
     requireInside(path) {
-      const real = realOf(whole(path));
+      const real = realPathOf(confined, whole(path), (at) => roots.find((root) => isAt(root, at))?.real);
       const isBelowOne = roots.some((root) => root.kind === "given" && real !== root.real && isBelow(root.real, real));
       if (!isBelowOne) throw outsideFailure(path);
     },
@@ -81,14 +71,18 @@ function rootOf(disk: Disk, folder: string, kind: Root["kind"]): Root {
   return { kind, name, real: realPathOf(disk, name) };
 }
 
-/** Returns the real path of a file that may be missing: the missing parts follow the nearest folder that exists. */
-export function realPathOf(disk: Disk, path: string): string {
+function isAt({ name, real }: Root, path: string): boolean {
+  return name === path || real === path;
+}
+
+/** Returns the real path of a file; missing parts follow the nearest folder that exists or is `known`. */
+export function realPathOf(disk: Disk, path: string, known?: (path: string) => string | undefined): string {
   try {
     return disk.realPath(path);
   } catch (error) {
     if (error instanceof Failure) throw error;
     const above = dirname(path);
-    return above === path ? path : join(realPathOf(disk, above), basename(path));
+    return known?.(path) ?? (above === path ? path : join(realPathOf(disk, above, known), basename(path)));
   }
 }
 
@@ -101,10 +95,7 @@ export function knownPath(disk: Disk, path: string): string {
   }
 }
 
-/**
- * Returns the rest of a path below a folder, without a slash before it and with each `..` in it; undefined when the
- * path lies elsewhere.
- */
+/** Returns the rest of a path below a folder, with each `..` in it; undefined when it lies elsewhere. */
 function below(folder: string, path: string): string | undefined {
   if (path === folder) return "";
   const start = folder.endsWith("/") ? folder : `${folder}/`;
@@ -168,7 +159,7 @@ class Walker implements Way {
 
   makeRoot(path: string): string[] | undefined {
     const name = resolve(path);
-    const root = this.roots.find((known) => known.name === name || known.real === name);
+    const root = this.roots.find((known) => isAt(known, name));
     return root && this.walking(() => this.makeReal(root.real, name));
   }
 
@@ -177,8 +168,6 @@ class Walker implements Way {
     this.open.clear();
     this.closeStale();
   }
-
-  // --- paths -----------------------------------------------------------------------------------------------------
 
   private walk<T>(path: string, end: End, run: (path: string, real: string) => T): T {
     if (Buffer.byteLength(path) >= MAX_PATH) throw errno("ENAMETOOLONG", path);
@@ -210,8 +199,7 @@ class Walker implements Way {
   /** Begins in the innermost root that the path names. */
   private begin(path: string): Walk {
     const named = whole(path);
-    // A root may have other paths, through links outside. The system resolves such a path once; the part below the root
-    // is walked nevertheless.
+    // A root may have other paths, through links outside. The system resolves one once; what is below is still walked.
     const place =
       this.rootIn(named) ?? this.rootIn(join(realPathOf(this.disk, dirname(named)), basename(named)), "given");
     if (!place) throw outsideFailure(path);
@@ -283,8 +271,6 @@ class Walker implements Way {
     }
   }
 
-  // --- folders ---------------------------------------------------------------------------------------------------
-
   private pathTo(walk: Walk): string {
     walk.fd ??= this.folder(walk.at);
     return this.folders.path(walk.fd);
@@ -304,10 +290,7 @@ class Walker implements Way {
     return fd;
   }
 
-  /**
-   * Returns the open descriptor of a folder, if there is one. Gives up the descriptor of a folder that was moved or
-   * removed: the folder that has the path now counts.
-   */
+  /** Returns the open descriptor of a folder, if there is one. One that was moved or removed is given up. */
   private openDescriptor(real: string): number | undefined {
     const fd = this.open.get(real);
     if (fd === undefined) return undefined;
@@ -322,31 +305,21 @@ class Walker implements Way {
 
   /** Creates a folder and the missing ones above it, in a path without links. Returns them as paths of `name`. */
   private makeReal(real: string, name: string): string[] {
-    const missing: string[] = [];
-    let at = real;
-    for (;;) {
+    const isThere = (folder: string): boolean => {
       try {
-        this.folder(at);
-        break;
+        this.folder(folder);
+        return true;
       } catch (error) {
         if (!isErrno(error) || error.code !== "ENOENT") throw error;
-        missing.unshift(at);
-        at = dirname(at);
+        return false;
       }
-    }
-    for (const folder of missing) {
+    };
+    const made = makeFolders(real, isThere, (folder) => {
       const above = this.pathOf(dirname(folder));
-      try {
-        this.folders.make(`${above}/${basename(folder)}`);
-        this.disk.syncFolderNow(`${above}/.`);
-      } catch (error) {
-        // Another process may have created it meanwhile.
-        if (!isNameTaken(error)) throw error;
-      }
-    }
-    const made = [name];
-    while (made.length < missing.length) made.unshift(dirname(made[0]));
-    return missing.length === 0 ? [] : made;
+      this.folders.make(`${above}/${basename(folder)}`);
+      this.disk.syncFolderNow(`${above}/.`);
+    });
+    return made.map((folder) => resolve(name, relative(real, folder)));
   }
 
   private walking<T>(run: () => T): T {
@@ -390,7 +363,7 @@ function checkedWay(disk: Disk, roots: readonly Root[]): Way {
     },
     makeRoot(path) {
       const name = resolve(path);
-      return roots.some((root) => root.name === name || root.real === name) ? disk.makeFolder(path) : undefined;
+      return roots.some((root) => isAt(root, name)) ? disk.makeFolder(path) : undefined;
     },
   };
 }

@@ -29,8 +29,7 @@ export function containedDisk(disk: Disk): Disk {
     info(path, plain) {
       const container = partsOfContainer(path);
       if (!container) return disk.info(path, plain);
-      // This is called four times before each append, and reads nothing: checking the folders costs half as much as
-      // opening them.
+      // Called four times before each append, it reads nothing: checking the folders costs half of opening them.
       requireFolders(disk, container.above, container.parts.slice(0, -1));
       return disk.info(path, true);
     },

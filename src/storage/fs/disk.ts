@@ -31,10 +31,7 @@ export interface Named {
   readonly kind: "file" | "folder" | "link" | "other";
 }
 
-/**
- * Folders that are held open, so that a path can begin in one. Such a path does not depend on the folder's own path, so
- * no link that is put there later can redirect it.
- */
+/** Folders that are held open, so that a path can begin in one and no link in its own path redirects it later. */
 export interface OpenFolders {
   /** Opens a folder in which paths can begin. Throws ENOTDIR for anything else, including a link. */
   open(path: string): number;
@@ -49,14 +46,11 @@ export interface OpenFolders {
 }
 
 /**
- * Operations on files and folders, synchronous except for the two that wait for the medium. Errors are errno errors.
- * With `plain`, a link at the end of a path is not followed.
+ * Operations on files and folders; two wait for the medium. Errors are errno errors. `plain`: a last link is not
+ * followed.
  */
 export interface Disk {
-  /**
-   * Opens for reading. Never waits, whatever the path is (a FIFO opens, and {@link infoOf} shows its kind). `plain`:
-   * throws ELOOP for a link.
-   */
+  /** Opens for reading. Never waits, even for a FIFO, whose kind {@link infoOf} shows. `plain`: ELOOP for a link. */
   openRead(path: string, plain?: boolean): number;
   /** Opens an existing file for reading and for writing at its end. `plain`: throws ELOOP for a link. */
   openAppend(path: string, plain?: boolean): number;
@@ -85,18 +79,14 @@ export interface Disk {
   remove(path: string): void;
   /** Removes an empty folder. */
   removeFolder(path: string): void;
-  /**
-   * Creates a folder and the missing ones above it with mode 0700, and syncs their names. Returns the folders created,
-   * topmost first.
-   */
+  /** Creates a folder and those missing above it with mode 0700, syncs their names, and returns them, topmost first. */
   makeFolder(path: string): string[];
   names(folder: string): string[];
   /** Returns the names with their kinds; on a disk without it, callers get the kind of each name from `info`. */
   list?(folder: string): Named[];
   /**
-   * Calls `changed` with the name of each change in a folder (null: anything in it may have changed), at the latest
-   * when the event loop has polled once after the change. Returns a function that stops it, or undefined where that
-   * promise cannot be kept.
+   * Calls `changed` with the name of each change in a folder (null: any name), at the latest when the event loop has
+   * polled once after the change. Returns a function that stops it, or undefined where that cannot be promised.
    */
   watch?(folder: string, changed: (name: string | null) => void): (() => void) | undefined;
   realPath(path: string): string;
@@ -109,10 +99,7 @@ export interface Disk {
 }
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
-/**
- * The flag's value in Linux on every machine that Node runs on. It opens a descriptor that only names the folder, and
- * needs no permission to read it.
- */
+/** The flag's value in Linux wherever Node runs. The descriptor only names the folder: no right to read it is needed. */
 const O_PATH = 0o10000000;
 /** Folder of this process's open files on Linux; `<descriptor>/<name>` in it opens the file that openat(2) would. */
 const DESCRIPTORS = "/proc/self/fd";
@@ -127,8 +114,7 @@ function findOpenFolders(): OpenFolders | null {
   const place = (fd: number): string => fs.readlinkSync(path(fd));
   const make = (at: string): void => {
     fs.mkdirSync(at, 0o700);
-    // A umask may have removed bits of the owner. The mode is set through the open folder, because another program may
-    // replace the path meanwhile.
+    // A umask may have removed bits of the owner. Set through the open folder: its path may be replaced meanwhile.
     const fd = open(at);
     try {
       if ((fs.fstatSync(fd).mode & 0o777) !== 0o700) fs.chmodSync(path(fd), 0o700);
@@ -189,23 +175,12 @@ export const realDisk: Disk = {
   rename: (path, name) => fs.renameSync(path, name),
   remove: (path) => fs.unlinkSync(path),
   removeFolder: (path) => fs.rmdirSync(path),
-  makeFolder(path) {
-    const missing: string[] = [];
-    const made: string[] = [];
-    for (let at = path; !fs.existsSync(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
-    for (const folder of missing) {
-      try {
-        fs.mkdirSync(folder, 0o700);
-        made.push(folder);
-        fs.chmodSync(folder, 0o700);
-        syncFolderNow(dirname(folder));
-      } catch (error) {
-        // Another process may have created it meanwhile.
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-      }
-    }
-    return made;
-  },
+  makeFolder: (path) =>
+    makeFolders(path, fs.existsSync, (folder) => {
+      fs.mkdirSync(folder, 0o700);
+      fs.chmodSync(folder, 0o700);
+      syncFolderNow(dirname(folder));
+    }),
   names: (folder) => fs.readdirSync(folder),
   list: (folder) =>
     fs.readdirSync(folder, { withFileTypes: true }).map((entry) => ({ name: entry.name, kind: kindOf(entry) })),
@@ -243,6 +218,26 @@ function syncFolderNow(path: string): void {
   }
 }
 
+/** Makes the folders of a path that are missing, one by one. Returns those that `make` made, topmost first. */
+export function makeFolders(
+  path: string,
+  isThere: (folder: string) => boolean,
+  make: (folder: string) => void,
+): string[] {
+  const missing: string[] = [];
+  for (let at = path; !isThere(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
+  return missing.filter((folder) => {
+    try {
+      make(folder);
+      return true;
+    } catch (error) {
+      // Another process may have created it meanwhile.
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      return false;
+    }
+  });
+}
+
 function fileInfo(stats: fs.Stats): FileInfo {
   return {
     kind: kindOf(stats),
@@ -263,9 +258,7 @@ function kindOf(entry: fs.Dirent | fs.Stats): Named["kind"] {
   return entry.isSymbolicLink() ? "link" : "other";
 }
 
-/**
- * File systems of Linux on which every change passes through this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs.
- */
+/** File systems of Linux all whose changes pass this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs. */
 const LOCAL_FILE_SYSTEMS = new Set([0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1, 0xca451a4e]);
 
 /** Watches a folder on Linux only: inotify notifies before the writer continues, other systems notify later. */
@@ -362,14 +355,19 @@ export function temporaryName(path: string): string {
 
 /**
  * Writes a temporary file in the same folder and gives it the name `path` in one step. Returns the open file. Throws
- * EEXIST when the name is taken. A failure leaves no file.
+ * EEXIST when the name is taken, unless `name` gives it. A failure leaves no file.
  */
-export function publishNew(disk: Disk, path: string, fill: (fd: number) => void): number {
+export function publishNew(
+  disk: Disk,
+  path: string,
+  fill: (fd: number) => void,
+  name = (temporary: string): void => renameExclusive(disk, temporary, path),
+): number {
   const temporary = temporaryName(path);
   const fd = disk.create(temporary);
   try {
     fill(fd);
-    renameExclusive(disk, temporary, path);
+    name(temporary);
   } catch (error) {
     closeQuietly(disk, fd);
     removeQuietly(disk, temporary);
@@ -382,70 +380,30 @@ export function publishNew(disk: Disk, path: string, fill: (fd: number) => void)
 const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"]);
 
 /** Whether a link failed because of the file system and not because of the names. */
-function refusesLinks(error: unknown): boolean {
+export function refusesLinks(error: unknown): boolean {
   return isErrno(error) && NO_LINKS.has(error.code);
 }
 
-/** Gives a complete temporary file its final name. Throws EEXIST when the name is taken. */
+/**
+ * Gives a complete temporary file its final name. Throws EEXIST when the name is taken. Where there are no hard links,
+ * an empty file with the name is replaced, which is weaker: it is visible for a short time, and stays if we die then.
+ */
 export function renameExclusive(disk: Disk, temporary: string, path: string): void {
   try {
     disk.link(temporary, path);
   } catch (error) {
     if (!refusesLinks(error)) throw error;
-    renameExclusiveWithoutLinks(disk, temporary, path);
+    closeQuietly(disk, disk.create(path));
+    try {
+      disk.rename(temporary, path);
+    } catch (refused) {
+      removeQuietly(disk, path);
+      throw refused;
+    }
     return;
   }
   // The file exists from here on. If its temporary name cannot be removed, that is not a failure.
   removeQuietly(disk, temporary);
-}
-
-/**
- * Creates an empty file with the name and replaces it with the complete file, where there are no hard links. Throws
- * EEXIST when the name is taken. This is weaker: the empty file is visible for a short time, and stays if we die
- * meanwhile.
- */
-function renameExclusiveWithoutLinks(disk: Disk, temporary: string, path: string): void {
-  const placeholder = disk.create(path);
-  try {
-    closeQuietly(disk, placeholder);
-    disk.rename(temporary, path);
-  } catch (error) {
-    removeQuietly(disk, path);
-    throw error;
-  }
-}
-
-/**
- * Gives a file whose content will not change a second name, which must not be taken. Where there are no hard links, a
- * durable copy with the permissions of the file gets the name.
- */
-export function keepAs(disk: Disk, path: string, name: string): void {
-  try {
-    disk.link(path, name);
-  } catch (error) {
-    if (!refusesLinks(error)) throw error;
-    const from = disk.openRead(path);
-    try {
-      const copy = publishNew(disk, name, (fd) => {
-        disk.copyMode(path, fd);
-        copyAll(disk, from, fd);
-        disk.syncNow(fd);
-      });
-      closeQuietly(disk, copy);
-    } finally {
-      closeQuietly(disk, from);
-    }
-  }
-}
-
-function copyAll(disk: Disk, from: number, to: number): void {
-  const piece = new Uint8Array(1 << 20);
-  for (let at = 0; ; ) {
-    const count = disk.read(from, piece, 0, piece.length, at);
-    if (count <= 0) return;
-    writeAll(disk, to, piece.subarray(0, count));
-    at += count;
-  }
 }
 
 export function exists(disk: Disk, path: string): boolean {

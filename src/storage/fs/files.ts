@@ -1,11 +1,12 @@
 /** Files for a while: opened and closed again, or written beside their place and put there in one step. */
 
-import { storageFailure } from "../../core/errno.ts";
+import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import {
   closeQuietly,
   type Disk,
   exists,
   type FileInfo,
+  isCutOff,
   publishNew,
   readAll,
   removeQuietly,
@@ -52,6 +53,16 @@ export function readAt(disk: Disk, fd: number, start: number, length: number): B
   return bytes;
 }
 
+/** Does so too, but returns null when the file ends too early. */
+export function readIfThere(disk: Disk, fd: number, start: number, length: number): Buffer | null {
+  try {
+    return readAt(disk, fd, start, length);
+  } catch (error) {
+    if (isCutOff(error)) return null;
+    throw error;
+  }
+}
+
 /** Returns up to `most` bytes from the beginning of a file; null when something else has its path. */
 export function beginningOf(disk: Disk, path: string, most: number): Uint8Array | null {
   return withFile(disk, disk.openRead(path), (fd) => {
@@ -71,10 +82,28 @@ export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo 
   }
 }
 
-export interface WritingOptions {
-  /** Whether the content is on the medium before the file gets its name. */
-  readonly sync: boolean;
+/** Returns what `read` returns; null when nothing has the path that it reads. */
+export function ifPresent<T>(read: () => T): T | null {
+  try {
+    return read();
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
 }
+
+/** Does so, and returns null also where something else than a file has the path. */
+export function ifFile<T>(read: () => T): T | null {
+  try {
+    return ifPresent(read);
+  } catch (error) {
+    if (isNoFile(error)) return null;
+    throw error;
+  }
+}
+
+/** `sync`: whether the content is on the medium before the file gets its name. */
+type WritingOptions = { readonly sync: boolean };
 
 /**
  * Writes a temporary file in the folder of `path`, closes it, and lets `name` give it its name, which may be another
@@ -88,8 +117,8 @@ export async function writeTemporary<T>(
   name: (temporary: string) => T | Promise<T>,
 ): Promise<T> {
   const temporary = temporaryName(path);
+  const fd = disk.create(temporary);
   try {
-    const fd = disk.create(temporary);
     try {
       await fill(fd);
       if (sync) await disk.sync(fd);
@@ -130,6 +159,13 @@ export function freeName(disk: Disk, nameOf: (n: number) => string): string {
   let n = 1;
   while (exists(disk, nameOf(n))) n++;
   return nameOf(n);
+}
+
+/** Returns the last of these names before the first that nothing has; undefined when nothing has `nameOf(1)`. */
+export function lastName(disk: Disk, nameOf: (n: number) => string): string | undefined {
+  let n = 0;
+  while (exists(disk, nameOf(n + 1))) n++;
+  return n === 0 ? undefined : nameOf(n);
 }
 
 /** Whether an error says that a name is taken. */

@@ -1,4 +1,4 @@
-/** Folders: the names in them, and their removal. */
+/** Folders: the names in them, their removal, and which of them have names that are not on the medium yet. */
 
 import { basename, dirname, join } from "node:path";
 import { isMissing } from "../../core/errno.ts";
@@ -27,10 +27,7 @@ export function kindOf(disk: Disk, path: string): Named["kind"] | undefined {
   return entriesIn(disk, dirname(path)).find(({ name }) => name === basename(path))?.kind;
 }
 
-/**
- * Removes a file, or a folder with its content. Links are removed and not followed. `attempt` runs each step: it may
- * ignore what the disk refuses.
- */
+/** Removes a file or a folder with its content, and follows no link. `attempt` may ignore what the disk refuses. */
 export function removeAll(
   disk: Disk,
   path: string,
@@ -45,4 +42,41 @@ export function removeAll(
     for (const entry of entriesIn(disk, path)) removeAll(disk, join(path, entry.name), entry.kind, attempt);
   });
   attempt(() => disk.removeFolder(path));
+}
+
+/** Folders with names that are not on the medium yet. */
+export class UnsyncedFolders {
+  private readonly disk: Disk;
+  readonly folders = new Set<string>();
+
+  constructor(disk: Disk) {
+    this.disk = disk;
+  }
+
+  add(...folders: readonly string[]): void {
+    for (const folder of folders) this.folders.add(folder);
+  }
+
+  clear(): void {
+    // Clearing an empty set takes time too, and every append calls this.
+    if (this.folders.size > 0) this.folders.clear();
+  }
+
+  /** Makes the names durable. A folder that is added meanwhile needs another sync and stays in the set. */
+  async sync(): Promise<void> {
+    const unsynced = [...this.folders];
+    this.folders.clear();
+    try {
+      for (const folder of unsynced) await this.disk.syncFolder(folder);
+    } catch (error) {
+      this.add(...unsynced);
+      throw error;
+    }
+  }
+
+  /** Does the same, and blocks everything else meanwhile. */
+  syncNow(): void {
+    for (const folder of this.folders) this.disk.syncFolderNow(folder);
+    this.folders.clear();
+  }
 }

@@ -81,17 +81,12 @@ export function archiveFolder({ flat, root, state }: StoragePaths): string {
   return join(state, "archive", encodeURIComponent(flat ?? (root as string)));
 }
 
-/** Yields all folders that may contain archived sessions. */
-function archivedFolders(paths: StoragePaths, disk: Disk): Generator<string> {
-  const archive = archiveFolder(paths);
-  const { state } = paths;
-  return sessionFolders(paths.flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
-}
-
 /** Yields all folders that may contain sessions, archived or not. */
 export function* allFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+  const { flat, state } = paths;
+  const archive = archiveFolder(paths);
   yield* sessionFolders(paths, disk);
-  yield* archivedFolders(paths, disk);
+  yield* sessionFolders(flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
 }
 
 /** Yields all folders that may contain session files. */

@@ -6,19 +6,14 @@ import { type Disk, readUnsized } from "./disk.ts";
 const BELIEVED = 1000;
 /** Seconds by which two outputs of `ps` about one process may differ. */
 const ROUNDING = 2;
-/** Start times that `ps` returned; the caller keeps them between calls. */
-export type Answers = Map<number, { at: number; start: string | null }>;
+/** Start times that `ps` returned. */
+const answers = new Map<number, { at: number; start: string | null }>();
 
 /**
  * Returns when the process with a pid started, in the unit of the system, with the id of the boot where the system has
  * one. Returns an empty string when the system does not know, null when the process has ended.
  */
-export function processStart(
-  disk: Disk,
-  pid: number,
-  platform: string = process.platform,
-  answers: Answers = new Map(),
-): string | null {
+export function processStart(disk: Disk, pid: number, platform: string = process.platform): string | null {
   if (platform === "linux") return startInProc(disk, pid);
   if (platform === "win32") return "";
   const known = answers.get(pid);
@@ -30,20 +25,14 @@ export function processStart(
 }
 
 /** Whether the process that had `pid` and the start time `started` is still alive. */
-export function isSameProcess(
-  disk: Disk,
-  pid: unknown,
-  started: unknown,
-  platform?: string,
-  answers?: Answers,
-): boolean {
+export function isSameProcess(disk: Disk, pid: unknown, started: unknown, platform?: string): boolean {
   if (typeof pid !== "number" || !Number.isInteger(pid) || pid <= 0) return false;
   try {
     process.kill(pid, 0);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
   }
-  const start = processStart(disk, pid, platform, answers);
+  const start = processStart(disk, pid, platform);
   if (start === null) return false;
   return start === "" || typeof started !== "string" || started === "" || isSameStart(start, started);
 }

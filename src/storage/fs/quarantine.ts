@@ -18,10 +18,7 @@ export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint
   }
 }
 
-/**
- * Returns a free name for the backup of a session that is about to be replaced: `<file>.<kind>.bak`, or with a number
- * after it. No scanner recognizes it as a session.
- */
+/** Returns a free name for the backup of a session, `<file>.<kind>.bak` or numbered, which no scanner recognizes. */
 export function backupName(disk: Disk, file: string, kind: string): string {
   return freeName(disk, (n) => nth(`${file}.${kind}.bak`, n));
 }

@@ -10,7 +10,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Spool, Spooled } from "../../core/ports/spool.ts";
 import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "./disk.ts";
 import { readAt } from "./files.ts";
-import { sweepTemporaryFiles } from "./temporary-files.ts";
+import { sweepTemporaryFiles } from "./staging.ts";
 
 /** Bytes read from the file at a time, and bytes gathered before a write. */
 const BLOCK = 1 << 18;

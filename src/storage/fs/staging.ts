@@ -1,8 +1,9 @@
-/** Folders of containers that are being built or removed, and the removal of those that crashed processes left. */
+/** Temporary files and folders in which containers are built, and the removal of those that dead processes left. */
 
 import { basename, dirname, join } from "node:path";
+import { isErrno } from "../../core/errno.ts";
 import { indexFile, segmentFolder } from "./container-paths.ts";
-import { type Disk, uniqueSuffix } from "./disk.ts";
+import { type Disk, removeQuietly, uniqueSuffix } from "./disk.ts";
 import { infoOrNull } from "./files.ts";
 import { removeAll } from "./folders.ts";
 import { isSameProcess } from "./processes.ts";
@@ -10,12 +11,6 @@ import { isSameProcess } from "./processes.ts";
 /** Returns a name next to a container, under which it is built. No scanner recognizes it as a session. */
 export function stagingName(container: string): string {
   return join(dirname(container), `.${basename(container)}.staging.${uniqueSuffix()}`);
-}
-
-/** Returns the pid of the process that made a staging name; null for any other name. */
-function makerOf(name: string): number | null {
-  const [, pid] = /^\..+\.v2\.staging\.(\d+)-\d+$/.exec(name) ?? [];
-  return pid === undefined ? null : Number(pid);
 }
 
 /** Removes a folder with its content, as far as the disk permits. Links are removed and not followed. */
@@ -29,23 +24,39 @@ export function removeTree(disk: Disk, folder: string): void {
   });
 }
 
-/** Milliseconds without a change after which a container that was being built is abandoned. */
-const ABANDONED = 24 * 3600 * 1000;
-/** Milliseconds when no process has the builder's pid. The builder may still run in another pid namespace. */
-const ORPHANED = 10 * 60 * 1000;
+/** Milliseconds without a change after which no process writes to something temporary any more. */
+const OLD = 24 * 3600_000;
+/** The same when no process has the pid of a container's builder, which may still run in another pid namespace. */
+const ORPHANED = 10 * 60_000;
+/** Patterns of the names that `temporaryName` and `stagingName` make. */
+const TEMPORARY_NAME = /^\..+\.\d+-\d+\.tmp$/;
+const STAGING_NAME = /^\..+\.v2\.staging\.(\d+)-\d+$/;
+const swept = new WeakMap<Disk, Set<string>>();
 
 /** Whether a path is that of a container whose building was abandoned, because its process crashed. */
-export function isAbandoned(disk: Disk, path: string, now: number): boolean {
-  const pid = makerOf(basename(path));
-  if (pid === null) return false;
-  const idle = now - lastChange(disk, path);
-  return idle > ABANDONED || (idle > ORPHANED && !isSameProcess(disk, pid, undefined));
+function isAbandoned(disk: Disk, path: string, now: number): boolean {
+  const [, pid] = STAGING_NAME.exec(basename(path)) ?? [];
+  if (pid === undefined) return false;
+  // Its builder writes to the segments and the index.
+  const parts = [path, segmentFolder(path), indexFile(path)];
+  const idle = now - Math.max(...parts.map((part) => infoOrNull(disk, part)?.modified ?? 0));
+  return idle > OLD || (idle > ORPHANED && !isSameProcess(disk, Number(pid), undefined));
 }
 
-/** Returns the time of the last change in a container's folder. Its builder writes to the segments and the index. */
-function lastChange(disk: Disk, folder: string): number {
-  let last = 0;
-  for (const path of [folder, segmentFolder(folder), indexFile(folder)])
-    last = Math.max(last, infoOrNull(disk, path)?.modified ?? 0);
-  return last;
+/** Removes old temporary files and abandoned containers from a folder. Does so once for each folder. */
+export function sweepTemporaryFiles(disk: Disk, folder: string, now: number): void {
+  const folders = swept.get(disk) ?? new Set();
+  if (folders.has(folder)) return;
+  swept.set(disk, folders.add(folder));
+  try {
+    for (const name of disk.names(folder)) {
+      const path = join(folder, name);
+      if (isAbandoned(disk, path, now)) removeTree(disk, path);
+      const info = TEMPORARY_NAME.test(name) ? infoOrNull(disk, path, true) : null;
+      if (info?.kind === "file" && now - info.modified >= OLD) removeQuietly(disk, path);
+    }
+  } catch (error) {
+    // Harmless; another process tries again.
+    if (!isErrno(error)) throw error;
+  }
 }

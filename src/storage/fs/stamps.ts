@@ -3,16 +3,16 @@
  * set its size and modification time back; it cannot set the change time back, but that advances in steps.
  */
 
+import type { FileStamp } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "./disk.ts";
 
-/**
- * Milliseconds within which two changes may have the same change time. Kernels before Linux 6.13 count it in ticks of
- * their timer, 1 to 10 ms long.
- */
+/** Milliseconds in which two changes may have one time: the ticks of kernels before Linux 6.13 take 1 to 10. */
 const TICK = 20;
 
 /** The part of what is known of a file that changes with its content. */
 export type Stamp = Pick<FileInfo, "device" | "inode" | "size" | "modified" | "changed">;
+/** A stamp with a change time, 0 where the disk has none. */
+export type FoundStamp = Required<Stamp>;
 
 /** Whether two checks saw the same file with the same stamp. */
 export function isSameStamp(a: Stamp, b: Stamp): boolean {
@@ -30,7 +30,7 @@ export function isOneFile(disk: Disk, a: string, b: string): boolean {
 }
 
 /** Whether a file is still the one that was seen, with the same content. Its names and permissions may have changed. */
-export function isUnchanged(now: FileInfo, seen: FileInfo): boolean {
+export function isUnchanged(now: FileStamp, seen: FileStamp): boolean {
   return isSameFile(now, seen) && now.size === seen.size && now.modified === seen.modified;
 }
 
@@ -44,10 +44,7 @@ export function isYoung(info: FileInfo, at: number): boolean {
   return at - Math.max(info.modified, info.changed ?? info.modified) < TICK;
 }
 
-/**
- * The stamp of a file whose bytes are known, and whether it is reliable: it is once it was seen more than a tick after
- * the last change.
- */
+/** The stamp of a file whose bytes are known. It is reliable once seen more than a tick after the last change. */
 export class Watched {
   private readonly disk: Disk;
   private info: FileInfo | undefined;

@@ -3,8 +3,9 @@
 import { dirname } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { Disk, FileInfo } from "./disk.ts";
-import { isNameTaken, withFile } from "./files.ts";
+import { type Disk, type FileInfo, makeFolders } from "./disk.ts";
+import { withFile } from "./files.ts";
+import { clockOf } from "./stamps.ts";
 
 /** The subject of an operation when its path ends in a link: the link itself, its target, or its target as a folder. */
 export type End = "itself" | "followed" | "folder";
@@ -17,9 +18,7 @@ export interface Way {
    */
   use<T>(path: string, end: End, run: (path: string, plain: boolean) => T): T;
   realPath(path: string): string;
-  /**
-   * Creates a folder that is not walked to, and those above it. Returns them, undefined for any other folder.
-   */
+  /** Creates a folder that is not walked to, and those above it. Returns them, undefined for any other folder. */
   makeRoot?(path: string): string[] | undefined;
 }
 
@@ -78,29 +77,20 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     remove: (path) => way.use(path, "itself", (at) => disk.remove(at)),
     removeFolder: (path) => way.use(path, "itself", (at) => disk.removeFolder(at)),
     makeFolder(path) {
-      const missing: string[] = [];
       let root: string[] | undefined;
-      for (let at = path; !isThere(at) && dirname(at) !== at; at = dirname(at)) {
+      const isMade = (at: string): boolean => {
+        if (isThere(at)) return true;
         root = way.makeRoot?.(at);
-        if (root) break;
-        missing.unshift(at);
-      }
-      const made = [...(root ?? [])];
-      for (const folder of missing) {
-        try {
-          makeOne(folder);
-          made.push(folder);
-        } catch (error) {
-          // Another process may have created it meanwhile.
-          if (!isNameTaken(error)) throw error;
-        }
-      }
-      return made;
+        return root !== undefined;
+      };
+      const made = makeFolders(path, isMade, makeOne);
+      return root ? [...root, ...made] : made;
     },
     names: (folder) => way.use(folder, "folder", (at) => disk.names(at)),
     list: list && ((folder) => way.use(folder, "folder", (at) => list.call(disk, at))),
     watch: watch && ((folder, changed) => way.use(folder, "folder", (at) => watch.call(disk, at, changed))),
     realPath: (path) => way.realPath(path),
+    clock: () => clockOf(disk),
     copyMode(from, to) {
       way.use(from, "followed", (at, plain) => {
         if (!plain || !folders) disk.copyMode(at, to);

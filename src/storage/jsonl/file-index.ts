@@ -1,72 +1,211 @@
-/** The index snapshot of one session file: recalled when the file is opened, and kept when it is closed. */
+/**
+ * Knowledge of a session file without a scan: from writing it, or by the index snapshot of a large one. A snapshot
+ * is used only if the file bears it out: it must be the same file, with the same times if it has not grown, and with
+ * the same bytes at both ends of the scanned part and at samples all over it. What comes after that part is scanned as
+ * usual. Only sessions in which nothing was damaged, migrated or renamed have one, so it holds all there is to know.
+ */
 
-import type { FileInfo } from "../fs/disk.ts";
-import type { IndexCache, ScannedFile } from "./index-cache.ts";
+import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Content, CopiedLines, FileStamp, Log } from "../../core/ports/store.ts";
+import { Column, Nodes } from "../../core/tree/nodes.ts";
+import { type FileInfo, readAll } from "../fs/disk.ts";
+import { isUnchanged } from "../fs/stamps.ts";
+import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
-import type { WrittenLines } from "./written-lines.ts";
 
 /** Most bytes before the first entry of a file that gets an index snapshot. */
 const INDEXED_HEADER = 1 << 16;
+/** Bytes that are compared at each end of the scanned part; most samples in between; bytes of a sample. */
+const EDGE = 4096;
+const SAMPLES = 256;
+const SAMPLE = 160;
+
+interface SnapshotFacts extends FileStamp {
+  readonly changed: number | null;
+  readonly lines: number;
+  /** Offsets of the sampled entries. */
+  readonly sampled: readonly number[];
+  readonly hash: string;
+}
 
 export class FileIndex {
   /** Bytes of the file that the index snapshot covers. */
   covered = 0;
   private readonly parts: ScannedParts;
   private readonly scanner: LineScanner;
-  private readonly cache: IndexCache | undefined;
+  private readonly env: Env;
+  private readonly cache: SnapshotCache | undefined;
 
-  constructor(parts: ScannedParts, scanner: LineScanner, cache: IndexCache | undefined) {
+  constructor(parts: ScannedParts, scanner: LineScanner, env: Env, cache: SnapshotCache | undefined) {
     this.parts = parts;
     this.scanner = scanner;
+    this.env = env;
     this.cache = cache;
   }
 
   /** Restores what is known of the file from its writer or from the cache. Returns how many bytes that covers. */
   recall(info: FileInfo, written?: WrittenLines): number {
-    const { nodes } = this.parts.entries;
-    const known = written?.recall(info, nodes);
+    const known = written?.recall(info, this.parts.entries.nodes);
     if (known) return this.restore(known);
-    const kept = this.cache?.load(this.parts.file.fd, info, nodes);
+    const kept = this.load(info);
     if (!kept) return 0;
     this.covered = kept.size;
     return this.restore(kept);
   }
 
   /** Restores the extents of known lines, whose nodes are there already. Returns how many bytes they cover. */
-  private restore({ starts, lengths, lines, size }: Omit<ScannedFile, "info">): number {
+  private restore({ starts, lengths, lines, size }: KnownLines): number {
     const { file, entries, records, end } = this.parts;
     records.starts.values = starts;
     records.lengths.values = lengths;
     entries.checked.values = new Uint8Array(starts.length);
-    const header = Buffer.allocUnsafe(starts[0]);
-    file.read(header, 0);
+    const header = file.read(0, starts[0]);
     this.scanner.addLine(1, 0, header, 0, header.length - 1);
     end.lines = lines;
     return size;
   }
 
+  /** Fills the empty nodes from the snapshot of the file. Returns null when there is none or it does not hold. */
+  private load(info: FileInfo): KnownLines | null {
+    const { cache } = this;
+    if (!cache || info.size < cache.minBytes) return null;
+    const holds = (facts: unknown): boolean => this.isOf(facts as SnapshotFacts, info);
+    const snapshot = cache.load(info, this.parts.entries.nodes, holds);
+    if (!snapshot) return null;
+    const { size, lines } = snapshot.facts as SnapshotFacts;
+    const { starts, lengths } = snapshot.columns as { starts: Float64Array; lengths: Uint32Array };
+    return { size, lines, starts, lengths };
+  }
+
+  private isOf(facts: SnapshotFacts, info: FileInfo): boolean {
+    if (facts.device !== info.device || facts.inode !== info.inode || facts.size > info.size) return false;
+    const untouched = facts.modified === info.modified && facts.changed === (info.changed ?? null);
+    if (facts.size === info.size && !untouched) return false;
+    return facts.hash === this.hashOf(facts.size, facts.sampled);
+  }
+
+  /** Returns a hash of the bytes at both ends of the scanned part and at the samples. */
+  private hashOf(size: number, sampled: readonly number[]): string {
+    const { disk, fd } = this.parts.file;
+    const edge = Math.min(EDGE, size);
+    const bytes = new Uint8Array(2 * edge + sampled.length * SAMPLE);
+    readAll(disk, fd, bytes.subarray(0, edge), 0);
+    readAll(disk, fd, bytes.subarray(edge, 2 * edge), size - edge);
+    for (const [index, start] of sampled.entries()) {
+      const at = 2 * edge + index * SAMPLE;
+      // A sample includes the line feed before its line.
+      const from = Math.max(0, start - 1);
+      readAll(disk, fd, bytes.subarray(at, at + Math.min(SAMPLE, size - from)), from);
+    }
+    return this.env.sha256(bytes);
+  }
+
   /** Saves what is known of a file for the next opening. The caller knows that it follows from the lines alone. */
   keep(): void {
+    const { cache } = this;
     const { file, entries, records, end } = this.parts;
-    const { count } = entries.nodes;
-    const { seen } = file;
-    if (!this.cache || !seen || this.covered === end.size || count === 0) return;
-    const first = records.starts.values[0];
-    if (first > INDEXED_HEADER) return;
+    const { nodes } = entries;
+    const { count } = nodes;
+    const info = file.seen;
+    const { size, lines } = end;
+    if (!cache || !info || this.covered === size || count === 0) return;
+    if (size < cache.minBytes || info.size !== size || records.starts.values[0] > INDEXED_HEADER) return;
+    const starts = records.starts.values.subarray(0, count);
+    const lengths = records.lengths.values.subarray(0, count);
     try {
-      const before = Buffer.allocUnsafe(first);
-      file.read(before, 0);
-      if (before.indexOf(0x0a) !== before.length - 1) return;
-      this.cache.store(file.fd, entries.nodes, {
-        info: seen,
-        size: end.size,
-        lines: end.lines,
-        starts: records.starts.values.subarray(0, count),
-        lengths: records.lengths.values.subarray(0, count),
-      });
-      this.covered = end.size;
+      // The header must be the only line before the entries.
+      if (file.read(0, starts[0]).indexOf(0x0a) !== starts[0] - 1) return;
+      const step = Math.max(1, count / SAMPLES);
+      const sampled = Array.from({ length: Math.min(SAMPLES, count) }, (_, n) => starts[Math.floor(n * step)]);
+      const { device, inode, modified, changed = null } = info;
+      const hash = this.hashOf(size, sampled);
+      const facts: SnapshotFacts = { device, inode, size, modified, changed, lines, sampled, hash };
+      cache.store(info, nodes, { columns: { starts, lengths }, facts });
+      this.covered = size;
     } catch {
       // The file cannot be read any more; its next opening reports that.
     }
+  }
+}
+
+/** Lines of a file whose nodes are known. */
+interface KnownLines {
+  /** Bytes of the file that hold them; the last of them is a line feed. */
+  readonly size: number;
+  readonly lines: number;
+  /** Offset of each entry's line, and its length in bytes. */
+  readonly starts: Float64Array;
+  readonly lengths: Uint32Array;
+}
+
+/**
+ * Collects the nodes of a new file while its lines are written: copied lines take over the nodes that they have in
+ * their source, and only the others are parsed. So a session that was just published is opened without a scan.
+ */
+export class WrittenLines {
+  private readonly nodes = new Nodes();
+  private readonly heads = new HeadReader(this.nodes);
+  private readonly starts: Column<Float64Array> = new Column(new Float64Array(16));
+  private readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
+  private readonly sources = new Set<Log>();
+  private size: number;
+  /** Whether something was written whose nodes only a scan can find. */
+  private unknown = false;
+  private info: FileInfo | undefined;
+
+  constructor(headerLine: Uint8Array) {
+    this.size = headerLine.length + 1;
+  }
+
+  /** Yields the bytes to write and records their lines. Each piece is valid until the next is asked for. */
+  *record(content: Content): Iterable<Uint8Array> {
+    for (const part of content)
+      if (part instanceof Uint8Array) {
+        this.recordLine(part);
+        yield part;
+      } else {
+        this.recordCopies(part);
+        yield* part.log.copy(part.positions, true);
+      }
+  }
+
+  /** Records the properties of the file once it is written. */
+  end(info: FileInfo): void {
+    this.info = info;
+    // A source that changed while it was copied may have yielded anything.
+    for (const log of this.sources) this.unknown ||= !log.isPlain;
+    this.unknown ||= this.size !== info.size || this.nodes.count === 0 || this.nodes.aliases > 0;
+  }
+
+  /** Fills the empty `nodes` with those of the file, if it is still as it was written. Returns null otherwise. */
+  recall(info: FileInfo, nodes: Nodes): KnownLines | null {
+    if (this.unknown || !this.info || !isUnchanged(info, this.info) || !nodes.adopt(this.nodes.image())) return null;
+    return { size: this.size, lines: nodes.count + 1, starts: this.starts.values, lengths: this.lengths.values };
+  }
+
+  /** Records a line with its line feed. Sets `unknown` if it is not of the usual kind. */
+  private recordLine(bytes: Uint8Array): void {
+    const { heads } = this;
+    const length = bytes.indexOf(0x0a);
+    const isLine = length > 0 && length === bytes.length - 1 && bytes[length - 1] === 0x7d;
+    this.unknown ||= !isLine || !heads.readFast(bytes, 0, Math.min(length, HEAD_BYTES));
+    if (!this.unknown) this.recordExtent(this.nodes.add(heads), length);
+  }
+
+  private recordCopies({ log, positions }: CopiedLines): void {
+    if (!this.sources.has(log)) {
+      this.sources.add(log);
+      this.nodes.expect(log.nodes.count);
+    }
+    if (this.unknown) return;
+    for (let i = 0; i < positions.length; i++)
+      this.recordExtent(this.nodes.addLike(log.nodes, positions[i]), log.length(positions[i]));
+  }
+
+  private recordExtent(position: number, length: number): void {
+    this.starts.room(position)[position] = this.size;
+    this.lengths.room(position)[position] = length;
+    this.size += length + 1;
   }
 }

@@ -1,20 +1,56 @@
-/** Cuts off what must not stay at the end of a session file: torn writes of dead writers, failed writes of our own. */
+/**
+ * Cuts off what must not stay at the end of a session file: torn writes of dead writers, failed writes of our own.
+ * Writes that are not durable yet are cut off only if checksums prove that they are ours.
+ */
 
+import { crc32 } from "node:zlib";
 import { sameBytes } from "../../core/json/json.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { isSameStamp } from "../fs/stamps.ts";
 import type { OtherWriters } from "./other-writers.ts";
 import type { ScannedParts } from "./scan.ts";
 
+/** A write that is not durable yet, and the number of lines that it holds. */
+interface PendingWrite {
+  readonly start: number;
+  readonly length: number;
+  readonly lines: number;
+  readonly crc: number;
+}
+
 export class FileTail {
   private readonly parts: ScannedParts;
   private readonly others: OtherWriters;
   private readonly quarantine: string;
+  private pending: PendingWrite[] = [];
 
   constructor(parts: ScannedParts, others: OtherWriters, quarantine: string) {
     this.parts = parts;
     this.others = others;
     this.quarantine = quarantine;
+  }
+
+  notePending(start: number, bytes: Uint8Array, lines: number): void {
+    this.pending.push({ start, length: bytes.length, lines, crc: crc32(bytes) });
+  }
+
+  /** Forgets the pending writes that begin before an offset, by default all. */
+  forgetPending(before = Number.POSITIVE_INFINITY): void {
+    if (this.pending.length > 0) this.pending = this.pending.filter(({ start }) => start >= before);
+  }
+
+  /** Forgets the pending writes and their lines. Returns whether the file has them as we wrote them, up to its end. */
+  givePendingUp(): boolean {
+    const { file, end } = this.parts;
+    const { pending } = this;
+    this.pending = [];
+    for (const { lines } of pending) end.lines -= lines;
+    try {
+      if (file.info().size !== end.size) return false;
+      return pending.every(({ start, length, crc }) => crc32(file.read(start, length)) === crc);
+    } catch {
+      return false;
+    }
   }
 
   /**
@@ -30,8 +66,7 @@ export class FileTail {
       end.torn = -1;
       return true;
     }
-    const bytes = Buffer.allocUnsafe(end.size - start);
-    file.read(bytes, start);
+    const bytes = file.read(start, end.size - start);
     const keptAt = quarantine(file.disk, this.quarantine, `${sessionId}-${start}`, bytes);
     // While the stamp is the same, these are the bytes that were judged. Otherwise their writer is still at work.
     if (!file.seen || !isSameStamp(file.info(), file.seen)) {
@@ -52,21 +87,15 @@ export class FileTail {
     return end.isUnterminated;
   }
 
-  /**
-   * Cuts the file back to `size` after a failed write of `attempted`, if what comes after that can only be ours
-   * (guarantee 7). Otherwise the next check judges that part again.
-   */
+  /** Cuts back to `size` after a failed write of `attempted`, if the rest is ours; else leaves it to be judged. */
   cutBack(size: number, attempted: Uint8Array): void {
     const { file } = this.parts;
     try {
       const length = file.info().size - size;
-      if (length > attempted.length) throw new Error("another program wrote there too");
-      if (length > 0) {
-        const written = Buffer.allocUnsafe(length);
-        file.read(written, size);
-        if (!sameBytes(written, attempted.subarray(0, length))) throw new Error("another program wrote there too");
-      }
-      if (length !== 0) file.disk.truncate(file.fd, size);
+      const isPart = length >= 0 && length <= attempted.length;
+      if (!isPart || !sameBytes(file.read(size, length), attempted.subarray(0, length)))
+        throw new Error("another program wrote there too");
+      if (length > 0) file.disk.truncate(file.fd, size);
       file.seen = file.info();
     } catch {
       this.giveUpFrom(size);

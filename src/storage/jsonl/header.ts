@@ -11,7 +11,7 @@ import { idInName } from "../fs/header.ts";
 export interface FileHeader {
   readonly header: SessionHeader;
   /** The header's line in the current format. */
-  readonly line: Uint8Array;
+  readonly headerLine: Uint8Array;
   /** Format version of the file. */
   readonly version: number;
   /** Whether the file must be published anew before anything is appended: an old version, or a header with a leaf. */
@@ -25,24 +25,24 @@ export interface FileHeader {
 export function parseHeader(line: Uint8Array): FileHeader | null {
   const found = headerIn(line);
   if (found === null) return null;
+  const header = headerOf(found);
   const version = versionOf(found.version);
   if (version > CURRENT_VERSION || version < 1) {
     const reason = `format version ${JSON.stringify(found.version)}; this server writes version ${CURRENT_VERSION}`;
     return {
-      header: headerOf(found),
-      line,
+      header,
+      headerLine: line,
       version: version < 1 ? CURRENT_VERSION : version,
       readOnly: new Failure("unsupported_version", `The session has ${reason}. It can be read, not written.`),
       damage: { kind: "newer_version", reason, salvaged: true },
     };
   }
   if (version < CURRENT_VERSION) {
-    const header = { ...headerOf(found), version: CURRENT_VERSION };
-    return { header, line: migrateHeader(line), version, isOutdated: true };
+    const current = { ...header, version: CURRENT_VERSION };
+    return { header: current, headerLine: migrateHeader(line), version, isOutdated: true };
   }
-  if (found.leafId !== undefined)
-    return { header: headerOf(found), line: withoutMember(line, "leafId"), version, isOutdated: true };
-  return { header: headerOf(found), line, version };
+  if (found.leafId === undefined) return { header, headerLine: line, version };
+  return { header, headerLine: withoutMember(line, "leafId"), version, isOutdated: true };
 }
 
 /** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
@@ -52,7 +52,7 @@ export function makeHeader(file: string, modified: number, cwd: string, sha256: 
   const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd };
   return {
     header,
-    line: bytesOf(JSON.stringify(header)),
+    headerLine: bytesOf(JSON.stringify(header)),
     version: CURRENT_VERSION,
     readOnly: new Failure(
       "read_only",

@@ -10,43 +10,32 @@ import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import type { EntryHead } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
-import type { Env } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
-import { isNameTaken } from "../fs/files.ts";
+import { guarded, isNameTaken } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockNextTo } from "../locks/lock-paths.ts";
+import { dropAttachments } from "../log/attachments.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
-import { FileEnd } from "./file-end.ts";
-import { FileIndex } from "./file-index.ts";
+import { createFile, fileBytes, overrideRepaired, type Published, swapFile } from "./create-and-swap.ts";
+import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import { bridgeGaps, checkTail } from "./gaps.ts";
 import type { FileHeader } from "./header.ts";
-import type { IndexCache } from "./index-cache.ts";
 import { OtherWriters } from "./other-writers.ts";
-import { PendingWrites } from "./pending-writes.ts";
-import { createFile, fileBytes, type Published, swapFile, unpublish } from "./publish.ts";
 import { LineRecords } from "./records.ts";
-import { overrideRepaired } from "./repair.ts";
 import { LineScanner } from "./scan.ts";
-import { SessionFile } from "./session-file.ts";
-import type { WrittenLines } from "./written-lines.ts";
+import { FileEnd, SessionFile } from "./session-file.ts";
 
 export interface JsonlOptions extends FileLogOptions {
-  readonly env: Env;
-  readonly readOnly?: boolean;
   /** Working directory of a session whose own is lost. */
   readonly cwd: string;
-  /** Index snapshots of large files. */
-  readonly indexCache?: IndexCache;
   /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
-  /** Folder for bytes that are taken out of a session file. */
-  readonly quarantine: string;
 }
 
 /** Most repetitions of an opening during which another program changed the file. */
@@ -81,7 +70,6 @@ export class JsonlBackend implements Backend {
   private readonly scanner: LineScanner;
   private readonly others: OtherWriters;
   private readonly index: FileIndex;
-  private readonly pending: PendingWrites;
   private readonly tail: FileTail;
 
   constructor(options: JsonlOptions, path: string, thorough = false) {
@@ -97,26 +85,13 @@ export class JsonlBackend implements Backend {
     const parts = { file: this.file, entries, records: this.records, end };
     this.scanner = new LineScanner(parts, env, options.cwd, thorough);
     this.others = new OtherWriters(env, parts, this.scanner, this.state);
-    this.index = new FileIndex(parts, this.scanner, options.indexCache);
-    this.pending = new PendingWrites(this.file);
+    this.index = new FileIndex(parts, this.scanner, env, options.snapshots);
     this.tail = new FileTail(parts, this.others, options.quarantine);
   }
 
   /** The header as it was read; there is one from `begin` or `open` on. */
-  private get storedHeader(): FileHeader {
+  get stored(): FileHeader {
     return this.scanner.stored as FileHeader;
-  }
-
-  get header(): SessionHeader {
-    return this.storedHeader.header;
-  }
-
-  get headerLine(): Uint8Array {
-    return this.storedHeader.line;
-  }
-
-  get version(): number {
-    return this.storedHeader.version;
   }
 
   get persisted(): boolean {
@@ -133,12 +108,8 @@ export class JsonlBackend implements Backend {
 
   get stamp(): FileStamp | null {
     if (!this.persisted) return null;
-    try {
-      const { device, inode, size, modified } = this.file.info();
-      return { device, inode, size, modified };
-    } catch (error) {
-      throw storageFailure(error, "looking at the session file");
-    }
+    const { device, inode, size, modified } = guarded("looking at the session file", () => this.file.info());
+    return { device, inode, size, modified };
   }
 
   get mayHideEntries(): boolean {
@@ -165,7 +136,7 @@ export class JsonlBackend implements Backend {
   // --- opening and closing -------------------------------------------------------------------------------------
 
   begin({ header, headerLine }: Beginning): void {
-    this.scanner.stored = { header, line: headerLine, version: CURRENT_VERSION };
+    this.scanner.stored = { header, headerLine, version: CURRENT_VERSION };
   }
 
   /** Opens the file. `written` is what is known from writing it. */
@@ -198,10 +169,6 @@ export class JsonlBackend implements Backend {
     others.dropIncompleteBatch();
     // A file that has not grown since its snapshot was saved was checked before that.
     if (this.index.covered < end.size) checkTail(this);
-    this.readEdges();
-  }
-
-  private readEdges(): void {
     this.file.readEdges(this.end.known);
   }
 
@@ -213,7 +180,7 @@ export class JsonlBackend implements Backend {
   unlocking(): void {
     const { end, state } = this;
     if (!this.persisted || state.durableCount !== this.entries.nodes.count || state.readOnly) return;
-    if (this.isLiteral && !this.storedHeader.isOutdated && !end.isUnterminated && end.torn < 0) this.index.keep();
+    if (this.isLiteral && !this.stored.isOutdated && !end.isUnterminated && end.torn < 0) this.index.keep();
   }
 
   close(): void {
@@ -225,7 +192,10 @@ export class JsonlBackend implements Backend {
     const { file } = this;
     try {
       const now = file.info();
-      if (file.seen && isUnchanged(now, file.seen)) unpublish(this.disk, this.path, now);
+      if (file.seen && isUnchanged(now, file.seen)) {
+        removeIfSame(this.disk, this.path, now);
+        dropAttachments(this.disk, this.path);
+      }
     } catch {
       // It may be the file of another program by now.
     }
@@ -288,11 +258,11 @@ export class JsonlBackend implements Backend {
 
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { file, end } = this;
-    const isOutdated = this.storedHeader.isOutdated === true;
+    const isOutdated = this.stored.isOutdated === true;
     this.confirm(!isOutdated && end.torn < 0);
-    if (isOutdated) this.republish(backupName(this.disk, this.path, `v${this.version}`));
+    if (isOutdated) this.republish(backupName(this.disk, this.path, `v${this.stored.version}`));
     file.openToWrite();
-    const sealed = this.tail.seal(this.header.id);
+    const sealed = this.tail.seal(this.stored.header.id);
     const bytes = fileBytes(lines, sealed);
     const start = end.size;
     let now: FileInfo;
@@ -310,13 +280,14 @@ export class JsonlBackend implements Backend {
     end.setWhole(this.addWritten(lines, heads, start + (sealed ? 1 : 0)), end.lines + lines.length);
     file.seen = now;
     file.noteLast(end.size, bytes);
-    if (this.state.isSynced) this.pending.add(start, bytes, lines.length);
+    if (this.state.isSynced) this.tail.notePending(start, bytes, lines.length);
   }
 
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { entries, end, state } = this;
     const held = [...entries.overrides.values()];
-    const bytes = fileBytes([this.headerLine, ...held, ...lines], false);
+    const { headerLine } = this.stored;
+    const bytes = fileBytes([headerLine, ...held, ...lines], false);
     let published: Published;
     try {
       published = createFile(this.disk, state, this.path, bytes, this.options.env.now());
@@ -324,39 +295,39 @@ export class JsonlBackend implements Backend {
       throw isNameTaken(error) ? this.nameTaken() : error;
     }
     state.created = held;
-    let at = this.headerLine.length + 1;
+    let at = headerLine.length + 1;
     for (const [position, line] of held.entries()) {
       this.records.starts.set(position, at);
       at += line.length + 1;
     }
     end.setWhole(this.addWritten(lines, heads, at), entries.nodes.count + 1);
-    this.pending.clear();
-    this.pending.add(0, bytes, lines.length);
+    this.tail.forgetPending();
+    this.tail.notePending(0, bytes, lines.length);
     this.adopt(published);
   }
 
   /** Publishes the file as version 3 beside the original, which gets a name that no scanner takes for a session. */
   private republish(backup: string): void {
     const { disk, entries, records, end, file, reader } = this;
-    const line = this.headerLine;
+    const { headerLine } = this.stored;
     const positions = Int32Array.from({ length: entries.nodes.count }, (_, position) => position);
     let published: Published;
     try {
-      published = swapFile(disk, this.state, file, line, reader.copy(positions), backup);
+      published = swapFile(disk, this.state, file, headerLine, reader.copy(positions), backup);
     } catch (error) {
       if (file.noteNames()) reader.doubt();
       throw error;
     }
-    let size = line.length + 1;
+    let size = headerLine.length + 1;
     for (const position of positions) {
       records.addNode(position, size, reader.length(position), entries.checked.values[position]);
       size += reader.length(position) + 1;
     }
     end.setWhole(size, positions.length + 1);
-    end.forgetTorn();
+    end.setTorn(-1);
     end.noteDurable();
-    this.scanner.stored = { header: headerOf(parse(line) as object), line, version: CURRENT_VERSION };
-    this.pending.clear();
+    this.scanner.stored = { header: headerOf(parse(headerLine) as object), headerLine, version: CURRENT_VERSION };
+    this.tail.forgetPending();
     this.adopt(published);
   }
 
@@ -369,7 +340,7 @@ export class JsonlBackend implements Backend {
     state.lock.adopt(lock);
     state.isConfirmed = true;
     file.noteOwn(this.end.size);
-    this.readEdges();
+    this.file.readEdges(this.end.known);
   }
 
   // --- becoming durable ----------------------------------------------------------------------------------------
@@ -397,7 +368,7 @@ export class JsonlBackend implements Backend {
     state.created = null;
     end.durable = { size, isUnterminated: false };
     end.isMixed = false;
-    this.pending.forgetBefore(size);
+    this.tail.forgetPending(size);
   }
 
   keepAll(): boolean {
@@ -410,14 +381,12 @@ export class JsonlBackend implements Backend {
   rollBack(): void {
     const { end, state, file } = this;
     this.others.forgetFrom(state.durableCount);
-    const isOurs = this.pending.areOurs(end.size);
-    end.lines -= this.pending.lines;
-    this.pending.clear();
+    const isOurs = this.tail.givePendingUp();
     if (state.created) {
       this.unmake(state.created, isOurs);
       return;
     }
-    end.rollBack();
+    Object.assign(end, end.durable);
     try {
       if (!isOurs) throw new Error("another program wrote there too");
       this.disk.truncate(file.fd, end.size);
@@ -426,7 +395,7 @@ export class JsonlBackend implements Backend {
       return;
     }
     file.noteOwn(end.size);
-    this.readEdges();
+    this.file.readEdges(this.end.known);
   }
 
   /** Removes the file of a session whose first entries did not become durable, if it is still as we wrote it. */
@@ -459,11 +428,7 @@ export class JsonlBackend implements Backend {
   }
 
   confirmToRepair(): void {
-    try {
-      this.confirm();
-    } catch (error) {
-      throw storageFailure(error, "reading the session");
-    }
+    guarded("reading the session", () => this.confirm());
   }
 
   rebuild(repairs: Repairs): string {

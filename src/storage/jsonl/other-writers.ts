@@ -5,25 +5,19 @@
  */
 
 import { isMissing, storageFailure } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Change } from "../../core/ports/store.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { byAnother } from "../log/failures.ts";
 import type { WriteState } from "../log/file-log.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
 
-/**
- * Milliseconds without a change after which the writer of a torn tail is taken to be dead and the tail is cut off
- * (guarantee 7).
- */
+/** Milliseconds without a change after which the writer of a torn tail counts as dead (guarantee 7). */
 const STILL = 2000;
 const NO_CHANGE: Change = { kind: "none" };
-/**
- * Most repetitions of a check: of the size of a file that has a new time, a millisecond apart, and of new lines that
- * changed while they were read.
- */
+/** Most repetitions of a check: of a file's size, a millisecond apart, and of lines that changed meanwhile. */
 const MAX_CHECKS = 20;
 /** Never notified: `Atomics.wait` on it is a synchronous sleep. */
 const NEVER_NOTIFIED = new Int32Array(new SharedArrayBuffer(4));
@@ -33,10 +27,7 @@ export class OtherWriters {
   private readonly parts: ScannedParts;
   private readonly scanner: LineScanner;
   private readonly state: WriteState;
-  /**
-   * Whether the file had changed without growing when entries were appended to it: the next check that is not for an
-   * append returns "replaced".
-   */
+  /** Whether the file had changed without growing when we appended: then the next check returns "replaced". */
   private isSuspected = false;
 
   constructor(env: Env, parts: ScannedParts, scanner: LineScanner, state: WriteState) {
@@ -46,23 +37,15 @@ export class OtherWriters {
     this.state = state;
   }
 
-  /**
-   * Checks what other programs did to the file. With `appending`, the caller will only write after what is there,
-   * whatever that is. Throws storage_failed.
-   */
+  /** Checks what others did to the file. `appending`: the caller will only write after it. Throws storage_failed. */
   checkFile(appending: boolean): Change {
     const { file, records } = this.parts;
     if (!file.isOpen || records.reader.isClosed) return NO_CHANGE;
-    let now: FileInfo;
     try {
-      now = file.disk.info(file.path);
+      return this.compare(file.disk.info(file.path), appending);
     } catch (error) {
+      // All but the first operation are on the open file, which has no path that could be missing.
       if (isMissing(error)) return { kind: "gone" };
-      throw storageFailure(error, "looking at the session file");
-    }
-    try {
-      return this.compare(now, appending);
-    } catch (error) {
       throw storageFailure(error, "looking at the session file");
     }
   }
@@ -93,10 +76,7 @@ export class OtherWriters {
     return change;
   }
 
-  /**
-   * Checks a file again until its size has changed. A file gets its new time before its new size, so a check during an
-   * append may see only the new time.
-   */
+  /** Checks a file again until its size has changed: during an append it gets its new time before its new size. */
   private awaitNewSize(now: FileInfo): FileInfo {
     const { file, end } = this.parts;
     try {
@@ -124,7 +104,7 @@ export class OtherWriters {
     for (let checks = 0; ; checks++) {
       const from = end.known;
       if (end.torn >= 0) this.forgetTailDamage();
-      end.forgetTorn();
+      end.setTorn(-1);
       known = damage.length;
       let isTrue = false;
       end.isUnterminated = false;
@@ -159,10 +139,7 @@ export class OtherWriters {
     return { kind: "grown", first };
   }
 
-  /**
-   * Finds our lines in the file after another program wrote at the same time: only the file shows where they are.
-   * Throws storage_failed if one was spoiled.
-   */
+  /** Finds our lines after another program wrote at the same time: only the file shows where. Throws storage_failed. */
   findOwn(lines: readonly Uint8Array[]): void {
     const { state } = this;
     const { file, entries, end } = this.parts;
@@ -178,11 +155,8 @@ export class OtherWriters {
       const fault = heads.readAny(line, 0, line.length, () => "");
       const id = heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id;
       if (fault === null && nodes.position(id) >= 0) continue;
-      throw new Failure(
-        "storage_failed",
-        "Another program wrote to the session's file at the same time, and an entry was damaged. get_entries shows what is there.",
-        {},
-        { byOthers: true },
+      throw byAnother(
+        "wrote to the session's file at the same time, and an entry was damaged. get_entries shows what is there.",
       );
     }
   }

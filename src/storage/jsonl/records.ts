@@ -3,15 +3,14 @@
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { Column } from "../../core/tree/nodes.ts";
-import { isCutOff } from "../fs/disk.ts";
+import { readIfThere } from "../fs/files.ts";
 import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { EntryReader, type EntrySource, type Run } from "../log/entry-reader.ts";
 import { beingChanged } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { CHUNK, LF } from "../log/lines.ts";
-import type { FileEnd } from "./file-end.ts";
-import type { SessionFile } from "./session-file.ts";
+import type { FileEnd, SessionFile } from "./session-file.ts";
 
 /** Bytes at the end of a file in which the last append of a dead writer is expected. */
 const LAST_APPEND = 1 << 20;
@@ -84,10 +83,7 @@ export class LineRecords implements EntrySource {
     yield LF;
   }
 
-  /**
-   * Throws storage_failed unless lines lie where they are known to lie, as far as a piece of the file shows it. A
-   * damaged line counts as a line: it is copied as it is.
-   */
+  /** Throws storage_failed unless lines, damaged or not, are where they should be, as far as a piece shows it. */
   private requireLines(positions: ArrayLike<number>, { first, past }: Run, start: number, piece: Uint8Array): void {
     for (let i = first; i < past; i++) {
       const at = this.starts.values[positions[i]] - start;
@@ -121,27 +117,19 @@ export class LineRecords implements EntrySource {
    */
   holdsNodes(first: number, from: number): boolean {
     const { damage, nodes, overrides } = this.entries;
+    const { disk, fd } = this.file;
     // Halves of two lines are a damaged line, unless they make a whole one by chance.
     if (damage.some(({ kind, byteOffset }) => kind === "bad_line" && byteOffset >= from)) return false;
     for (let position = first; position < nodes.count; position++) {
       if (overrides.has(position)) continue;
       const length = this.lengths.values[position];
-      const head = Buffer.alloc(Math.min(length, HEAD_BYTES));
-      try {
-        this.file.read(head, this.starts.values[position]);
-      } catch (error) {
-        if (isCutOff(error)) return false;
-        throw error;
-      }
-      if (!this.hasHeadOf(position, head, head.length === length)) return false;
+      const head = readIfThere(disk, fd, this.starts.values[position], Math.min(length, HEAD_BYTES));
+      if (!head || !this.hasHeadOf(position, head, head.length === length)) return false;
     }
     return true;
   }
 
-  /**
-   * Whether a line has the head of an entry. A line that is not whole counts as one if its beginning does not show the
-   * head.
-   */
+  /** Whether a line has the head of an entry, or is not whole and its beginning does not show the head. */
   private hasHeadOf(position: number, line: Uint8Array, isWhole: boolean): boolean {
     const { witness } = this;
     const { nodes, placeholders } = this.entries;

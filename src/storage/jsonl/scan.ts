@@ -4,7 +4,6 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, patchMembers, withMember } from "../../core/format/entry.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
@@ -15,18 +14,14 @@ import { hasEntriesNearby, markLength } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
-import type { FileEnd } from "./file-end.ts";
 import { type FileHeader, makeHeader, parseHeader } from "./header.ts";
 import type { LineRecords } from "./records.ts";
-import type { SessionFile } from "./session-file.ts";
+import type { FileEnd, SessionFile } from "./session-file.ts";
 
 /** Number of entries from which the number of all is estimated. */
 const SAMPLED = 512;
 const OBJECT_BEGINS = Buffer.from('{"');
-/**
- * Limit of the bytes that are read in the search for entries in a damaged line: this many times its length, and at
- * least `MIN_SALVAGED`.
- */
+/** Most bytes read in search of entries in a damaged line: this many times its length, and `MIN_SALVAGED`. */
 const SALVAGE_PASSES = 16;
 const MIN_SALVAGED = 1 << 22;
 
@@ -42,10 +37,7 @@ export class LineScanner {
   stored: FileHeader | null = null;
   /** Whether every line is parsed whole while the file is opened. */
   readonly thorough: boolean;
-  /**
-   * Whether lines are being read that were added since the last check: another program may have glued one to what a
-   * dead writer left.
-   */
+  /** Whether new lines are being read: another program may have glued one to what a dead writer left. */
   isGrowing = false;
   /** Parents, packed, of damaged lines that are no entries any more but have a legible head; by the id in that head. */
   readonly lostParents = new Map<string, number>();
@@ -94,29 +86,19 @@ export class LineScanner {
   private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
     const usual = this.quick && last === 0x7d && this.entries.heads.readFast(head, 0, head.length);
-    if (usual) {
-      // A carriage return before the line feed is not part of the line.
-      const end = Buffer.allocUnsafe(1);
-      this.file.read(end, start + length - 1);
-      this.add(start, end[0] === 0x0d ? length - 1 : length, 0);
-    } else {
-      const line = Buffer.allocUnsafe(length);
-      this.file.read(line, start);
-      this.addLine(number, start, line, 0, length);
-    }
+    if (!usual) return this.addLine(number, start, this.file.read(start, length), 0, length);
+    // A carriage return before the line feed is not part of the line.
+    const [end] = this.file.read(start + length - 1, 1);
+    this.add(start, end === 0x0d ? length - 1 : length, 0);
   }
 
   /** Adds the line `b[at, end)`, which lies at `start` in the file. */
   addLine(number: number, start: number, b: Uint8Array, at: number, end: number): void {
+    const { heads } = this.entries;
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.stored) this.addHeader(number, start, b.subarray(at, past));
-    else if (
-      this.quick &&
-      past > at &&
-      b[past - 1] === 0x7d &&
-      this.entries.heads.readFast(b, at, Math.min(past, at + HEAD_BYTES))
-    )
+    else if (this.quick && b[past - 1] === 0x7d && past > at && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
       this.add(start, past - at, 0);
     else this.addUnusual(number, start, b.subarray(at, past));
   }
@@ -133,7 +115,7 @@ export class LineScanner {
     } else if (isLegible) {
       // An entry with a legible head and a damaged body keeps its place in the tree.
       this.add(start, line.length, 0);
-    } else this.report("bad_line", number, start, line.length, `the line is ${fault}`);
+    } else this.entries.report("bad_line", start, line.length, `the line is ${fault}`, false, number);
   }
 
   /** Adds the entry of a line. Returns what the line is instead, or null. */
@@ -148,7 +130,7 @@ export class LineScanner {
     });
     if (fault !== null) return fault;
     if (nodes.typeCode("session") === heads.type) {
-      this.report("extra_header", number, start, line.length, "a second header");
+      this.entries.report("extra_header", start, line.length, "a second header", false, number);
       return null;
     }
     const position = this.add(start, line.length, 1);
@@ -163,14 +145,11 @@ export class LineScanner {
     this.records.reader.report("missing_id", position, "the entry has no id; it got one from its line", true);
   }
 
-  /**
-   * Adds every whole entry that it finds in a damaged line, and returns whether it found any. A torn write can have
-   * glued its rest to the next whole entry, or left a run of zeros before or after it.
-   */
+  /** Adds every whole entry of a damaged line, to which a torn write can be glued. Returns whether it found any. */
   private salvage(number: number, start: number, line: Uint8Array): boolean {
     const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
-    const { damage } = this.entries;
-    const before = damage.length;
+    const { entries } = this;
+    const before = entries.damage.length;
     let lost = 0;
     let found = false;
     let budget = Math.max(MIN_SALVAGED, SALVAGE_PASSES * bytes.length);
@@ -184,15 +163,15 @@ export class LineScanner {
         at = Math.max(at + 1, end);
         continue;
       }
-      if (at > lost) this.report("bad_line", number, start + lost, at - lost, "bytes that are not an entry");
+      if (at > lost) entries.report("bad_line", start + lost, at - lost, "bytes that are not an entry", false, number);
       found = true;
       lost = end;
       at = end;
     }
     if (found && lost < bytes.length)
-      this.report("bad_line", number, start + lost, bytes.length - lost, "bytes that are not an entry");
-    else if (found && damage.length === before)
-      this.report("bad_line", number, start, bytes.length, "several entries in one line", true);
+      entries.report("bad_line", start + lost, bytes.length - lost, "bytes that are not an entry", false, number);
+    else if (found && entries.damage.length === before)
+      entries.report("bad_line", start, bytes.length, "several entries in one line", true, number);
     return found;
   }
 
@@ -215,10 +194,7 @@ export class LineScanner {
     return position;
   }
 
-  /**
-   * Makes room for as many entries as the file is likely to have, if the rest is like the first ones, which end at
-   * `end`.
-   */
+  /** Makes room for as many entries as a file likely has whose first ones end at `end`. */
   private expectAsMany(end: number): void {
     const count = Math.ceil(((this.file.seen?.size ?? 0) / end) * SAMPLED * 1.1);
     this.entries.nodes.expect(count);
@@ -226,10 +202,7 @@ export class LineScanner {
       column.room(Math.ceil(count / 1.5));
   }
 
-  /**
-   * Handles an entry whose id is taken: the same bytes again are not a second entry, a damaged copy gives way to the
-   * whole one, and other bytes keep an id of their own.
-   */
+  /** Handles an entry whose id is taken: a repetition is none, a damaged copy gives way, others get another id. */
   private resolveAlias(position: number): void {
     const { nodes, placeholders, overrides } = this.entries;
     const { starts, lengths, reader } = this.records;
@@ -252,12 +225,8 @@ export class LineScanner {
       nodes.truncate(position);
       return;
     }
-    reader.report(
-      "duplicate_id",
-      position,
-      same ? `the entry ${original} is repeated here` : `the id ${original} is taken; this entry is called ${id}`,
-      true,
-    );
+    const taken = `the id ${original} is taken; this entry is called ${id}`;
+    reader.report("duplicate_id", position, same ? `the entry ${original} is repeated here` : taken, true);
     if (same) nodes.truncate(position);
     else overrides.set(position, patchMembers(line, { id: bytesOf(JSON.stringify(id)) }));
   }
@@ -266,7 +235,7 @@ export class LineScanner {
   private reportCopy(position: number, id: string): void {
     const { starts, lengths } = this.records;
     const reason = `a damaged copy of the entry ${id}, which is whole elsewhere`;
-    this.report("bad_line", 0, starts.values[position], lengths.values[position], reason, true);
+    this.entries.report("bad_line", starts.values[position], lengths.values[position], reason, true);
   }
 
   private haveSameHead(a: number, b: number): boolean {
@@ -290,7 +259,8 @@ export class LineScanner {
       throw notASession(path, `line ${number} is not a header with type session and an id`);
     this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.cwd, this.env.sha256);
     const { damage } = this.stored;
-    if (damage) this.report(damage.kind, number, start, (parsed ? line : bytes).length, damage.reason, damage.salvaged);
+    const { length } = parsed ? line : bytes;
+    if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
     if (!parsed) this.addUnusual(number, start, bytes);
   }
 
@@ -301,18 +271,15 @@ export class LineScanner {
     if (!type) return "not an entry";
     if (parse(line, type.start, type.end) === "session") {
       this.oldLines.push(undefined);
-      this.report("extra_header", number, start, line.length, "a second header");
+      this.entries.report("extra_header", start, line.length, "a second header", false, number);
       return null;
     }
     const makeId = (): string => idOfLine(number, line, this.env.sha256, (taken) => nodes.position(taken) >= 0);
     let migrated: Uint8Array;
     if (this.version === 1) {
       const last = nodes.count - 1;
-      const moved = migrateV1(line, {
-        makeId,
-        lastId: last < 0 ? null : nodes.id(last),
-        idAt: (index) => this.oldLines[index],
-      });
+      const lastId = last < 0 ? null : nodes.id(last);
+      const moved = migrateV1(line, { makeId, lastId, idAt: (index) => this.oldLines[index] });
       this.oldLines.push(moved.id);
       migrated = moved.line;
     } else migrated = migrateV2(line);
@@ -333,8 +300,7 @@ export class LineScanner {
 
   /** Adds a last line without line feed: an entry when it is whole, else what a torn write left. */
   private addLast(number: number, start: number, length: number): void {
-    const line = Buffer.allocUnsafe(length);
-    this.file.read(line, start);
+    const line = this.file.read(start, length);
     if (!this.stored || isBlank(line) || isSound(line)) {
       this.end.isUnterminated = true;
       this.addLine(number, start, line, 0, length);
@@ -347,18 +313,7 @@ export class LineScanner {
     this.end.isUnterminated = whole > 0;
     this.end.setTorn(start + whole);
     const reason = "the last line was cut off while it was written";
-    this.report("torn_tail", number, start + whole, length - whole, reason);
-  }
-
-  private report(
-    kind: Damage["kind"],
-    line: number,
-    byteOffset: number,
-    length: number,
-    reason: string,
-    salvaged = false,
-  ): void {
-    this.entries.report(kind, byteOffset, length, reason, salvaged, line);
+    this.entries.report("torn_tail", start + whole, length - whole, reason, false, number);
   }
 }
 

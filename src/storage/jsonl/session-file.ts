@@ -1,17 +1,17 @@
-/**
- * The open file of a session: its descriptor, its stamp when it was last checked, and the bytes by which the known part
- * is recognised.
- */
+/** The open file of a session: its descriptor, its stamp, where its end is, and what its known part is recognised by. */
 
 import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { sameBytes } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
+import { readAt, readIfThere } from "../fs/files.ts";
 import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 
 /** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
+/** Bytes that no session file has where they are said to be. */
+const UNREADABLE = { first: Buffer.alloc(1), lastStart: Number.MAX_SAFE_INTEGER, last: Buffer.alloc(1) };
 
 export class SessionFile {
   readonly path: string;
@@ -20,7 +20,7 @@ export class SessionFile {
   isWritable = false;
   private readonly watched: Watched;
   /** The first and the last bytes of the known part, as they were read or written. */
-  private edges = { first: new Uint8Array(0), lastStart: 0, last: new Uint8Array(0) };
+  private edges: { first: Uint8Array; lastStart: number; last: Uint8Array } = UNREADABLE;
 
   constructor(disk: Disk, path: string) {
     this.disk = disk;
@@ -91,9 +91,9 @@ export class SessionFile {
     return this.disk.infoOf(this.fd);
   }
 
-  /** Reads all of `bytes` from an offset. Throws an errno error if the file is shorter. */
-  read(bytes: Uint8Array, start: number): void {
-    readAll(this.disk, this.fd, bytes, start);
+  /** Returns `length` bytes from an offset on. Throws an errno error if the file is shorter. */
+  read(start: number, length: number): Buffer {
+    return readAt(this.disk, this.fd, start, length);
   }
 
   /** Records the stamp that our own write gave to the file, unless another program wrote too: its size shows that. */
@@ -107,10 +107,7 @@ export class SessionFile {
     }
   }
 
-  /**
-   * Records the stamp after a second name of the file was added and removed, which changes only the change time.
-   * Returns whether that was all.
-   */
+  /** Records the stamp after only the names, and so the change time, changed. Returns whether that was all. */
   noteNames(): boolean {
     try {
       const now = this.info();
@@ -125,14 +122,11 @@ export class SessionFile {
 
   /** Records the bytes by which the part up to `end` is recognised. If they cannot be read, it never is. */
   readEdges(end: number): void {
-    const length = Math.min(EDGE, end);
-    const [first, last] = [new Uint8Array(length), new Uint8Array(end > EDGE ? length : 0)];
+    const lastStart = end > EDGE ? end - EDGE : end;
     try {
-      this.read(first, 0);
-      this.read(last, end - last.length);
-      this.edges = { first, lastStart: end - last.length, last };
+      this.edges = { first: this.read(0, Math.min(EDGE, end)), lastStart, last: this.read(lastStart, end - lastStart) };
     } catch {
-      this.edges = { first, lastStart: Number.MAX_SAFE_INTEGER, last: new Uint8Array(1) };
+      this.edges = UNREADABLE;
     }
   }
 
@@ -151,13 +145,49 @@ export class SessionFile {
   }
 
   private holdsAt(start: number, bytes: Uint8Array): boolean {
-    const found = Buffer.allocUnsafe(bytes.length);
-    let filled = 0;
-    while (filled < found.length) {
-      const count = this.disk.read(this.fd, found, filled, found.length - filled, start + filled);
-      if (count <= 0) return false;
-      filled += count;
-    }
-    return sameBytes(found, bytes);
+    const found = readIfThere(this.disk, this.fd, start, bytes.length);
+    return found !== null && sameBytes(found, bytes);
+  }
+}
+
+/**
+ * The end of a session file as one value. `[0, known)` holds whole lines; with `isUnterminated`, the last of them has
+ * no line feed. What a torn write left, if anything, lies in `[torn, size)`. `[0, durable.size)` is on the medium.
+ */
+export class FileEnd {
+  /** Bytes of the file that were read or written. */
+  size = 0;
+  lines = 0;
+  isUnterminated = false;
+  /** Offset of what a torn write left, or -1. */
+  torn = -1;
+  /** Whether only a server of ours can have left it. */
+  isTornOurs = false;
+  durable = { size: 0, isUnterminated: false };
+  /** Whether another program appended after entries of ours that are not durable yet. */
+  isMixed = false;
+
+  /** End of the part that need not be judged again. */
+  get known(): number {
+    return this.torn >= 0 ? this.torn : this.size;
+  }
+
+  /** Records where the whole lines end. */
+  setWhole(size: number, lines: number): void {
+    this.size = size;
+    this.lines = lines;
+    this.isUnterminated = false;
+  }
+
+  /** Records that what lies from this offset on was torn off, or has to be judged again. */
+  setTorn(offset: number, isOurs = false): void {
+    this.torn = offset;
+    this.isTornOurs = isOurs;
+  }
+
+  /** Records that everything is durable. */
+  noteDurable(): void {
+    const { size, isUnterminated } = this;
+    this.durable = { size, isUnterminated };
   }
 }

@@ -8,9 +8,7 @@ import type { Variables } from "../fs/paths.ts";
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 30_000;
 
-/**
- * Returns a function that moves paths to the trash and returns the new path of the first; undefined without `trash`.
- */
+/** Returns a function that moves paths to the trash and returns where the first is; undefined without `trash`. */
 export function desktopTrash(
   disk: Disk,
   variables: Variables,
@@ -31,13 +29,13 @@ export function desktopTrash(
 
 function onPath(disk: Disk, variables: Variables): string | undefined {
   if (process.platform === "win32") return undefined;
-  for (const folder of (variables.PATH ?? "").split(delimiter)) {
-    if (folder === "") continue;
-    const path = join(folder, "trash");
-    const info = infoOrNull(disk, path);
-    if (info?.kind === "file" && (info.mode & 0o111) !== 0) return path;
-  }
-  return undefined;
+  const folders = (variables.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
+  return folders
+    .map((folder) => join(folder, "trash"))
+    .find((path) => {
+      const info = infoOrNull(disk, path);
+      return info?.kind === "file" && (info.mode & 0o111) !== 0;
+    });
 }
 
 function trashFolders({ HOME: home, XDG_DATA_HOME: data }: Variables): string[] {

@@ -12,31 +12,23 @@ import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { kindOf } from "../fs/folders.ts";
 import { archiveFolder, folderFor, type StoragePaths } from "../fs/paths.ts";
 import { frozenFrom } from "../v2/pointer.ts";
-import { withoutLink } from "./move.ts";
 
 export interface LifecycleDeps {
   readonly disk: Disk;
   readonly env: Env;
   readonly paths: StoragePaths;
   readonly leaves: LeafMemory;
-  /**
-   * Moves paths to the desktop's trash, where there is a command for that. Returns the new path of the first, if it can
-   * be found. Paths that could not be moved stay in place.
-   */
+  /** Moves paths to the desktop's trash. Returns where the first is, if that is found. What cannot be moved stays. */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
   open(file: string): Log;
   absolute(path: string): string;
   /** Returns the absolute path, if it may be used. Throws path_outside_root. */
   allowed(path: string): string;
-  /**
-   * Returns the file of the session with an id or a unique id prefix. Throws session_not_found, ambiguous_id,
-   * invalid_id.
-   */
+  /** Returns the file of an id, or of a unique beginning of one. Throws session_not_found, ambiguous_id, invalid_id. */
   find(id: string): string;
   /** Returns all session files with exactly this id, including archived ones. */
   withId(id: string): string[];
-  /** The working directory of this process. */
   readonly cwd: string;
 }
 
@@ -50,20 +42,9 @@ export interface LockedSession {
   forgetLeaf(): void;
 }
 
-/** Throws read_only when this server may not write. */
 export function requireWritable({ readOnly }: LifecycleDeps): void {
   if (!readOnly) return;
   throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
-}
-
-/** Records the leaf of a session that was moved to another file. Best effort: errors are ignored. */
-export async function keepLeaf({ open, leaves }: LifecycleDeps, file: string, leafId: string | null): Promise<void> {
-  try {
-    const log = open(file);
-    await leaves.record(log, leafId).finally(() => log.close());
-  } catch {
-    // The session is in its new place; its leaf is the one in the file.
-  }
 }
 
 /** Runs `run` while this process has the session's lock. Throws what opening it throws, and session_locked. */
@@ -76,7 +57,7 @@ export async function exclusively<T>(
   requireWritable(deps);
   const { disk, leaves } = deps;
   return guarded(doing, () =>
-    closing(deps.open(withoutLink(disk, path)), (log) => {
+    closing(deps.open(kindOf(disk, path) === "link" ? disk.realPath(path) : path), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
       if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
       log.acquireLock();
@@ -104,9 +85,7 @@ export function locate(deps: LifecycleDeps, { sessionPath, sessionId }: Where, p
     const file = deps.allowed(sessionPath);
     if (kindOf(deps.disk, file) !== undefined && !exists(deps.disk, `${file}.migrated`)) return file;
     // It was migrated or is missing: opening it shows which.
-    const log = deps.open(file);
-    log.close();
-    return log.file ?? file;
+    return closing(deps.open(file), (log) => log.file ?? file);
   }
   const id = sessionId as string;
   const exact = deps.withId(id);

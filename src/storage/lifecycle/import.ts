@@ -11,28 +11,26 @@ import type { Log } from "../../core/ports/store.ts";
 import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { closing, freeName, guarded, isNameTaken, nth, withFile } from "../fs/files.ts";
+import { closing, freeName, guarded, isNameTaken, nth, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
 import { belongings } from "./move.ts";
-import { copySession, headerIn } from "./relocate.ts";
+import { copySession, type HeaderPlace, headerIn } from "./relocate.ts";
 
 /** Lines read without a pause. */
 const LINES = 500;
+const BACKUP = /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/;
 /** Attempts of an import when another process imports the same session meanwhile. */
 const TRIES = 3;
 
 /** A session file and the offset of its entries. */
-interface ImportSource {
+interface ImportSource extends HeaderPlace {
   readonly path: string;
   readonly fd: number;
   readonly size: number;
-  /** Offset of the header's line. */
-  readonly start: number;
-  readonly line: Uint8Array;
-  /** Offset of the entries after it. */
+  /** Offset of the entries after the header. */
   readonly body: number;
 }
 
@@ -78,12 +76,9 @@ function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => 
     const { size } = disk.infoOf(fd);
     const { start, line } = headerIn(disk, fd, size, path);
     // The header is followed by a line feed, with or without a carriage return, or by nothing.
-    let body = start + line.length;
-    for (const piece of piecesOf(disk, fd, body, Math.min(size, body + 2))) {
-      const feed = piece.indexOf(0x0a);
-      if (feed >= 0) body += feed + 1;
-    }
-    return use({ path, fd, size, start, line, body });
+    const end = start + line.length;
+    const feed = readAt(disk, fd, end, Math.min(2, size - end)).indexOf(0x0a);
+    return use({ path, fd, size, start, line, body: end + feed + 1 });
   });
 }
 
@@ -144,13 +139,14 @@ async function relate(
   const { disk } = deps;
   // A container stores its entries in another form, so its bytes cannot be compared.
   const files = isContainerName(file) ? [] : [file];
+  const backups = belongings(disk, file, log.header.id).filter((path) => BACKUP.test(path));
   const compare = async (there: ImportSource): Promise<Relation> => {
     const [wanted, present] = [source.size - source.body, there.size - there.body];
     const common = Math.min(wanted, present);
     if (!(await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], common, done))) return "other";
     return wanted <= present ? "has all" : "has its beginning";
   };
-  for (const path of [...files, ...backupsOf(disk, file, log.header.id)])
+  for (const path of [...files, ...backups])
     try {
       const relation = await withSource(disk, path, compare);
       // A backup shows what the session was, not what it is.
@@ -159,17 +155,7 @@ async function relate(
       // With a damaged header, the offset of its entries is unknown.
       if (!(error instanceof Failure) || error.name !== "corrupt") throw error;
     }
-  return compareEntries(deps, log, file);
-}
-
-function backupsOf(disk: Disk, file: string, id: string): string[] {
-  return belongings(disk, file, id)
-    .filter((name) => /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/.test(name))
-    .map((name) => join(dirname(file), name));
-}
-
-/** Compares entry by entry: a torn end or a rewritten file does not make it another session. */
-function compareEntries(deps: LifecycleDeps, log: Log, file: string): Relation {
+  // Entry by entry: a torn end or a rewritten file does not make it another session.
   return closing(deps.open(file), (there) => {
     if (holdsAll(there, log)) return "has all";
     return holdsAll(log, there) ? "has some" : "other";

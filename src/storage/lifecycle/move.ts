@@ -9,7 +9,7 @@ import { SESSION_ID } from "../../core/format/entry.ts";
 import { giveName, sameContent } from "../fs/chunked-io.ts";
 import { isContainerName, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { entriesIn, kindOf, namesIn, removeAll } from "../fs/folders.ts";
+import { entriesIn, kindOf, namesIn } from "../fs/folders.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
@@ -17,13 +17,14 @@ import { originOf } from "../v2/pointer.ts";
 
 /** Suffixes of a session's backups, after the name of its file or container. */
 const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
-/**
- * Further suffixes after the name of a container: of an abandoned migration, and of containers that were rolled back.
- */
+/** Further suffixes of a container's name: of an abandoned migration, and of containers that were rolled back. */
 const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
 
+/** The path that something has, and the one that it gets. */
+export type PathChange = readonly [from: string, to: string];
+
 /**
- * Returns the names in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
+ * Returns the paths in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
  * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file.
  */
 export function belongings(disk: Disk, session: string, sessionId: string): string[] {
@@ -54,13 +55,10 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
     own.has(other) ||
     bases.some((base) => BACKUP.test(rest(other, base))) ||
     (container !== undefined && CONTAINER_LEFTOVER.test(rest(other, container)));
-  return names.filter((other) => other !== name && belongs(other));
+  return names.filter((other) => other !== name && belongs(other)).map((other) => join(folder, other));
 }
 
-/**
- * Returns the name of the file that a container was migrated from; null when there is none or its pointer is
- * unreadable.
- */
+/** Returns the name of the file that a container was migrated from; null when none is known. */
 function sourceOf(disk: Disk, container: string): string | null {
   try {
     const origin = readPointer(disk, pointerFile(container)) ?? originOf(disk, container);
@@ -80,64 +78,82 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
   if (kind === "folder") await moveFolder(disk, from, to);
   else if (kind === "link" && exists(disk, to)) throw taken();
   else if (kind === "link") disk.rename(from, to);
-  else await moveFile(disk, from, to);
+  else {
+    await nameFile(disk, from, to);
+    await disk.syncFolder(dirname(to));
+    disk.remove(from);
+  }
   await disk.syncFolder(dirname(to));
   await disk.syncFolder(dirname(from));
 }
 
 /**
- * Moves a session with its belongings. They get their new names before the session moves, and lose their old names
- * after it, so that the session is never without them, wherever this is interrupted. After a failure everything is as
- * it was before.
+ * Moves a session, which comes first, with its belongings. They get their new names before the session moves, and lose
+ * their old names after it, so that the session is never without them, wherever this is interrupted. Only links, which
+ * have one name, are renamed before it. After a failure everything is as it was before.
  */
-export async function moveWith(
-  disk: Disk,
-  [from, to]: readonly [from: string, to: string],
-  others: readonly (readonly [from: string, to: string])[],
-): Promise<void> {
-  const made: { path: string; isFolder: boolean }[] = [];
+export async function moveWith(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
+  const steps: Steps = { undo: [], end: [] };
   try {
-    for (const [source, target] of others) await moveOne(disk, source, target, made);
+    for (const [source, target] of others) await moveOne(disk, source, target, steps);
     for (const folder of new Set(others.map(([, target]) => dirname(target)))) await disk.syncFolder(folder);
     await move(disk, from, to);
   } catch (error) {
     await moveBack(disk, from, to);
-    for (const { path, isFolder } of made.reverse())
-      try {
-        if (isFolder) disk.removeFolder(path);
-        else disk.remove(path);
-      } catch {
-        // It is only a second name: the original is still in its place.
-      }
+    // What fails is only a second name: the original is still in its place.
+    runQuietly(steps.undo.reverse());
     throw error;
   }
-  for (const [source] of others)
-    try {
-      removeAll(disk, source);
-    } catch {
-      // Everything is at the new place; the remains here belong to no session.
-    }
+  // Everything is at the new place; the remains here belong to no session.
+  runQuietly(steps.end);
   const folders = new Set(others.map(([source]) => dirname(source)));
   for (const folder of folders) await disk.syncFolder(folder).catch(() => {});
 }
 
+/** Steps that take a move back, the last one first, and those that end it, by which old names go. */
+interface Steps {
+  readonly undo: (() => void)[];
+  readonly end: (() => void)[];
+}
+
+function runQuietly(steps: readonly (() => void)[]): void {
+  for (const step of steps)
+    try {
+      step();
+    } catch {
+      // The caller knows why this may be left as it is.
+    }
+}
+
 /**
- * Gives a file, or every file in a folder, a second name. Files that are already there with the same content are kept.
+ * Gives a file, or every file in a folder, a second name. Files that are there with the same content are kept. What is
+ * neither, such as a link, is renamed, and stays here if it cannot be.
  */
-async function moveOne(
-  disk: Disk,
-  from: string,
-  to: string,
-  made: { path: string; isFolder: boolean }[],
-  kind = kindOf(disk, from),
-): Promise<void> {
+async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = kindOf(disk, from)): Promise<void> {
+  const { undo, end } = steps;
   if (kind === "folder") {
-    for (const path of disk.makeFolder(to)) made.push({ path, isFolder: true });
-    for (const entry of entriesIn(disk, from))
-      if (!staysHere(from, entry.name))
-        await moveOne(disk, join(from, entry.name), join(to, entry.name), made, entry.kind);
+    for (const path of disk.makeFolder(to)) undo.push(() => disk.removeFolder(path));
+    for (const { name, kind } of entriesIn(disk, from))
+      if (staysHere(from, name)) end.push(() => disk.remove(join(from, name)));
+      else await moveOne(disk, join(from, name), join(to, name), steps, kind);
     await disk.syncFolder(to);
-  } else if (kind === "file" && (await nameFile(disk, from, to))) made.push({ path: to, isFolder: false });
+    end.push(() => disk.removeFolder(from));
+  } else if (kind === "file") {
+    if (await nameFile(disk, from, to)) undo.push(() => disk.remove(to));
+    end.push(() => disk.remove(from));
+  } else if (kind !== undefined && kindOf(disk, to) === undefined && rename(disk, from, to))
+    undo.push(() => disk.rename(to, from));
+}
+
+/** Renames something, unless its new path is on another file system. Returns whether it did. */
+function rename(disk: Disk, from: string, to: string): boolean {
+  try {
+    disk.rename(from, to);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
+    return false;
+  }
 }
 
 /** Gives a file another name. Returns false when that is there already, with the same content. Throws EEXIST. */
@@ -158,20 +174,8 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
   }
 }
 
-async function moveFile(disk: Disk, from: string, to: string): Promise<void> {
-  await nameFile(disk, from, to);
-  await disk.syncFolder(dirname(to));
-  disk.remove(from);
-}
-
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
-  if (!exists(disk, to))
-    try {
-      disk.rename(from, to);
-      return;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
-    }
+  if (!exists(disk, to) && rename(disk, from, to)) return;
   disk.makeFolder(to);
   // We hold the lock of a container that we move, and only its holder may remove the lock file.
   for (const { name, kind } of entriesIn(disk, from))
@@ -188,8 +192,12 @@ function staysHere(folder: string, name: string): boolean {
   return isContainerName(basename(folder)) && isLockInContainer(name);
 }
 
-/** Whether something else has the new path of a move. Files that an interrupted move left there do not count. */
-export async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
+/** Throws already_exists when something else has a new path; what an interrupted move left there does not count. */
+export async function requireWayFree(disk: Disk, changes: readonly PathChange[]): Promise<void> {
+  for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw alreadyThere(to);
+}
+
+async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
   if (!exists(disk, to)) return false;
   const kind = kindOf(disk, from);
   const isFolder = kind === "folder";
@@ -204,11 +212,6 @@ export async function isInTheWay(disk: Disk, from: string, to: string): Promise<
 
 function taken(): Error {
   return Object.assign(new Error("the name is taken"), { code: "EEXIST" });
-}
-
-/** Returns the path of a session that will be moved: the target, if the path is a link. */
-export function withoutLink(disk: Disk, file: string): string {
-  return kindOf(disk, file) === "link" ? disk.realPath(file) : file;
 }
 
 export function alreadyThere(path: string): Failure {

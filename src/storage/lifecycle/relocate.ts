@@ -7,22 +7,22 @@ import { bytesOf, concat } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
 import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, isAbsent, writeAll } from "../fs/disk.ts";
-import { nth, withFile, writeTemporary } from "../fs/files.ts";
+import { type Disk, exists, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
+import { lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
 import { firstLineIn, headerOfLine } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { isOneFile } from "../fs/stamps.ts";
-import { keepLeaf, type LifecycleDeps, type LockedSession } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith } from "./move.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
+import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
+import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 
 /** Bytes beyond which a header is not rewritten. */
 const MAX_HEADER = 64 << 20;
 
 /**
  * Gives a session another working directory: first rewrites its header in place, then moves it. So at any time there is
- * one session, or two names of one, and the same request again continues after an interruption. Throws BadParams when
- * there is no such directory, already_exists, corrupt when the header is damaged, content_modified when another program
- * keeps writing.
+ * one session, or two names of one, and the same request continues after an interruption. Throws BadParams without such
+ * a directory, already_exists, corrupt when the header is damaged, content_modified when another program keeps writing.
  */
 export async function relocateSession(
   deps: LifecycleDeps,
@@ -35,11 +35,8 @@ export async function relocateSession(
   const cwd = resolve(deps.absolute(wanted));
   if (!allowMissing) requireFolder(deps, cwd);
   const isContainer = isContainerName(locked.file);
-  const home = folderFor(paths, cwd);
-  const place = join(
-    home,
-    isContainer || isSessionName(basename(locked.file)) ? basename(locked.file) : fileName(log.header),
-  );
+  const called = basename(locked.file);
+  const place = join(folderFor(paths, cwd), isContainer || isSessionName(called) ? called : fileName(log.header));
   const isRewritten = log.header.cwd === cwd;
   // A folder may have two paths; the session is not moved from one to the other.
   const isThere = isSameName(disk, locked.file, place);
@@ -55,38 +52,35 @@ export async function relocateSession(
   const to = isThere && other === undefined ? locked.file : place;
   if (isRewritten && to === file)
     throw new Failure("already_exists", "The session has this working directory already.", { path: file });
-  const moveTo = (name: string): string =>
-    join(dirname(to), name.startsWith(basename(file)) ? basename(to) + name.slice(basename(file).length) : name);
+  const [oldName, newName] = [basename(file), basename(to)];
+  const newPath = (path: string): string => {
+    const name = basename(path);
+    return join(dirname(to), name.startsWith(oldName) ? newName + name.slice(oldName.length) : name);
+  };
+  const changeOf = (path: string): PathChange => [path, newPath(path)];
   const others = belongings(disk, file, sessionId);
-  if (to !== file)
-    for (const name of [basename(file), ...others])
-      if (await isInTheWay(disk, join(dirname(file), name), moveTo(name))) throw alreadyThere(moveTo(name));
+  if (to !== file) await requireWayFree(disk, [file, ...others].map(changeOf));
   // A container has its header in a separate file, and only that is rewritten.
   const rewritten = isContainer ? headerFile(file) : file;
-  const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, moveTo(basename(backup)));
-  const earlier = isRewritten ? lastBackup(disk, rewritten) : undefined;
+  const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, newPath(backup));
+  const earlier = isRewritten ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
   const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
   const size = earlier === undefined ? await replace(disk, rewritten, backup, cwd) : undefined;
   if (to !== file)
     try {
       disk.makeFolder(dirname(to));
-      const along = isContainer ? others : [...new Set([...others, basename(backup)])];
-      await moveWith(
-        disk,
-        [file, to],
-        along.map((name) => [join(dirname(file), name), moveTo(name)]),
-      );
+      const along = isContainer ? others : new Set([...others, join(dirname(file), basename(backup))]);
+      await moveWith(disk, [file, ...along].map(changeOf));
     } catch (error) {
       if (size !== undefined) putBack(disk, backup, rewritten, size);
       throw error;
     }
   locked.forgetLeaf();
-  if (leafId !== undefined) await keepLeaf(deps, to, leafId);
-  const keptAt = isContainer ? join(to, basename(backup)) : moveTo(basename(backup));
+  await keepLeaf(deps.leaves, leafId, () => deps.open(to));
+  const keptAt = isContainer ? join(to, basename(backup)) : newPath(backup);
   return { sessionId, sessionPath: file, movedTo: to, keptAt };
 }
 
-/** Throws BadParams unless the folder exists. */
 function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
   try {
     allowed(cwd);
@@ -94,11 +88,11 @@ function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
     // A confined server reads nothing outside its folders, and the working directory need not lie in them.
     return;
   }
-  const advice =
-    "Correct the path or create the folder first; allowMissing accepts the path of another machine as it is.";
-  if (isAbsent(disk, cwd)) throw new BadParams([{ path: "cwd", message: `there is no folder ${cwd}. ${advice}` }]);
-  if (disk.info(cwd).kind !== "folder")
-    throw new BadParams([{ path: "cwd", message: `${cwd} is not a folder. ${advice}` }]);
+  const found = infoIfPresent(disk, cwd);
+  if (found?.kind === "folder") return;
+  const reason = found === null ? `there is no folder ${cwd}` : `${cwd} is not a folder`;
+  const message = `${reason}. Correct the path or create the folder first; allowMissing accepts the path of another machine as it is.`;
+  throw new BadParams([{ path: "cwd", message }]);
 }
 
 /** Returns the second name of a session file, which an interrupted move left. */
@@ -132,9 +126,17 @@ function putBack(disk: Disk, backup: string, file: string, size: number): void {
 async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<number> {
   try {
     let size = 0;
-    const fill = async (fd: number): Promise<void> => {
-      size = await copyWith(disk, file, fd, cwd);
-    };
+    const fill = (copy: number): Promise<void> =>
+      withFile(disk, disk.openRead(file), async (source) => {
+        ({ size } = disk.infoOf(source));
+        const header = headerIn(disk, source, size, file);
+        const line = withMember(header.line, "cwd", bytesOf(JSON.stringify(cwd)));
+        disk.copyMode(file, copy);
+        await copySession(disk, [source, copy], size, header, line);
+        await disk.sync(copy);
+        if (disk.infoOf(source).size < size)
+          throw new Failure("content_modified", "Another program rewrote the session meanwhile. Try again.");
+      });
     await writeTemporary(disk, file, fill, { sync: false }, async (temporary) => {
       if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
       else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
@@ -154,22 +156,8 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
   }
 }
 
-/** Copies a session file with another cwd to an open file, durably. Returns how many of its bytes the copy has. */
-function copyWith(disk: Disk, file: string, copy: number, cwd: string): Promise<number> {
-  return withFile(disk, disk.openRead(file), async (source) => {
-    const { size } = disk.infoOf(source);
-    const header = headerIn(disk, source, size, file);
-    disk.copyMode(file, copy);
-    await copySession(disk, [source, copy], size, header, withMember(header.line, "cwd", bytesOf(JSON.stringify(cwd))));
-    await disk.sync(copy);
-    if (disk.infoOf(source).size < size)
-      throw new Failure("content_modified", "Another program rewrote the session meanwhile. Try again.");
-    return size;
-  });
-}
-
 /** The line of a header, and its offset in the file. */
-interface HeaderPlace {
+export interface HeaderPlace {
   readonly start: number;
   readonly line: Uint8Array;
 }
@@ -224,11 +212,4 @@ function freeBackup(disk: Disk, file: string, isInUse: (backup: string) => boole
     const backup = backupOf(file, n);
     if (isAbsent(disk, backup) ? !isInUse(backup) : isOneFile(disk, file, backup)) return backup;
   }
-}
-
-/** Returns the name of the file's last backup; undefined when it has none. */
-function lastBackup(disk: Disk, file: string): string | undefined {
-  let n = 0;
-  while (!isAbsent(disk, backupOf(file, n + 1))) n++;
-  return n === 0 ? undefined : backupOf(file, n);
 }

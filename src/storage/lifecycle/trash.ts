@@ -16,8 +16,9 @@ import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
 import { trashFolder } from "../fs/paths.ts";
 import { stagingName } from "../fs/staging.ts";
 import { isOneFile } from "../fs/stamps.ts";
-import { keepLeaf, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
-import { alreadyThere, belongings, isInTheWay, moveWith } from "./move.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
+import { type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
+import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 
 const RECORD = "record.json";
 
@@ -35,53 +36,47 @@ interface Record {
 export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, permanent: boolean): Promise<Deleted> {
   const { disk } = deps;
   const { file, sessionId } = locked;
-  const folder = dirname(file);
   const deleted = { sessionId, sessionPath: file };
   if (permanent) {
     await unlink(disk, file, belongings(disk, file, sessionId), locked);
     return { ...deleted, trash: "none" };
   }
   if (deps.desktopTrash) {
-    const paths = [file, ...belongings(disk, file, sessionId).map((name) => join(folder, name))];
-    const movedTo = await deps.desktopTrash(paths);
+    const others = belongings(disk, file, sessionId);
+    const movedTo = await deps.desktopTrash([file, ...others]);
     if (kindOf(disk, file) === undefined) {
       locked.forgetLeaf();
       // Files that it left would appear next to the next session of that name.
-      const left = paths.slice(1).filter((path) => kindOf(disk, path) !== undefined);
+      const left = others.filter((path) => kindOf(disk, path) !== undefined);
       if (left.length > 0) await toItem(deps, locked, left);
-      await disk.syncFolder(folder);
+      await disk.syncFolder(dirname(file));
       return { ...deleted, movedTo, trash: "desktop" };
     }
   }
-  const others = belongings(disk, file, sessionId).map((name) => join(folder, name));
-  const item = await toItem(deps, locked, [file, ...others]);
+  const item = await toItem(deps, locked, [file, ...belongings(disk, file, sessionId)]);
   locked.forgetLeaf();
   return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
 }
 
-/**
- * Removes a session for good: first the session itself, in one step, then the files that belong to it. A container is
- * first renamed to a name that no scanner recognizes.
- */
+/** Removes a session for good: first its file, or the name by which scanners know a container, in one step. */
 async function unlink(disk: Disk, file: string, others: readonly string[], locked: LockedSession): Promise<void> {
-  const folder = dirname(file);
   locked.forgetLeaf();
-  const isContainer = kindOf(disk, file) === "folder";
-  const container = isContainer ? stagingName(file) : file;
-  // A container without a pointer may be a session too.
-  if (isContainer) disk.rename(file, container);
-  if (!isContainer || exists(disk, pointerFile(file))) disk.remove(isContainer ? pointerFile(file) : file);
+  let rest = others;
+  if (kindOf(disk, file) === "folder") {
+    const [container, pointer] = [stagingName(file), pointerFile(file)];
+    disk.rename(file, container);
+    // A container without a pointer may be a session too.
+    if (exists(disk, pointer)) disk.remove(pointer);
+    rest = [container, ...others.filter((path) => path !== pointer)];
+  } else disk.remove(file);
   const left: string[] = [];
-  const rest = isContainer
-    ? [basename(container), ...others.filter((name) => name !== basename(pointerFile(file)))]
-    : others;
-  for (const name of rest)
+  for (const path of rest)
     try {
-      removeAll(disk, join(folder, name));
+      removeAll(disk, path);
     } catch {
-      left.push(name);
+      left.push(basename(path));
     }
-  await disk.syncFolder(folder);
+  await disk.syncFolder(dirname(file));
   if (left.length > 0)
     throw new Failure(
       "storage_failed",
@@ -101,8 +96,8 @@ async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonl
     if (!exists(disk, join(item, RECORD)))
       publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
     await disk.syncFolder(item);
-    const [first, ...others] = paths.map((path) => [path, join(item, basename(path))] as const);
-    await moveWith(disk, first, others);
+    const changes = paths.map((path): PathChange => [path, join(item, basename(path))]);
+    await moveWith(disk, changes);
   } catch (error) {
     discardEmpty(deps, item);
     throw error;
@@ -113,11 +108,9 @@ async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonl
 /** Returns the trash folder that an interrupted deletion of the same file left. */
 function begunItem(deps: LifecycleDeps, { file, sessionId }: LockedSession): string | undefined {
   const { disk } = deps;
-  for (const { item, record } of itemsIn(deps)) {
-    if (record.sessionId !== sessionId || record.path !== file) continue;
-    const there = join(item, basename(file));
-    if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
-  }
+  for (const { item, file: there, record } of itemsIn(deps))
+    if (record.sessionId === sessionId && record.path === file)
+      if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
   return undefined;
 }
 
@@ -132,7 +125,6 @@ function discardEmpty({ disk }: LifecycleDeps, item: string): void {
   }
 }
 
-/** Creates a new trash folder. */
 function newItem({ disk, paths }: LifecycleDeps, at: string, sessionId: string): string {
   const name = `${at.replace(/[:.]/g, "-")}_${SESSION_ID.test(sessionId) ? sessionId : "session"}`;
   for (let n = 1; ; n++) {
@@ -152,29 +144,22 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
       "The server's own trash has no such session. What the trash command took can be restored from the desktop's trash.",
       { ...where },
     );
-  const { item, record } = found;
+  const { item, file: from, record } = found;
   const to = deps.allowed(record.path);
-  const name = basename(to);
-  const from = join(item, name);
-  const others = namesIn(disk, item).filter((other) => other !== RECORD && other !== name);
-  // Files that an earlier attempt already restored are not in the way.
-  for (const one of [name, ...others])
-    if (await isInTheWay(disk, join(item, one), join(dirname(to), one))) throw alreadyThere(join(dirname(to), one));
+  const others = namesIn(disk, item).filter((name) => name !== RECORD && name !== basename(to));
+  const changes = [basename(to), ...others].map((name): PathChange => [join(item, name), join(dirname(to), name)]);
+  await requireWayFree(disk, changes);
   disk.makeFolder(dirname(to));
-  // The session comes last: until then, the trash still has everything that must be restored.
-  await moveWith(
-    disk,
-    [from, to],
-    others.map((one) => [join(item, one), join(dirname(to), one)]),
-  );
-  if (record.leafId !== undefined) await keepLeaf(deps, to, record.leafId);
+  await moveWith(disk, changes);
+  await keepLeaf(deps.leaves, record.leafId, () => deps.open(to));
   discardEmpty(deps, item);
   return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
 }
 
-/** A folder in the trash, with the record of the session in it. */
+/** A folder in the trash, with the session in it and its record. */
 interface TrashItem {
   readonly item: string;
+  readonly file: string;
   readonly record: Record;
 }
 
@@ -182,11 +167,11 @@ interface TrashItem {
 function findItem(deps: LifecycleDeps, { sessionPath, sessionId }: Where): TrashItem | undefined {
   const path = sessionPath === undefined ? undefined : deps.absolute(sessionPath);
   let newest: TrashItem | undefined;
-  for (const { item, record } of itemsIn(deps)) {
-    const file = join(item, basename(record.path));
-    if (!exists(deps.disk, file)) continue;
+  for (const found of itemsIn(deps)) {
+    const { item, file, record } = found;
     const fits = path === undefined ? record.sessionId === sessionId : [record.path, file, item].includes(path);
-    if (fits && (newest === undefined || record.deletedAt >= newest.record.deletedAt)) newest = { item, record };
+    if (!fits || !exists(deps.disk, file)) continue;
+    if (newest === undefined || record.deletedAt >= newest.record.deletedAt) newest = found;
   }
   return newest;
 }
@@ -195,7 +180,7 @@ function* itemsIn({ disk, paths }: LifecycleDeps): Generator<TrashItem> {
   const trash = trashFolder(paths);
   for (const item of namesIn(disk, trash).map((name) => join(trash, name))) {
     const record = readRecord(disk, item);
-    if (record) yield { item, record };
+    if (record) yield { item, file: join(item, basename(record.path)), record };
   }
 }
 

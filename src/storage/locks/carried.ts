@@ -13,15 +13,22 @@
  * and the same inode under the name is the same file.
  */
 
-import { isErrno, storageFailure } from "../../core/errno.ts";
 import type { LockKind } from "../../core/ports/store.ts";
 import { closeQuietly, type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { isSameFile } from "../fs/stamps.ts";
-import { type FileKey, isYoung, type LockLocation, type LockOptions, type Means, TRIES } from "./contract.ts";
+import {
+  type FileKey,
+  isJustMade,
+  isListed,
+  type LockLocation,
+  type LockOptions,
+  type Means,
+  requireErrno,
+  TRIES,
+} from "./contract.ts";
 import { Flock } from "./flock.ts";
-import { isListed } from "./kernel-list.ts";
 import { SqliteLock } from "./sqlite-lock.ts";
 
 export interface CarriedLock {
@@ -44,9 +51,7 @@ export class CarriedLocks {
     this.find = sqlite;
   }
 
-  /**
-   * Takes the lock at a place. Returns "held" when another process has it, null when no file there can carry a lock.
-   */
+  /** Takes the lock at a place. Returns "held" when another process has it, null when no file can carry one there. */
   acquire({ device }: FileKey, place: LockLocation): CarriedLock | "held" | null {
     if (this.hopeless.has(device) || this.means().next().done) return null;
     for (let tries = 0; tries < TRIES; tries++) {
@@ -60,9 +65,7 @@ export class CarriedLocks {
     return "held";
   }
 
-  /**
-   * Whether a process holds the lock at a path. Creates no file, and never makes a process that takes the lock fail.
-   */
+  /** Whether a process holds the lock at a path. Creates no file, and never makes a process that takes it fail. */
   isHeld(path: string): boolean {
     try {
       const info = this.disk.info(path);
@@ -97,16 +100,16 @@ export class CarriedLocks {
       if (like !== undefined) lend(disk, like, fd);
       return { fd, isNew: true };
     } catch (error) {
-      const { code } = requireErrno(error);
+      const { code } = requireErrno(error, "locking the session");
       if (code !== "EEXIST") return null;
     }
     try {
       return { fd: disk.openAppend(path), isNew: false };
     } catch (error) {
-      const { code } = requireErrno(error);
+      const { code } = requireErrno(error, "locking the session");
       if (code === "ENOENT") return "again";
       // It belongs to another user. Whether that user's process holds it can be seen nevertheless.
-      return this.isHeld(path) || isJustMade(disk, path) ? "held" : null;
+      return this.isHeld(path) || isJustMade(disk, infoOrNull(disk, path)) ? "held" : null;
     }
   }
 
@@ -178,23 +181,8 @@ function lend(disk: Disk, like: string, fd: number): void {
   }
 }
 
-function isJustMade(disk: Disk, path: string): boolean {
-  const info = infoOrNull(disk, path);
-  return info !== null && isYoung(info);
-}
-
 /** Whether a file still has a name. */
 function hasName(disk: Disk, path: string, info: FileInfo): boolean {
   const now = infoOrNull(disk, path);
   return now !== null && isSameFile(now, info);
-}
-
-/**
- * Returns an errno error. Throws any other error as it is, and storage_failed when no file at all can be opened for
- * now.
- */
-function requireErrno(error: unknown): NodeJS.ErrnoException {
-  if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE")
-    throw storageFailure(error, "locking the session");
-  return error;
 }

@@ -1,14 +1,22 @@
-/** Claims: the records of lock holders in lock files and in the notes next to locks. */
+/**
+ * Claims: the records of lock holders in lock files and in notes. A note tells other processes who holds a lock; the
+ * lock itself does not depend on it. It lies next to the lock file, so that every process that sees the lock can read
+ * it; where that is not possible, in the lock folders.
+ */
 
 import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { isMissing } from "../../core/errno.ts";
-import { parse } from "../../core/json/json.ts";
+import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Disk, exists, readWhole } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { type Answers, isSameProcess, processStart } from "../fs/processes.ts";
-import { type LockOptions, UNKNOWN } from "./contract.ts";
+import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
+import { infoOrNull, isNameTaken, withFile } from "../fs/files.ts";
+import { isSameProcess, processStart } from "../fs/processes.ts";
+import { type FileKey, type LockOptions, UNKNOWN } from "./contract.ts";
+import { noteNextTo } from "./lock-paths.ts";
+
+/** Ending of the names of notes in the lock folders. */
+const NOTE = "json";
 
 /** A holder as its lock file or its note describes it. */
 interface Claim extends Holder {
@@ -21,12 +29,13 @@ interface Claim extends Holder {
   readonly inode?: number;
 }
 
+type OwnProcess = Pick<Required<Claim>, "pid" | "host" | "started" | "space">;
+
 /** Makes claims and checks whether their processes are alive. Each instance of locks has one. */
 export class Claims {
   private readonly options: LockOptions;
-  private readonly answers: Answers = new Map();
   /** The facts about this process that never change. */
-  private own: { pid: number; host: string; started: string; space: number } | undefined;
+  private own: OwnProcess | undefined;
 
   constructor(options: LockOptions) {
     this.options = options;
@@ -43,29 +52,22 @@ export class Claims {
   isStale(claim: Partial<Claim>): boolean {
     const { host, space } = this.facts();
     if (claim.host !== host || (claim.space ?? space) !== space) return false;
-    return !isSameProcess(this.options.disk, claim.pid, claim.started, undefined, this.answers);
+    return !isSameProcess(this.options.disk, claim.pid, claim.started);
   }
 
   isOfThisHost(claim: Partial<Claim>): boolean {
     return claim.host === this.facts().host;
   }
 
-  private facts(): { pid: number; host: string; started: string; space: number } {
+  private facts(): OwnProcess {
     const { disk } = this.options;
     const { pid } = process;
-    this.own ??= {
-      pid,
-      host: hostname(),
-      started: processStart(disk, pid, undefined, this.answers) ?? "",
-      space: pidNamespace(disk),
-    };
+    if (this.own) return this.own;
+    // Only Linux has pid namespaces.
+    const space = infoOrNull(disk, "/proc/self/ns/pid")?.inode ?? 0;
+    this.own = { pid, host: hostname(), started: processStart(disk, pid) ?? "", space };
     return this.own;
   }
-}
-
-function pidNamespace(disk: Disk): number {
-  // Only Linux has pid namespaces.
-  return infoOrNull(disk, "/proc/self/ns/pid")?.inode ?? 0;
 }
 
 export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
@@ -76,9 +78,7 @@ export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
   };
 }
 
-/**
- * Returns the content of a lock file or note, with a null claim when it is not one. Returns null when there is no file.
- */
+/** Returns the content of a lock file or note; null where there is no file. The claim is null when it is neither. */
 export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim: Partial<Claim> | null } | null {
   let bytes: Uint8Array = new Uint8Array(0);
   try {
@@ -90,15 +90,15 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
   }
 }
 
-/**
- * Returns the folders for lock files and notes: the one in our state folder, and one that servers with other state
- * folders use too.
- */
-export function lockFolders({ disk, stateFolder }: LockOptions): string[] {
+/** Returns the paths for a file's locks or notes: in our state folder, and in that of all servers of the user. */
+export function inLockFolders(
+  { disk, stateFolder }: LockOptions,
+  { device, inode }: FileKey,
+  ending: string,
+): string[] {
   const common = commonFolder();
-  const folders = [join(stateFolder, "locks")];
-  if (isOurs(disk, common)) folders.push(join(common, "locks"));
-  return folders;
+  const folders = isOurs(disk, common) ? [stateFolder, common] : [stateFolder];
+  return folders.map((folder) => join(folder, "locks", `${device}-${inode}.${ending}`));
 }
 
 /** Returns the folder that all servers of a user share, independent of their state folders. */
@@ -128,4 +128,82 @@ function isOurs(disk: Disk, folder: string): boolean {
 
 function userId(): number {
   return process.getuid?.() ?? 0;
+}
+
+interface WrittenNote {
+  /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
+  readonly wasLeft: boolean;
+  /** Removes the note. `lockPath`: the current path of the lock file. */
+  remove(lockPath?: string): void;
+}
+
+export class HolderNotes {
+  private readonly options: LockOptions;
+  private readonly disk: Disk;
+  private readonly claims: Claims;
+
+  constructor(options: LockOptions) {
+    this.options = options;
+    this.disk = options.disk;
+    this.claims = new Claims(options);
+  }
+
+  /** Returns the holder by its note. Ignores notes of processes that have ended; of several notes the newest counts. */
+  read(file: FileKey, lockPath?: string): Holder | null {
+    const paths = inLockFolders(this.options, file, NOTE);
+    if (lockPath !== undefined) paths.push(noteNextTo(lockPath));
+    let holder: Holder | null = null;
+    for (const path of paths) {
+      const claim = readClaim(this.disk, path)?.claim;
+      if (!claim || (claim.inode ?? file.inode) !== file.inode || this.claims.isStale(claim)) continue;
+      if (holder === null || String(claim.since) > holder.since) holder = holderIn(claim);
+    }
+    return holder;
+  }
+
+  /** Writes our note. We must hold the lock. */
+  write(file: FileKey, lockPath?: string): WrittenNote {
+    const { disk } = this;
+    const bytes = bytesOf(JSON.stringify(this.claims.make(file.inode)));
+    const nextTo = lockPath === undefined ? "refused" : this.put(noteNextTo(lockPath), bytes, file);
+    if (lockPath !== undefined && nextTo !== "refused")
+      return { wasLeft: nextTo === "left", remove: (now = lockPath) => removeQuietly(disk, noteNextTo(now)) };
+    const put = inLockFolders(this.options, file, NOTE).map((path) => ({
+      path,
+      was: this.put(path, bytes, file, true),
+    }));
+    return {
+      wasLeft: put.some(({ was }) => was === "left"),
+      remove() {
+        for (const { path, was } of put) if (was !== "refused") removeQuietly(disk, path);
+      },
+    };
+  }
+
+  /** Writes our note at a path. Replaces one that was left. */
+  private put(path: string, bytes: Uint8Array, file: FileKey, withFolder = false): "new" | "left" | "refused" {
+    const { disk } = this;
+    let made = false;
+    try {
+      if (withFolder) disk.makeFolder(dirname(path));
+      let left = false;
+      let fd: number;
+      try {
+        fd = disk.create(path);
+      } catch (error) {
+        if (!isNameTaken(error)) throw error;
+        // A copy of a container may have brought the note of another session with it.
+        const { claim } = readClaim(disk, path) ?? {};
+        left = (claim?.inode ?? file.inode) === file.inode;
+        disk.remove(path);
+        fd = disk.create(path);
+      }
+      made = true;
+      withFile(disk, fd, () => writeAll(disk, fd, bytes));
+      return left ? "left" : "new";
+    } catch {
+      if (made) removeQuietly(disk, path);
+      return "refused";
+    }
+  }
 }

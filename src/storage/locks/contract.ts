@@ -1,8 +1,10 @@
 /** The contract of locks, and helpers that every kind of lock shares. */
 
+import { isErrno, storageFailure } from "../../core/errno.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
-import type { Disk, FileInfo } from "../fs/disk.ts";
+import { type Disk, type FileInfo, readUnsized } from "../fs/disk.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
+import { clockOf } from "../fs/stamps.ts";
 
 export interface FileKey {
   readonly device: number;
@@ -12,10 +14,7 @@ export interface FileKey {
 export interface Lock {
   /** Missing when there can be no other writer. */
   readonly kind?: LockKind;
-  /**
-   * Whether the previous holder died with the lock: its note was still there when the lock became ours. A holder that
-   * could not remove its note looks the same.
-   */
+  /** Whether the previous holder died with the lock, or could not remove its note: it was still there. */
   readonly previousHolderDied?: boolean;
   release(): void;
 }
@@ -34,18 +33,14 @@ export interface Locks {
    * and storage_failed when the system refuses one for now.
    */
   acquire(file: FileKey, place?: LockLocation): Lock | Holder;
-  /**
-   * Returns the other holder of a file's lock, if any. Creates nothing, and never makes a process that takes it fail.
-   */
+  /** Returns the other holder of a file's lock, if any. Creates nothing, and never makes a taker fail. */
   holder(file: FileKey, place?: LockLocation): Holder | null;
 }
 
 /** A way to lock an open file. */
 export interface Means {
   readonly kind: "sqlite" | "flock";
-  /**
-   * Locks the file and returns a function that unlocks it, "held" when another holds it, or null when this means fails.
-   */
+  /** Locks the file. Returns a function that unlocks it, "held" when another holds it, or null when this means fails. */
   lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
 }
 
@@ -84,11 +79,42 @@ export function keyOf({ device, inode }: FileKey): string {
 export const UNKNOWN: Holder = { client: "another process", pid: 0, since: "" };
 
 /** Milliseconds within which the process that creates a lock file locks it and sets its permissions. */
-const YOUNG = 1000;
+const JUST_MADE = 1000;
 
-export function isYoung({ changed = 0 }: FileInfo): boolean {
-  return Math.abs(Date.now() - changed) < YOUNG;
+/** Whether there is a lock file that was made just now, by the clock that stamped it. */
+export function isJustMade(disk: Disk, info: FileInfo | null): boolean {
+  return info !== null && Math.abs(clockOf(disk) - (info.changed ?? 0)) < JUST_MADE;
 }
 
 /** Number of attempts to take a lock that is neither granted to us nor held by another. */
 export const TRIES = 5;
+
+/** Returns an errno error. Throws any other, and storage_failed when no file at all can be opened for now. */
+export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoException {
+  if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE") throw storageFailure(error, doing);
+  return error;
+}
+
+/** Whether the kernel lists such a lock on a file, also of another network namespace but not pid namespace. */
+export function isListed(
+  disk: Disk,
+  { device, inode }: FileInfo,
+  kinds: readonly string[] = ["POSIX", "FLOCK"],
+): boolean {
+  let list: string;
+  try {
+    list = Buffer.from(readUnsized(disk, "/proc/locks")).toString("latin1");
+  } catch {
+    return false;
+  }
+  // The parts of a device number, as the C library makes them.
+  const both = BigInt(device);
+  const major = ((both >> 8n) & 0xfffn) | ((both >> 32n) & 0xfffff000n);
+  const minor = (both & 0xffn) | ((both >> 12n) & 0xffffff00n);
+  const name = `${[major, minor].map((part) => part.toString(16).padStart(2, "0")).join(":")}:${inode}`;
+  // A process that waits for a lock is listed with an arrow instead of the kind.
+  return list.split("\n").some((line) => {
+    const [, kind, , , , file] = line.split(/\s+/);
+    return file === name && kinds.includes(kind);
+  });
+}

@@ -1,8 +1,7 @@
 /**
  * Locks as files, for systems without better ones. A lock file appears complete under its name or not at all, in every
  * lock folder that can be written, so that servers with one such folder in common exclude each other. It is stale when
- * its process has ended, or its pid was reused. A lock of another host counts as held, because nothing can be known
- * about its process.
+ * its process has ended, or its pid was reused. A lock of another host is held: nothing is known of its process.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -11,31 +10,18 @@ import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { isNameTaken, publishBytes } from "../fs/files.ts";
-import { Claims, holderIn, lockFolders, readClaim } from "./claims.ts";
-import {
-  type FileKey,
-  isLock,
-  keyOf,
-  type Lock,
-  type LockOptions,
-  type Locks,
-  lockWith,
-  TRIES,
-  UNKNOWN,
-} from "./contract.ts";
+import { Claims, holderIn, inLockFolders, readClaim } from "./claims.ts";
+import { type FileKey, isLock, type Lock, type LockOptions, type Locks, lockWith, TRIES, UNKNOWN } from "./contract.ts";
 
 /** Number of times that rival claims are read before giving up. */
 const MAX_CHECKS = 100;
-/**
- * Number of claims made by this instance. It is part of their names, with pid and start time, so that each is unique.
- */
+/** Number of claims made by this instance: part of their names, with pid and start time, so that each is unique. */
 let claimNames = 0;
 
 export function fileLocks(options: LockOptions): Locks {
   const { disk } = options;
   const claims = new Claims(options);
-  const pathsOf = (file: FileKey): string[] =>
-    lockFolders(options).map((folder) => join(folder, `${keyOf(file).replace(":", "-")}.lock`));
+  const pathsOf = (file: FileKey): string[] => inLockFolders(options, file, "lock");
 
   /** Returns the holder of the lock at a path, or null. */
   const holderAt = (path: string, found = readClaim(disk, path)): Holder | null => {
@@ -54,12 +40,13 @@ export function fileLocks(options: LockOptions): Locks {
   /**
    * Removes a stale lock. A process that wants to remove it first publishes a claim file with a unique name, then reads
    * the claims of its rivals. Of those that see each other only the first by name stays, and it continues when it is
-   * alone. So no process removes a new lock that has replaced the stale one meanwhile.
+   * alone. So no process removes a new lock that has replaced the stale one meanwhile. Best effort: the next attempt to
+   * take the lock shows what came of it.
    */
   const clear = (path: string, stale: Uint8Array, inode: number): void => {
     const own = `${path}.${process.pid}-${Math.floor(performance.timeOrigin)}-${++claimNames}.claim`;
-    publish(own, bytesOf(JSON.stringify(claims.make(inode))));
     try {
+      publish(own, bytesOf(JSON.stringify(claims.make(inode))));
       for (let checks = 0; checks < MAX_CHECKS; checks++) {
         const others = rivals(path, own);
         if (others.length === 0) {
@@ -69,6 +56,8 @@ export function fileLocks(options: LockOptions): Locks {
         }
         if (others.some((other) => other < own)) return;
       }
+    } catch {
+      // Another process was faster, or nothing can be written here.
     } finally {
       removeQuietly(disk, own);
     }
@@ -107,29 +96,15 @@ export function fileLocks(options: LockOptions): Locks {
         if (holder) return holder;
         if (!isNameTaken(error)) return null;
         if (!found) continue;
-        clearQuietly(path, found.bytes, inode);
+        clear(path, found.bytes, inode);
         previousHolderDied = true;
       }
     }
     return UNKNOWN;
   };
 
-  const clearQuietly = (path: string, stale: Uint8Array, inode: number): void => {
-    try {
-      clear(path, stale, inode);
-    } catch {
-      // Another process was faster, or nothing can be written here; the next attempt will show it.
-    }
-  };
-
   return {
-    holder(file) {
-      for (const path of pathsOf(file)) {
-        const holder = holderAt(path);
-        if (holder) return holder;
-      }
-      return null;
-    },
+    holder: (file) => pathsOf(file).reduce<Holder | null>((holder, path) => holder ?? holderAt(path), null),
     acquire(file) {
       const bytes = bytesOf(JSON.stringify(claims.make(file.inode)));
       const locks: Lock[] = [];

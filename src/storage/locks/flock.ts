@@ -4,8 +4,7 @@
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { isYoung, type Means } from "./contract.ts";
-import { isListed } from "./kernel-list.ts";
+import { isJustMade, isListed, type Means } from "./contract.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 5000;
@@ -27,7 +26,7 @@ export class Flock implements Means {
 
   lock(_path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
     // A server with SQLite that has just created the file does not check for locks of this kind.
-    if (!isNew && isYoung(info)) return "held";
+    if (!isNew && isJustMade(this.disk, info)) return "held";
     const status = run(["-n", "-x", "3"], fd);
     if (status === 1) return "held";
     if (status !== 0) return null;

@@ -37,10 +37,7 @@ export function noteNextTo(lockPath: string): string {
   return lockPath.replace(/\.lock$/, HOLDER);
 }
 
-/**
- * Links the held lock of a container, and its note, into the container that replaces it. Both names are the same file,
- * so that every other process finds the same lock at any time.
- */
+/** Links the held lock of a container, and its note, into the one that replaces it, so that all find the same lock. */
 export function shareLock(disk: Disk, container: string, next: string): void {
   for (const name of [IN_CONTAINER, noteNextTo(IN_CONTAINER)])
     try {

@@ -7,15 +7,7 @@ import { isLock, keyOf, type Lock, type LockOptions, type Locks, lockWith } from
 import { fileLocks } from "./file-lock.ts";
 import { socketLocks } from "./socket-lock.ts";
 
-export { commonFolder } from "./claims.ts";
-export {
-  type FileKey,
-  isLock,
-  type Lock,
-  type LockLocation,
-  type LockOptions,
-  type Locks,
-} from "./contract.ts";
+export { type FileKey, isLock, type Lock, type LockLocation, type LockOptions, type Locks } from "./contract.ts";
 export { fileLocks } from "./file-lock.ts";
 
 export function makeLocks(options: LockOptions): Locks {
@@ -28,25 +20,21 @@ export function sharedLocks(locks: Locks): Locks {
   return {
     acquire(file, place) {
       const key = keyOf(file);
-      let entry = held.get(key);
-      let previousHolderDied = false;
-      if (!entry) {
-        const lock = locks.acquire(file, place);
-        if (!isLock(lock)) return lock;
-        // Only the first user repairs what a dead holder left: the later ones come after a holder that is alive.
-        previousHolderDied = lock.previousHolderDied === true;
-        entry = { lock, users: 0 };
-        held.set(key, entry);
-      }
-      const shared = entry;
+      const known = held.get(key);
+      const lock = known?.lock ?? locks.acquire(file, place);
+      if (!isLock(lock)) return lock;
+      const shared = known ?? { lock, users: 0 };
+      held.set(key, shared);
       shared.users++;
+      // Only the first user repairs what a dead holder left: the later ones come after a holder that is alive.
+      const previousHolderDied = !known && lock.previousHolderDied === true;
       return lockWith(
         () => {
           if (--shared.users > 0) return;
           held.delete(key);
-          shared.lock.release();
+          lock.release();
         },
-        { kind: shared.lock.kind, previousHolderDied },
+        { kind: lock.kind, previousHolderDied },
       );
     },
     holder: (file, place) => (held.has(keyOf(file)) ? null : locks.holder(file, place)),

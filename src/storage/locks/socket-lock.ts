@@ -5,11 +5,11 @@
  */
 
 import { createServer, type Server } from "node:net";
-import { isErrno, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, readUnsized } from "../fs/disk.ts";
 import { type CarriedLock, CarriedLocks } from "./carried.ts";
+import { HolderNotes } from "./claims.ts";
 import {
   type FileKey,
   keyOf,
@@ -18,14 +18,12 @@ import {
   type LockOptions,
   type Locks,
   lockWith,
+  requireErrno,
   TRIES,
   UNKNOWN,
 } from "./contract.ts";
-import { HolderNotes } from "./holder-note.ts";
 
-/**
- * Bytes of a socket's name. All of them are used, because versions of Node differ in whether they pad a shorter one.
- */
+/** Bytes of a socket's name. All are used, because versions of Node differ in whether they pad a shorter one. */
 const SOCKET_NAME = 108;
 /** The kernel's list of sockets. */
 const SOCKETS = "/proc/net/unix";
@@ -112,9 +110,7 @@ function isBound(disk: Disk, file: FileKey): boolean | undefined {
   try {
     list = Buffer.from(readUnsized(disk, SOCKETS));
   } catch (error) {
-    // When no file can be opened, nothing can be locked either: this is not a lock held by another process.
-    if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE")
-      throw storageFailure(error, "looking for the session's lock");
+    requireErrno(error, "looking for the session's lock");
     return undefined;
   }
   return list.includes(`@${socketName(file)}`);

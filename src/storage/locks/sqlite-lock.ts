@@ -5,8 +5,7 @@
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import type { Database, OpenDatabase } from "../fs/sqlite.ts";
-import type { Means } from "./contract.ts";
-import { isListed } from "./kernel-list.ts";
+import { isListed, type Means } from "./contract.ts";
 
 const IN_MEMORY = "PRAGMA journal_mode=MEMORY";
 const SQLITE_BUSY = 5;

@@ -44,10 +44,7 @@ export class WriterLock {
     return this.holder;
   }
 
-  /**
-   * Returns the other writer that was found last, by `findHolder` or by a refused lock, unless it has released the lock
-   * since.
-   */
+  /** Returns the other writer that was found last, or refused a lock, unless it has released the lock since. */
   lockedBy(file: FileKey | undefined): Holder | null {
     return this.holder && file ? this.findHolder(file) : this.holder;
   }
@@ -57,10 +54,7 @@ export class WriterLock {
     this.adopt(this.claim(file));
   }
 
-  /**
-   * Takes the lock of a file that is to become the log's, and returns it. While the file has no name yet, it can have
-   * no other writer. Throws session_locked.
-   */
+  /** Takes the lock of a file to become the log's. Unnamed, that has no other writer. Throws session_locked. */
   claim(file: FileKey, place: LockLocation | undefined = this.locationOf(file)): Lock {
     const acquired = this.locks.acquire(file, place);
     if (isLock(acquired)) return acquired;

@@ -1,7 +1,8 @@
 /** Attachments of sessions: files named by their SHA-256 that never change (session-format reference, section 8.6). */
 
 import { join } from "node:path";
-import { type Disk, exists, isAbsent, keepAs, removeQuietly } from "../fs/disk.ts";
+import { keepAs } from "../fs/chunked-io.ts";
+import { type Disk, exists, isAbsent, removeQuietly } from "../fs/disk.ts";
 
 /** Returns the folder where pi_agent_rust keeps the attachments of a session file; a container has its own inside. */
 export function attachmentFolder(file: string): string {

@@ -8,27 +8,28 @@ export function notASession(file: string, reason: string): Failure {
   });
 }
 
+export function noSession(path: string): Failure {
+  return new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
+    sessionPath: path,
+  });
+}
+
+/** Returns the failure of what another program stood in the way of. `deed`: what it did, and what to do now. */
+export function byAnother(deed: string): Failure {
+  return new Failure("storage_failed", `Another program ${deed}`, {}, { byOthers: true });
+}
+
 /** Returns the failure of a write that would have built on something other than what is stored. */
 export function changedByAnother(what: "file" | "files"): Failure {
-  return new Failure(
-    "storage_failed",
-    `Another program changed the session's ${what} meanwhile. Nothing was written; try again.`,
-    {},
-    { byOthers: true },
-  );
+  return byAnother(`changed the session's ${what} meanwhile. Nothing was written; try again.`);
 }
 
 /** Returns the failure of a commit after which the entries would be gone with the files that another program took away. */
 export function removedByAnother(deed: string): Failure {
-  return new Failure("storage_failed", `Another program ${deed}. Try again.`, {}, { byOthers: true });
+  return byAnother(`${deed}. Try again.`);
 }
 
 /** Returns the failure of a copy that met bytes which another program is changing. */
 export function beingChanged(what: "file" | "files"): Failure {
-  return new Failure(
-    "storage_failed",
-    `Another program is changing the session's ${what}. Nothing was done; try again.`,
-    {},
-    { byOthers: true },
-  );
+  return byAnother(`is changing the session's ${what}. Nothing was done; try again.`);
 }

@@ -7,23 +7,32 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
+import type { Env } from "../../core/ports/env.ts";
 import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { UnsyncedFolders } from "../fs/unsynced-folders.ts";
+import { guarded } from "../fs/files.ts";
+import { UnsyncedFolders } from "../fs/folders.ts";
 import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { EntryReader } from "./entry-reader.ts";
-import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
+import type { SnapshotCache } from "./snapshot-cache.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
 export type Durability = "sync" | "os";
 
 export interface FileLogOptions {
   readonly disk: Disk;
+  readonly env: Env;
   readonly locks: Locks;
   readonly durability: Durability;
+  /** Whether nothing may be written, or why. */
+  readonly readOnly?: boolean | Failure;
+  /** Folder for bytes that are taken out of a session. */
+  readonly quarantine: string;
+  /** Index snapshots of large sessions. */
+  readonly snapshots?: SnapshotCache;
 }
 
 /** The state of a log that its backend uses too. */
@@ -43,13 +52,13 @@ export class WriteState {
   commits: GroupCommit | null = null;
 
   constructor(
-    { disk, locks, durability, readOnly }: FileLogOptions & { readonly readOnly?: boolean },
+    { disk, locks, durability, readOnly }: FileLogOptions,
     findLock: (file: FileKey) => LockLocation | undefined,
   ) {
     this.isSynced = durability === "sync";
     this.lock = new WriterLock(locks, findLock);
     this.unsynced = new UnsyncedFolders(disk);
-    this.readOnly = readOnly ? new Failure("read_only") : null;
+    this.readOnly = readOnly === true ? new Failure("read_only") : readOnly || null;
   }
 
   get isCommitting(): boolean {
@@ -61,17 +70,15 @@ export class WriteState {
 export interface Backend {
   readonly store: string;
   readonly path: string;
-  readonly header: SessionHeader;
-  readonly headerLine: Uint8Array;
-  /** Format version of the stored bytes. */
-  readonly version: number;
+  /** The header, its line in the current format, and the format version of the stored bytes. */
+  readonly stored: Pick<Log, "header" | "headerLine" | "version">;
   readonly entries: KnownEntries;
   readonly reader: EntryReader;
   readonly state: WriteState;
   /** Whether the session was created. */
   readonly persisted: boolean;
   readonly stamp: FileStamp | null;
-  /** The file that carries the lock, as it was last seen. */
+  /** The file that carries the lock, as it was last seen; set once the session was created. */
   readonly lockedFile: FileInfo | undefined;
   /** Kinds of damage that a repair removes. */
   readonly repairable: ReadonlySet<Damage["kind"]>;
@@ -81,7 +88,7 @@ export interface Backend {
   readonly mayHideEntries?: boolean;
   readonly isPlain?: boolean;
   readonly isCheckpointDue?: boolean;
-  readonly stateName?: string;
+  readonly states?: { readonly state: string };
 
   /** Opens the log that is in this one's place now. */
   reopen(): FileLog;
@@ -89,8 +96,8 @@ export interface Backend {
   /** Forgets the stamp, so that the next refresh compares. */
   distrust(): void;
 
-  /** Returns the file that carries the lock as it is now. */
-  lockTarget(): FileInfo;
+  /** Returns the file that carries the lock as it is now, if that may be another one than was last seen. */
+  lockTarget?(): FileInfo;
   /** Throws, after the lock was taken, if it must not be kept. */
   locked?(): void;
   /** Saves what helps the next opening, before the lock is released. */
@@ -107,7 +114,10 @@ export interface Backend {
 
   /** Records that everything is durable, where that means to survive no more than the death of the process. */
   markAllDurable(): void;
-  /** See {@link CommittedLog}. */
+  /**
+   * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
+   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
+   */
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after each commit, successful or not. */
   committed?(): void;
@@ -148,34 +158,24 @@ export class FileLog implements Log {
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
     if (backend.checkpointNow) this.checkpointNow = (reason = "manual") => this.checkpoint(reason);
-    this.commits = new GroupCommit({
-      makeDurable: (requireCurrent) => backend.makeDurable(requireCurrent),
-      rollBack: () => this.rollBack(),
-      commit: () => this.commit(),
-      ended: () => backend.committed?.(),
-    });
+    this.commits = new GroupCommit(this);
     backend.state.commits = this.commits;
   }
 
   get header(): SessionHeader {
-    return this.backend.header;
+    return this.backend.stored.header;
   }
 
   get headerLine(): Uint8Array {
-    return this.backend.headerLine;
+    return this.backend.stored.headerLine;
   }
 
   get version(): number {
-    return this.backend.version;
+    return this.backend.stored.version;
   }
 
   get readOnly(): Failure | null {
     return this.backend.state.readOnly;
-  }
-
-  /** Refuses all appends from now on, for a reason that lies outside of the session. */
-  set readOnly(reason: Failure) {
-    this.backend.state.readOnly = reason;
   }
 
   get persisted(): boolean {
@@ -211,7 +211,7 @@ export class FileLog implements Log {
   }
 
   get state(): string | undefined {
-    return this.backend.stateName;
+    return this.backend.states?.state;
   }
 
   // --- reading -------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ export class FileLog implements Log {
     const next = this.backend.reopen();
     const { lockedFile, state } = this.backend;
     const { lockedFile: other, state: nextState } = next.backend;
-    nextState.unsynced.addAll(state.unsynced);
+    nextState.unsynced.add(...state.unsynced.folders);
     if (other?.inode === lockedFile?.inode && other?.device === lockedFile?.device) state.lock.handTo(nextState.lock);
     return next;
   }
@@ -255,11 +255,7 @@ export class FileLog implements Log {
     const { backend } = this;
     const { lock } = backend.state;
     if (lock.isHeld || !this.persisted) return false;
-    try {
-      lock.acquire(backend.lockTarget());
-    } catch (error) {
-      throw storageFailure(error, "locking the session");
-    }
+    guarded("locking the session", () => lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo)));
     backend.state.isConfirmed = false;
     try {
       backend.locked?.();
@@ -321,12 +317,10 @@ export class FileLog implements Log {
     this.requireOpen();
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted || this.nodes.count === 0) return null;
-    try {
+    return guarded("making a checkpoint", async () => {
       this.acquireLock();
       return (await this.backend.checkpointNow?.(reason, () => this.commit())) ?? null;
-    } catch (error) {
-      throw storageFailure(error, "making a checkpoint");
-    }
+    });
   }
 
   // --- repairing -----------------------------------------------------------------------------------------------
@@ -350,21 +344,16 @@ export class FileLog implements Log {
       // The session has none of this damage any more, whether or not the rest succeeds.
       backend.entries.forgetDamage(backend.repairable);
     }
-    this.makeNamesDurable();
-    return backup;
-  }
-
-  /** Syncs the folders of new names: a session that was published anew is durable only with its name. */
-  private makeNamesDurable(): void {
-    const { state } = this.backend;
-    if (!state.isSynced) return;
+    if (!backend.state.isSynced) return backup;
     try {
-      state.unsynced.syncNow();
+      // A session that was published anew is durable only with its name.
+      backend.state.unsynced.syncNow();
     } catch (error) {
       // The session is whole; the next refresh compares it again.
-      this.backend.distrust();
+      backend.distrust();
       throw storageFailure(error, "making the repaired session durable");
     }
+    return backup;
   }
 
   // --- the end -------------------------------------------------------------------------------------------------
@@ -386,5 +375,70 @@ export class FileLog implements Log {
     backend.reader.isClosed = true;
     backend.state.lock.release();
     if (this.persisted) backend.discard();
+  }
+}
+
+/** Group commit: commits that arrive while a disk operation runs share the next operation. */
+export class GroupCommit {
+  private readonly log: FileLog;
+  /** The running disk operation, and the number of entries it makes durable. */
+  private running: { readonly count: number; readonly done: Promise<void> } | null = null;
+  /** The operation after it, if a commit waits for one. */
+  private next: Promise<void> | null = null;
+  /** Number of times that entries were rolled back. */
+  private generation = 0;
+
+  constructor(log: FileLog) {
+    this.log = log;
+  }
+
+  get isRunning(): boolean {
+    return this.running !== null;
+  }
+
+  /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
+  join(count: number): Promise<void> {
+    const { running, log } = this;
+    const { backend } = log;
+    if (!running) {
+      const operation = (requireCurrent: () => void): Promise<void> => backend.makeDurable(requireCurrent);
+      return this.run(count, operation, () => backend.committed?.());
+    }
+    if (running.count >= count) return running.done;
+    // Commits that come too late for the running operation share the next. If it fails, theirs are rolled back too.
+    this.next ??= running.done
+      .finally(() => {
+        this.next = null;
+      })
+      .then(() => log.commit());
+    return this.next;
+  }
+
+  /** Runs an operation that makes `count` entries durable. No other may be running. */
+  run(count: number, operation: (requireCurrent: () => void) => Promise<void>, ended: () => void): Promise<void> {
+    const { generation } = this;
+    const requireCurrent = (): void => {
+      if (generation !== this.generation)
+        throw new Failure("storage_failed", "The changes were given up before they were durable.");
+    };
+    const watched = async (): Promise<void> => {
+      try {
+        await operation(requireCurrent);
+      } catch (error) {
+        if (generation === this.generation) this.log.rollBack();
+        throw storageFailure(error, "making the changes durable");
+      } finally {
+        this.running = null;
+        ended();
+      }
+    };
+    const done = watched();
+    this.running = { count, done };
+    return done;
+  }
+
+  /** Invalidates the running operation after a rollback: it fails. */
+  invalidate(): void {
+    this.generation++;
   }
 }

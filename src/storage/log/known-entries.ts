@@ -8,6 +8,11 @@ import { Column, Nodes } from "../../core/tree/nodes.ts";
 /** Heads of lines by their index, where they are known without reading the line. */
 export type KnownHeads = readonly (EntryHead | undefined)[];
 
+/** Returns the line that stands in for a damaged entry: its head and `"damaged":true`. */
+export function placeholder(type: string, id: string, parentId: string | null): Uint8Array {
+  return bytesOf(JSON.stringify({ type, id, parentId, timestamp: new Date(0).toISOString(), damaged: true }));
+}
+
 export class KnownEntries {
   readonly nodes = new Nodes();
   readonly heads = new HeadReader(this.nodes);
@@ -37,24 +42,22 @@ export class KnownEntries {
 
   /** Removes damage of these kinds, which a repair took out of the session. */
   forgetDamage(kinds: ReadonlySet<Damage["kind"]>): void {
-    this.damage.splice(0, this.damage.length, ...this.damage.filter(({ kind }) => !kinds.has(kind)));
+    this.replaceDamage(this.damage.filter(({ kind }) => !kinds.has(kind)));
   }
 
-  /** Gives a damaged entry its placeholder: a line with its head and `"damaged":true`. */
+  /** Makes this all the damage there is, however much: more than 120,000 arguments are too many for one call. */
+  replaceDamage(damage: readonly Damage[]): void {
+    this.damage.length = 0;
+    for (const one of damage) this.damage.push(one);
+  }
+
+  /** Gives a damaged entry its placeholder. */
   replace(position: number): Uint8Array {
     const { nodes } = this;
     const parent = nodes.parent(position);
-    const placeholder = bytesOf(
-      JSON.stringify({
-        type: nodes.type(position),
-        id: nodes.id(position),
-        parentId: parent < 0 ? null : nodes.id(parent),
-        timestamp: new Date(0).toISOString(),
-        damaged: true,
-      }),
-    );
+    const line = placeholder(nodes.type(position), nodes.id(position), parent < 0 ? null : nodes.id(parent));
     nodes.lose(position);
-    this.placeholders.set(position, placeholder);
-    return placeholder;
+    this.placeholders.set(position, line);
+    return line;
   }
 }

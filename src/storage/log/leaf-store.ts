@@ -1,7 +1,4 @@
-/**
- * Stores leaf positions that session files do not record, one small file each in our state folder (reference, section
- * 5).
- */
+/** Leaf positions that session files do not record: a small file each in our state folder (reference, section 5). */
 
 import { join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
@@ -9,7 +6,9 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
-import { type Disk, readWhole, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
+import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
+import { closing, replaceFile } from "../fs/files.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 
 /** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
 interface RecordedLeaf {
@@ -24,9 +23,7 @@ interface Recorded extends RecordedLeaf {
   readonly before?: RecordedLeaf;
 }
 
-/**
- * Returns the store. With `durable`, a recorded position survives power loss, otherwise only the end of this process.
- */
+/** Returns the store. `durable`: a recorded position survives loss of power, otherwise the end of this process. */
 export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): LeafMemory {
   const folder = join(stateFolder, "leaves");
   const fileOf = (log: Log): string | undefined => {
@@ -34,27 +31,10 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
     return stamp ? join(folder, `${stamp.device}-${stamp.inode}.json`) : undefined;
   };
 
-  const publish = async (file: string, bytes: Uint8Array): Promise<void> => {
-    const temporary = temporaryName(file);
-    try {
-      const fd = disk.create(temporary);
-      try {
-        writeAll(disk, fd, bytes);
-        if (durable) await disk.sync(fd);
-      } finally {
-        disk.close(fd);
-      }
-      disk.rename(temporary, file);
-    } catch (error) {
-      removeQuietly(disk, temporary);
-      throw error;
-    }
-  };
-
   /** Restores the previous record, or removes the new one: a position whose recording failed must never be found. */
   const putBack = async (file: string, bytes: Uint8Array | undefined): Promise<void> => {
     try {
-      if (bytes) return await publish(file, bytes);
+      if (bytes) return await replaceFile(disk, file, bytes, { sync: durable });
     } catch {
       // Then the record is removed.
     }
@@ -72,8 +52,9 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
         const place = leavesOf(recorded).find((known) => isAmong(known, log, count));
         if (place) return place.leafId;
         // For an unchanged file the number may differ, because not all entries are known before all of it was read.
-        const same = sameStamp(recorded.stamp, log.stamp) && recorded.lastId === lastIdOf(log, count);
-        return same ? recorded.leafId : undefined;
+        const { stamp } = log;
+        const same = stamp && recorded.stamp && isUnchanged(stamp, recorded.stamp);
+        return same && recorded.lastId === lastIdOf(log, count) ? recorded.leafId : undefined;
       } catch (error) {
         if (error instanceof Failure) return undefined;
         throw error;
@@ -84,15 +65,16 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
       if (!file) return;
       const { count } = log.nodes;
       const bytes = bytesIn(disk, file);
-      const before =
-        log.durableCount < count
-          ? leavesOf(recordIn(bytes)).find((place) => isAmong(place, log, log.durableCount))
-          : undefined;
+      const { durableCount } = log;
+      const earlier = durableCount < count ? leavesOf(recordIn(bytes)) : [];
+      const before = earlier.find((place) => isAmong(place, log, durableCount));
       let renamed = false;
       try {
         disk.makeFolder(folder);
         const place: RecordedLeaf = { count, lastId: lastIdOf(log, count), leafId };
-        await publish(file, bytesOf(JSON.stringify({ stamp: log.stamp, ...place, before: before && indexIn(before) })));
+        const kept = before && { count: before.count, lastId: before.lastId, leafId: before.leafId };
+        const record = JSON.stringify({ stamp: log.stamp, ...place, before: kept });
+        await replaceFile(disk, file, bytesOf(record), { sync: durable });
         renamed = true;
         if (durable) await disk.syncFolder(folder);
       } catch (error) {
@@ -136,10 +118,6 @@ function leavesOf(recorded: Recorded | undefined): RecordedLeaf[] {
   return before && isId(before.leafId) ? [recorded, before] : [recorded];
 }
 
-function indexIn({ count, lastId, leafId }: RecordedLeaf): RecordedLeaf {
-  return { count, lastId, leafId };
-}
-
 /** Whether the position was recorded for exactly the first `first` entries of a log. */
 function isAmong({ count, lastId }: RecordedLeaf, log: Log, first: number): boolean {
   return count === first && lastId === lastIdOf(log, first);
@@ -149,13 +127,16 @@ function lastIdOf(log: Log, count: number): string | null {
   return count > 0 ? log.nodes.id(count - 1) : null;
 }
 
-function sameStamp(a: FileStamp | undefined, b: FileStamp | null): boolean {
-  return (
-    a !== undefined &&
-    b !== null &&
-    a.device === b.device &&
-    a.inode === b.inode &&
-    a.size === b.size &&
-    a.modified === b.modified
-  );
+/** Records a leaf that was known, for the session that moved to where `open` opens it. Best effort. */
+export async function keepLeaf(
+  leaves: LeafMemory | undefined,
+  leafId: string | null | undefined,
+  open: () => Log,
+): Promise<void> {
+  if (leafId === undefined) return;
+  try {
+    await closing(open(), async (log) => leaves?.record(log, leafId));
+  } catch {
+    // The session is in its new place; without a record, its bytes determine the leaf.
+  }
 }

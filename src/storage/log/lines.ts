@@ -29,7 +29,7 @@ const LINE_FEED = 0x0a;
 
 /**
  * Visits every line that has its line feed, from the offset `from` up to `past`, which limits the scan of a file that
- * is still growing. Callers that scan many files pass one buffer for all.
+ * is still growing. Callers that scan many files pass one buffer of a chunk for all.
  */
 export function scanLines(
   disk: Disk,
@@ -37,7 +37,7 @@ export function scanLines(
   from: number,
   headBytes: number,
   visitor: LineVisitor,
-  chunk: Buffer = Buffer.allocUnsafe(CHUNK),
+  chunk = bufferFor(disk.infoOf(fd).size - from),
   past = Number.POSITIVE_INFINITY,
 ): Scanned {
   let number = 0;
@@ -46,7 +46,7 @@ export function scanLines(
   let held = 0;
   let long: { readonly head: Buffer; last: number } | undefined;
   for (;;) {
-    const count = offset < past ? disk.read(fd, chunk, held, Math.min(CHUNK - held, past - offset), offset) : 0;
+    const count = offset < past ? disk.read(fd, chunk, held, Math.min(chunk.length - held, past - offset), offset) : 0;
     if (count <= 0) break;
     const filled = held + count;
     const view = chunk.subarray(0, filled);
@@ -66,11 +66,19 @@ export function scanLines(
       long = { head: Buffer.from(view.subarray(0, headBytes)), last: lastByte(view, filled, 0) };
     if (long) held = 0;
     else {
-      chunk.copy(chunk, 0, at, filled);
+      // A file that has grown meanwhile may have a longer line than the buffer.
+      const next = at === 0 && filled === chunk.length ? Buffer.allocUnsafe(CHUNK) : chunk;
+      chunk.copy(next, 0, at, filled);
+      chunk = next;
       held = filled - at;
     }
   }
   return { size: offset, tail: lineStart, lines: number };
+}
+
+/** Returns a buffer for what is left of a file, as it seems: some files have no size and bytes nevertheless. */
+function bufferFor(left: number): Buffer {
+  return Buffer.allocUnsafe(left > 0 ? Math.min(CHUNK, left) : CHUNK);
 }
 
 /** Returns the last byte of `b[0, end)` that is not a carriage return, or `before` when there is none. */

@@ -1,13 +1,221 @@
 /**
- * Cache of index snapshots of large sessions in our state folder, so that opening them again is fast. The snapshots are
- * derived. Each is named by the device and inode of its session file, and is used only after the caller has compared
- * its facts with that file. When there are too many, the oldest are removed.
+ * The index snapshot of a session as bytes: its nodes, and the columns and facts that a backend keeps for its entries.
+ * The format is independent of the session format; JSONL files and containers both use it. The bytes are read back
+ * directly into typed arrays, so that a million entries (45 MB) load in about 50 ms, where a scan of their lines takes
+ * 700. A snapshot is derived: a file that is damaged, truncated, or of another version or byte order reads as null, and
+ * the caller scans the session instead. Columns with long runs, such as those of values that are inherited along a
+ * path, are stored as runs.
+ *
+ * Layout: `PISPINE2`, the length of the directory and the CRC-32 of all that follows (each 32 bits, little-endian);
+ * the directory, a JSON text; the columns in the order of the directory, each padded to 8 bytes.
+ *
+ * The cache keeps those of large sessions in our state folder. Each is named by the device and inode of its session
+ * file, and is used only after the caller has compared its facts with that file. When there are too many, the oldest go.
  */
 
 import { join } from "node:path";
-import type { Nodes } from "../../core/tree/nodes.ts";
-import { type Disk, type FileInfo, removeQuietly, temporaryName } from "../fs/disk.ts";
-import { readIndexSnapshot, type SnapshotExtras, writeIndexSnapshot } from "./index-snapshot.ts";
+import { crc32 } from "node:zlib";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import { COUNTERS, type Nodes, type NodesImage, type NodesRest, ROLES } from "../../core/tree/nodes.ts";
+import { closeQuietly, type Disk, type FileInfo, publishNew, readAll, removeQuietly, writeAll } from "../fs/disk.ts";
+import { withFile } from "../fs/files.ts";
+
+export type SnapshotColumn = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
+
+/** Data that a backend keeps in addition to the nodes. */
+export interface SnapshotExtras {
+  /** Columns by name, of any length; usually one value for each entry. */
+  readonly columns: Readonly<Record<string, SnapshotColumn>>;
+  /** A small JSON value. */
+  readonly facts: unknown;
+}
+
+interface ColumnFacts {
+  readonly name: string;
+  readonly kind: keyof typeof KINDS;
+  /** Elements stored in the file. */
+  readonly stored: number;
+  /** Elements of a column that is stored as runs: their values here, and their ends in a column before it. */
+  readonly length?: number;
+}
+
+interface Directory {
+  readonly littleEndian: boolean;
+  readonly roles: readonly string[];
+  readonly count: number;
+  readonly rest: NodesRest;
+  readonly facts: unknown;
+  /** The columns in the order of the file. */
+  readonly columns: readonly ColumnFacts[];
+}
+
+const KINDS = { Uint8Array, Uint16Array, Uint32Array, Int32Array, Float64Array };
+const MAGIC = bytesOf("PISPINE2");
+const PREFIX = 16;
+const ALIGNMENT = 8;
+const LITTLE_ENDIAN = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
+/** Spare elements of a column that is read, so that the next append does not copy all columns. */
+const ROOM = 4096;
+/** Bytes of one read. */
+const PIECE = 1 << 18;
+/** Minimum average length of runs for a column to be stored as runs. */
+const WORTH = 64;
+/** Prefixes of names: of ends of runs, of columns of the tree, of a backend's. Columns of the nodes have none. */
+const ENDS = "<";
+const TREES = "^";
+const BACKENDS = ".";
+const NODE_COLUMNS = ["ids", "parents", "types", "roles", "flags", "table"] as const;
+
+/** Writes an index snapshot to an open file. Returns the number of bytes written. Throws errno errors. */
+export function writeIndexSnapshot(disk: Disk, fd: number, nodes: Nodes, extras: SnapshotExtras): number {
+  const image = nodes.image();
+  const columns = [
+    ...NODE_COLUMNS.map((name): [string, SnapshotColumn] => [name, image[name]]),
+    ...signed(TREES, image.counterColumns ?? {}),
+    ...signed(BACKENDS, extras.columns),
+  ].flatMap(([name, column]) => inRuns(name, column) ?? [asStored(name, column)]);
+  const directory: Directory = {
+    littleEndian: LITTLE_ENDIAN,
+    roles: ROLES,
+    count: image.count,
+    rest: image.rest,
+    facts: extras.facts,
+    columns: columns.map(({ facts }) => facts),
+  };
+  const text = bytesOf(JSON.stringify(directory));
+  const bytes = columns.map(
+    ({ column: { buffer, byteOffset, byteLength } }) => new Uint8Array(buffer, byteOffset, byteLength),
+  );
+  const pieces = [text, ...bytes].flatMap((piece) => [piece, new Uint8Array(padded(piece.length) - piece.length)]);
+  let crc = 0;
+  for (const piece of pieces) crc = crc32(piece, crc);
+  const prefix = new Uint8Array(PREFIX);
+  prefix.set(MAGIC);
+  const numbers = new DataView(prefix.buffer);
+  numbers.setUint32(8, text.length, true);
+  numbers.setUint32(12, crc, true);
+  let written = 0;
+  for (const piece of [prefix, ...pieces]) {
+    writeAll(disk, fd, piece);
+    written += piece.length;
+  }
+  return written;
+}
+
+/**
+ * Reads the index snapshot at `from` in an open file into the empty `nodes`. Returns null, and leaves the nodes
+ * unchanged, when there is no complete snapshot of this version; never throws. `wanted` may refuse the snapshot by its
+ * facts before the columns are read.
+ */
+export function readIndexSnapshot(
+  disk: Disk,
+  fd: number,
+  nodes: Nodes,
+  from = 0,
+  wanted: (facts: unknown) => boolean = () => true,
+): SnapshotExtras | null {
+  try {
+    const end = disk.infoOf(fd).size;
+    const prefix = new Uint8Array(PREFIX);
+    readAll(disk, fd, prefix, from);
+    if (MAGIC.some((byte, at) => prefix[at] !== byte)) return null;
+    const numbers = new DataView(prefix.buffer);
+    const directoryLength = numbers.getUint32(8, true);
+    let at = from + PREFIX;
+    if (directoryLength > end - at) return null;
+    const text = new Uint8Array(padded(directoryLength));
+    readAll(disk, fd, text, at);
+    at += text.length;
+    const directory = parse(text, 0, directoryLength) as Directory;
+    if (directory.littleEndian !== LITTLE_ENDIAN || directory.roles.join() !== ROLES.join()) return null;
+    if (!wanted(directory.facts)) return null;
+    let crc = crc32(text);
+    const read = new Map<string, SnapshotColumn>();
+    for (const { name, kind, stored } of directory.columns) {
+      const size = padded(stored * KINDS[kind].BYTES_PER_ELEMENT);
+      if (!(size >= 0 && size <= end - at)) return null;
+      const column = emptyColumn(name, kind, stored);
+      crc = readSummed(disk, fd, new Uint8Array(column.buffer, 0, size), at, crc);
+      at += size;
+      read.set(name, column);
+    }
+    if (crc !== numbers.getUint32(12, true)) return null;
+    for (const facts of directory.columns) spread(read, facts);
+    const { count, rest } = directory;
+    const own = Object.fromEntries(NODE_COLUMNS.map((name) => [name, read.get(name)]));
+    const ofTree = unsigned(TREES, read);
+    const counterColumns = COUNTERS.every((name) => name in ofTree) ? ofTree : null;
+    if (!nodes.adopt({ count, rest, counterColumns, ...own } as NodesImage)) return null;
+    return { columns: unsigned(BACKENDS, read), facts: directory.facts };
+  } catch {
+    // The snapshot is missing or truncated, or its directory is not JSON.
+    return null;
+  }
+}
+
+/** Reads in pieces that are still in the cache when their CRC is computed: a fifth faster than whole columns. */
+function readSummed(disk: Disk, fd: number, bytes: Uint8Array, from: number, before: number): number {
+  let crc = before;
+  for (let at = 0; at < bytes.length; at += PIECE) {
+    const piece = bytes.subarray(at, at + PIECE);
+    readAll(disk, fd, piece, from + at);
+    crc = crc32(piece, crc);
+  }
+  return crc;
+}
+
+interface Stored {
+  readonly facts: ColumnFacts;
+  readonly column: SnapshotColumn;
+}
+
+function asStored(name: string, column: SnapshotColumn): Stored {
+  const kind = column.constructor.name as keyof typeof KINDS;
+  return { facts: { name, kind, stored: column.length }, column };
+}
+
+/** Returns the ends of a column's runs, and their values, if that is much shorter; otherwise undefined. */
+function inRuns(name: string, column: SnapshotColumn): [Stored, Stored] | undefined {
+  const { length } = column;
+  const ends: number[] = [];
+  for (let at = 1; at <= length; at++)
+    if (at === length || column[at] !== column[at - 1]) {
+      if (ends.push(at) * WORTH > length) return undefined;
+    }
+  const values = asStored(name, column.slice(0, ends.length));
+  for (const [run, end] of ends.entries()) values.column[run] = column[end - 1];
+  return [asStored(ENDS + name, Uint32Array.from(ends)), { ...values, facts: { ...values.facts, length } }];
+}
+
+/** Returns a column with spare elements at its end, but not for the table, which does not grow there. */
+function emptyColumn(name: string, kind: keyof typeof KINDS, length: number): SnapshotColumn {
+  return new KINDS[kind](name === "table" ? length : length + ROOM);
+}
+
+/** Restores a column that was stored as runs. */
+function spread(read: Map<string, SnapshotColumn>, { name, kind, stored, length }: ColumnFacts): void {
+  const ends = read.get(ENDS + name);
+  const values = read.get(name);
+  if (length === undefined || !ends || !values) return;
+  const column = emptyColumn(name, kind, length);
+  // The column is all zeros already, and memory that is never touched costs nothing.
+  for (let run = 0, from = 0; run < stored; from = ends[run++])
+    if (values[run] !== 0) column.fill(values[run], from, ends[run]);
+  read.set(name, column);
+}
+
+function signed(sign: string, columns: Readonly<Record<string, SnapshotColumn>>): [string, SnapshotColumn][] {
+  return Object.entries(columns).map(([name, column]) => [sign + name, column]);
+}
+
+function unsigned(sign: string, columns: ReadonlyMap<string, SnapshotColumn>): Record<string, SnapshotColumn> {
+  const own = [...columns].filter(([name]) => name.startsWith(sign));
+  return Object.fromEntries(own.map(([name, column]) => [name.slice(sign.length), column]));
+}
+
+function padded(size: number): number {
+  return Math.ceil(size / ALIGNMENT) * ALIGNMENT;
+}
 
 export interface SnapshotCache {
   /** Bytes below which a session gets no snapshot. */
@@ -30,34 +238,23 @@ export function snapshotCache(disk: Disk, stateFolder: string, minBytes = MIN_BY
     minBytes,
 
     load(info, nodes, holds) {
-      let file: number;
       try {
-        file = disk.openRead(fileOf(info));
+        return withFile(disk, disk.openRead(fileOf(info)), (fd) => readIndexSnapshot(disk, fd, nodes, 0, holds));
       } catch {
         return null;
-      }
-      try {
-        return readIndexSnapshot(disk, file, nodes, 0, holds);
-      } finally {
-        disk.close(file);
       }
     },
 
     store(info, nodes, extras) {
       const path = fileOf(info);
-      const temporary = temporaryName(path);
+      const fill = (fd: number): unknown => writeIndexSnapshot(disk, fd, nodes, extras);
       try {
         disk.makeFolder(folder);
-        const file = disk.create(temporary);
-        try {
-          writeIndexSnapshot(disk, file, nodes, extras);
-        } finally {
-          disk.close(file);
-        }
-        disk.rename(temporary, path);
+        const fd = publishNew(disk, path, fill, (temporary) => disk.rename(temporary, path));
+        closeQuietly(disk, fd);
         dropOldest();
       } catch {
-        removeQuietly(disk, temporary);
+        // The next opening scans the session.
       }
     },
   };

@@ -8,11 +8,10 @@
 import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { RUST_TYPES } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
 import { memberOf, members, parse } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
-import type { StoreFinding } from "../../core/ports/migrations.ts";
+import type { StoreAudit, StoreFinding } from "../../core/ports/migrations.ts";
 import { KNOWN_TYPES, Nodes, unpackId } from "../../core/tree/nodes.ts";
 import { pause } from "../fs/chunked-io.ts";
 import {
@@ -28,7 +27,7 @@ import {
   segmentFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
-import { type Disk, exists, openFile, readWhole } from "../fs/disk.ts";
+import { type Disk, exists, infoIfPresent, openFile, readWhole } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { scanLines } from "../log/lines.ts";
@@ -36,12 +35,13 @@ import {
   type Checkpoint,
   type Counters,
   isUuid,
-  isWireId,
   type Manifest,
   type Pointer,
   parseCheckpoint,
   parseManifest,
+  readLedger,
   readPointer,
+  snapshotRef,
 } from "./documents.ts";
 import {
   chained,
@@ -55,7 +55,6 @@ import {
   Malformed,
   NO_CRC,
 } from "./frame.ts";
-import { readLedger } from "./ledger.ts";
 import { isUnpointed } from "./pointer.ts";
 
 const INVARIANTS = {
@@ -69,35 +68,17 @@ const INVARIANTS = {
 } as const;
 export type InvariantId = keyof typeof INVARIANTS;
 
-interface Finding extends StoreFinding {
-  readonly invariant: InvariantId | null;
-}
-
-export interface Audit {
-  /** Whether there are no findings. */
-  readonly ok: boolean;
-  readonly invariants: Readonly<Record<InvariantId, boolean>>;
-  readonly findings: readonly Finding[];
+export interface Audit extends StoreAudit {
   /** Counters of whole frames. */
   readonly counters: Counters;
-  readonly segmentCount: number;
-  readonly headEntryId: string;
   readonly chainHash: string;
-  readonly lastCrc32c: string;
   readonly manifest: Manifest | null;
   readonly checkpoints: readonly Checkpoint[];
-  readonly pointer: Pointer | null;
-  /** Entries that pi_agent_rust does not accept, each with the reason. */
-  readonly notExchangeable: readonly { readonly entryId: string; readonly reason: string }[];
 }
 
 interface AuditOptions {
-  /**
-   * Whether the container is still being built. Then it has no pointer, and its payloads are known to be JSON: the
-   * caller compares the chain, which has the hash of each, with what it wrote.
-   */
+  /** Whether it is still being built: it has no pointer, and the caller knows its payloads, whose chain it compares. */
   readonly staging?: boolean;
-  /** Receives the bytes read so far and their total. */
   readonly progress?: Progress;
 }
 
@@ -108,7 +89,7 @@ const MAX_FINDINGS = 1000;
 export async function audit(disk: Disk, container: string, options: AuditOptions = {}): Promise<Audit> {
   const auditor = new Auditor(disk, container, options.staging === true);
   const segments = auditor.segments();
-  const indexSize = sizeOf(disk, indexFile(container));
+  const indexSize = infoIfPresent(disk, indexFile(container))?.size ?? 0;
   const total = segments.reduce((sum, { size }) => sum + size, indexSize);
   let done = 0;
   const report = async (bytes: number): Promise<void> => {
@@ -130,32 +111,11 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
   return auditor.answer();
 }
 
-function sizeOf(disk: Disk, file: string): number {
-  try {
-    return disk.info(file).size;
-  } catch (error) {
-    if (isMissing(error)) return 0;
-    throw error;
-  }
-}
+type Spot = Partial<Pick<StoreFinding, "byteOffset" | "length" | "entryId" | "recoverable">>;
 
-/** The place of a finding in its file. */
-type Spot = Partial<Pick<Finding, "byteOffset" | "length" | "entryId" | "recoverable">>;
-
-/** Reports a finding of one frame. */
 type FrameReport = (invariant: InvariantId, reason: string, more?: Spot) => void;
 
-/** The store up to one of its frames, as a manifest or checkpoint describes it. */
-interface AuditedEnd {
-  readonly chain: string;
-  readonly entryId: string;
-  readonly counters: Counters;
-  readonly segmentSeq: number;
-  readonly crc: string;
-  readonly segments: number;
-}
-
-const BEGINNING: AuditedEnd = {
+const BEGINNING = {
   chain: GENESIS,
   entryId: "",
   counters: { entriesTotal: 0, messagesTotal: 0, branchesTotal: 0, compactionsTotal: 0, bytesTotal: 0 },
@@ -163,17 +123,18 @@ const BEGINNING: AuditedEnd = {
   crc: NO_CRC,
   segments: 0,
 };
+/** The store up to one of its frames, as a manifest or checkpoint describes it. */
+type AuditedEnd = Readonly<typeof BEGINNING>;
 
 class Auditor {
   private readonly disk: Disk;
   private readonly container: string;
   private readonly staging: boolean;
-  private readonly found: Finding[] = [];
-  private readonly broken = new Set<InvariantId>();
+  private readonly found: StoreFinding[] = [];
+  private readonly broken = new Set<string>();
   private findings = 0;
 
   private manifest: Manifest | null = null;
-  private pointer: Pointer | null = null;
   private readonly checkpoints: Checkpoint[] = [];
   private sessionId: unknown;
 
@@ -186,10 +147,9 @@ class Auditor {
   /** Number of entries that name a parent, by its id. */
   private readonly children = new Map<string, number>();
   private readonly branchHeads = new Set<string>();
-  private readonly skipped: { entryId: string; reason: string }[] = [];
 
   /** The store up to the last whole frame. */
-  private end = BEGINNING;
+  private end: AuditedEnd = BEGINNING;
   /** Number of frames, damaged ones included. */
   private frameCount = 0;
   private lastSegment = 0;
@@ -211,13 +171,22 @@ class Auditor {
     this.found.push({ invariant, file, byteOffset, length, ...named, reason, recoverable });
   }
 
+  /** Reports a document that `read` cannot use. */
+  private reading(invariant: InvariantId | null, file: string, read: () => void): void {
+    try {
+      read();
+    } catch (error) {
+      this.find(invariant, file, reasonOf(error));
+    }
+  }
+
   /** Returns the segments by number. Reports other files whose names end with `.seg`. */
   segments(): { seq: number; size: number }[] {
     const folder = segmentFolder(this.container);
     const found: { seq: number; size: number }[] = [];
     for (const name of namesIn(this.disk, folder)) {
       const seq = numberOf(name, "seg");
-      if (seq > 0) found.push({ seq, size: sizeOf(this.disk, segmentFile(this.container, seq)) });
+      if (seq > 0) found.push({ seq, size: infoIfPresent(this.disk, join(folder, name))?.size ?? 0 });
       else if (name.endsWith(".seg")) this.find("INV-003", `segments/${name}`, "the name is not a segment's number");
     }
     return found.sort((a, b) => a.seq - b.seq);
@@ -232,21 +201,18 @@ class Auditor {
   }
 
   readHeader(): void {
-    try {
+    this.reading(null, "header.jsonl", () => {
       const bytes = readWhole(this.disk, headerFile(this.container));
       const end = bytes.indexOf(0x0a);
       const header = parse(bytes, 0, end < 0 ? bytes.length : end) as { type?: unknown; id?: unknown } | null;
       if (header?.type !== "session") throw new Malformed("it is not a session header");
       this.sessionId = header.id;
       if (typeof header.id !== "string" || !isUuid(header.id)) throw new Malformed("the session id is not a UUID");
-    } catch (error) {
-      this.find(null, "header.jsonl", reasonOf(error));
-    }
+    });
   }
 
-  /** Reads manifest, checkpoints and ledger, each on its own. */
   readMarks(): void {
-    try {
+    this.reading("INV-004", "manifest.json", () => {
       this.manifest = parseManifest(readWhole(this.disk, manifestFile(this.container)));
       const { sessionId, head, invariants } = this.manifest;
       if (this.sessionId !== undefined && sessionId !== this.sessionId)
@@ -254,25 +220,19 @@ class Auditor {
       for (const [name, holds] of Object.entries(invariants))
         if (!holds) this.find("INV-004", "manifest.json", `it says that ${name} is not kept`);
       this.mark(head.entrySeq);
-    } catch (error) {
-      this.find("INV-004", "manifest.json", reasonOf(error));
-    }
+    });
     const seqs = namesIn(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
     for (const seq of seqs.filter((found) => found > 0).sort((a, b) => a - b))
-      try {
+      this.reading("INV-004", snapshotRef(seq), () => {
         const checkpoint = parseCheckpoint(readWhole(this.disk, checkpointFile(this.container, seq)), seq);
         this.checkpoints.push(checkpoint);
         this.mark(checkpoint.headEntrySeq);
-      } catch (error) {
-        this.find("INV-004", `checkpoints/${basename(checkpointFile(this.container, seq))}`, reasonOf(error));
-      }
-    try {
+      });
+    const ledger = "migrations/ledger.jsonl";
+    this.reading(null, ledger, () => {
       const { torn } = readLedger(this.disk, ledgerFile(this.container));
-      if (torn > 0)
-        this.find(null, "migrations/ledger.jsonl", "its last event was cut off", { length: torn, recoverable: true });
-    } catch (error) {
-      this.find(null, "migrations/ledger.jsonl", reasonOf(error));
-    }
+      if (torn > 0) this.find(null, ledger, "its last event was cut off", { length: torn, recoverable: true });
+    });
   }
 
   private mark(entrySeq: number): void {
@@ -282,7 +242,7 @@ class Auditor {
 
   /**
    * Passes each line of a file to `checkLine`, and one that is longer than a chunk to `long`. Reports a file that
-   * cannot be read, and a last line without line feed for the reason `cutOff`. Returns whether the file was read.
+   * cannot be read, and a last line without line feed for the reason `cutOff`.
    */
   private readLines(
     file: string,
@@ -290,22 +250,17 @@ class Auditor {
     cutOff: string,
     checkLine: (start: number, b: Uint8Array, at: number, end: number) => void,
     long: (fd: number, start: number, length: number) => void,
-  ): boolean {
-    let fd: number;
-    try {
-      fd = openFile(this.disk, path);
-    } catch (error) {
-      this.find("INV-003", file, reasonOf(error));
-      return false;
-    }
-    withFile(this.disk, fd, () => {
-      const { tail, size } = scanLines(this.disk, fd, 0, 0, {
-        line: (_number, start, b, at, end) => checkLine(start, b, at, end),
-        long: (_number, start, length) => long(fd, start, length),
-      });
-      if (tail < size) this.find("INV-003", file, cutOff, { byteOffset: tail, length: size - tail, recoverable: true });
-    });
-    return true;
+  ): void {
+    this.reading("INV-003", file, () =>
+      withFile(this.disk, openFile(this.disk, path), (fd) => {
+        const { tail, size } = scanLines(this.disk, fd, 0, 0, {
+          line: (_number, start, b, at, end) => checkLine(start, b, at, end),
+          long: (_number, start, length) => long(fd, start, length),
+        });
+        const spot = { byteOffset: tail, length: size - tail, recoverable: true };
+        if (tail < size) this.find("INV-003", file, cutOff, spot);
+      }),
+    );
   }
 
   readRows(): void {
@@ -339,10 +294,10 @@ class Auditor {
     const checkLine = (start: number, b: Uint8Array, at: number, end: number): void =>
       this.checkFrame(file, seq, ++frameSeq, start, b, at, end);
     const cutOff = "the last frame is not LF-terminated: it was cut off";
-    const isRead = this.readLines(file, path, cutOff, checkLine, (fd, start, length) =>
+    this.readLines(file, path, cutOff, checkLine, (fd, start, length) =>
       checkLine(start, readAt(this.disk, fd, start, length + 1), 0, length),
     );
-    if (isRead && frameSeq > 0) this.segmentCount++;
+    if (frameSeq > 0) this.segmentCount++;
   }
 
   /** Checks the frame `b[at, end)`, which its line feed follows. */
@@ -394,46 +349,33 @@ class Auditor {
 
   /** Compares the frame's own members with those of its entry. */
   private bind(b: Uint8Array, frame: Frame, report: FrameReport): void {
-    const { entryId, entryType } = frame;
-    const entry = this.entryIn(b, frame, report);
-    if (entry && entry.id !== entryId) report("INV-003", "the payload has another id");
-    if (entry && entry.parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
-    if (entry && entry.type !== entryType) report("INV-003", "the payload has another type");
-    if (!isWireId(entryId)) this.skipped.push({ entryId, reason: "its id has other characters" });
-    if (!RUST_TYPES.has(entryType)) this.skipped.push({ entryId, reason: `its type is ${entryType}` });
-  }
-
-  /** Returns the members of a frame's entry; undefined when it is none. */
-  private entryIn(
-    b: Uint8Array,
-    { payloadStart, payloadEnd }: Frame,
-    report: FrameReport,
-  ): { id: unknown; parent: unknown; type: unknown } | undefined {
+    const { payloadStart, payloadEnd } = frame;
     const { heads } = this;
-    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) {
-      report("INV-005", "the payload is not UTF-8");
-      return undefined;
-    }
+    let id: unknown;
+    let parent: unknown = null;
+    let type: unknown;
+    if (!isUtf8(b.subarray(payloadStart, payloadEnd))) return report("INV-005", "the payload is not UTF-8");
     // The usual head; the payload was found to be JSON when the frame was decoded.
     if (heads.readFast(b, payloadStart, payloadEnd)) {
-      const parent = heads.packedParent < 0 ? null : unpackId(heads.packedParent);
-      return { id: unpackId(heads.packedId), parent, type: KNOWN_TYPES[heads.type] };
+      id = unpackId(heads.packedId);
+      if (heads.packedParent >= 0) parent = unpackId(heads.packedParent);
+      type = KNOWN_TYPES[heads.type];
+    } else {
+      const found = members(b, payloadStart, payloadEnd);
+      if (!found) return report("INV-005", "the payload is not a JSON object");
+      const value = (name: string): unknown => {
+        const member = memberOf(found, name);
+        const given = member && parse(b, member.start, member.end);
+        return typeof given === "number" && name !== "type" ? String(given) : given;
+      };
+      id = value("id");
+      parent = value("parentId") ?? null;
+      if (parent === "") parent = null;
+      type = value("type");
     }
-    const found = members(b, payloadStart, payloadEnd);
-    if (!found) {
-      report("INV-005", "the payload is not a JSON object");
-      return undefined;
-    }
-    const value = (name: string): unknown => {
-      const member = memberOf(found, name);
-      return member && parse(b, member.start, member.end);
-    };
-    const idOf = (name: string): unknown => {
-      const given = value(name);
-      return typeof given === "number" ? String(given) : given;
-    };
-    const parent = idOf("parentId");
-    return { id: idOf("id"), parent: parent === undefined || parent === "" ? null : parent, type: value("type") };
+    if (id !== frame.entryId) report("INV-003", "the payload has another id");
+    if (parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
+    if (type !== frame.entryType) report("INV-003", "the payload has another type");
   }
 
   private count(frame: Frame, length: number, crc: string): void {
@@ -466,7 +408,6 @@ class Auditor {
     if (this.marks.has(this.frameCount)) this.marks.set(this.frameCount, this.end);
   }
 
-  /** Checks what can be checked only after everything was read. */
   conclude(): void {
     for (let i = this.frameCount; i < this.rows.length; i++)
       this.find("INV-003", "index/offsets.jsonl", `index out of bounds: no frame for entry ${i + 1}`, {
@@ -512,17 +453,13 @@ class Auditor {
     if (manifest) {
       const { head, counters, integrity, files } = manifest;
       const then = this.marks.get(head.entrySeq);
-      const report = (name: string): void =>
-        this.find(
-          name === "chainHash" ? "INV-005" : "INV-004",
-          "manifest.json",
-          `${name} is not that of entry ${head.entrySeq}`,
-        );
+      const report = (name: string, invariant: InvariantId = "INV-004"): void =>
+        this.find(invariant, "manifest.json", `${name} is not that of entry ${head.entrySeq}`);
       if (head.entrySeq > this.frameCount)
         this.find("INV-004", "manifest.json", `its head is entry ${head.entrySeq}, and there are ${this.frameCount}`);
       else if (then) {
         if (then.entryId !== head.entryId || then.segmentSeq !== head.segmentSeq) report("head");
-        if (then.chain !== integrity.chainHash) report("chainHash");
+        if (then.chain !== integrity.chainHash) report("chainHash", "INV-005");
         if (then.crc !== integrity.lastCrc32c) report("lastCrc32c");
         if (then.segments !== files.segmentCount) report("files.segmentCount");
         for (const name of Object.keys(counters) as (keyof Counters)[])
@@ -551,14 +488,14 @@ class Auditor {
   readPointer(): void {
     const file = pointerFile(this.container);
     const name = basename(file);
+    let pointer: Pointer | null;
     try {
-      this.pointer = readPointer(this.disk, file);
+      pointer = readPointer(this.disk, file);
     } catch (error) {
       const recoverable = error instanceof Malformed && isUnpointed(this.disk, this.container);
       this.find(recoverable ? null : "INV-007", name, reasonOf(error), { recoverable });
       return;
     }
-    const { pointer } = this;
     const find = (reason: string): void => this.find("INV-007", name, reason);
     if (!pointer && isUnpointed(this.disk, this.container))
       this.find(null, name, "it is missing; the next write makes it", { recoverable: true });
@@ -571,22 +508,14 @@ class Auditor {
   }
 
   answer(): Audit {
-    const holds = Object.fromEntries(
-      Object.keys(INVARIANTS).map((id) => [id, !this.broken.has(id as InvariantId)]),
-    ) as Record<InvariantId, boolean>;
     return {
       ok: this.findings === 0,
-      invariants: holds,
+      invariants: Object.fromEntries(Object.keys(INVARIANTS).map((id) => [id, !this.broken.has(id)])),
       findings: this.found,
       counters: this.end.counters,
-      segmentCount: this.segmentCount,
-      headEntryId: this.end.entryId,
       chainHash: this.end.chain,
-      lastCrc32c: this.end.crc,
       manifest: this.manifest,
       checkpoints: this.checkpoints,
-      pointer: this.pointer,
-      notExchangeable: this.skipped,
     };
   }
 }

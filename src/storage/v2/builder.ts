@@ -6,8 +6,8 @@ import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
 import { bytesOf, concat, isJson } from "../../core/json/json.ts";
-import { type Env, timestamp } from "../../core/ports/env.ts";
-import { Nodes, unpackId } from "../../core/tree/nodes.ts";
+import { timestamp } from "../../core/ports/env.ts";
+import { Nodes } from "../../core/tree/nodes.ts";
 import {
   BLOBS,
   checkpointFile,
@@ -18,10 +18,11 @@ import {
   manifestFile,
   segmentFile,
 } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, writeAll } from "../fs/disk.ts";
-import type { Durability } from "../log/file-log.ts";
+import { closeQuietly, writeAll } from "../fs/disk.ts";
+import { placeholder } from "../log/known-entries.ts";
 import { CHUNK } from "../log/lines.ts";
-import { checkpointOf } from "./checkpoints.ts";
+import { checkpointOf, ManifestCounters } from "./checkpoints.ts";
+import type { SegmentedOptions } from "./container.ts";
 import {
   type CheckpointReason,
   encodeCheckpoint,
@@ -41,16 +42,9 @@ import {
   sha256,
   writeFrame,
 } from "./frame.ts";
-import { ManifestCounters } from "./manifest.ts";
-import { encodeBlock } from "./snapshot.ts";
+import { coverageOf, encodeBlock } from "./snapshots.ts";
 
-export interface BuilderOptions {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly durability: Durability;
-  /** Largest size of a segment in bytes. */
-  readonly segmentBytes: number;
-}
+type BuilderOptions = Pick<SegmentedOptions, "disk" | "env" | "durability" | "segmentBytes">;
 
 /** A frame that is about to be written, and the end of the store after it. */
 export interface NextFrame {
@@ -62,10 +56,7 @@ export interface NextFrame {
   readonly tail: Tail;
 }
 
-/**
- * Encodes the frame of an entry that follows a tail, into the buffer that `room` returns for its length. Throws
- * invalid_entry when the frame is too large for a segment.
- */
+/** Encodes the frame of an entry after a tail into what `room` returns. Throws invalid_entry when it is too large. */
 export function nextFrame(
   tail: Tail,
   nodes: Nodes,
@@ -75,77 +66,49 @@ export function nextFrame(
   segmentBytes: number,
   room: (length: number) => Buffer = Buffer.allocUnsafe,
 ): NextFrame {
-  const parent = nodes.parent(position);
-  const entry = {
-    entryId: nodes.id(position),
-    parentEntryId: parent >= 0 ? nodes.id(parent) : (nodes.missingParent.get(position) ?? null),
-    entryType: nodes.type(position),
-  };
+  const entryId = nodes.id(position);
+  const entry = { entryId, parentEntryId: nodes.parentIdOf(position), entryType: nodes.type(position) };
   const entrySeq = tail.entrySeq + 1;
   let at = { segmentSeq: tail.segmentSeq, frameSeq: tail.frameSeq + 1, entrySeq };
   const payloadSha256 = sha256(payload);
-  let head = encodeHead(at, entry, now, payloadSha256, payload.length);
+  const payloadLength = payload.length;
+  let head = encodeHead(at, entry, now, payloadSha256, payloadLength);
   let length = frameBytes(head, payload);
   const isNew = tail.segmentSeq === 0 || (tail.segmentSize > 0 && tail.segmentSize + length > segmentBytes);
   if (isNew) {
     at = { segmentSeq: tail.segmentSeq + 1, frameSeq: 1, entrySeq };
-    head = encodeHead(at, entry, now, payloadSha256, payload.length);
+    head = encodeHead(at, entry, now, payloadSha256, payloadLength);
     length = frameBytes(head, payload);
   }
   const limit = Math.min(segmentBytes, FRAME_BYTES);
   if (length > limit)
     throw new Failure(
       "invalid_entry",
-      `The entry ${entry.entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
-      { entryId: entry.entryId, bytes: length, limit },
+      `The entry ${entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
+      { entryId, bytes: length, limit },
     );
   const bytes = room(length);
   const payloadStart = writeFrame(bytes, head, payload);
   const crc = crc32c(bytes);
   const start = isNew ? 0 : tail.segmentSize;
+  const { segmentSeq, frameSeq } = at;
+  const row = { entrySeq, segmentSeq, frameSeq, entryId, byteOffset: start, byteLength: length, crc32c: crcText(crc) };
   return {
     bytes,
     isNew,
-    row: encodeRow({
-      entrySeq,
-      segmentSeq: at.segmentSeq,
-      frameSeq: at.frameSeq,
-      entryId: entry.entryId,
-      byteOffset: start,
-      byteLength: bytes.length,
-      crc32c: crcText(crc),
-    }),
-    extent: {
-      segmentSeq: at.segmentSeq,
-      start,
-      length: bytes.length,
-      payloadStart,
-      payloadLength: payload.length,
-      crc,
-    },
-    tail: tailAfter(tail, at, payloadSha256, start, bytes.length, crc),
+    row: encodeRow(row),
+    extent: { segmentSeq, start, length, payloadStart, payloadLength, crc },
+    tail: tailAfter(tail, at, payloadSha256, start, length, crc),
   };
 }
 
-/**
- * Returns a placeholder, as reading does (guarantee 1), for an entry whose line is not JSON but has a legible head;
- * null when the head is not legible either.
- */
+/** Returns the placeholder that reading gives for a line that is not JSON; null when its head is not legible either. */
 function placeholderFor(line: Uint8Array): Uint8Array | null {
-  const heads = new HeadReader(new Nodes());
-  if (!heads.readFast(line, 0, line.length)) return null;
   const nodes = new Nodes();
-  const { packedParent, parentId } = heads;
+  const heads = new HeadReader(nodes);
+  if (!heads.readFast(line, 0, line.length)) return null;
   const position = nodes.add(heads);
-  return bytesOf(
-    JSON.stringify({
-      type: nodes.type(position),
-      id: nodes.id(position),
-      parentId: packedParent >= 0 ? unpackId(packedParent) : parentId,
-      timestamp: new Date(0).toISOString(),
-      damaged: true,
-    }),
-  );
+  return placeholder(nodes.type(position), nodes.id(position), nodes.parentIdOf(position));
 }
 
 export class Builder implements StoreEnd {
@@ -154,10 +117,6 @@ export class Builder implements StoreEnd {
   tail: Tail = EMPTY_TAIL;
   indexEnd = 0;
   lastRow = EMPTY_END.lastRow;
-  /** The manifest, once it is written. */
-  manifest: Manifest | undefined;
-  /** Bytes of the index snapshot, once it is written. */
-  snapshotEnd = 0;
   private readonly options: BuilderOptions;
   /** Folder of the new container. */
   readonly folder: string;
@@ -177,24 +136,14 @@ export class Builder implements StoreEnd {
     this.folder = folder;
   }
 
-  /** Creates the folders, the header file and an empty index. */
-  begin(headerLine: Uint8Array): void {
-    this.makeFolders();
-    const fd = this.options.disk.create(headerFile(this.folder));
-    this.unsynced.push(fd);
-    writeAll(this.options.disk, fd, concat([headerLine, bytesOf("\n")]));
-    this.index = this.options.disk.create(indexFile(this.folder));
-  }
-
-  /** Does the same with the header file of another container, so that the session keeps its identity. */
-  beginWith(header: string): void {
-    this.makeFolders();
-    this.options.disk.link(header, headerFile(this.folder));
-    this.index = this.options.disk.create(indexFile(this.folder));
-  }
-
-  private makeFolders(): void {
-    for (const name of FOLDERS) this.options.disk.makeFolder(join(this.folder, name));
+  /** Creates folders, header and an empty index. `header`: its line, or the path of the one whose identity it keeps. */
+  begin(header: Uint8Array | string): void {
+    const { folder } = this;
+    const { disk } = this.options;
+    for (const name of FOLDERS) disk.makeFolder(join(folder, name));
+    if (typeof header === "string") disk.link(header, headerFile(folder));
+    else this.write(headerFile(folder), concat([header, bytesOf("\n")]));
+    this.index = disk.create(indexFile(folder));
   }
 
   /**
@@ -232,7 +181,9 @@ export class Builder implements StoreEnd {
     if (this.framesLength === 0) this.now = timestamp(this.options.env);
     const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
     if (frame.isNew) {
-      this.rotate(frame.extent.segmentSeq);
+      this.flush();
+      this.segment = this.options.disk.create(segmentFile(this.folder, frame.extent.segmentSeq));
+      this.unsynced.push(this.segment);
       this.frames.set(frame.bytes);
     }
     this.extents.set(position, frame.extent);
@@ -248,12 +199,6 @@ export class Builder implements StoreEnd {
     if (length > this.frames.length) this.frames = Buffer.allocUnsafe(length);
     return this.frames.subarray(this.framesLength, this.framesLength + length);
   };
-
-  private rotate(segmentSeq: number): void {
-    this.flush();
-    this.segment = this.options.disk.create(segmentFile(this.folder, segmentSeq));
-    this.unsynced.push(this.segment);
-  }
 
   private flush(): void {
     const { disk } = this.options;
@@ -276,18 +221,19 @@ export class Builder implements StoreEnd {
 
   /** Writes everything that was added so far, and fsyncs it if durability is "sync". */
   async commit(): Promise<void> {
-    const { disk, durability } = this.options;
-    this.flush();
-    for (const fd of [...this.unsynced, this.index]) if (durability === "sync") await disk.sync(fd);
+    for (const fd of this.written()) await this.options.disk.sync(fd);
     this.closeCommitted();
   }
 
-  /** Does the same synchronously. */
   commitNow(): void {
-    const { disk, durability } = this.options;
-    this.flush();
-    for (const fd of [...this.unsynced, this.index]) if (durability === "sync") disk.syncNow(fd);
+    for (const fd of this.written()) this.options.disk.syncNow(fd);
     this.closeCommitted();
+  }
+
+  /** Writes everything that was added so far. Returns the files to fsync. */
+  private written(): number[] {
+    this.flush();
+    return this.options.durability === "sync" ? [...this.unsynced, this.index] : [];
   }
 
   private closeCommitted(): void {
@@ -298,22 +244,16 @@ export class Builder implements StoreEnd {
   /** Writes the manifest and, with a reason, a first checkpoint and the index snapshot. Call `commit` after it. */
   finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: CheckpointReason): Manifest {
     this.flush();
-    const { env } = this.options;
-    const at = timestamp(env);
-    const counters = new ManifestCounters(this.nodes);
-    this.manifest = counters.manifest(this.tail, { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at });
-    this.write(manifestFile(this.folder), bytesOf(encodeManifest(this.manifest)));
-    if (reason === undefined || this.nodes.count === 0) return this.manifest;
-    const checkpoint = checkpointOf(this.manifest, 1, at, reason);
+    const at = timestamp(this.options.env);
+    const counted = { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at };
+    const manifest = new ManifestCounters(this.nodes).manifest(this.tail, counted);
+    this.write(manifestFile(this.folder), bytesOf(encodeManifest(manifest)));
+    if (reason === undefined || this.nodes.count === 0) return manifest;
+    const checkpoint = checkpointOf(manifest, 1, at, reason);
     this.write(checkpointFile(this.folder, 1), bytesOf(encodeCheckpoint(checkpoint)));
-    if (this.nodes.missingParent.size === 0) {
-      const { tail, indexEnd, lastRow } = this;
-      const covered = { count: this.nodes.count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
-      const block = encodeBlock(this.nodes, this.extents, 0, covered);
-      this.write(indexSnapshotFile(this.folder), block);
-      this.snapshotEnd = block.length;
-    }
-    return this.manifest;
+    if (this.nodes.missingParent.size === 0)
+      this.write(indexSnapshotFile(this.folder), encodeBlock(this.nodes, this.extents, 0, coverageOf(this)));
+    return manifest;
   }
 
   private write(path: string, bytes: Uint8Array): void {
@@ -324,24 +264,20 @@ export class Builder implements StoreEnd {
 
   /** Fsyncs the folders, so that the names of all files are durable. */
   async syncFolders(): Promise<void> {
-    if (this.options.durability !== "sync") return;
-    const { disk } = this.options;
-    for (const folder of this.folders()) await disk.syncFolder(folder);
+    for (const folder of this.folders()) await this.options.disk.syncFolder(folder);
   }
 
-  /** Does the same synchronously. */
   syncFoldersNow(): void {
-    if (this.options.durability !== "sync") return;
     for (const folder of this.folders()) this.options.disk.syncFolderNow(folder);
   }
 
-  /** Returns all folders, that of attachments included where there is one; the container itself comes last. */
+  /** Returns the folders to fsync: all of them, with that of attachments if there is one; the container comes last. */
   private folders(): string[] {
+    if (this.options.durability !== "sync") return [];
     const shared = this.options.disk.names(this.folder).filter((name) => name === BLOBS);
     return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
   }
 
-  /** Closes every open file. */
   close(): void {
     const fds = new Set([...this.unsynced, this.segment, this.index].filter((fd) => fd >= 0));
     for (const fd of fds) closeQuietly(this.options.disk, fd);

@@ -1,13 +1,20 @@
-/**
- * Marks the durable end of a container: writes checkpoints, and a manifest of the same state (session-store-v2
- * reference; seed 003).
- */
+/** Marks the durable end of a container: writes checkpoints, and a manifest of the same state (seed 003). */
 
 import { join } from "node:path";
+import { isNoFile } from "../../core/errno.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import { checkpointFile, checkpointFolder, manifestFile, numbered, temporaryFolder } from "../fs/container-paths.ts";
-import { closeQuietly, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
+import { Column, type Nodes } from "../../core/tree/nodes.ts";
+import {
+  checkpointFile,
+  checkpointFolder,
+  manifestFile,
+  numbered,
+  numberOf,
+  temporaryFolder,
+} from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, readWhole, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
+import { ifFile, withFile } from "../fs/files.ts";
 import type { Container } from "./container.ts";
 import {
   CHECKPOINT_SCHEMA,
@@ -16,15 +23,22 @@ import {
   encodeCheckpoint,
   encodeManifest,
   type Manifest,
+  parseCheckpoint,
   readManifest,
+  SOUND,
+  sealManifest,
   snapshotRef,
 } from "./documents.ts";
-import { EMPTY_TAIL, type Tail } from "./extents.ts";
-import { checkpointSeqs, lastCheckpoint } from "./last-checkpoint.ts";
-import { type Counted, ManifestCounters } from "./manifest.ts";
+import type { Tail } from "./extents.ts";
+import { Malformed } from "./frame.ts";
 import type { Snapshots } from "./snapshots.ts";
 
-/** Returns the checkpoint of the state that a manifest tells. */
+/** The highest number of a checkpoint, and the end that the last valid one marks. */
+interface KnownCheckpoint {
+  readonly seq: number;
+  readonly tail: Pick<Tail, "entrySeq" | "bytesTotal">;
+}
+
 export function checkpointOf(
   { head, integrity }: Manifest,
   seq: number,
@@ -44,6 +58,83 @@ export function checkpointOf(
   };
 }
 
+/** Returns the numbers of the checkpoints that are there, the last one first. */
+function checkpointSeqs(disk: Disk, container: string): number[] {
+  // A copy that leaves out empty folders has no such folder.
+  const names = ifFile(() => disk.names(checkpointFolder(container))) ?? [];
+  return names
+    .map((name) => numberOf(name, "json"))
+    .filter((seq) => seq > 0)
+    .sort((a, b) => b - a);
+}
+
+/**
+ * Returns the last valid checkpoint; null when there is none. What it names was on the medium before it. A partial one
+ * is ignored (seed 003, "Checkpoint failure").
+ */
+export function lastCheckpoint(disk: Disk, container: string): Checkpoint | null {
+  for (const seq of checkpointSeqs(disk, container))
+    try {
+      return parseCheckpoint(readWhole(disk, checkpointFile(container, seq)), seq);
+    } catch (error) {
+      if (!(error instanceof Malformed || isNoFile(error))) throw error;
+    }
+  return null;
+}
+
+/** Members of a manifest that cannot be computed from frames. */
+type Counted = Pick<Manifest, "sessionId" | "sourceFormat" | "createdAt">;
+
+/** Counters of a manifest, updated as entries become durable, so that writing one costs the same at any size. */
+export class ManifestCounters {
+  private readonly nodes: Nodes;
+  private count = 0;
+  private messages = 0;
+  private compactions = 0;
+  private branches = 0;
+  /** Number of children of each node, as far as it matters: none, one, more. */
+  private readonly children = new Column(new Uint8Array(16));
+
+  constructor(nodes: Nodes) {
+    this.nodes = nodes;
+  }
+
+  /** Returns the manifest of a store that ends at `tail`, whose entries are durable: counting them cannot be undone. */
+  manifest(tail: Tail, values: Counted & { readonly updatedAt: string }): Manifest {
+    const { nodes } = this;
+    for (; this.count < tail.entrySeq; this.count++) {
+      const position = this.count;
+      this.children.set(position, this.children.values[position] ?? 0);
+      if (nodes.isType(position, "message")) this.messages++;
+      else if (nodes.isType(position, "compaction")) this.compactions++;
+      const parent = nodes.parent(position);
+      if (parent < 0) continue;
+      const before = this.children.values[parent] ?? 0;
+      if (before === 1) this.branches++;
+      if (before < 2) this.children.set(parent, before + 1);
+    }
+    return sealManifest({
+      ...values,
+      head: {
+        segmentSeq: tail.segmentSeq,
+        entrySeq: tail.entrySeq,
+        entryId: tail.entrySeq === 0 ? "" : nodes.id(tail.entrySeq - 1),
+      },
+      counters: {
+        entriesTotal: tail.entrySeq,
+        messagesTotal: this.messages,
+        branchesTotal: this.branches,
+        compactionsTotal: this.compactions,
+        bytesTotal: tail.bytesTotal,
+      },
+      segmentCount: tail.segmentCount,
+      chainHash: tail.chainHash,
+      lastCrc32c: tail.lastCrc,
+      invariants: { ...SOUND, parentLinksClosed: nodes.missingParent.size === 0 },
+    });
+  }
+}
+
 export class Checkpoints {
   private readonly container: Container;
   private readonly snapshots: Snapshots;
@@ -52,7 +143,7 @@ export class Checkpoints {
   counted: Counted | null = null;
   /** Whether the manifest on disk is not that of the durable state. */
   manifestDue = false;
-  private known: { readonly seq: number; readonly tail: Tail } | null = null;
+  private known: KnownCheckpoint | null = null;
 
   constructor(container: Container, snapshots: Snapshots) {
     this.container = container;
@@ -65,7 +156,7 @@ export class Checkpoints {
     return this.known === null || this.isFarFrom(this.known.tail);
   }
 
-  isFarFrom(checkpointed: Tail): boolean {
+  isFarFrom(checkpointed: KnownCheckpoint["tail"]): boolean {
     const { entries, bytes } = this.container.options.checkpointEvery;
     const { tail } = this.container.end.durable;
     return tail.entrySeq - checkpointed.entrySeq >= entries || tail.bytesTotal - checkpointed.bytesTotal >= bytes;
@@ -75,27 +166,21 @@ export class Checkpoints {
    * Returns the end that the last valid checkpoint marks, and the highest number of any checkpoint: numbers of invalid
    * ones are not used again. Opening the container has checked that the checkpoint fits the entries.
    */
-  last(): { seq: number; tail: Tail } {
+  last(): KnownCheckpoint {
     if (this.known) return this.known;
     const { disk, folder } = this.container;
     const [seq = 0] = checkpointSeqs(disk, folder);
     const entrySeq = lastCheckpoint(disk, folder)?.headEntrySeq ?? 0;
-    const bytesTotal = this.snapshots.count === entrySeq ? this.bytesBefore(entrySeq) : 0;
-    this.known = { seq, tail: { ...EMPTY_TAIL, entrySeq, bytesTotal } };
+    let bytesTotal = 0;
+    if (this.snapshots.count === entrySeq)
+      for (const length of this.container.extents.lengths.values.subarray(0, entrySeq)) bytesTotal += length;
+    this.known = { seq, tail: { entrySeq, bytesTotal } };
     return this.known;
   }
 
   /** Makes the next {@link last} look again, because other processes may have made checkpoints meanwhile. */
   forget(): void {
     this.known = null;
-  }
-
-  /** Returns the bytes of all frames before a position. */
-  private bytesBefore(position: number): number {
-    let bytes = 0;
-    const { values } = this.container.extents.lengths;
-    for (let p = 0; p < position; p++) bytes += values[p];
-    return bytes;
   }
 
   /** Makes a checkpoint of the durable end, and writes a manifest of the same state (INV-004). */
@@ -106,8 +191,8 @@ export class Checkpoints {
     const seq = this.last().seq + 1;
     const at = timestamp(options.env);
     const manifest = this.manifestNow(at);
-    const text = encodeCheckpoint(checkpointOf(manifest, seq, at, reason));
-    const mark = await this.writeSynced(`${numbered(seq, "json")}.tmp`, text);
+    const checkpoint = checkpointOf(manifest, seq, at, reason);
+    const mark = await this.writeSynced(`${numbered(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
     renameExclusive(disk, mark, checkpointFile(container.folder, seq));
     const path = await this.writeSynced("manifest.json.tmp", encodeManifest(manifest));
     disk.rename(path, manifestFile(container.folder));
@@ -125,13 +210,11 @@ export class Checkpoints {
       const { sourceFormat = "native_v2", createdAt = updatedAt } = readManifest(disk, manifestFile(folder)) ?? {};
       this.counted = { sessionId: header.id, sourceFormat, createdAt };
     }
-    return this.counters.manifest(end.durable.tail, { ...this.counted, updatedAt });
+    const { sessionId, sourceFormat, createdAt } = this.counted;
+    return this.counters.manifest(end.durable.tail, { sessionId, sourceFormat, createdAt, updatedAt });
   }
 
-  /**
-   * Writes the manifest of the durable state before the lock is released. Best effort: the next opening works without
-   * it.
-   */
+  /** Writes the manifest of the durable state, before the lock is released. Best effort: openings work without it. */
   publishManifestNow(): void {
     const { container } = this;
     const { disk, options } = container;
@@ -140,11 +223,7 @@ export class Checkpoints {
       if (!container.hasItsHeader()) return;
       const text = encodeManifest(this.manifestNow(timestamp(options.env)));
       const { path, fd } = this.temporary("manifest.json.tmp", text);
-      try {
-        if (options.durability === "sync") disk.syncNow(fd);
-      } finally {
-        closeQuietly(disk, fd);
-      }
+      withFile(disk, fd, () => options.durability === "sync" && disk.syncNow(fd));
       disk.rename(path, manifestFile(container.folder));
       this.manifestDue = false;
     } catch (error) {
@@ -172,11 +251,7 @@ export class Checkpoints {
   private async writeSynced(name: string, text: string): Promise<string> {
     const { disk, options } = this.container;
     const { path, fd } = this.temporary(name, text);
-    try {
-      if (options.durability === "sync") await disk.sync(fd);
-    } finally {
-      closeQuietly(disk, fd);
-    }
+    await withFile(disk, fd, async () => options.durability === "sync" && (await disk.sync(fd)));
     return path;
   }
 }

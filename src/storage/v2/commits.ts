@@ -1,54 +1,46 @@
-/**
- * Makes what was appended to a container durable: fsyncs the frames, then their index rows, and makes checkpoints
- * (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Removes what did not become durable.
- */
+/** Makes what was appended durable: frames, then index rows, then checkpoints (seed 003); else removes it. */
 
-import { bytesOf } from "../../core/json/json.ts";
+import { timestamp } from "../../core/ports/env.ts";
 import { pointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
 import { removedByAnother } from "../log/failures.ts";
-import type { Checkpoints } from "./checkpoints.ts";
+import { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
-import { EMPTY_END, type Tail } from "./extents.ts";
-import { crcText, decodeRow, type IndexRow } from "./frame.ts";
-import type { IndexWriter } from "./index-writer.ts";
-import type { SegmentWriter } from "./segment-writer.ts";
+import { EMPTY_END, type FrameExtent, type Tail } from "./extents.ts";
+import { IndexWriter } from "./index-writer.ts";
+import { SegmentWriter } from "./segment-writer.ts";
 import type { Segment } from "./segments.ts";
 import type { Snapshots } from "./snapshots.ts";
-import type { StateMachine } from "./states.ts";
+import { StateMachine } from "./states.ts";
 
 /** The commits of one process with entries that are not durable yet, by the identity of their containers. */
 export type Writers = Map<string, ContainerCommits>;
 
-/** The parts of a log that a commit uses. */
-export interface CommitParts {
+export class ContainerCommits {
   readonly frames: SegmentWriter;
   readonly index: IndexWriter;
   readonly checkpoints: Checkpoints;
-  readonly snapshots: Snapshots;
+  /** State of the store on its way from one durable state to the next (seed 003). */
   readonly states: StateMachine;
-  readonly writers: Writers;
-}
-
-export class ContainerCommits {
   private readonly container: Container;
-  private readonly parts: CommitParts;
+  private readonly snapshots: Snapshots;
+  private readonly writers: Writers;
 
-  constructor(container: Container, parts: CommitParts) {
+  constructor(container: Container, snapshots: Snapshots, writers: Writers) {
     this.container = container;
-    this.parts = parts;
-  }
-
-  private get isDurable(): boolean {
-    const { state, entries } = this.container;
-    return state.durableCount >= entries.nodes.count;
+    this.snapshots = snapshots;
+    this.writers = writers;
+    this.frames = new SegmentWriter(container);
+    this.index = new IndexWriter(container);
+    this.checkpoints = new Checkpoints(container, snapshots);
+    this.states = new StateMachine(() => timestamp(container.options.env));
   }
 
   /** Records that frames were written that are not durable. While a commit runs, the commit moves the state on. */
   noteWritten(): void {
-    const { states, writers } = this.parts;
+    const { states, writers } = this;
     writers.set(this.container.identity, this);
     if (!this.container.state.isCommitting && states.state !== "DIRTY") states.to("DIRTY", "entries were appended");
   }
@@ -63,13 +55,13 @@ export class ContainerCommits {
       () => this.checkpointIfDue(),
       () => {
         if (!this.container.reader.isClosed && nodes.count > count)
-          this.parts.states.through(["DIRTY", "SEGMENT_SEALED", "INDEXED"], "entries were appended meanwhile");
+          this.states.through(["DIRTY", "SEGMENT_SEALED", "INDEXED"], "entries were appended meanwhile");
       },
     );
   }
 
   async makeDurable(requireCurrent: () => void): Promise<void> {
-    const { frames, index, states } = this.parts;
+    const { frames, index, states } = this;
     const { state, end, entries } = this.container;
     const { count } = entries.nodes;
     const { tail } = end;
@@ -98,10 +90,10 @@ export class ContainerCommits {
 
   /** Moves the state on after a commit: entries that were appended while it ran are for the next. */
   committed(): void {
-    const { states } = this.parts;
+    const { states } = this;
     const { state, reader } = this.container;
     if (state.readOnly?.name === "corrupt") return states.fail("entries are damaged or lost");
-    if (!reader.isClosed && !this.isDurable && states.state !== "DIRTY" && states.state !== "FAILED")
+    if (!reader.isClosed && !this.container.isDurable && states.state !== "DIRTY" && states.state !== "FAILED")
       states.to("DIRTY", "entries were appended meanwhile");
   }
 
@@ -124,16 +116,13 @@ export class ContainerCommits {
     const { container } = this;
     container.markDurable(count, tail);
     container.state.created = null;
-    if (count === container.entries.nodes.count) this.parts.writers.delete(container.identity);
+    if (count === container.entries.nodes.count) this.writers.delete(container.identity);
   }
 
-  /**
-   * Makes everything durable synchronously: where durability means no more than surviving the death of the process, or
-   * where another log waits.
-   */
+  /** Makes everything durable now: where that means to survive no more than the process, or where another log waits. */
   markAllDurable(): void {
-    if (this.isDurable) return;
-    const { frames, index, states } = this.parts;
+    if (this.container.isDurable) return;
+    const { frames, index, states } = this;
     const { state, end, entries } = this.container;
     const { isSynced, isCommitting, unsynced } = state;
     const { tail } = end;
@@ -152,7 +141,7 @@ export class ContainerCommits {
       this.markDurable(entries.nodes.count, tail);
       if (!isCommitting) states.to("INDEXED", "the index rows are written");
     } catch (error) {
-      if (!this.isDurable) {
+      if (!this.container.isDurable) {
         state.commits?.invalidate();
         this.rollBack();
       }
@@ -161,17 +150,19 @@ export class ContainerCommits {
   }
 
   rollBack(): void {
-    const { frames, index, states, writers } = this.parts;
-    const { entries, end, state, identity } = this.container;
+    const { frames, index, states, writers } = this;
+    const { entries, extents, end, state, identity } = this.container;
     const { durableCount, created } = state;
-    const waiting = Math.max(0, durableCount - (entries.nodes.count - end.rows.length));
-    const given = end.rows.slice(waiting).map((row) => rowOf(row));
+    const { count } = entries.nodes;
+    const indexed = count - end.rows.length;
+    const first = Math.max(durableCount, indexed);
+    const given = Array.from({ length: count - first }, (_, i) => extents.at(first + i));
     entries.forgetFrom(durableCount);
     writers.delete(identity);
     if (states.state === "SEGMENT_SEALED") states.to("FAILED", "the index could not be written");
     if (created) this.unmake(created);
     else {
-      end.rows.length = waiting;
+      end.rows.length = first - indexed;
       end.tail = end.durable.tail;
       index.cut();
       frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start));
@@ -179,22 +170,19 @@ export class ContainerCommits {
     if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
   }
 
-  /** Whether a segment holds, from `start` on, the frames of these rows and nothing else. */
-  private holdsFrames(rows: readonly IndexRow[], { seq, size }: Segment, start: number): boolean {
-    let end = start;
-    for (const { segmentSeq, byteOffset, byteLength, crc32c: crc } of rows) {
+  /** Whether a segment holds, from `from` on, these frames and nothing else. */
+  private holdsFrames(frames: readonly FrameExtent[], { seq, size }: Segment, from: number): boolean {
+    let end = from;
+    for (const { segmentSeq, start, length, crc } of frames) {
       if (segmentSeq !== seq) continue;
-      if (byteOffset !== end || end + byteLength > size) return false;
-      if (crcText(this.container.segments.crc(seq, byteOffset, byteLength)) !== crc) return false;
-      end += byteLength;
+      if (start !== end || end + length > size) return false;
+      if (this.container.segments.crc(seq, start, length) !== crc) return false;
+      end += length;
     }
     return end === size;
   }
 
-  /**
-   * Removes the container of a session whose first entries did not become durable. Its earlier lines wait in memory
-   * again.
-   */
+  /** Removes the container of a session whose first entries did not become durable. Its earlier lines wait again. */
   private unmake(held: readonly Uint8Array[]): void {
     const { container } = this;
     const { disk, entries, end, state, file } = container;
@@ -214,7 +202,7 @@ export class ContainerCommits {
     end.goTo(EMPTY_END);
     container.markDurable(state.durableCount);
     state.unsynced.clear();
-    this.parts.checkpoints.manifestDue = false;
+    this.checkpoints.manifestDue = false;
   }
 
   private get isOursStill(): boolean {
@@ -227,7 +215,7 @@ export class ContainerCommits {
 
   /** Makes a checkpoint of entries that are all durable. */
   async checkpointNow(reason: "manual" | "pre_migration"): Promise<void> {
-    const { states } = this.parts;
+    const { states } = this;
     if (states.state !== "INDEXED") {
       if (states.state !== "DIRTY") states.to("DIRTY", "a checkpoint was asked for");
       states.through(["SEGMENT_SEALED", "INDEXED"], "no frame was added");
@@ -237,22 +225,21 @@ export class ContainerCommits {
 
   /** Makes a checkpoint, and extends the index snapshot. */
   private async checkpoint(reason: CheckpointReason): Promise<void> {
-    await this.parts.checkpoints.make(reason);
-    this.parts.states.to("CHECKPOINTED", "the checkpoint is on the medium");
-    this.parts.snapshots.grow();
+    await this.checkpoints.make(reason);
+    this.states.to("CHECKPOINTED", "the checkpoint is on the medium");
+    this.snapshots.grow();
   }
 
   /** Whether a commit has to make a checkpoint, although the append is durable already. */
   get isCheckpointDue(): boolean {
     const { isSynced, isCommitting } = this.container.state;
-    if (isSynced || isCommitting || this.parts.states.state !== "INDEXED" || this.container.reader.isClosed)
-      return false;
-    return this.parts.checkpoints.isDue;
+    if (isSynced || isCommitting || this.states.state !== "INDEXED" || this.container.reader.isClosed) return false;
+    return this.checkpoints.isDue;
   }
 
   private async checkpointIfDue(): Promise<void> {
     try {
-      if (this.parts.checkpoints.isFarFrom(this.parts.checkpoints.last().tail)) await this.checkpoint("periodic");
+      if (this.checkpoints.isFarFrom(this.checkpoints.last().tail)) await this.checkpoint("periodic");
     } catch (error) {
       // The entries are durable without it; the next commit tries again.
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
@@ -260,14 +247,8 @@ export class ContainerCommits {
   }
 
   closeFiles(): void {
-    this.parts.frames.close();
-    this.parts.index.close();
+    this.frames.close();
+    this.index.close();
     this.container.segments.forgetAll();
   }
-}
-
-/** Parses the text of a row. */
-function rowOf(text: string): IndexRow {
-  const bytes = bytesOf(text);
-  return decodeRow(bytes, 0, bytes.length - 1);
 }

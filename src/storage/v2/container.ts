@@ -1,27 +1,21 @@
-/**
- * A container as one log knows it: which one it is, its segments, its entries and its end. The parts of the log share
- * it; each of them does one thing to it.
- */
+/** A container as one log knows it: identity, segments, entries and end. Each part of the log does one thing to it. */
 
 import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import type { Env } from "../../core/ports/env.ts";
 import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, type FileInfo, infoIfPresent, readAll, readWhole } from "../fs/disk.ts";
+import { type Disk, type FileInfo, infoIfPresent, readWhole } from "../fs/disk.ts";
+import { ifPresent, readAt, withFile } from "../fs/files.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 import { type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries } from "../log/known-entries.ts";
-import type { SnapshotCache } from "../log/snapshot-cache.ts";
-import { ContainerEnd } from "./container-end.ts";
 import { isUuid } from "./documents.ts";
-import { Extents, type Tail } from "./extents.ts";
-import { FrameHeads } from "./frame-heads.ts";
-import { orNone, Segments } from "./segments.ts";
+import { ContainerEnd, Extents, type Tail } from "./extents.ts";
+import { Segments } from "./segments.ts";
 
 /** Bytes of the largest header that is read; a usual one has a few hundred. */
 const HEADER_BYTES = 1 << 20;
@@ -29,18 +23,12 @@ const HEADER_BYTES = 1 << 20;
 export const CHECKED_LINE = 1 << 20;
 
 export interface SegmentedOptions extends FileLogOptions {
-  readonly env: Env;
-  readonly readOnly?: boolean;
-  /** Folder for bytes that are taken out of a session. */
-  readonly quarantine: string;
   /** Returns the path of a new session's container. */
   readonly containerFor: (header: SessionHeader) => string;
   /** Largest size of a segment in bytes. */
   readonly segmentBytes: number;
   /** Amounts appended since the last checkpoint; either makes the next one due. */
   readonly checkpointEvery: { readonly entries: number; readonly bytes: number };
-  /** Index snapshots of large containers, kept from before. */
-  readonly snapshots?: SnapshotCache;
 }
 
 export class Container {
@@ -51,6 +39,7 @@ export class Container {
   folder: string;
   header!: SessionHeader;
   headerLine!: Uint8Array;
+  readonly version = CURRENT_VERSION;
   /** Reason why a container with a damaged header must not be written; null for a sound one. */
   headerFault: Failure | null = null;
   /** The header file, whose device and inode identify the container. */
@@ -59,7 +48,6 @@ export class Container {
   onRefused: () => void = () => {};
   readonly state: WriteState;
   readonly entries = new KnownEntries();
-  readonly heads = new FrameHeads(this.entries);
   readonly extents = new Extents();
   readonly end = new ContainerEnd();
   readonly segments: Segments;
@@ -82,50 +70,38 @@ export class Container {
     this.reader = new EntryReader(disk, options.env, this.entries, recordsOf(this));
   }
 
-  /**
-   * Throws not_a_session when a file or folder that entries are in is a link. Any other part that is one counts as
-   * missing.
-   */
+  /** Throws not_a_session when a file or folder of entries is a link. Any other part that is one counts as missing. */
   requireNoLinks(): void {
     if (!this.disk.list) return;
     const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
     const needed = new Set([headerFile(this.folder), index, segments].map((path) => basename(path)));
     for (const folder of [this.folder, segments, index])
-      for (const { name, kind } of orNone(() => this.disk.list?.(folder) ?? []))
+      for (const { name, kind } of ifPresent(() => this.disk.list?.(folder)) ?? [])
         if (kind === "link" && (folder !== this.folder || needed.has(name)))
           throw notASession(this.file, `${name} in it is a link`);
   }
 
   readHeader(): void {
-    const fd = this.disk.openRead(headerFile(this.folder));
-    try {
+    withFile(this.disk, this.disk.openRead(headerFile(this.folder)), (fd) => {
       const info = this.disk.infoOf(fd);
       this.key = info;
       if (info.kind !== "file" || info.size > HEADER_BYTES) return this.makeHeader(info);
-      const bytes = Buffer.alloc(info.size);
-      readAll(this.disk, fd, bytes, 0);
+      const bytes = readAt(this.disk, fd, 0, info.size);
       const end = bytes.indexOf(0x0a);
       const line = bytes.subarray(0, end < 0 ? bytes.length : end);
       const header = headerIn(line);
       if (header === null) return this.makeHeader(info);
       this.header = headerOf(header);
       this.headerLine = line;
-    } finally {
-      closeQuietly(this.disk, fd);
-    }
+    });
   }
 
   /** Makes up a header for one that is damaged: the session can be read, and repaired or cloned to be written. */
   private makeHeader({ size, modified }: FileInfo): void {
     const id = basename(this.file, CONTAINER);
     if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
-    this.header = {
-      type: "session",
-      version: CURRENT_VERSION,
-      id,
-      timestamp: new Date(modified).toISOString(),
-      cwd: "",
-    };
+    const timestamp = new Date(modified).toISOString();
+    this.header = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
     this.headerLine = bytesOf(JSON.stringify(this.header));
     this.headerFault = new Failure(
       "corrupt",
@@ -170,10 +146,7 @@ export class Container {
     return info;
   }
 
-  /**
-   * Returns the failure for files that another program changed. What was known may no longer hold, so the next refresh
-   * compares.
-   */
+  /** Returns the failure for files that another program changed. The next refresh compares what is known with them. */
   changedByAnother(): Failure {
     this.state.isConfirmed = false;
     return changedByAnother("files");
@@ -208,6 +181,10 @@ export class Container {
     }
   }
 
+  get isDurable(): boolean {
+    return this.state.durableCount >= this.entries.nodes.count;
+  }
+
   /** Records that `count` entries are durable, the last of which ends at `tail`. */
   markDurable(count: number, tail: Tail = this.end.tail): void {
     this.state.durableCount = count;
@@ -234,7 +211,7 @@ export class Container {
       nodes.aliases = aliases;
       this.reader.doubt();
       for (const { lines, entries } of maps) for (const [position, line] of entries) lines.set(position, line);
-      damage.splice(0, damage.length, ...reported);
+      entries.replaceDamage(reported);
       state.readOnly = readOnly;
       restoreEnd();
     };

@@ -1,35 +1,27 @@
-/** Creates the container of a new session: it appears in one step, then its pointer. */
+/** Makes the container of a new session, and a new one of what can be read of a damaged container. */
 
 import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { headerFile, indexFile, pointerFile } from "../fs/container-paths.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import { timestamp } from "../../core/ports/env.ts";
+import { BLOBS, headerFile, indexFile, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
-import { lockInContainer } from "../locks/lock-paths.ts";
+import { lockInContainer, shareLock } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
-import type { WriterLock } from "../locks/writer-lock.ts";
+import { shareAttachments } from "../log/attachments.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
-import { dropOrphanPointer, newPointer, publishPointer } from "./pointer.ts";
+import { appendEventNow, type ErrorClass, type Manifest, readManifest } from "./documents.ts";
+import { dropOrphanPointer, missingParts, newPointer, publishPointer } from "./pointer.ts";
 
-/** A container that was created, with its lock. */
-export interface CreatedContainer {
-  readonly builder: Builder;
-  readonly lock: Lock;
-  readonly key: FileInfo;
-  /** The index. */
-  readonly seen: FileInfo;
-}
-
-/**
- * Creates a container with its header and these lines, and claims its lock. Throws already_exists, invalid_entry,
- * having left nothing.
- */
+/** Creates a container with these lines, and claims its lock. Throws already_exists, invalid_entry, leaving nothing. */
 export function createContainer(
-  { disk, options, file, header, headerLine }: Container,
+  { disk, options, file, header, headerLine, state }: Container,
   lines: readonly Uint8Array[],
-  writerLock: WriterLock,
-): CreatedContainer {
+): { builder: Builder; manifest: Manifest; lock: Lock; key: FileInfo; seenIndex: FileInfo } {
   const builder = new Builder(options, stagingName(file));
   let renamed = false;
   let lock: Lock | undefined;
@@ -42,11 +34,11 @@ export function createContainer(
     builder.commitNow();
     builder.close();
     const key = disk.info(headerFile(builder.folder));
-    lock = writerLock.claim(key, lockInContainer(builder.folder));
+    lock = state.lock.claim(key, lockInContainer(builder.folder));
     disk.rename(builder.folder, file);
     renamed = true;
     publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, header.id), options.durability);
-    return { builder, lock, key, seen: disk.info(indexFile(file)) };
+    return { builder, manifest, lock, key, seenIndex: disk.info(indexFile(file)) };
   } catch (error) {
     builder.close();
     lock?.release();
@@ -67,4 +59,84 @@ export function requireFree(disk: Disk, file: string): void {
       throw new Failure("already_exists", `Something exists at ${taken} already. Choose another path.`, {
         sessionPath: taken,
       });
+}
+
+/** Kinds of damage that a repair removes. */
+export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
+  "bad_header",
+  "bad_line",
+  "bad_body",
+  "bad_index",
+  "torn_tail",
+  "duplicate_id",
+  "missing_parent",
+  "cycle",
+  "incomplete_batch",
+  "lost_entries",
+]);
+
+/** Returns what a copy of the container left out, as damage. */
+export function missingPartsOf({ disk, file, folder }: Container): Damage[] {
+  return guarded("looking at the session", () => missingParts(disk, file, folder)).map(({ name, isDamaged }) => ({
+    kind: "bad_index",
+    line: 0,
+    byteOffset: 0,
+    length: 0,
+    reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
+    salvaged: true,
+  }));
+}
+
+/** Appends the event of a repair to the ledger in a folder, fsynced. `sourcePath`: where what was damaged is kept. */
+export function recordRepair(
+  container: Container,
+  errorClass: ErrorClass,
+  folder = container.folder,
+  sourcePath = container.file,
+): void {
+  const { disk, options, file } = container;
+  const migrationId = options.env.sessionId();
+  const isNew = appendEventNow(disk, ledgerFile(folder), {
+    migrationId,
+    phase: "integrity_check",
+    at: timestamp(options.env),
+    sourcePath,
+    targetPath: file,
+    sourceFormat: "native_v2",
+    targetFormat: "native_v2",
+    verification: { entryCountMatch: true, hashChainMatch: true, indexConsistent: true },
+    outcome: "recoverable_error",
+    errorClass,
+    correlationId: `recovery-${migrationId}`,
+  });
+  if (isNew) container.state.unsynced.add(join(folder, "migrations"));
+}
+
+/** Builds a container of these lines, and puts it in the place of the damaged one, which is kept at `backup`. */
+export function rebuild(container: Container, lines: Iterable<Uint8Array>, backup: string): void {
+  const { disk, options, file, folder, header, headerLine } = container;
+  const builder = new Builder(options, stagingName(file));
+  try {
+    builder.begin(container.headerFault === null ? headerFile(folder) : headerLine);
+    for (const line of lines) builder.add(line);
+    builder.finish(header, readManifest(disk, manifestFile(folder))?.sourceFormat ?? "native_v2", "recovery");
+    builder.commitNow();
+    builder.close();
+    if (exists(disk, ledgerFile(folder))) disk.link(ledgerFile(folder), ledgerFile(builder.folder));
+    recordRepair(container, "integrity_mismatch", builder.folder, backup);
+    shareAttachments(disk, folder, join(builder.folder, BLOBS));
+    shareLock(disk, folder, builder.folder);
+    builder.syncFoldersNow();
+    if (backup !== folder) disk.rename(folder, backup);
+    try {
+      disk.rename(builder.folder, file);
+    } catch (error) {
+      if (backup !== folder) disk.rename(backup, folder);
+      throw error;
+    }
+  } catch (error) {
+    builder.close();
+    removeTree(disk, builder.folder);
+    throw storageFailure(error, "rebuilding the session");
+  }
 }

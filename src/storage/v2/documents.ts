@@ -4,23 +4,13 @@
  * Undocumented members are refused: we cannot judge a store that says more than we know.
  */
 
+import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { parse } from "../../core/json/json.ts";
-import { type Disk, readWhole } from "../fs/disk.ts";
-import { CRC, GENESIS, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
-import {
-  constant,
-  count,
-  flag,
-  inOrder,
-  type Of,
-  object,
-  oneOf,
-  optional,
-  orNull,
-  type Shape,
-  text,
-} from "./shapes.ts";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
+import { ifFile, withFile } from "../fs/files.ts";
+import { CRC, GENESIS, ifSound, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
 
 const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
 export const CHECKPOINT_SCHEMA = "pi.session_store_v2.checkpoint.v1";
@@ -33,23 +23,92 @@ export const DOCUMENT_BYTES = 1 << 20;
 const SOURCE_FORMATS = ["jsonl_v3", "sqlite_v1", "native_v2"] as const;
 export type SourceFormat = (typeof SOURCE_FORMATS)[number];
 
-// --- formats of values -------------------------------------------------------------------------------------------
-
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const CORRELATION = /^[A-Za-z0-9._:-]{8,128}$/;
-const WIRE_ID = /^[A-Za-z0-9_-]{1,128}$/;
+export const CORRELATION = /^[A-Za-z0-9._:-]{8,128}$/;
 
 export function isUuid(text: string): boolean {
   return UUID.test(text);
 }
 
-/** Whether pi_agent_rust accepts an entry id. */
-export function isWireId(text: string): boolean {
-  return WIRE_ID.test(text);
+// --- shapes ------------------------------------------------------------------------------------------------------
+
+// What each member must be, in the order in which the members are written. zod could do this, but the library would load
+// it for this alone: 90 KB, and an import that takes half as long again.
+
+/** A check that returns the value, with the members of objects in order, or throws {@link Malformed} with the path. */
+type Shape<T> = (value: unknown, path: string) => T;
+
+type Of<S> = S extends Shape<infer T> ? T : never;
+
+type Optional<T> = Shape<T> & { readonly isOptional: true };
+type ObjectOf<S> = {
+  readonly [N in keyof S as S[N] extends Optional<unknown> ? never : N]: Of<S[N]>;
+} & {
+  readonly [N in keyof S as S[N] extends Optional<unknown> ? N : never]?: Of<S[N]>;
+};
+
+function accept<T>(accepts: (value: unknown) => boolean, is: string): Shape<T> {
+  return (value, path) => {
+    if (accepts(value)) return value as T;
+    throw new Malformed(`${path} is not ${is}`);
+  };
 }
 
-export function isCorrelationId(text: string): boolean {
-  return CORRELATION.test(text);
+const flag = accept<boolean>((value) => typeof value === "boolean", "true or false");
+
+function text(pattern = /^/): Shape<string> {
+  return accept((value) => typeof value === "string" && pattern.test(value), "as it must be");
+}
+
+function count(least = 0): Shape<number> {
+  return accept((value) => Number.isSafeInteger(value) && (value as number) >= least, "a number that counts");
+}
+
+function constant<const T extends string | number>(expected: T): Shape<T> {
+  return accept((value) => value === expected, JSON.stringify(expected));
+}
+
+function oneOf<const T extends string>(values: readonly T[]): Shape<T> {
+  return accept((value) => values.includes(value as T), `one of ${values.join(", ")}`);
+}
+
+function orNull<T>(shape: Shape<T>): Shape<T | null> {
+  return (value, path) => (value === null ? null : shape(value, path));
+}
+
+/** Lets a member be absent; null counts as absent. */
+function optional<T>(shape: Shape<T>): Optional<T> {
+  return Object.assign(((value, path) => shape(value, path)) as Shape<T>, { isOptional: true as const });
+}
+
+/** Accepts objects with these members and no others. */
+function object<S extends Readonly<Record<string, Shape<unknown>>>>(members: S): Shape<ObjectOf<S>> {
+  const check: Shape<ObjectOf<S>> = (value, path) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value))
+      throw new Malformed(`${path} is not a JSON object`);
+    for (const name of Object.keys(value))
+      if (!Object.hasOwn(members, name)) throw new Malformed(`${path} has no member ${name}`);
+    const given = value as Readonly<Record<string, unknown>>;
+    const result: Record<string, unknown> = {};
+    for (const [name, shape] of Object.entries(members)) {
+      const isAbsent = (given[name] ?? null) === null;
+      if (isAbsent && "isOptional" in shape) continue;
+      if (given[name] === undefined) throw new Malformed(`${path}: the member ${name} is missing`);
+      result[name] = shape(given[name], `${path}.${name}`);
+    }
+    return result as ObjectOf<S>;
+  };
+  return Object.assign(check, { members });
+}
+
+/** Returns a value with the members of its objects in order. It judges nothing: no write fails for what it says. */
+function inOrder<T>(shape: Shape<T>, value: T): T {
+  if (!("members" in shape)) return value;
+  const given = value as Readonly<Record<string, unknown>>;
+  const ordered: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(shape.members as Readonly<Record<string, Shape<unknown>>>))
+    if (given[name] !== undefined) ordered[name] = inOrder(member, given[name]);
+  return ordered as T;
 }
 
 // --- manifest ----------------------------------------------------------------------------------------------------
@@ -57,6 +116,20 @@ export function isCorrelationId(text: string): boolean {
 const time = text(TIME);
 const hash = text(SHA256);
 const name = text(/./su);
+
+const INVARIANTS = [
+  "parentLinksClosed",
+  "monotonicEntrySeq",
+  "monotonicSegmentSeq",
+  "indexWithinSegmentBounds",
+  "branchHeadsIndexed",
+  "checkpointsMonotonic",
+  "hashChainValid",
+] as const;
+
+function eachOf<const N extends string, T>(names: readonly N[], value: T): Readonly<Record<N, T>> {
+  return Object.fromEntries(names.map((name) => [name, value])) as Record<N, T>;
+}
 
 const MANIFEST = object({
   schema: constant(MANIFEST_SCHEMA),
@@ -91,15 +164,7 @@ const MANIFEST = object({
     /** Checksum of the last frame. */
     lastCrc32c: text(CRC),
   }),
-  invariants: object({
-    parentLinksClosed: flag,
-    monotonicEntrySeq: flag,
-    monotonicSegmentSeq: flag,
-    indexWithinSegmentBounds: flag,
-    branchHeadsIndexed: flag,
-    checkpointsMonotonic: flag,
-    hashChainValid: flag,
-  }),
+  invariants: object(eachOf(INVARIANTS, flag)),
 });
 
 /** The manifest of a store. Times are ISO 8601 in UTC, and ids of sessions are UUIDs. */
@@ -107,26 +172,12 @@ export type Manifest = Of<typeof MANIFEST>;
 export type Counters = Manifest["counters"];
 
 /** The invariants of a store in which everything holds. */
-export const SOUND: Manifest["invariants"] = {
-  parentLinksClosed: true,
-  monotonicEntrySeq: true,
-  monotonicSegmentSeq: true,
-  indexWithinSegmentBounds: true,
-  branchHeadsIndexed: true,
-  checkpointsMonotonic: true,
-  hashChainValid: true,
-};
+export const SOUND: Manifest["invariants"] = eachOf(INVARIANTS, true);
 
 /** The part of a manifest that differs from store to store. */
-export interface ManifestFacts
-  extends Pick<
-    Manifest,
-    "sessionId" | "sourceFormat" | "createdAt" | "updatedAt" | "head" | "counters" | "invariants"
-  > {
-  readonly segmentCount: number;
-  readonly chainHash: string;
-  readonly lastCrc32c: string;
-}
+export type ManifestFacts = Omit<Manifest, "schema" | "storeVersion" | "files" | "integrity"> &
+  Pick<Manifest["files"], "segmentCount"> &
+  Omit<Manifest["integrity"], "manifestHash">;
 
 /** Returns the manifest with its members in the documented order and with this hash. */
 function withHash(manifest: Manifest, manifestHash: string): Manifest {
@@ -168,33 +219,19 @@ export function parseManifest(bytes: Uint8Array): Manifest {
   return manifest;
 }
 
-/**
- * Returns the manifest at a path, or null when it is missing or invalid: nothing depends on it that frames do not
- * contain.
- */
+/** Returns the manifest at a path, or null when it is missing or invalid: frames have all that depends on it. */
 export function readManifest(disk: Disk, file: string): Manifest | null {
-  try {
-    return parseManifest(readWhole(disk, file));
-  } catch (error) {
-    if (error instanceof Malformed || isMissing(error) || isNoFile(error)) return null;
-    throw error;
-  }
+  return ifFile(() => ifSound(() => parseManifest(readWhole(disk, file))));
 }
 
 /** Throws {@link Malformed} unless the manifest has a head exactly when it has entries. */
-function checkHead({ head, counters, files, integrity }: Manifest): void {
-  const { segmentCount } = files;
-  const { chainHash, lastCrc32c } = integrity;
+function checkHead({ head, counters, files: { segmentCount }, integrity }: Manifest): void {
   if (head.entrySeq !== counters.entriesTotal)
     throw new Malformed(`manifest: the head is entry ${head.entrySeq} of ${counters.entriesTotal}`);
-  const isEmpty = head.entrySeq === 0;
-  const fits = isEmpty
-    ? head.segmentSeq === 0 &&
-      head.entryId === "" &&
-      segmentCount === 0 &&
-      chainHash === GENESIS &&
-      lastCrc32c === NO_CRC
-    : head.segmentSeq > 0 && head.entryId !== "" && segmentCount > 0;
+  const isEmpty = head.segmentSeq === 0 && head.entryId === "" && segmentCount === 0;
+  const isGenesis = integrity.chainHash === GENESIS && integrity.lastCrc32c === NO_CRC;
+  const fits =
+    head.entrySeq === 0 ? isEmpty && isGenesis : head.segmentSeq > 0 && head.entryId !== "" && segmentCount > 0;
   if (!fits) throw new Malformed("manifest: head, segments and chain do not fit each other");
 }
 
@@ -252,8 +289,6 @@ const EVENT = object({
 });
 /** One line of the migration ledger. */
 export type MigrationEvent = Omit<Of<typeof EVENT>, "schema">;
-export type Phase = MigrationEvent["phase"];
-export type EventOutcome = MigrationEvent["outcome"];
 export type ErrorClass = NonNullable<MigrationEvent["errorClass"]>;
 
 /** Returns the event's line, with its line feed. */
@@ -265,6 +300,61 @@ export function encodeEvent(event: MigrationEvent): string {
 export function parseEvent(line: Uint8Array): MigrationEvent {
   const { schema: _, ...event } = documentOf(line, "event", EVENT);
   return event;
+}
+
+/**
+ * The migration ledger of a container (session-store-v2 reference, section 3.6): an append-only file, an event on a
+ * line. A torn write at its end was never acknowledged, and the next event replaces it. Any other bad line is refused.
+ */
+interface Ledger {
+  readonly events: readonly MigrationEvent[];
+  /** Bytes that whole events take. */
+  readonly size: number;
+  /** Bytes after them that a torn write left. */
+  readonly torn: number;
+}
+
+/** Reads all events, oldest first; none when there is no file. Throws corrupt, naming the line. */
+export function readLedger(disk: Disk, file: string): Ledger {
+  const bytes = ifFile(() => readWhole(disk, file));
+  if (bytes === null) return { events: [], size: 0, torn: 0 };
+  const events: MigrationEvent[] = [];
+  let start = 0;
+  try {
+    for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+      if (end > start) events.push(parseEvent(bytes.subarray(start, end)));
+      start = end + 1;
+    }
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    const line = events.length + 1;
+    throw new Failure(
+      "corrupt",
+      `The migration ledger is damaged in line ${line}: ${error.message}. Move ${file} away to go on without it.`,
+      { line },
+      { cause: error },
+    );
+  }
+  return { events, size: start, torn: bytes.length - start };
+}
+
+/** Appends an event durably, unless the ledger is damaged, which is left as it is. Throws corrupt, and errno errors. */
+export async function appendEvent(disk: Disk, file: string, event: MigrationEvent): Promise<void> {
+  if (appendEventNow(disk, file, event)) await disk.syncFolder(dirname(file));
+}
+
+/** Does the same synchronously. Returns whether the file is new; then the caller must fsync its folder. */
+export function appendEventNow(disk: Disk, file: string, event: MigrationEvent): boolean {
+  const { size, torn } = readLedger(disk, file);
+  const line = bytesOf(encodeEvent(event));
+  const isNew = isAbsent(disk, file);
+  if (isNew) disk.makeFolder(dirname(file));
+  withFile(disk, isNew ? disk.create(file) : disk.openAppend(file), (fd) => {
+    if (torn > 0) disk.truncate(fd, size);
+    writeAll(disk, fd, line);
+    disk.syncNow(fd);
+  });
+  return isNew;
 }
 
 // --- pointer -----------------------------------------------------------------------------------------------------
@@ -279,10 +369,7 @@ const POINTER = object({
   correlationId: text(CORRELATION),
   /** Reason for the rollback or the failure; else null. */
   reason: orNull(text()),
-  /**
-   * `cutover_commit` until the migration is verified, then `completed`. `rollback` from the start of a rollback on.
-   * `failed`: an operator must act.
-   */
+  /** `cutover_commit` until verified, then `completed`; `rollback` from its start; `failed`: an operator must act. */
   phase: oneOf(["cutover_commit", "completed", "rollback", "failed"]),
   /**
    * Name of the session file that was migrated, in the folder of the pointer; null for one that began in V2. It is a
@@ -308,9 +395,7 @@ export function parsePointer(bytes: Uint8Array): Pointer {
   return documentOf(bytes, "pointer", POINTER);
 }
 
-/**
- * Returns the pointer at a path, or null when there is none. Throws {@link Malformed} when the file is not a pointer.
- */
+/** Returns the pointer at a path, or null when there is none. Throws {@link Malformed} when it is not a pointer. */
 export function readPointer(disk: Disk, file: string): Pointer | null {
   try {
     return parsePointer(readWhole(disk, file));

@@ -1,7 +1,10 @@
-/** The byte ranges of a store's frames, in columns, and the end of the store. */
+/** The byte ranges of a store's frames, in columns, and the end of the store as it is known. */
 
 import { Column } from "../../core/tree/nodes.ts";
+import type { FileInfo } from "../fs/disk.ts";
+import type { SnapshotColumn } from "../log/snapshot-cache.ts";
 import { type Coordinates, chained, crcText, GENESIS, NO_CRC } from "./frame.ts";
+import type { Segment } from "./segments.ts";
 
 /** The byte range of one frame, and of the payload in it. */
 export interface FrameExtent {
@@ -16,15 +19,8 @@ export interface FrameExtent {
   readonly crc: number;
 }
 
-/** The columns of places, by the names under which they are kept. */
-export type ExtentColumns = {
-  readonly segments: Uint32Array;
-  readonly starts: Float64Array;
-  readonly lengths: Uint32Array;
-  readonly payloadStarts: Uint32Array;
-  readonly payloadLengths: Uint32Array;
-  readonly crcs: Uint32Array;
-};
+/** The names under which the columns are kept. */
+const COLUMNS = ["segments", "starts", "lengths", "payloadStarts", "payloadLengths", "crcs"] as const;
 
 /** Places by position. */
 export class Extents {
@@ -56,34 +52,13 @@ export class Extents {
   }
 
   /** Returns views of the columns by their names, as far as `count`. */
-  columns(count: number): ExtentColumns {
-    const { segments, starts, lengths, payloadStarts, payloadLengths, crcs } = this;
-    return {
-      segments: segments.values.subarray(0, count),
-      starts: starts.values.subarray(0, count),
-      lengths: lengths.values.subarray(0, count),
-      payloadStarts: payloadStarts.values.subarray(0, count),
-      payloadLengths: payloadLengths.values.subarray(0, count),
-      crcs: crcs.values.subarray(0, count),
-    };
+  columns(count: number): Record<string, SnapshotColumn> {
+    return Object.fromEntries(COLUMNS.map((name) => [name, this[name].values.subarray(0, count)]));
   }
 
   /** Replaces the columns by these. */
-  load(columns: ExtentColumns): void {
-    this.segments.values = columns.segments;
-    this.starts.values = columns.starts;
-    this.lengths.values = columns.lengths;
-    this.payloadStarts.values = columns.payloadStarts;
-    this.payloadLengths.values = columns.payloadLengths;
-    this.crcs.values = columns.crcs;
-  }
-
-  /** Whether the frame of a position lies directly after that of another. */
-  follows(before: number, position: number): boolean {
-    return (
-      this.segments.values[position] === this.segments.values[before] &&
-      this.starts.values[position] === this.starts.values[before] + this.lengths.values[before]
-    );
+  load(columns: Readonly<Record<string, SnapshotColumn>>): void {
+    for (const name of COLUMNS) this[name].values = columns[name] as never;
   }
 }
 
@@ -153,3 +128,80 @@ export interface StoreEnd {
 }
 
 export const EMPTY_END: StoreEnd = { tail: EMPTY_TAIL, indexEnd: 0, lastRow: { length: 0, crc: 0 } };
+
+/** Leftovers that the first write cuts off. */
+export interface TornTail {
+  /** End of the valid frames. What follows is cut off, and moved to quarantine first unless it was written by us. */
+  readonly segmentSeq: number;
+  readonly start: number;
+  readonly ours: boolean;
+  /** Whether a segment holds, from this byte on, what it held when it was examined. */
+  readonly isAsJudged: (segment: Segment, start: number) => boolean;
+}
+
+/** The end before an entry of a batch, in case the batch has to be dropped. */
+interface RollbackPoint {
+  readonly position: number;
+  readonly tail: Tail;
+  readonly indexEnd: number;
+  readonly rows: number;
+}
+
+/** The part of a container that need not be examined again: what its index names, up to a place. */
+export interface Base extends StoreEnd {
+  readonly count: number;
+  readonly aliases: number;
+  /** Checksum of the bytes of its last frame, valid or not; null when they cannot be read, or are very many. */
+  readonly lastFrame: number | null;
+}
+
+/**
+ * The known end. These hold between any two calls of a log:
+ *
+ * - `tail` is the end of the last known entry's frame. The index names the known entries but the last `rows.length`,
+ *   with its first `indexEnd` bytes; `lastRow` is the last of those rows.
+ * - With an `indexFault`, or with `tornTail`, nothing is appended before the first write has cut these off.
+ * - `base` and `durable` are at or before this end, and `base` is at or before the entries in `rows`.
+ */
+export class ContainerEnd implements StoreEnd {
+  tail: Tail = EMPTY_TAIL;
+  /** Rows of the last entries, which the index does not hold yet. */
+  rows: string[] = [];
+  /** Bytes of the index that hold rows of known entries. */
+  indexEnd = 0;
+  lastRow: RowMark = EMPTY_END.lastRow;
+  /** Reason why the index is wrong after `indexEnd`, or missing; null when it is neither. */
+  indexFault: string | null = null;
+  /** The index as it was last seen; any other stamp is another process's doing. */
+  seen: FileInfo | undefined;
+  tornTail: TornTail | null = null;
+  /** The ends before the entries of the batch that was read last; empty when the last entry is in none. */
+  batch: RollbackPoint[] = [];
+  /** Number of entries that were found after the index at opening. */
+  replayed = 0;
+  /** The part that need not be examined again; null while entries are known that the index does not name. */
+  base: Base | null = null;
+  durable: StoreEnd = EMPTY_END;
+
+  goTo({ tail, indexEnd, lastRow }: StoreEnd): void {
+    this.tail = tail;
+    this.indexEnd = indexEnd;
+    this.lastRow = lastRow;
+  }
+
+  /** Goes back to the end of a part that need not be examined again. */
+  restart(base: StoreEnd): void {
+    this.goTo(base);
+    this.rows = [];
+    this.batch = [];
+    this.tornTail = null;
+    this.replayed = 0;
+    this.indexFault = null;
+  }
+
+  /** Returns a function that makes this end what it is now. */
+  image(): () => void {
+    const image = { ...this, rows: [...this.rows] };
+    return () => Object.assign(this, image);
+  }
+}

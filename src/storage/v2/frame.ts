@@ -1,7 +1,6 @@
 /**
- * Segment frames and index rows of Session Store V2 (session-store-v2 reference, sections 3.1 to 3.3). Each is one JSON
- * object on a line. Members are written in the order given here, and read in any order. The payload is the entry's own
- * text.
+ * Segment frames and index rows of Session Store V2 (session-store-v2 reference, sections 3.1 to 3.3): one JSON object
+ * on a line, with its members written in the order given here, and read in any. The payload is the entry's own text.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -15,10 +14,7 @@ const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
 export const SEGMENT_BYTES = 64 << 20;
 /** Bytes of the longest line that is read or written, whatever the size of a segment. */
 export const FRAME_BYTES = 100 << 20;
-/**
- * Bytes of a frame that are read to find its entry's head; a frame whose payload begins too late for that is read
- * whole.
- */
+/** Bytes of a frame that are read for its entry's head; a frame whose payload begins too late is read whole. */
 export const FRAME_HEAD_BYTES = 2048;
 
 /** Chain hash before the first frame. */
@@ -26,13 +22,20 @@ export const GENESIS = "0".repeat(64);
 /** CRC text of a store without frames. */
 export const NO_CRC = "00000000";
 
-export interface Frame {
-  readonly segmentSeq: number;
-  readonly frameSeq: number;
-  readonly entrySeq: number;
+/** The members of an entry that its frame repeats. */
+export interface EntryFacts {
   readonly entryId: string;
   readonly parentEntryId: string | null;
   readonly entryType: string;
+}
+
+export interface Coordinates {
+  readonly segmentSeq: number;
+  readonly frameSeq: number;
+  readonly entrySeq: number;
+}
+
+export interface Frame extends Coordinates, EntryFacts {
   /** Time when the frame was made; the entry's own time is in its payload. */
   readonly timestamp: string;
   readonly payloadSha256: string;
@@ -42,11 +45,8 @@ export interface Frame {
   readonly payloadEnd: number;
 }
 
-export interface IndexRow {
-  readonly entrySeq: number;
+export interface IndexRow extends Coordinates {
   readonly entryId: string;
-  readonly segmentSeq: number;
-  readonly frameSeq: number;
   readonly byteOffset: number;
   /** Length of the frame, line feed included. */
   readonly byteLength: number;
@@ -114,19 +114,6 @@ export function chained(before: string, payloadSha256: string): string {
 
 // --- writing -----------------------------------------------------------------------------------------------------
 
-/** The members of an entry that its frame repeats. */
-export interface EntryFacts {
-  readonly entryId: string;
-  readonly parentEntryId: string | null;
-  readonly entryType: string;
-}
-
-export interface Coordinates {
-  readonly segmentSeq: number;
-  readonly frameSeq: number;
-  readonly entrySeq: number;
-}
-
 /** Returns the text of a frame before its payload. */
 export function encodeHead(
   at: Coordinates,
@@ -148,10 +135,7 @@ export function frameBytes(head: string, payload: Uint8Array): number {
   return Buffer.byteLength(head) + payload.length + 2;
 }
 
-/**
- * Fills `bytes` with a frame and its line feed, and returns where its payload begins. The payload is one JSON value
- * without white space around it and without line feeds.
- */
+/** Fills `bytes` with a frame and its line feed. Returns where its payload (trimmed JSON, no line feed) begins. */
 export function writeFrame(bytes: Buffer, head: string, payload: Uint8Array): number {
   const payloadStart = bytes.length - payload.length - 2;
   if (payloadStart === head.length) bytes.write(head, 0, "latin1");
@@ -175,6 +159,16 @@ export function encodeRow(row: IndexRow): string {
 
 /** Error for a frame, row or document that is malformed or breaks the rules; the message says how. */
 export class Malformed extends Error {}
+
+/** Returns what `read` returns; null when it throws {@link Malformed}. */
+export function ifSound<T>(read: () => T): T | null {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Malformed) return null;
+    throw error;
+  }
+}
 
 /** The least value of a whole number, or the pattern of a text; null for any text that is not empty. */
 type Check = number | RegExp | null;
@@ -214,7 +208,7 @@ const FRAME_FIELDS = fieldsOf(FRAME_SCHEMA, {
   payloadSha256: SHA256,
   payloadBytes: 1,
 });
-const PAYLOAD = bytesOf(',"payload":');
+export const PAYLOAD = bytesOf(',"payload":');
 const ROW_FIELDS = fieldsOf(ROW_SCHEMA, {
   entrySeq: 1,
   entryId: null,
@@ -260,24 +254,19 @@ function rowOf(values: Values): IndexRow {
 
 /**
  * Decodes the frame in `b[start, end)`, line feed excluded. Checks the length of its payload and, with `checkHash`, the
- * hash. Whether the payload is JSON need not be checked by a caller that knows the hash to be that of JSON. Throws
- * {@link Malformed}.
+ * hash. A caller that knows the hash to be that of JSON need not check the JSON. Throws {@link Malformed}.
  */
 export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash = true, checkJson = true): Frame {
-  const frame = decodeUsual(b, start, end, checkJson) ?? decodeAny(b, start, end);
+  const usual = decodeHead(b, start, end);
+  const isWhole = usual && b[end - 1] === 0x7d && usual.payloadEnd === end - 1;
+  // Other programs would read a payload of more than one value differently.
+  const isUsual = isWhole && (!checkJson || valueEnd(b, usual.payloadStart, end - 1) === end - 1);
+  const frame = isUsual ? usual : decodeAny(b, start, end);
   if (frame.payloadEnd - frame.payloadStart !== frame.payloadBytes)
     throw new Malformed(`the payload has ${frame.payloadEnd - frame.payloadStart} bytes, not ${frame.payloadBytes}`);
   if (checkHash && sha256(b.subarray(frame.payloadStart, frame.payloadEnd)) !== frame.payloadSha256)
     throw new Malformed("the payload does not have its hash");
   return frame;
-}
-
-/** Decodes a whole frame with its members in the usual order; returns null for any other. */
-function decodeUsual(b: Uint8Array, start: number, end: number, checkJson: boolean): Frame | null {
-  const head = decodeHead(b, start, end);
-  if (!head || b[end - 1] !== 0x7d || head.payloadEnd !== end - 1) return null;
-  // Other programs would read a payload of more than one value differently.
-  return !checkJson || valueEnd(b, head.payloadStart, end - 1) === end - 1 ? head : null;
 }
 
 /**

@@ -3,12 +3,13 @@
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { indexFile } from "../fs/container-paths.ts";
-import { closeQuietly, type Disk, isCutOff, openFile, readAll } from "../fs/disk.ts";
+import { type Disk, isCutOff, openFile } from "../fs/disk.ts";
+import { readAt, withFile } from "../fs/files.ts";
 import { scanLines } from "../log/lines.ts";
 import type { Container } from "./container.ts";
 import type { RowMark, StoreEnd } from "./extents.ts";
 import { crc32c, decodeFrame, decodeHead, decodeRow, FRAME_HEAD_BYTES, type IndexRow, Malformed } from "./frame.ts";
-import type { FrameAdder } from "./frame-adder.ts";
+import { addDamaged, addFrame, isBound, readEntry, requireMatch } from "./frame-entries.ts";
 import { isOf } from "./salvage.ts";
 import { type Segment, scratchBuffer } from "./segments.ts";
 
@@ -31,9 +32,7 @@ interface LastAccepted {
   readonly nodeCount: number;
   readonly aliases: number;
   readonly damageCount: number;
-  readonly end: Omit<StoreEnd, "lastRow">;
-  /** Reads length and checksum of the row before it. */
-  readonly lastRow: () => RowMark;
+  readonly end: StoreEnd;
 }
 
 /** The result of reading rows of the index. */
@@ -50,23 +49,17 @@ interface AcceptedRows {
 
 /** Returns the mark of the row that ends at byte `end` of the index. */
 export function rowMark(disk: Disk, fd: number, end: number, length: number): RowMark {
-  const row = Buffer.allocUnsafe(length);
-  readAll(disk, fd, row, end - length);
-  return { length, crc: crc32c(row) };
+  return { length, crc: crc32c(readAt(disk, fd, end - length, length)) };
 }
 
 /** One reading of the index, for the segments that there are. */
 export class IndexRows {
   private readonly container: Container;
-  private readonly adder: FrameAdder;
-  private readonly segments: readonly Segment[];
   private readonly sizes: ReadonlyMap<number, number>;
   private window: { segmentSeq: number; start: number; bytes: Buffer } | null = null;
 
-  constructor(container: Container, adder: FrameAdder, segments: readonly Segment[]) {
+  constructor(container: Container, segments: readonly Segment[]) {
     this.container = container;
-    this.adder = adder;
-    this.segments = segments;
     this.sizes = new Map(segments.map(({ seq, size }) => [seq, size]));
   }
 
@@ -85,7 +78,7 @@ export class IndexRows {
       end.indexFault = isMissing(error) ? "it is missing" : "it is not a file";
       return { rows: [], isIntact: false, promised: 0 };
     }
-    try {
+    return withFile(disk, fd, () => {
       let taken = this.addRows(fd);
       if ((taken.fault !== null || this.isMoreThere()) && !this.isLastWhole()) {
         if (forgetRecalled && !taken.before) {
@@ -98,24 +91,19 @@ export class IndexRows {
       end.indexFault = fault;
       if (fault === null && end.indexEnd < size && !live) end.indexFault = "its last row was cut off";
       return { ...rest, isIntact: rest.isIntact && end.indexFault === fault };
-    } finally {
-      closeQuietly(disk, fd);
-    }
+    });
   }
 
   /** Whether segments hold bytes after the last known frame. */
   private isMoreThere(): boolean {
     const { segmentSeq, segmentSize } = this.container.end.tail;
-    return this.segments.some(({ seq, size }) =>
-      seq === segmentSeq ? size > segmentSize : seq > segmentSeq && size > 0,
-    );
+    return [...this.sizes].some(([seq, size]) => size > (seq === segmentSeq ? segmentSize : 0) && seq >= segmentSeq);
   }
 
   /** Whether the last known frame is at its recorded place, with every byte. */
   private isLastWhole(): boolean {
     const { entries, extents } = this.container;
-    const { nodes } = entries;
-    const last = nodes.count - 1;
+    const last = entries.nodes.count - 1;
     try {
       return last < 0 || this.container.crcAt(last) === extents.crcs.values[last];
     } catch (error) {
@@ -126,13 +114,13 @@ export class IndexRows {
 
   /** Undoes the last accepted row, so that it is the first one that was refused. */
   private giveLastBack(before: LastAccepted, taken: AcceptedRows): AcceptedRows {
-    const { row, nodeCount, aliases, damageCount, end, lastRow } = before;
-    const { entries } = this.container;
+    const { row, nodeCount, aliases, damageCount, end: endBefore } = before;
+    const { entries, end } = this.container;
     entries.forgetFrom(nodeCount);
     entries.damage.length = damageCount;
     entries.nodes.aliases = aliases;
-    this.adder.forgetFrom(nodeCount);
-    this.container.end.goTo({ ...end, lastRow: lastRow() });
+    end.batch = end.batch.filter(({ position }) => position < nodeCount);
+    end.goTo(endBefore);
     const fault = `of the row at byte ${end.indexEnd}, its frame is damaged`;
     return { ...taken, fault, rest: { ...taken.rest, rows: [row, ...taken.rest.rows] } };
   }
@@ -148,8 +136,9 @@ export class IndexRows {
     /** Lengths of the last row that was accepted, and of the one before it. */
     let length = 0;
     let lengthBefore = 0;
-    let before: Omit<LastAccepted, "lastRow"> | null = null;
-    const addRow = (b: Uint8Array, at: number, to: number): void => {
+    let before: LastAccepted | null = null;
+    const { lastRow } = end;
+    const line = (_number: number, _start: number, b: Uint8Array, at: number, to: number): void => {
       let row: IndexRow | undefined;
       try {
         row = decodeRow(b, at, to);
@@ -163,7 +152,7 @@ export class IndexRows {
           const { count: nodeCount, aliases } = entries.nodes;
           const damageCount = entries.damage.length;
           this.addRow(row);
-          before = { row, nodeCount, aliases, damageCount, end: { tail, indexEnd } };
+          before = { row, nodeCount, aliases, damageCount, end: { tail, indexEnd, lastRow } };
         } else if (!this.isKnown(row)) {
           known = false;
           throw new Malformed(`entry ${row.entrySeq} has its row before`);
@@ -178,25 +167,16 @@ export class IndexRows {
         else isIntact = false;
       }
     };
-    const visitor = {
-      line: (_number: number, _start: number, b: Uint8Array, at: number, to: number) => addRow(b, at, to),
-      long: () => {
-        fault ??= `a row at byte ${end.indexEnd} is too long`;
-        isIntact = false;
-      },
+    const long = (): void => {
+      fault ??= `a row at byte ${end.indexEnd} is too long`;
+      isIntact = false;
     };
-    const { lastRow } = end;
-    const { size } = scanLines(disk, fd, end.indexEnd, HEAD_BYTES, visitor, scratchBuffer(), past);
+    const { size } = scanLines(disk, fd, end.indexEnd, HEAD_BYTES, { line, long }, scratchBuffer(), past);
     const rowBefore = (at: number, length: number): RowMark => (length === 0 ? lastRow : rowMark(disk, fd, at, length));
     end.lastRow = rowBefore(end.indexEnd, length);
-    const last = before as Omit<LastAccepted, "lastRow"> | null;
-    return {
-      fault,
-      size,
-      known,
-      rest: { rows, isIntact, promised },
-      before: last && { ...last, lastRow: () => rowBefore(last.end.indexEnd, lengthBefore) },
-    };
+    const last = before as LastAccepted | null;
+    if (last) before = { ...last, end: { ...last.end, lastRow: rowBefore(last.end.indexEnd, lengthBefore) } };
+    return { fault, size, known, rest: { rows, isIntact, promised }, before };
   }
 
   /** Whether a row is the next one that the index still lacked. If so, it is removed from the waiting rows. */
@@ -230,12 +210,10 @@ export class IndexRows {
     this.addIndexed(row);
   }
 
-  /**
-   * Adds the entry of a row, from the head of its frame, or from the whole frame where the head is not enough. Throws
-   * {@link Malformed}.
-   */
+  /** Adds the entry of a row from the head of its frame, or from all of it if need be. Throws {@link Malformed}. */
   private addIndexed(row: IndexRow): void {
-    const { heads } = this.container;
+    const { container } = this;
+    const { entries } = container;
     const { segmentSeq, byteOffset, byteLength } = row;
     const crc = Number.parseInt(row.crc32c, 16);
     const head = this.headAt(row);
@@ -243,25 +221,26 @@ export class IndexRows {
     if (usual !== null && usual.payloadEnd === byteLength - 2) {
       const enough = head.length >= Math.min(usual.payloadStart + HEAD_BYTES, usual.payloadEnd);
       const end = Math.min(head.length, usual.payloadEnd);
-      if (enough && heads.reader.readFast(head, usual.payloadStart, end) && isOf(usual, row) && heads.isBound(usual)) {
-        this.adder.add(usual, byteOffset, byteLength, 0, crc);
+      const isRead = enough && entries.heads.readFast(head, usual.payloadStart, end);
+      if (isRead && isOf(usual, row) && isBound(entries, usual)) {
+        addFrame(container, usual, byteOffset, byteLength, 0, crc);
         return;
       }
     }
-    const bytes = this.container.reader.bytes(segmentSeq, byteOffset, byteLength);
+    const bytes = container.reader.bytes(segmentSeq, byteOffset, byteLength);
     if (crc32c(bytes) !== crc) {
       // A damaged frame must end with its only line feed. Else bytes were inserted or removed, and what follows is not
       // where its row says either.
       if (bytes.indexOf(0x0a) !== bytes.length - 1) throw new Malformed("its frame is damaged");
-      this.adder.addDamaged(row, bytes, usual);
+      addDamaged(container, row, bytes, usual);
       return;
     }
     if (bytes[bytes.length - 1] !== 0x0a) throw new Malformed("its frame does not end with a line feed");
     const frame = decodeFrame(bytes, 0, bytes.length - 1, false);
-    heads.read(bytes, frame);
+    readEntry(entries.heads, bytes, frame);
     if (!isOf(frame, row)) throw new Malformed("its frame says something else");
-    heads.requireMatch(frame);
-    this.adder.add(frame, byteOffset, byteLength, 0, crc);
+    requireMatch(entries, frame);
+    addFrame(container, frame, byteOffset, byteLength, 0, crc);
   }
 
   /** Returns the frame of a row, or as much of its beginning as was read. */

@@ -3,7 +3,8 @@
 import { join } from "node:path";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import { indexFile } from "../fs/container-paths.ts";
-import { closeQuietly, type FileInfo, readAll, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type FileInfo, writeAll } from "../fs/disk.ts";
+import { readAt } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import type { Container } from "./container.ts";
@@ -82,9 +83,7 @@ export class IndexWriter {
     return now !== null && seen !== undefined && isSameFile(now, seen) && now.size === indexEnd + this.attempted.length;
   }
 
-  /**
-   * Cuts off what an earlier write of this log left after the index. Throws storage_failed when anything else is there.
-   */
+  /** Cuts off what an earlier write of this log left after the index. Throws storage_failed for anything else there. */
   private cutAttempted(): void {
     const { container, attempted } = this;
     const { disk } = container;
@@ -92,8 +91,7 @@ export class IndexWriter {
     const length = disk.infoOf(this.fd).size - indexEnd;
     if (length > 0) {
       if (length > attempted.length) throw container.changedByAnother();
-      const found = Buffer.allocUnsafe(length);
-      readAll(disk, this.fd, found, indexEnd);
+      const found = readAt(disk, this.fd, indexEnd, length);
       if (!sameBytes(found, attempted.subarray(0, length))) throw container.changedByAnother();
       disk.truncate(this.fd, indexEnd);
     }

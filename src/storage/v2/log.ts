@@ -1,92 +1,68 @@
 /**
- * The log of a session in a container. An append writes its frames at once; a commit fsyncs them, then writes and
- * fsyncs their index rows (session-store-v2 reference, section 0; seed 003, "Failure semantics"). Periodic checkpoints
- * bound what the next opening has to read.
+ * The log of a session in a container. An append writes its frames; a commit fsyncs them, then writes and fsyncs their
+ * index rows (seed 003, "Failure semantics"). Periodic checkpoints bound what the next opening has to read.
  */
 
 import { dirname, join } from "node:path";
 import { isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { CURRENT_VERSION, type SessionHeader, withMember } from "../../core/format/entry.ts";
+import { withMember } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { type FileInfo, infoIfPresent, isAbsent } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
+import { noSession } from "../log/failures.ts";
 import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
 import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
-import { Checkpoints } from "./checkpoints.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
-import { type CreatedContainer, createContainer, requireFree } from "./create.ts";
+import { createContainer, missingPartsOf, REPAIRABLE, rebuild, recordRepair, requireFree } from "./create.ts";
 import { payloadOf } from "./frame.ts";
-import { IndexWriter } from "./index-writer.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
-import { missingPartsOf, REPAIRABLE, rebuild, recordRepair } from "./repair.ts";
-import { SegmentWriter } from "./segment-writer.ts";
 import { Snapshots } from "./snapshots.ts";
-import { StateMachine, type StoreState } from "./states.ts";
+import type { StateMachine } from "./states.ts";
 
 export class V2Backend implements Backend {
   readonly store = "v2";
-  readonly version = CURRENT_VERSION;
   readonly repairable = REPAIRABLE;
   readonly path: string;
   readonly state: WriteState;
   readonly entries: KnownEntries;
   readonly reader: EntryReader;
-  /** State of the store on its way from one durable state to the next (seed 003). */
+  readonly stored: Container;
   readonly states: StateMachine;
 
-  private readonly options: SegmentedOptions;
   private readonly writers: Writers;
   private readonly container: Container;
   private readonly snapshots: Snapshots;
   private readonly opener: ContainerReader;
-  private readonly frames: SegmentWriter;
-  private readonly index: IndexWriter;
-  private readonly checkpoints: Checkpoints;
   private readonly commits: ContainerCommits;
   /** Whether every part of the container that writing needs is there. */
   private hasParts = false;
 
   constructor(options: SegmentedOptions, writers: Writers, path: string, folder = path) {
     const container = new Container(options, path, folder, (records) => new FrameRecords(records));
-    this.options = options;
     this.writers = writers;
     this.path = path;
     this.container = container;
+    this.stored = container;
     this.state = container.state;
     this.entries = container.entries;
     this.reader = container.reader;
-    this.states = new StateMachine(() => timestamp(options.env));
     this.snapshots = new Snapshots(container, options.snapshots);
     this.opener = new ContainerReader(container, this.snapshots);
-    this.frames = new SegmentWriter(container);
-    this.index = new IndexWriter(container);
-    this.checkpoints = new Checkpoints(container, this.snapshots);
-    const { frames, index, checkpoints, snapshots, states } = this;
-    this.commits = new ContainerCommits(container, { frames, index, checkpoints, snapshots, states, writers });
-  }
-
-  get stateName(): StoreState {
-    return this.states.state;
-  }
-
-  get header(): SessionHeader {
-    return this.container.header;
-  }
-
-  get headerLine(): Uint8Array {
-    return this.container.headerLine;
+    this.commits = new ContainerCommits(container, this.snapshots, writers);
+    this.states = this.commits.states;
   }
 
   get persisted(): boolean {
@@ -95,10 +71,6 @@ export class V2Backend implements Backend {
 
   get lockedFile(): FileInfo | undefined {
     return this.container.key;
-  }
-
-  lockTarget(): FileInfo {
-    return this.container.key as FileInfo;
   }
 
   /** Stamp of the session's files; its size is that of all frames, because frames are what entries are. */
@@ -114,10 +86,6 @@ export class V2Backend implements Backend {
     }
   }
 
-  private get isDurable(): boolean {
-    return this.state.durableCount >= this.entries.nodes.count;
-  }
-
   // --- opening -------------------------------------------------------------------------------------------------
 
   begin({ header, headerLine }: Beginning): void {
@@ -125,9 +93,7 @@ export class V2Backend implements Backend {
     this.container.headerLine = headerLine;
   }
 
-  /**
-   * Opens the container. `held`: this process has its lock already. Throws session_not_found and what reading throws.
-   */
+  /** Opens the container. `held`: this process has its lock already. Throws session_not_found, and as reading does. */
   open(held = false): void {
     const { container, state } = this;
     try {
@@ -135,14 +101,7 @@ export class V2Backend implements Backend {
       state.isConfirmed = held;
     } catch (error) {
       this.close();
-      if (isMissing(error))
-        throw new Failure(
-          "session_not_found",
-          `There is no session at ${this.path}. list_sessions shows those that exist.`,
-          {
-            sessionPath: this.path,
-          },
-        );
+      if (isMissing(error)) throw noSession(this.path);
       throw storageFailure(error, "reading the session");
     }
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restart("FAILED");
@@ -159,14 +118,8 @@ export class V2Backend implements Backend {
     return !state.isConfirmed && key !== undefined && this.opener.isDoubtful(state.lock.findHolder(key) !== null);
   }
 
-  /** Makes the session read-only and FAILED, until a migration or rollback that was cut off is finished. */
-  awaitRollBack(reason: Failure): void {
-    this.state.readOnly ??= reason;
-    this.states.restart("FAILED");
-  }
-
   reopen(): FileLog {
-    return openLog(this.options, this.writers, this.path, this.path, this.state.lock.isHeld);
+    return openLog(this.container.options, this.writers, this.path, this.path, this.state.lock.isHeld);
   }
 
   /**
@@ -183,10 +136,11 @@ export class V2Backend implements Backend {
     let change: Change;
     try {
       // Rows that this log is making durable need not be read back.
-      if (this.index.isWriting && state.isConfirmed) return { kind: this.index.isOurs ? "none" : "replaced" };
+      if (this.commits.index.isWriting && state.isConfirmed)
+        return { kind: this.commits.index.isOurs ? "none" : "replaced" };
       if (judging) change = opener.judgeAgain();
       else change = isOpen ? opener.refresh() : { kind: "none" };
-      if (change.kind === "replaced" && isAbsent(this.options.disk, headerFile(container.folder)))
+      if (change.kind === "replaced" && isAbsent(container.disk, headerFile(container.folder)))
         change = { kind: "gone" };
     } catch (error) {
       throw storageFailure(error, "looking at the session");
@@ -203,7 +157,7 @@ export class V2Backend implements Backend {
   // --- writing -------------------------------------------------------------------------------------------------
 
   requireFreeName(): void {
-    requireFree(this.options.disk, this.path);
+    requireFree(this.container.disk, this.path);
   }
 
   addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void {
@@ -214,38 +168,31 @@ export class V2Backend implements Backend {
     container.markDurable(entries.nodes.count);
   }
 
-  /**
-   * Throws session_not_found unless the container is still the session: a previous lock holder may have rolled it back
-   * or deleted it.
-   */
+  /** Throws session_not_found unless the container is still the session: it may have been rolled back or deleted. */
   locked(): void {
-    if (!isActive(this.options.disk, this.path))
+    if (!isActive(this.container.disk, this.path))
       throw new Failure(
         "session_not_found",
         `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows what is there now.`,
         { sessionPath: this.path },
       );
-    this.checkpoints.forget();
+    this.commits.checkpoints.forget();
     this.hasParts = false;
   }
 
   unlocking(): void {
-    if (!this.isDurable) return;
-    if (this.checkpoints.manifestDue) this.checkpoints.publishManifestNow();
+    if (!this.container.isDurable) return;
+    if (this.commits.checkpoints.manifestDue) this.commits.checkpoints.publishManifestNow();
     this.container.noteBase();
   }
 
   /** Creates what a copy of the container left out, before the first write under this lock. */
   private makeMissing(): void {
     if (this.hasParts) return;
-    const { disk, file, folder, state } = this.container;
-    try {
-      const made = makeParts(disk, file, this.options.durability, folder);
-      if (made.length > 0) state.unsynced.add(dirname(file));
-      this.hasParts = true;
-    } catch (error) {
-      throw storageFailure(error, "making what the session lacks");
-    }
+    const { disk, file, folder, options, state } = this.container;
+    const made = guarded("making what the session lacks", () => makeParts(disk, file, options.durability, folder));
+    if (made.length > 0) state.unsynced.add(dirname(file));
+    this.hasParts = true;
   }
 
   /**
@@ -261,9 +208,7 @@ export class V2Backend implements Backend {
     if (this.state.readOnly) throw this.state.readOnly;
   }
 
-  /**
-   * Adds the nodes of lines. Throws invalid_entry, having changed nothing, when an id is taken or a parent is missing.
-   */
+  /** Adds the nodes of lines. Throws invalid_entry, with nothing changed, when an id is taken or a parent is missing. */
   private addNodes(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { nodes } = this.entries;
     const first = nodes.count;
@@ -287,20 +232,20 @@ export class V2Backend implements Backend {
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     this.catchUp();
     this.recoverEnd();
-    const { entries, extents, end } = this.container;
+    const { entries, extents, end, options } = this.container;
     const { nodes } = entries;
     const first = nodes.count;
     this.addNodes(lines, heads);
     try {
       const frames: NextFrame[] = [];
-      const now = timestamp(this.options.env);
+      const now = timestamp(options.env);
       let { tail } = end;
       for (const [i, line] of lines.entries()) {
-        const frame = nextFrame(tail, nodes, first + i, payloadOf(line), now, this.options.segmentBytes);
+        const frame = nextFrame(tail, nodes, first + i, payloadOf(line), now, options.segmentBytes);
         frames.push(frame);
         tail = frame.tail;
       }
-      this.frames.write(frames);
+      this.commits.frames.write(frames);
       for (const [i, { extent: place, row }] of frames.entries()) {
         extents.set(first + i, place);
         entries.checked.set(first + i, 1);
@@ -311,7 +256,7 @@ export class V2Backend implements Backend {
       nodes.truncate(first);
       throw error;
     }
-    this.checkpoints.manifestDue = true;
+    this.commits.checkpoints.manifestDue = true;
     this.commits.noteWritten();
   }
 
@@ -320,8 +265,8 @@ export class V2Backend implements Backend {
     const { end } = this.container;
     const rebuilt = end.replayed > 0 || end.indexFault !== null;
     this.makeMissing();
-    this.frames.cutTornTail();
-    if (end.indexFault !== null) this.index.cutFault();
+    this.commits.frames.cutTornTail();
+    if (end.indexFault !== null) this.commits.index.cutFault();
     if (!rebuilt) return;
     try {
       recordRepair(this.container, "index_corruption");
@@ -335,20 +280,21 @@ export class V2Backend implements Backend {
   // --- the first append ----------------------------------------------------------------------------------------
 
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
-    const { container, checkpoints, state } = this;
+    const { container, state } = this;
+    const { checkpoints } = this.commits;
     const { entries, extents, end, file } = container;
     const { nodes, overrides } = entries;
     const first = nodes.count;
     const held = [...overrides.values()];
     this.addNodes(lines, heads);
-    let made: CreatedContainer;
+    let made: ReturnType<typeof createContainer>;
     try {
-      made = createContainer(container, [...held, ...lines], state.lock);
+      made = createContainer(container, [...held, ...lines]);
     } catch (error) {
       nodes.truncate(first);
       throw error;
     }
-    const { builder, lock, key, seen } = made;
+    const { builder, manifest, lock, key, seenIndex } = made;
     state.lock.adopt(lock);
     container.key = key;
     state.isConfirmed = true;
@@ -360,9 +306,8 @@ export class V2Backend implements Backend {
       entries.checked.set(position, 1);
     }
     end.goTo(builder);
-    end.seen = seen;
-    const createdAt = builder.manifest?.createdAt ?? "";
-    checkpoints.counted = { sessionId: this.header.id, sourceFormat: "native_v2", createdAt };
+    end.seen = seenIndex;
+    checkpoints.counted = manifest;
     checkpoints.manifestDue = false;
     this.commits.noteWritten();
   }
@@ -398,7 +343,7 @@ export class V2Backend implements Backend {
     this.makeMissing();
     await commit();
     await this.commits.checkpointNow(reason);
-    return this.checkpoints.last().seq;
+    return this.commits.checkpoints.last().seq;
   }
 
   // --- repairing -----------------------------------------------------------------------------------------------
@@ -432,7 +377,7 @@ export class V2Backend implements Backend {
     dropLock(disk, backup);
     this.commits.closeFiles();
     container.folder = file;
-    this.checkpoints.manifestDue = false;
+    this.commits.checkpoints.manifestDue = false;
     for (const name of ["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"] as const)
       this.states.to(name, "the session was rebuilt");
     state.unsynced.clear();
@@ -440,10 +385,7 @@ export class V2Backend implements Backend {
     return backup;
   }
 
-  /**
-   * Yields the lines as they are written anew: a placeholder for a damaged one, without a parent that is missing, and
-   * as `repairs` says.
-   */
+  /** Yields the lines to write: a placeholder for a damaged one, no parent that is missing, else as `repairs` says. */
   private *repairedLines(repairs: Repairs): Generator<Uint8Array> {
     const { nodes } = this.entries;
     for (let position = 0; position < nodes.count; position++) {
@@ -457,7 +399,7 @@ export class V2Backend implements Backend {
   // --- the end -------------------------------------------------------------------------------------------------
 
   close(): void {
-    if (this.isDurable) this.snapshots.keep();
+    if (this.container.isDurable) this.snapshots.keep();
     const { identity } = this.container;
     if (this.writers.get(identity) === this.commits) this.writers.delete(identity);
     this.commits.closeFiles();
@@ -483,7 +425,10 @@ export function openLog(
     const backend = new V2Backend(options, writers, file, folder);
     backend.open(held);
     if (n === JUDGEMENTS || !backend.wasDisturbed) {
-      if (unfinished) backend.awaitRollBack(unfinished);
+      if (unfinished) {
+        backend.state.readOnly ??= unfinished;
+        backend.states.restart("FAILED");
+      }
       return new FileLog(backend);
     }
     backend.close();

@@ -1,29 +1,50 @@
-/** The steps that migrations and rollbacks share: the ledger, locks, the leaf, names, and what a failure leaves. */
+/** The steps that migrations and rollbacks share: the ledger, locks, names, and what a failure leaves. */
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { timestamp } from "../../core/ports/env.ts";
+import type { SessionHeader } from "../../core/format/entry.ts";
+import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Migrated, SessionLocation, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
+import type { LeafMemory } from "../../core/ports/stores.ts";
+import { pause } from "../fs/chunked-io.ts";
 import { headerFile, ledgerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { freeName } from "../fs/files.ts";
+import { entriesIn } from "../fs/folders.ts";
 import { removeTree } from "../fs/staging.ts";
-import { isLock, keyOf, type Lock } from "../locks/contract.ts";
+import { isLock, keyOf, type Lock, type Locks } from "../locks/contract.ts";
 import { lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
 import {
+  appendEvent,
+  CORRELATION,
   type ErrorClass,
-  type EventOutcome,
-  isCorrelationId,
-  type Phase,
+  type MigrationEvent,
   type Pointer,
   type SourceFormat,
 } from "./documents.ts";
-import { appendEvent } from "./ledger.ts";
-import type { MigrationOptions } from "./migration-plan.ts";
-import { missingPointer } from "./pointer.ts";
-import { pointerAt, rolledBackName } from "./session-location.ts";
+import { missingPointer, pointerAt, rolledBackName } from "./pointer.ts";
 import { StateMachine, type StoreState } from "./states.ts";
+
+export interface MigrationOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly locks: Locks;
+  /** Largest size of a segment in bytes. */
+  readonly segmentBytes?: number;
+  /** Opens a session file, or a database as if it were a read-only session file. */
+  readonly openFile: (file: string, readOnly?: boolean) => Log;
+  /** Opens a container that its pointer calls active. */
+  readonly openContainer: (container: string, readOnly?: boolean) => Log;
+  /** Returns the path of the session file for a session that began in V2, in the folder of its container. */
+  readonly fileFor: (header: SessionHeader, folder: string) => string;
+  /** Leaf positions that the stored bytes do not contain; they move with the session. */
+  readonly leaves?: LeafMemory;
+}
+
+/** Most entries and bytes that are handled without a pause. */
+const PAUSE_ENTRIES = 4096;
+const PAUSE_BYTES = 4 << 20;
 
 export const ALL_VALID: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
 export const NONE_VALID: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
@@ -70,7 +91,7 @@ export class MigrationRun {
     this.wishes = wishes;
     this.migrationId = options.env.sessionId();
     this.correlationId = wishes.correlationId ?? `migration-${this.migrationId}`;
-    if (!isCorrelationId(this.correlationId))
+    if (!CORRELATION.test(this.correlationId))
       throw migrationFailed("A correlation id has 8 to 128 letters, digits, dots, colons, underscores and hyphens.");
   }
 
@@ -112,8 +133,8 @@ export class MigrationRun {
   /** Appends an event to the ledger of a container. */
   async note(
     container: string,
-    phase: Phase,
-    outcome: EventOutcome,
+    phase: MigrationEvent["phase"],
+    outcome: MigrationEvent["outcome"],
     verification: Verification,
     more: { errorClass?: ErrorClass; correlationId?: string } = {},
   ): Promise<void> {
@@ -165,20 +186,7 @@ export class MigrationRun {
     for (const lock of this.locks.splice(0)) lock.release();
   }
 
-  /** Records, for the session in its new place, a leaf that its bytes do not determine. */
-  async keepLeaf(leafId: string | null | undefined, open: () => Log): Promise<void> {
-    if (leafId === undefined) return;
-    try {
-      const log = open();
-      await this.options.leaves?.record(log, leafId).finally(() => log.close());
-    } catch {
-      // The session is in its place; without a record, its bytes determine the leaf.
-    }
-  }
-
-  /**
-   * Removes what was built, because nothing was published. Its ledger says why, and the session file stays as it is.
-   */
+  /** Removes what was built, because nothing was published. Its ledger says why, and the session file stays. */
   async giveUp(error: unknown, verification: Verification): Promise<void> {
     const { disk, location } = this;
     try {
@@ -198,11 +206,10 @@ export class MigrationRun {
   /** Removes everything in the staging folder but the ledger. */
   clearStaging(): void {
     const { disk, location } = this;
-    if (!exists(disk, location.staging)) return;
-    for (const name of disk.names(location.staging)) {
-      if (name === "migrations") continue;
+    for (const { name, kind } of entriesIn(disk, location.staging)) {
       const path = join(location.staging, name);
-      if (disk.info(path).kind === "folder") removeTree(disk, path);
+      if (name === "migrations") continue;
+      if (kind === "folder") removeTree(disk, path);
       else disk.remove(path);
     }
   }
@@ -217,4 +224,21 @@ function classOf(error: unknown): ErrorClass {
   if (!(error instanceof Failure)) return "io_failure";
   if (error.name === "storage_failed" || error.name === "storage_full") return "io_failure";
   return error.retryable ? "atomicity_violation" : "integrity_mismatch";
+}
+
+/** Yields the positions of a log's entries, as many at a time as are handled without a pause. */
+export async function* stretchesOf(log: Log): AsyncGenerator<Int32Array> {
+  for (let first = 0; first < log.nodes.count; ) {
+    let past = first;
+    for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
+      bytes += log.length(past);
+    yield range(first, past);
+    first = past;
+    await pause();
+  }
+}
+
+/** Returns the positions from `first` to before `past`. */
+export function range(first: number, past: number): Int32Array {
+  return Int32Array.from({ length: past - first }, (_, i) => first + i);
 }

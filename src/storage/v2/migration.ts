@@ -14,29 +14,104 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { Migrated, Obstacle, Wishes } from "../../core/ports/migrations.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import type { Migrated, Migrations, Obstacle, Plan, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { hashOf } from "../fs/chunked-io.ts";
-import { BLOBS, ledgerFile, manifestFile } from "../fs/container-paths.ts";
+import { BLOBS, headerFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import { exists, type FileInfo } from "../fs/disk.ts";
 import { closing, guarded } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { shareAttachments } from "../log/attachments.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
 import { audit } from "./audit.ts";
 import { Builder } from "./builder.ts";
-import { type Pointer, readManifest } from "./documents.ts";
+import { isUuid, type Manifest, type Pointer, readManifest } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
-import { type MigrationOptions, planOf, stretchesOf } from "./migration-plan.ts";
-import { holds, MigrationRun, migrationFailed, NONE_VALID, UNFINISHED } from "./migration-steps.ts";
-import { snapshotOf } from "./pointer.ts";
-import { finishInterrupted, forceBack } from "./rollback.ts";
-import { locationOf, pointerAt, putPointer } from "./session-location.ts";
+import {
+  holds,
+  type MigrationOptions,
+  MigrationRun,
+  migrationFailed,
+  NONE_VALID,
+  stretchesOf,
+  UNFINISHED,
+} from "./migration-steps.ts";
+import { currentPathOf, locationIn, locationOf, pointerAt, putPointer, snapshotOf, status } from "./pointer.ts";
+import { finishInterrupted, forceBack, rollBack } from "./rollback.ts";
 import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
+
+/** Most bytes that a frame has besides its payload, with ids of the usual length. */
+const FRAME_ROOM = 1024;
+/** Most obstacles that are reported. */
+const MAX_OBSTACLES = 100;
+
+/** Makes the port. `allowed` returns the absolute path of a host's, or throws path_outside_root. */
+export function makeMigrations(
+  options: MigrationOptions,
+  allowed: (path: string) => string,
+  readOnly: boolean,
+): Migrations {
+  const { disk } = options;
+  const writable = (path: string): string => {
+    if (readOnly) throw new Failure("read_only");
+    return allowed(path);
+  };
+  return {
+    plan: (path, progress) => plan(options, allowed(path), progress),
+    migrate: async (path, wishes) => migrate(options, writable(path), wishes),
+    rollBack: async (path, wishes) => rollBack(options, writable(path), wishes),
+    status: (path) => guarded("looking at the migration", () => status(disk, allowed(path))),
+    currentPathOf: (path) => guarded("looking for the session", () => currentPathOf(disk, allowed(path))),
+    audit: (container, progress) =>
+      guarded("reading the session", async () => audit(disk, allowed(container), { progress })),
+  };
+}
+
+/** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
+export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
+  return closing(options.openFile(file, true), (log) =>
+    guarded("reading the session", () => planOf(options, log, file, true, progress)),
+  );
+}
+
+/** Does the same for an open log. With `reading`, every body is read, which finds what only reading finds. */
+async function planOf(
+  options: MigrationOptions,
+  log: Log,
+  file: string,
+  reading: boolean,
+  progress?: Progress,
+): Promise<Plan> {
+  const { disk, segmentBytes = SEGMENT_BYTES } = options;
+  const { nodes, header } = log;
+  const location = locationIn(dirname(file), header.id, basename(file));
+  const obstacles: Obstacle[] = [];
+  const add = (kind: string, reason: string, entryId?: string): void => {
+    if (obstacles.length < MAX_OBSTACLES)
+      obstacles.push({ kind, reason, ...(entryId === undefined ? {} : { entryId }) });
+  };
+  if (log.readOnly && log.readOnly.name !== "read_only") add(log.readOnly.name, log.readOnly.message);
+  if (!isUuid(header.id)) add("invalid_id", `the session id ${header.id} is not a UUID`);
+  // With a pointer, a rollback that was cut off left this, and it is finished first.
+  if (exists(disk, snapshotOf(file)) && pointerAt(disk, location.pointer) === null)
+    add("already_exists", `${basename(file)}.migrated exists; move it away`);
+  if (exists(disk, location.container) && !exists(disk, headerFile(location.container)))
+    add("already_exists", `${basename(location.container)} exists and is not a container of a session; move it away`);
+  for await (const positions of stretchesOf(log)) {
+    for (const p of positions)
+      if (log.length(p) + FRAME_ROOM > segmentBytes)
+        add("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
+      else if (reading) log.read(p);
+    progress?.(positions[positions.length - 1] + 1, nodes.count);
+  }
+  for (const { kind, reason, entryId } of log.repairable) add(kind, reason, entryId);
+  return { location, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
+}
 
 /**
  * Migrates a session file, after finishing what an earlier attempt left. Throws migration_failed with the obstacles,
- * session_locked, storage failures; then the session file is as before and active, unless the failure says that the
- * store is FAILED and an operator must act.
+ * session_locked, storage failures; then the file is as before and active, unless the store is FAILED.
  */
 export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
@@ -61,7 +136,7 @@ async function forward(run: MigrationRun): Promise<Migrated> {
     requireNoObstacles((await planOf(options, log, source, false)).obstacles);
     // The log of a database is a copy of what was read, and the database is locked already.
     if (run.format === "jsonl_v3") log.acquireLock();
-    return new Migration(run, log, source).copy();
+    return copy({ run, log, source, stamp: run.disk.info(source), verification: NONE_VALID });
   });
 }
 
@@ -73,192 +148,152 @@ function isThere(run: MigrationRun, { snapshotId, correlationId }: Pointer): Mig
   return run.done({ active, sessionPath: container, entryCount, snapshotId, migrationId: null, correlationId });
 }
 
-class Migration {
-  private readonly run: MigrationRun;
-  private readonly log: Log;
-  private readonly source: string;
+/** A migration that is under way. */
+interface Going {
+  readonly run: MigrationRun;
+  readonly log: Log;
+  readonly source: string;
   /** The source when it was locked. */
-  private readonly stamp: FileInfo;
-  private manifestHash = "";
-  private snapshotId = "";
-  private verification = NONE_VALID;
+  readonly stamp: FileInfo;
+  /** Whether the container that was built is as it should be, as far as that was checked. */
+  verification: Verification;
+}
 
-  constructor(run: MigrationRun, log: Log, source: string) {
-    this.run = run;
-    this.log = log;
-    this.source = source;
-    this.stamp = run.disk.info(source);
+async function copy(going: Going): Promise<Migrated> {
+  const { run, log, source } = going;
+  const { disk, location, options } = run;
+  // The recorded leaf, else that of the header; an empty id is the place before the first entry.
+  const recorded = options.leaves?.recall(log);
+  const inHeader = log.header.leafId === "" ? null : log.header.leafId;
+  const leafId = recorded === undefined ? inHeader : recorded;
+  const machine = run.machine("CLEAN");
+  machine.to("MIGRATION_STAGING", "the container is being built");
+  let staged: Pick<Pointer, "manifestHash" | "snapshotId">;
+  try {
+    staged = await stage(going);
+  } catch (error) {
+    machine.to("ROLLED_BACK", "the migration was given up");
+    await run.giveUp(error, going.verification);
+    throw error;
   }
-
-  async copy(): Promise<Migrated> {
-    const { run, log, source } = this;
-    const { disk, location, options } = run;
-    const leafId = this.leaf();
-    const machine = run.machine("CLEAN");
-    machine.to("MIGRATION_STAGING", "the container is being built");
-    try {
-      await this.stage();
-    } catch (error) {
-      machine.to("ROLLED_BACK", "the migration was given up");
-      await run.giveUp(error, this.verification);
-      throw error;
-    }
-    const { manifestHash, snapshotId, verification } = this;
-    const marker: Pointer = {
-      active: "native_v2",
-      manifestHash,
-      snapshotId,
-      correlationId: run.correlationId,
-      reason: null,
-      phase: "cutover_commit",
-      source: basename(source),
-      ...(run.format === "sqlite_v1" ? { sourceFormat: run.format } : {}),
-    };
-    try {
-      await putPointer(disk, location.pointer, marker);
-      disk.rename(source, snapshotOf(source));
-      await disk.syncFolder(dirname(source));
-      await this.requireFrozen(snapshotOf(source), snapshotId);
-      await run.note(location.container, "completed", "ok", verification);
-      await putPointer(disk, location.pointer, { ...marker, phase: "completed" });
-    } catch (error) {
-      // After the marker only going back is allowed (seed 003, "Migration cutover failure").
-      machine.to("FAILED", UNFINISHED);
-      await this.undo(`the cutover failed: ${(error as Error).message}`);
-      throw error;
-    }
-    machine.to("MIGRATED", "the container is the session");
-    await run.keepLeaf(leafId, () => options.openContainer(location.container, true));
-    return run.done({
-      state: machine.state,
-      transitions: machine.history,
-      snapshotId,
-      verification,
-      entryCount: log.nodes.count,
-      active: "native_v2",
-      sessionPath: location.container,
+  const { verification } = going;
+  const marker: Pointer = {
+    active: "native_v2",
+    ...staged,
+    correlationId: run.correlationId,
+    reason: null,
+    phase: "cutover_commit",
+    source: basename(source),
+    ...(run.format === "sqlite_v1" ? { sourceFormat: run.format } : {}),
+  };
+  try {
+    await putPointer(disk, location.pointer, marker);
+    const frozen = snapshotOf(source);
+    disk.rename(source, frozen);
+    await disk.syncFolder(dirname(source));
+    const isFrozen = isUnchanged(disk.info(frozen), going.stamp) || (await hashOf(disk, frozen)) === staged.snapshotId;
+    if (!isFrozen) throw changedMeanwhile();
+    await run.note(location.container, "completed", "ok", verification);
+    await putPointer(disk, location.pointer, { ...marker, phase: "completed" });
+  } catch (error) {
+    // After the marker only going back is allowed (seed 003, "Migration cutover failure").
+    machine.to("FAILED", UNFINISHED);
+    await forceBack(run, `the cutover failed: ${(error as Error).message}`, true).catch((refusal) => {
+      // An operator must act. Where the disk refuses, the next migration or rollback goes back.
+      if (refusal instanceof Failure) throw refusal;
     });
+    throw error;
   }
+  machine.to("MIGRATED", "the container is the session");
+  await keepLeaf(options.leaves, leafId, () => options.openContainer(location.container, true));
+  return run.done({
+    state: machine.state,
+    transitions: machine.history,
+    snapshotId: staged.snapshotId,
+    verification,
+    entryCount: log.nodes.count,
+    active: "native_v2",
+    sessionPath: location.container,
+  });
+}
 
-  /** Builds the container, reads it back and gives it its name, which does not make it the session yet. */
-  private async stage(): Promise<void> {
-    const { run, source, stamp } = this;
-    const { disk, location } = run;
-    // Building, reading back and hashing the source go over its bytes once each.
-    const total = 3 * Math.max(1, stamp.size);
-    const report = (part: number, done: number): void =>
-      run.wishes.progress?.(part * stamp.size + Math.min(done, stamp.size), total);
-    await this.prepareStaging();
-    await run.note(location.staging, "planned", "ok", NONE_VALID);
-    const { manifestHash, chainHash, count } = await this.build((done) => report(0, done));
-    this.manifestHash = manifestHash;
-    await run.note(location.staging, "staging_copy", "ok", NONE_VALID);
-    const found = await audit(disk, location.staging, { staging: true, progress: (done) => report(1, done) });
-    const verification = {
-      entryCountMatch: found.counters.entriesTotal === count,
-      hashChainMatch: found.chainHash === chainHash,
-      indexConsistent: found.ok && found.manifest?.integrity.manifestHash === manifestHash,
-    };
-    this.verification = verification;
-    if (!holds(verification))
-      throw migrationFailed(
-        `The written container is not as it should be: ${found.findings[0]?.reason ?? "entries are missing"}. The session is unchanged; check the disk and migrate again.`,
-        { verification },
-      );
-    this.snapshotId = await hashOf(disk, source, (done) => report(2, done));
-    await run.note(location.staging, "integrity_check", "ok", verification);
-    this.requireUnchanged();
-    disk.rename(location.staging, location.container);
-    await disk.syncFolder(dirname(location.container));
-    await run.note(location.container, "cutover_commit", "ok", verification);
-    this.requireUnchanged();
-  }
+/** Builds the container, reads it back and gives it its name, which does not make it the session yet. */
+async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snapshotId">> {
+  const { run, log, source, stamp } = going;
+  const { disk, location } = run;
+  // Building, reading back and hashing the source go over its bytes once each.
+  const total = 3 * Math.max(1, stamp.size);
+  const report = (part: number, done: number): void =>
+    run.wishes.progress?.(part * stamp.size + Math.min(done, stamp.size), total);
+  // A crash before the marker left this; it is not a session and becomes the staging folder again.
+  if (exists(disk, location.container))
+    disk.rename(location.container, exists(disk, location.staging) ? run.freeName() : location.staging);
+  run.clearStaging();
+  disk.makeFolder(dirname(ledgerFile(location.staging)));
+  await disk.syncFolder(dirname(location.staging));
+  await run.note(location.staging, "planned", "ok", NONE_VALID);
+  const { manifestHash, chainHash } = await build(going, (done) => report(0, done));
+  await run.note(location.staging, "staging_copy", "ok", NONE_VALID);
+  const found = await audit(disk, location.staging, { staging: true, progress: (done) => report(1, done) });
+  const verification = {
+    entryCountMatch: found.counters.entriesTotal === log.nodes.count,
+    hashChainMatch: found.chainHash === chainHash,
+    indexConsistent: found.ok && found.manifest?.integrity.manifestHash === manifestHash,
+  };
+  going.verification = verification;
+  if (!holds(verification))
+    throw migrationFailed(
+      `The written container is not as it should be: ${found.findings[0]?.reason ?? "entries are missing"}. The session is unchanged; check the disk and migrate again.`,
+      { verification },
+    );
+  const snapshotId = await hashOf(disk, source, (done) => report(2, done));
+  await run.note(location.staging, "integrity_check", "ok", verification);
+  requireUnchanged(going);
+  disk.rename(location.staging, location.container);
+  await disk.syncFolder(dirname(location.container));
+  await run.note(location.container, "cutover_commit", "ok", verification);
+  requireUnchanged(going);
+  return { manifestHash, snapshotId };
+}
 
-  /**
-   * Returns the leaf that the entries of the session file do not determine: the recorded one, else that of the header;
-   * undefined for neither. Null is the place before the first entry.
-   */
-  private leaf(): string | null | undefined {
-    const recorded = this.run.options.leaves?.recall(this.log);
-    const { leafId } = this.log.header;
-    return recorded !== undefined ? recorded : leafId === "" ? null : leafId;
-  }
-
-  /**
-   * Rolls back at once, if the disk allows it; else the next migration or rollback does. Throws when an operator must
-   * act.
-   */
-  private async undo(reason: string): Promise<void> {
-    const { run } = this;
-    try {
-      await forceBack(run, pointerAt(run.disk, run.location.pointer), reason, true);
-    } catch (error) {
-      if (error instanceof Failure) throw error;
-    }
-  }
-
-  /** Makes an empty staging folder, which keeps the ledger of earlier attempts. */
-  private async prepareStaging(): Promise<void> {
-    const { disk, location } = this.run;
-    // A crash before the marker left this; it is not a session and becomes the staging folder again.
-    if (exists(disk, location.container))
-      disk.rename(location.container, exists(disk, location.staging) ? this.run.freeName() : location.staging);
-    this.run.clearStaging();
-    disk.makeFolder(dirname(ledgerFile(location.staging)));
-    await disk.syncFolder(dirname(location.staging));
-  }
-
-  private async build(
-    progress: (bytes: number) => void,
-  ): Promise<{ manifestHash: string; chainHash: string; count: number }> {
-    const { run, log, source } = this;
-    const { disk, env, segmentBytes = SEGMENT_BYTES } = run.options;
-    const { staging } = run.location;
-    const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, staging);
-    try {
-      builder.begin(log.headerLine);
-      let bytes = 0;
-      for await (const positions of stretchesOf(log)) {
-        for (const line of log.readMany(positions)) {
-          const position = builder.add(line, true);
-          if (builder.nodes.id(position) !== log.nodes.id(position))
-            throw migrationFailed("The order of the entries changed. Migrate again.");
-          bytes += line.length + 1;
-        }
-        progress(bytes);
-        if (builder.isBehind) await builder.commit();
+async function build({ run, log, source }: Going, progress: (bytes: number) => void): Promise<Manifest["integrity"]> {
+  const { disk, env, segmentBytes = SEGMENT_BYTES } = run.options;
+  const { staging } = run.location;
+  const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, staging);
+  try {
+    builder.begin(log.headerLine);
+    let bytes = 0;
+    for await (const positions of stretchesOf(log)) {
+      for (const line of log.readMany(positions)) {
+        const position = builder.add(line, true);
+        if (builder.nodes.id(position) !== log.nodes.id(position))
+          throw migrationFailed("The order of the entries changed. Migrate again.");
+        bytes += line.length + 1;
       }
-      // Reading the bodies may have found damage.
-      requireNoObstacles(log.repairable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
-      const manifest = builder.finish(log.header, run.format, "post_migration");
-      await builder.commit();
-      builder.close();
-      if (run.format === "sqlite_v1") extractBlobs(disk, source, join(staging, BLOBS));
-      else shareAttachments(disk, source, join(staging, BLOBS));
-      await builder.syncFolders();
-      const { manifestHash } = manifest.integrity;
-      return { manifestHash, chainHash: builder.tail.chainHash, count: log.nodes.count };
-    } catch (error) {
-      builder.close();
-      if (error instanceof Failure && (error.name === "corrupt" || error.name === "invalid_entry"))
-        throw migrationFailed(`${error.message} Nothing was changed.`, error.details, { cause: error });
-      throw error;
+      progress(bytes);
+      if (builder.isBehind) await builder.commit();
     }
+    // Reading the bodies may have found damage.
+    requireNoObstacles(log.repairable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
+    const { integrity } = builder.finish(log.header, run.format, "post_migration");
+    await builder.commit();
+    if (run.format === "sqlite_v1") extractBlobs(disk, source, join(staging, BLOBS));
+    else shareAttachments(disk, source, join(staging, BLOBS));
+    await builder.syncFolders();
+    return integrity;
+  } catch (error) {
+    if (error instanceof Failure && (error.name === "corrupt" || error.name === "invalid_entry"))
+      throw migrationFailed(`${error.message} Nothing was changed.`, error.details, { cause: error });
+    throw error;
+  } finally {
+    builder.close();
   }
+}
 
-  /** Throws migration_failed when another program changed the session file since it was opened. */
-  private requireUnchanged(): void {
-    const { run, log, source, stamp } = this;
-    if (run.format === "sqlite_v1") requireMerged(run.disk, source);
-    if (log.refresh().kind === "none" && isUnchanged(run.disk.info(source), stamp)) return;
-    throw changedMeanwhile();
-  }
-
-  private async requireFrozen(snapshot: string, snapshotId: string): Promise<void> {
-    const { disk } = this.run;
-    if (isUnchanged(disk.info(snapshot), this.stamp)) return;
-    if ((await hashOf(disk, snapshot)) !== snapshotId) throw changedMeanwhile();
-  }
+/** Throws migration_failed when another program changed the session file since it was opened. */
+function requireUnchanged({ run, log, source, stamp }: Going): void {
+  if (run.format === "sqlite_v1") requireMerged(run.disk, source);
+  if (log.refresh().kind !== "none" || !isUnchanged(run.disk.info(source), stamp)) throw changedMeanwhile();
 }
 
 function requireNoObstacles(obstacles: readonly Obstacle[]): void {

@@ -1,27 +1,40 @@
-/** Finds out whether a file or a container is the session: the pointer file next to the container says it (INV-007). */
+/** Locates the parts of a session, and finds out which of them is the session: the pointer file says it (INV-007). */
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
-import { isErrno, isMissing } from "../../core/errno.ts";
+import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
+import type { SessionLocation, Status } from "../../core/ports/migrations.ts";
 import { piecesOf } from "../fs/chunked-io.ts";
 import {
   CONTAINER,
   FOLDERS,
   headerFile,
+  isContainerName,
   ledgerFile,
   manifestFile,
   POINTER,
   pointerFile,
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
-import { beginningOf, guarded, nth, publishBytes, withFile } from "../fs/files.ts";
+import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFile, withFile } from "../fs/files.ts";
+import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
 import { backupName } from "../fs/quarantine.ts";
+import { noSession } from "../log/failures.ts";
 import type { Durability } from "../log/file-log.ts";
-import { encodePointer, isUuid, type MigrationEvent, type Pointer, readManifest, readPointer } from "./documents.ts";
-import { Malformed } from "./frame.ts";
-import { readLedger } from "./ledger.ts";
+import {
+  encodePointer,
+  isUuid,
+  type MigrationEvent,
+  type Pointer,
+  readLedger,
+  readManifest,
+  readPointer,
+} from "./documents.ts";
+import { ifSound, Malformed } from "./frame.ts";
+import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
+import type { StoreState } from "./states.ts";
 
 /** Suffix of a session file's name once a container has taken its place. */
 const FROZEN = ".migrated";
@@ -41,36 +54,23 @@ export function isActive(disk: Disk, container: string): boolean {
   return activeSource(disk, container) !== undefined;
 }
 
-/**
- * Returns the name of the file that a container was migrated from, null for one that began in V2; undefined when the
- * container is not the session.
- */
+/** Returns the name of the file that a container was migrated from, or null; undefined when it is not the session. */
 function activeSource(disk: Disk, container: string): string | null | undefined {
   const pointer = pointerOf(disk, container);
-  if (pointer !== null && pointer !== "damaged") return pointer.active === "native_v2" ? pointer.source : undefined;
+  if (pointer !== null) return pointer.active === "native_v2" ? pointer.source : undefined;
   const origin = originOf(disk, container);
   return typeof origin === "string" ? undefined : origin.source;
 }
 
-/** Returns the pointer of a container, "damaged" when it is malformed, or null when there is none. */
-export function pointerOf(disk: Disk, container: string): Pointer | "damaged" | null {
-  try {
-    return readPointer(disk, pointerFile(container));
-  } catch (error) {
-    if (error instanceof Malformed) return "damaged";
-    throw error;
-  }
+/** Returns the pointer of a container; null when it is missing or malformed. */
+export function pointerOf(disk: Disk, container: string): Pointer | null {
+  return ifSound(() => readPointer(disk, pointerFile(container)));
 }
 
-/** The origin of a container, according to its own documents. */
-export interface Origin {
+/** The members of its pointer that the documents in a container tell. */
+interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceFormat"> {
   /** Hash of the manifest; null without a valid one. */
   readonly manifestHash: string | null;
-  /** Id of the migration that made it, or `new-` and the session id for one that began in V2. */
-  readonly correlationId: string;
-  /** Name of the session file or database that was migrated; null for a session that began in V2. */
-  readonly source: string | null;
-  readonly isDatabase: boolean;
 }
 
 /**
@@ -91,12 +91,11 @@ export function originOf(disk: Disk, container: string): Origin | string {
   if (manifest !== null && manifest.sessionId !== sessionId)
     return `${lost}, and it is that of the session ${manifest.sessionId}. Give it the name ${manifest.sessionId}${CONTAINER}`;
   const manifestHash = manifest?.integrity.manifestHash ?? null;
-  if (manifest?.sourceFormat === "native_v2")
-    return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+  const asNew = { manifestHash, correlationId: `new-${sessionId}`, source: null };
+  if (manifest?.sourceFormat === "native_v2") return asNew;
   const last = lastMigration(disk, container);
   if (manifest === null && last === undefined) {
-    if (!hasSessionFile(disk, dirname(container), sessionId))
-      return { manifestHash, correlationId: `new-${sessionId}`, source: null, isDatabase: false };
+    if (!hasSessionFile(disk, dirname(container), sessionId)) return asNew;
     return `${lost}, and a session file with its id is next to it. Open that file. If it is not the newer one: ${copyIt.toLowerCase()}`;
   }
   if (last?.phase !== "completed" || last.outcome !== "ok")
@@ -105,7 +104,7 @@ export function originOf(disk: Disk, container: string): Origin | string {
   const source = basename(sourcePath);
   if (exists(disk, join(dirname(container), source)))
     return `${lost}, and ${source}, which it was migrated from, exists again. Open that file; or move it away to continue with the container`;
-  return { manifestHash, correlationId, source, isDatabase: sourceFormat === "sqlite_v1" };
+  return { manifestHash, correlationId, source, ...(sourceFormat === "sqlite_v1" ? { sourceFormat } : {}) };
 }
 
 /** Bytes at the start of a session file in which its header's id is looked for. */
@@ -116,14 +115,13 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
   return disk.names(folder).some((name) => {
     if (!name.endsWith(".jsonl")) return false;
     if (name.includes(id)) return true;
-    let start: Uint8Array | null;
     try {
-      start = beginningOf(disk, join(folder, name), HEADER_SEARCH_BYTES);
+      const start = beginningOf(disk, join(folder, name), HEADER_SEARCH_BYTES);
+      return start !== null && Buffer.from(start).includes(named);
     } catch {
       // Whatever it is, it cannot be read as a session.
       return false;
     }
-    return start !== null && Buffer.from(start).includes(named);
   });
 }
 
@@ -144,31 +142,24 @@ export function isUnpointed(disk: Disk, container: string): boolean {
   return typeof originOf(disk, container) !== "string";
 }
 
-/**
- * Returns the pointer that a container without a sound one should have; null when it is not a session or has no
- * manifest.
- */
+/** Returns the pointer that a container lacks; null when the container is not a session or has no manifest. */
 export function missingPointer(disk: Disk, container: string): Pointer | null {
   const origin = originOf(disk, container);
   if (typeof origin === "string" || origin.manifestHash === null) return null;
-  const { manifestHash, correlationId, source, isDatabase } = origin;
+  const { manifestHash, source } = origin;
   const snapshotId = source === null ? null : hashOf(disk, join(dirname(container), snapshotOf(source)));
-  const pointer = { ...newPointer(manifestHash, basename(container, CONTAINER)), correlationId, source, snapshotId };
-  return isDatabase ? { ...pointer, sourceFormat: "sqlite_v1" } : pointer;
+  return { ...newPointer(manifestHash, basename(container, CONTAINER)), ...origin, manifestHash, snapshotId };
 }
 
 /** Returns the SHA-256 of a file; null when it is missing. */
 function hashOf(disk: Disk, file: string): string | null {
-  try {
-    return withFile(disk, disk.openRead(file), (fd) => {
+  return ifPresent(() =>
+    withFile(disk, disk.openRead(file), (fd) => {
       const sum = createHash("sha256");
       for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) sum.update(piece);
       return sum.digest("hex");
-    });
-  } catch (error) {
-    if (isMissing(error)) return null;
-    throw error;
-  }
+    }),
+  );
 }
 
 /** Returns the container of this session that took the place of a session file; null when there is none. */
@@ -201,17 +192,6 @@ export function containerFor(disk: Disk, file: string): string | null {
   return null;
 }
 
-/**
- * Returns the session file or database that took the place of a container; null when the container is the session, or
- * nothing is.
- */
-export function fileReplacing(disk: Disk, container: string): string | null {
-  const pointer = guarded("opening the session", () => pointerOf(disk, container));
-  if (pointer === null || pointer === "damaged" || pointer.active === "native_v2" || pointer.source === null)
-    return null;
-  return join(dirname(container), pointer.source);
-}
-
 /** Returns the pointer of a session that begins in V2. */
 export function newPointer(manifestHash: string, sessionId: string): Pointer {
   return {
@@ -241,18 +221,15 @@ interface MissingPart {
 export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
   const names = new Set(disk.names(folder));
   const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
-  const pointer = pointerOf(disk, container);
-  if (pointer !== null && pointer !== "damaged") return missing;
+  if (pointerOf(disk, container) !== null) return missing;
   const origin = originOf(disk, container);
+  const pointer = pointerFile(container);
   if (typeof origin !== "string" && origin.manifestHash !== null)
-    missing.push({ name: basename(pointerFile(container)), isDamaged: pointer === "damaged" });
+    missing.push({ name: basename(pointer), isDamaged: exists(disk, pointer) });
   return missing;
 }
 
-/**
- * Creates the parts that a container lacks; only its writer may. Returns these parts; a new pointer's name is not
- * durable yet.
- */
+/** Creates the parts that a container lacks, and returns them. A new pointer's name is not durable yet. */
 export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): MissingPart[] {
   const missing = missingParts(disk, container, folder);
   for (const { name, isDamaged } of missing)
@@ -267,23 +244,130 @@ export function makeParts(disk: Disk, container: string, durability: Durability,
   return missing;
 }
 
-/**
- * Returns the folder of a container: under its name or, after a repair that was cut off, under that of its last backup.
- */
+/** Returns the folder of a container, which after a repair that was cut off has the name of its last backup. */
 export function folderOf(disk: Disk, file: string): string {
-  if (exists(disk, file)) return file;
-  let found = file;
-  for (let n = 1; ; n++) {
-    const backup = nth(`${file}.damaged.bak`, n);
-    if (!exists(disk, backup)) return found;
-    found = backup;
-  }
+  return exists(disk, file) ? file : (lastName(disk, (n) => nth(`${file}.damaged.bak`, n)) ?? file);
 }
 
 /** Removes the pointer of a session that began in V2 and whose container is missing. */
 export function dropOrphanPointer(disk: Disk, container: string): void {
   if (!isAbsent(disk, folderOf(disk, container))) return;
   const pointer = pointerOf(disk, container);
-  if (pointer !== null && pointer !== "damaged" && pointer.active === "native_v2" && pointer.source === null)
-    disk.remove(pointerFile(container));
+  if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(pointerFile(container));
+}
+
+/** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
+export function locationOf(disk: Disk, path: string): SessionLocation {
+  return guarded("looking for the session", () => {
+    const folder = dirname(path);
+    if (isContainerName(path)) {
+      const pointer = pointerAt(disk, pointerFile(path));
+      return locationIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
+    }
+    // A file and its frozen copy are one session.
+    const source = frozenFrom(path) ?? path;
+    for (const file of [source, snapshotOf(source)]) {
+      const id = headerAt(disk, file)?.id;
+      if (typeof id === "string") return locationIn(folder, id, basename(source));
+    }
+    const container = containerFor(disk, source);
+    if (container !== null) return locationIn(folder, basename(container, CONTAINER), basename(source));
+    throw noSession(path);
+  });
+}
+
+/** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
+export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
+  const bytes = ifPresent(() => headerBytes(disk, file));
+  if (bytes && beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
+  return bytes ? headerOfBytes(bytes) : undefined;
+}
+
+export function locationIn(folder: string, sessionId: string, source: string | null): SessionLocation {
+  const container = join(folder, `${sessionId}${CONTAINER}`);
+  return {
+    sessionId,
+    container,
+    staging: `${container}.staging`,
+    pointer: pointerFile(container),
+    source: source === null ? null : join(folder, source),
+  };
+}
+
+/** Returns the current path of a session that had this path before a migration or rollback; else the path itself. */
+export function currentPathOf(disk: Disk, path: string): string {
+  if (isContainerName(path)) {
+    const pointer = guarded("opening the session", () => pointerOf(disk, path));
+    if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return path;
+    return join(dirname(path), pointer.source);
+  }
+  const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
+  if (found === undefined) return containerFor(disk, path) ?? path;
+  return containerOf(disk, path, typeof found.id === "string" ? found.id : undefined) ?? path;
+}
+
+export function pointerAt(disk: Disk, file: string): Pointer | null {
+  try {
+    return readPointer(disk, file);
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    throw new Failure(
+      "corrupt",
+      `The pointer file ${basename(file)} is damaged: ${error.message}. Restore it from a copy, or move it away: then the session file is the session if it exists, else the container is.`,
+      {},
+      { cause: error },
+    );
+  }
+}
+
+/** Returns how far the migration or rollback of a session has come. Changes nothing. Throws errno errors. */
+export function status(disk: Disk, path: string): Status {
+  const location = locationOf(disk, path);
+  const pointer = pointerAt(disk, location.pointer);
+  const ledger = [location.container, location.staging].map(ledgerFile).find((file) => exists(disk, file));
+  const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
+  const status = {
+    location,
+    phase: pointer?.phase ?? null,
+    snapshotId: pointer?.snapshotId ?? null,
+    correlationId: pointer?.correlationId ?? events.at(-1)?.correlationId ?? null,
+    reason: pointer?.reason ?? null,
+    snapshotPath:
+      location.source !== null && exists(disk, snapshotOf(location.source)) ? snapshotOf(location.source) : null,
+    events,
+  };
+  const as = (active: Status["active"], state: StoreState, interrupted = false): Status => ({
+    ...status,
+    active,
+    state,
+    interrupted,
+  });
+  const isContainerThere = exists(disk, location.container);
+  if (pointer === null && isUnpointed(disk, location.container)) return as("native_v2", "CLEAN");
+  if (pointer === null) {
+    const interrupted = isContainerThere || (events.length > 0 && events.at(-1)?.phase !== "failed");
+    const active = location.source !== null && isDatabase(disk, location.source) ? "sqlite_v1" : "jsonl_v3";
+    return as(active, interrupted ? "MIGRATION_STAGING" : "CLEAN", interrupted);
+  }
+  if (pointer.active !== "native_v2") {
+    const back = as(pointer.active, "ROLLED_BACK", isContainerThere);
+    if (isContainerThere) return back;
+    // The container that was rolled back last has the ledger.
+    const last = lastName(disk, (n) => rolledBackName(location, n));
+    return { ...back, events: last === undefined ? [] : readLedger(disk, ledgerFile(last)).events };
+  }
+  if (pointer.phase !== "completed") return as("native_v2", "FAILED", true);
+  const untouched =
+    readManifest(disk, manifestFile(location.container))?.integrity.manifestHash === pointer.manifestHash;
+  return as("native_v2", pointer.source !== null && untouched ? "MIGRATED" : "CLEAN");
+}
+
+export function rolledBackName({ container }: SessionLocation, n: number): string {
+  return nth(`${container}.rolled-back`, n);
+}
+
+/** Publishes a pointer in one step, durably. */
+export async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
+  await replaceFile(disk, file, bytesOf(encodePointer(pointer)), { sync: true });
+  await disk.syncFolder(dirname(file));
 }

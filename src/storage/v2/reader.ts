@@ -8,11 +8,11 @@ import { isMissing } from "../../core/errno.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Change } from "../../core/ports/store.ts";
 import { headerFile, indexFile, segmentFile } from "../fs/container-paths.ts";
-import { closeQuietly, type FileInfo, isAbsent, isCutOff } from "../fs/disk.ts";
+import { type FileInfo, isAbsent, isCutOff } from "../fs/disk.ts";
+import { withFile } from "../fs/files.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CHECKED_LINE, type Container } from "./container.ts";
-import type { Base, TornTail } from "./container-end.ts";
-import { FrameAdder } from "./frame-adder.ts";
+import type { Base, TornTail } from "./extents.ts";
 import { IndexRows, rowMark } from "./index-rows.ts";
 import { Replay } from "./replay.ts";
 import type { Segment } from "./segments.ts";
@@ -73,15 +73,14 @@ export class ContainerReader {
     // A damaged header does not influence what is found here.
     if (container.state.readOnly === headerFault) container.state.readOnly = null;
     const { readOnly } = container.state;
-    const adder = new FrameAdder(container);
-    const rest = new IndexRows(container, adder, segments).read(live, forgetRecalled);
+    const rest = new IndexRows(container, segments).read(live, forgetRecalled);
     end.seen = seen;
     container.noteBase();
     const isAsJudged: TornTail["isAsJudged"] = ({ seq, info }) => {
       const judged = segments.find((segment) => segment.seq === seq);
       return judged !== undefined && isSameStamp(judged.info, info);
     };
-    const replay = new Replay(container, adder, segments, isAsJudged);
+    const replay = new Replay(container, segments, isAsJudged);
     // When the index is wrong, the entries that later rows name are there all the same.
     if (live && end.indexFault !== null) replay.run(rest, rest.promised);
     if (!live) {
@@ -150,11 +149,8 @@ export class ContainerReader {
       if (count === 0) return true;
       if (lastRow.length > 0) {
         const fd = disk.openRead(indexFile(folder));
-        try {
-          if (rowMark(disk, fd, indexEnd, lastRow.length).crc !== lastRow.crc) return false;
-        } finally {
-          closeQuietly(disk, fd);
-        }
+        const found = withFile(disk, fd, () => rowMark(disk, fd, indexEnd, lastRow.length));
+        if (found.crc !== lastRow.crc) return false;
       }
       // The name may belong to another file now than the one that is open.
       container.segments.forget(tail.segmentSeq);
@@ -166,10 +162,7 @@ export class ContainerReader {
     }
   }
 
-  /**
-   * Whether writes are refused because of a reading that other processes may have disturbed: the container has changed
-   * since, or a process is writing to it.
-   */
+  /** Whether writes are refused because of a reading that the writes of other processes may have disturbed. */
   isDoubtful(isLive: boolean): boolean {
     if (!this.refusedByJudgement) return false;
     const { container } = this;
@@ -196,26 +189,20 @@ export class ContainerReader {
     if (isSameStamp(now, seen)) return { kind: "none" };
     if (now.size < end.indexEnd) return { kind: "replaced" };
     const restore = this.image(first);
+    let isExtended = false;
     try {
-      const fd = disk.openRead(indexFile(folder));
-      try {
+      isExtended = withFile(disk, disk.openRead(indexFile(folder)), (fd) => {
         // Rows that are added from here on are for the next refresh: they name frames that are not in these segments.
         const before = disk.infoOf(fd);
-        const rows = new IndexRows(container, new FrameAdder(container), container.segments.list());
-        const { fault, known } = rows.addRows(fd, before.size);
-        if (fault !== null || !known) {
-          // Until another log replaces it, this one keeps what it knew.
-          restore();
-          return { kind: "replaced" };
-        }
+        const { fault, known } = new IndexRows(container, container.segments.list()).addRows(fd, before.size);
         end.seen = before;
-      } finally {
-        closeQuietly(disk, fd);
-      }
-    } catch (error) {
-      restore();
-      throw error;
+        return fault === null && known;
+      });
+    } finally {
+      // Until another log replaces it, this one keeps what it knew.
+      if (!isExtended) restore();
     }
+    if (!isExtended) return { kind: "replaced" };
     container.noteBase();
     return entries.nodes.count === first ? { kind: "none" } : { kind: "grown", first };
   }

@@ -1,18 +1,13 @@
-/**
- * Reads the frames after those that the index names, and judges what is there: entries, leftovers of a crash, or
- * damage.
- */
+/** Reads the frames after those that the index names, and judges them: entries, leftovers of a crash, or damage. */
 
 import { manifestFile } from "../fs/container-paths.ts";
-import type { Disk } from "../fs/disk.ts";
+import { lastCheckpoint } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
-import type { TornTail } from "./container-end.ts";
 import { readManifest } from "./documents.ts";
-import { EMPTY_END } from "./extents.ts";
-import { crc32c, decodeFrame, decodeHead, Malformed } from "./frame.ts";
-import type { FrameAdder } from "./frame-adder.ts";
+import { EMPTY_END, type TornTail } from "./extents.ts";
+import { crc32c, decodeFrame, decodeHead, ifSound, Malformed } from "./frame.ts";
+import { addDamaged, addUnindexed, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";
-import { lastCheckpoint } from "./last-checkpoint.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
 import type { Segment } from "./segments.ts";
 
@@ -24,31 +19,25 @@ interface Mark {
   readonly chainHash: string;
 }
 
-/** Reads the durable ends that the manifest and the last checkpoint name, each when it is asked for. */
-function* marksOf(disk: Disk, folder: string): Generator<Mark> {
+/** Returns the durable ends that the manifest and the last checkpoint name. */
+function marksOf({ disk, folder }: Container): Mark[] {
+  const marks: Mark[] = [];
   const manifest = readManifest(disk, manifestFile(folder));
-  if (manifest !== null) yield { name: "manifest", ...manifest.head, chainHash: manifest.integrity.chainHash };
+  if (manifest) marks.push({ name: "manifest", ...manifest.head, chainHash: manifest.integrity.chainHash });
   const checkpoint = lastCheckpoint(disk, folder);
-  if (checkpoint === null) return;
-  const { headEntrySeq, headEntryId, chainHash } = checkpoint;
-  yield { name: "last checkpoint", entrySeq: headEntrySeq, entryId: headEntryId, chainHash };
+  if (!checkpoint) return marks;
+  const { headEntrySeq: entrySeq, headEntryId: entryId, chainHash } = checkpoint;
+  return [...marks, { name: "last checkpoint", entrySeq, entryId, chainHash }];
 }
 
 /** One reading of the frames after the index. */
 export class Replay {
   private readonly container: Container;
-  private readonly adder: FrameAdder;
   private readonly segments: readonly Segment[];
   private readonly isAsJudged: TornTail["isAsJudged"];
 
-  constructor(
-    container: Container,
-    adder: FrameAdder,
-    segments: readonly Segment[],
-    isAsJudged: TornTail["isAsJudged"],
-  ) {
+  constructor(container: Container, segments: readonly Segment[], isAsJudged: TornTail["isAsJudged"]) {
     this.container = container;
-    this.adder = adder;
     this.segments = segments;
     this.isAsJudged = isAsJudged;
   }
@@ -59,10 +48,10 @@ export class Replay {
    * entry to add, because a writer is at work after it.
    */
   run(rest: Rest, limit = Number.POSITIVE_INFINITY): void {
-    const { entries, heads, end } = this.container;
+    const { entries, end } = this.container;
     const indexed = end.tail.entrySeq;
     const isKnown = (entryId: string): boolean => entries.nodes.position(entryId) >= 0;
-    const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, heads);
+    const salvage = new Salvage(rest.rows, rest.isIntact, end.tail, entries);
     const reason = this.scan(salvage, limit);
     const { found, bad, strangers } = salvage.finish(isKnown);
     let salvaged = 0;
@@ -95,10 +84,7 @@ export class Replay {
       end.tornTail = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged: this.isAsJudged };
   }
 
-  /**
-   * Adds frames until one is not the expected one, and passes every line from there on to the salvage. Returns the
-   * reason why the first frame that was not the expected one was refused; null when all were.
-   */
+  /** Adds frames until one is not due, and passes the rest to the salvage. Returns why it was refused, or null. */
   private scan(salvage: Salvage, limit: number): string | null {
     const { end, segments } = this.container;
     let reason: string | null = null;
@@ -138,10 +124,7 @@ export class Replay {
     this.container.entries.report("torn_tail", start, length, `${why} (segment ${segmentSeq})`, false);
   }
 
-  /**
-   * Adds the frame `b[first, end)`, line feed excluded, that begins at `start`, if it is the expected one; else throws
-   * {@link Malformed}.
-   */
+  /** Adds the frame `b[first, end)`, line feed excluded, that begins at `start` if it is due; else throws Malformed. */
   private addReplayed(seq: number, start: number, b: Uint8Array, first: number, end: number, salvage: Salvage): void {
     const frame = decodeFrame(b, first, end);
     const { tail } = this.container.end;
@@ -150,36 +133,32 @@ export class Replay {
     if (isNew && seq !== tail.segmentSeq + 1) throw new Malformed(`segment ${tail.segmentSeq + 1} is missing`);
     if (frame.segmentSeq !== seq || frame.frameSeq !== (isNew ? 1 : tail.frameSeq + 1))
       throw new Malformed("its numbers are not those of its place");
-    this.container.heads.requireBound(b, frame);
+    requireBound(this.container.entries, b, frame);
     const crc = crc32c(b, first, end + 1);
     if (!salvage.allows(frame, end - first + 1, crc)) throw new Malformed("its row has another checksum");
-    this.adder.addUnindexed({ ...frame, segmentSeq: seq }, start, end - first + 1, first, crc);
+    addUnindexed(this.container, frame, start, end - first + 1, first, crc);
   }
 
   /** Adds a frame that was salvaged; returns false when it no longer matches its entry. */
   private addSalvaged({ segmentSeq, start, length, row, isDamaged }: FoundFrame): boolean {
-    const bytes = this.container.reader.bytes(segmentSeq, start, length);
-    try {
+    const { container } = this;
+    const bytes = container.reader.bytes(segmentSeq, start, length);
+    // Another program may have written there since.
+    const added = ifSound(() => {
       if (isDamaged && row !== null) {
         const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
-        this.adder.addDamaged(there, bytes, decodeHead(bytes, 0, length));
+        addDamaged(container, there, bytes, decodeHead(bytes, 0, length));
         return true;
       }
       const frame = decodeFrame(bytes, 0, length - 1, false);
-      this.container.heads.requireBound(bytes, frame);
-      this.adder.addUnindexed({ ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
+      requireBound(container.entries, bytes, frame);
+      addUnindexed(container, { ...frame, segmentSeq }, start, length, 0, crc32c(bytes));
       return true;
-    } catch (error) {
-      // Another program may have written there since.
-      if (error instanceof Malformed) return false;
-      throw error;
-    }
+    });
+    return added !== null;
   }
 
-  /**
-   * Drops the last entries if they are an incomplete batch: entries that were appended together, but never
-   * acknowledged.
-   */
+  /** Drops the last entries if they are an incomplete batch: appended together, but never acknowledged. */
   dropIncompleteBatch(): void {
     const { container, isAsJudged } = this;
     const { entries, extents, reader, end } = container;
@@ -187,9 +166,9 @@ export class Replay {
     const found = reader.incompleteBatch(container.header.id);
     if (!found) return;
     const { first, batch } = found;
-    const before = this.adder.before(first);
+    const before = end.batch.find(({ position }) => position === first);
     // What the manifest or the last checkpoint names was acknowledged.
-    if (!before || this.isMarkedAfter(before.tail.entrySeq)) return;
+    if (!before || marksOf(container).some(({ entrySeq }) => entrySeq > before.tail.entrySeq)) return;
     const which = `${batch.index + 1} of ${batch.count} entries that belong together`;
     reader.report("incomplete_batch", first, which, false);
     const { segmentSeq, start } = extents.at(first);
@@ -202,32 +181,24 @@ export class Replay {
     if (end.base && end.base.count > first) container.noteBase();
   }
 
-  private isMarkedAfter(seq: number): boolean {
-    for (const { entrySeq } of marksOf(this.container.disk, this.container.folder)) if (entrySeq > seq) return true;
-    return false;
-  }
-
   /**
    * Compares the entries with the manifest and the last checkpoint, which mark a durable end. Both are written after
    * the entries that they name: where these are missing, acknowledged entries were lost (seed 003, "Recovery").
    */
   compareWithMarks(): void {
-    const { disk, folder, state } = this.container;
+    const { state, entries, end } = this.container;
     if (state.readOnly?.name === "corrupt") return;
-    for (const mark of [...marksOf(disk, folder)]) this.compareWithMark(mark);
-  }
-
-  private compareWithMark({ name, entrySeq, entryId, chainHash }: Mark): void {
-    const { entries, end } = this.container;
-    const missing = entrySeq - end.tail.entrySeq;
-    if (missing > 0) {
-      if (!entries.damage.some(({ kind }) => kind === "lost_entries"))
-        entries.report("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
-    } else if (entrySeq > 0 && entries.nodes.position(entryId) < 0)
-      entries.report("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
-    else if (missing === 0 && chainHash !== end.tail.chainHash)
-      entries.report("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
-    else return;
-    this.container.refuseWrites();
+    for (const { name, entrySeq, entryId, chainHash } of marksOf(this.container)) {
+      const missing = entrySeq - end.tail.entrySeq;
+      if (missing > 0) {
+        if (!entries.damage.some(({ kind }) => kind === "lost_entries"))
+          entries.report("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
+      } else if (entrySeq > 0 && entries.nodes.position(entryId) < 0)
+        entries.report("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
+      else if (missing === 0 && chainHash !== end.tail.chainHash)
+        entries.report("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
+      else continue;
+      this.container.refuseWrites();
+    }
   }
 }

@@ -1,8 +1,6 @@
 /**
  * Rolls a session back from a container to a session file or database (seed 003, "Migration and rollback contract").
- *
- * The pointer file alone says which store is the session, and the one rename that publishes it changes that. These are
- * the steps; each is durable before the next.
+ * As in a migration, publishing the pointer changes which store is the session, and each step is durable before the next.
  *
  * Pointer published with the phase `rollback` and its reason, the container still active; the session file put in its
  * place, durable and verified; pointer published with `jsonl_v3` or `sqlite_v1` active (the commit marker); ledger
@@ -31,25 +29,28 @@ import {
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
-import { closing, freeName, guarded, isNameTaken, nth, writeTemporary } from "../fs/files.ts";
+import { closing, guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import { backupName } from "../fs/quarantine.ts";
 import { isOneFile } from "../fs/stamps.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
-import type { Pointer } from "./documents.ts";
-import { chained, GENESIS, payloadOf, sha256 } from "./frame.ts";
-import { readLedger } from "./ledger.ts";
-import { type MigrationOptions, range, stretchesOf } from "./migration-plan.ts";
+import { type Pointer, readLedger } from "./documents.ts";
+import { chained, GENESIS, payloadOf, SHA256, sha256 } from "./frame.ts";
 import {
   ALL_VALID,
   holds,
+  type MigrationOptions,
   MigrationRun,
   migrationFailed,
   NONE_VALID,
   operatorNeeded,
+  range,
+  stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { snapshotOf } from "./pointer.ts";
-import { headerAt, locationOf, pointerAt, putPointer, versionIn } from "./session-location.ts";
+import { headerAt, locationOf, pointerAt, putPointer, snapshotOf } from "./pointer.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -73,7 +74,7 @@ async function back(run: MigrationRun): Promise<Migrated> {
   if (pointer.active !== "native_v2") return isBack(run, pointer, await finishRollback(run, pointer));
   if (pointer.phase !== "cutover_commit")
     return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
-  await forceBack(run, pointer, wishes.reason ?? UNFINISHED);
+  await forceBack(run, wishes.reason ?? UNFINISHED);
   return isBack(run, pointerAt(disk, location.pointer) as Pointer, null);
 }
 
@@ -82,44 +83,36 @@ export async function finishInterrupted(run: MigrationRun): Promise<void> {
   const pointer = run.pointer();
   if (pointer === null || pointer.phase === "completed") return;
   if (pointer.active !== "native_v2") await finishRollback(run, pointer);
-  else if (pointer.phase === "cutover_commit") await forceBack(run, pointer, UNFINISHED);
+  else if (pointer.phase === "cutover_commit") await forceBack(run, UNFINISHED);
   else if (pointer.phase === "rollback") await restore(run, pointer, pointer.reason ?? "rollback was asked for");
   else throw operatorNeeded(pointer);
   run.release();
 }
 
-/**
- * Rolls back a cutover that was not verified. Nothing was written to the container since. `isHeld`: its locks are held
- * already.
- */
-export async function forceBack(
-  run: MigrationRun,
-  pointer: Pointer | null,
-  reason: string,
-  isHeld = false,
-): Promise<void> {
+/** Rolls back a cutover that was not verified: nothing was written to its container. `isHeld`: this has its locks. */
+export async function forceBack(run: MigrationRun, reason: string, isHeld = false): Promise<void> {
   const { disk, location } = run;
+  const pointer = pointerAt(disk, location.pointer);
   // The marker itself was not published.
   if (pointer === null || pointer.active !== "native_v2") return run.giveUp(migrationFailed(reason), NONE_VALID);
   const source = run.pathOf(pointer.source as string);
   if (!isHeld) run.lockPaths(headerFile(location.container), source, snapshotOf(source));
   const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === location.sessionId);
-  if (target === undefined)
-    throw operatorNeeded(await fail(run, pointer, `the rollback target ${basename(source)} is missing`));
+  if (target === undefined) {
+    // There is nothing to go back to until an operator restores it.
+    const failed: Pointer = {
+      ...pointer,
+      phase: "failed",
+      reason: `the rollback target ${basename(source)} is missing`,
+    };
+    await run.note(location.container, "failed", "fatal_error", NONE_VALID, { errorClass: "atomicity_violation" });
+    await putPointer(disk, location.pointer, failed);
+    throw operatorNeeded(failed);
+  }
   if (target !== source) await nameAgain(disk, target, source);
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
   await putPointer(disk, location.pointer, after);
   await finishRollback(run, after);
-}
-
-/**
- * Marks the store as FAILED: there is nothing to roll back to until an operator restores it. Returns the new pointer.
- */
-async function fail(run: MigrationRun, pointer: Pointer, reason: string): Promise<Pointer> {
-  const failed: Pointer = { ...pointer, phase: "failed", reason };
-  await run.note(run.location.container, "failed", "fatal_error", NONE_VALID, { errorClass: "atomicity_violation" });
-  await putPointer(run.disk, run.location.pointer, failed);
-  return failed;
 }
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
@@ -159,7 +152,9 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
     try {
       log.acquireLock();
       const file = named ?? options.fileFor(log.header, dirname(location.container));
-      return await takeBack({ run, pointer, reason, log, before, later: laterThan(log, before), file, made: null });
+      const { nodes } = log;
+      const later = range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
+      return await takeBack({ run, pointer, reason, log, before, later, file, made: null });
     } finally {
       before?.close();
     }
@@ -185,6 +180,7 @@ interface Rollback {
 async function takeBack(going: Rollback): Promise<Migrated> {
   const { run, pointer, reason, log, before, later, file } = going;
   const { disk, location, wishes } = run;
+  const { leaves, openFile } = run.options;
   const found = await audit(disk, location.container, { progress: wishes.progress });
   const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
   const isSound = whole && log.repairable.length === 0;
@@ -220,7 +216,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   }
   const after: Pointer = { ...intent, active: run.format };
   await putPointer(disk, location.pointer, after);
-  await run.keepLeaf(run.options.leaves?.recall(log), () => run.options.openFile(file, true));
+  await keepLeaf(leaves, leaves?.recall(log), () => openFile(file, true));
   log.close();
   const keptAt = await finishRollback(run, after, verification, before?.version);
   machine.to("ROLLED_BACK", reason);
@@ -305,13 +301,9 @@ async function putDatabaseBack(going: Rollback): Promise<void> {
   try {
     if (before) await copyFile(disk, snapshotOf(file), temporary, true);
     else closeQuietly(disk, disk.create(temporary));
-    writeDatabase(disk, temporary, {
-      id: log.header.id,
-      headerLine: log.headerLine,
-      lines: log.readMany(range(0, log.nodes.count)),
-      has: before?.nodes.count ?? 0,
-      blobs: blobsIn(disk, join(location.container, BLOBS)),
-    });
+    const lines = log.readMany(range(0, log.nodes.count));
+    const blobs = blobsIn(disk, join(location.container, BLOBS));
+    writeDatabase(disk, temporary, log, lines, before?.nodes.count ?? 0, blobs);
     going.made = nameExclusive(disk, temporary, file);
   } catch (error) {
     removeQuietly(disk, temporary);
@@ -340,10 +332,7 @@ function verify({ run, log, later, file }: Rollback, chainHash: string, whole: b
   });
 }
 
-/**
- * Finishes a rollback after its marker: appends the event and removes names that are no longer needed. Returns where
- * the container is kept; null when it was moved before.
- */
+/** Finishes a rollback after its marker. Returns where the container is kept; null when it was moved before. */
 async function finishRollback(
   run: MigrationRun,
   { source: name, correlationId }: Pointer,
@@ -365,11 +354,8 @@ async function finishRollback(
     const isOne = isOneFile(disk, source, snapshot) || (await hashOf(disk, source)) === (await hashOf(disk, snapshot));
     if (isOne) disk.remove(snapshot);
     else {
-      const backup = `${source}.v${version ?? versionIn(disk, snapshot)}.bak`;
-      disk.rename(
-        snapshot,
-        freeName(disk, (n) => nth(backup, n)),
-      );
+      const stored = version ?? headerAt(disk, snapshot)?.version;
+      disk.rename(snapshot, backupName(disk, source, `v${typeof stored === "number" ? stored : 1}`));
     }
     await disk.syncFolder(dirname(source));
   }
@@ -398,11 +384,6 @@ function inTheWay(file: string): Failure {
   );
 }
 
-/** Returns the positions of the entries that the earlier log does not have. */
-function laterThan({ nodes }: Log, before: Log | null): Int32Array {
-  return range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
-}
-
 /** Gives a file a second name durably. `going`: is told what was made. Throws already_exists. */
 async function nameAgain(
   disk: Disk,
@@ -420,7 +401,5 @@ async function nameAgain(
 
 /** Yields the attachments of a container, each with its SHA-256. */
 function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
-  if (isAbsent(disk, folder)) return;
-  for (const name of disk.names(folder))
-    if (/^[0-9a-f]{64}$/.test(name)) yield [name, readWhole(disk, join(folder, name))];
+  for (const name of namesIn(disk, folder)) if (SHA256.test(name)) yield [name, readWhole(disk, join(folder, name))];
 }

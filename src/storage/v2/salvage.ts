@@ -5,6 +5,7 @@
  */
 
 import { isJson } from "../../core/json/json.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
 import type { Tail } from "./extents.ts";
 import {
   crc32c,
@@ -16,6 +17,7 @@ import {
   type IndexRow,
   Malformed,
 } from "./frame.ts";
+import { idIn, requireBound } from "./frame-entries.ts";
 
 /** Bytes of the shortest possible frame: its schema, hash and member names alone take 220. */
 export const MIN_FRAME = 220;
@@ -46,23 +48,18 @@ export interface FoundFrame {
   readonly isDamaged: boolean;
 }
 
-/** Access to the entry in a frame. */
-export interface Entries {
-  /** Throws {@link Malformed} unless the members of a frame match the entry in it. */
-  requireBound(b: Uint8Array, frame: Frame): void;
-  /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
-  idIn(b: Uint8Array, first: number, end: number): string | null;
+/** The entry of a frame, and the row that names it. */
+interface PieceEntry {
+  readonly entrySeq: number;
+  readonly entryId: string;
+  readonly row: IndexRow | null;
 }
 
-interface Piece {
-  readonly segmentSeq: number;
-  readonly start: number;
+interface Piece extends Bad {
   end: number;
-  /** Null when the piece is not a frame. */
-  readonly frame: { readonly entrySeq: number; readonly entryId: string; readonly row: IndexRow | null } | null;
-  readonly reason: string;
-  /** The row that matches the head of a line that is not a frame. */
-  readonly named: IndexRow | null;
+  readonly isFrame: boolean;
+  /** The entry of a frame, or the one that a line which is not a frame seems to hold; null for none. */
+  readonly entry: PieceEntry | null;
   isUsed: boolean;
 }
 
@@ -118,10 +115,10 @@ export class Salvage {
   hasWholeLines = false;
   private readonly isIntact: boolean;
   private readonly indexed: number;
-  private readonly entries: Entries;
+  private readonly entries: KnownEntries;
 
   /** Starts with the index rows after `tail`, in the order of the index. `isIntact`: all of them were legible. */
-  constructor(rows: readonly IndexRow[], isIntact: boolean, tail: Tail, entries: Entries) {
+  constructor(rows: readonly IndexRow[], isIntact: boolean, tail: Tail, entries: KnownEntries) {
     const indexed = tail.entrySeq;
     this.isIntact = isIntact && areContiguous(rows, tail);
     this.indexed = indexed;
@@ -157,10 +154,7 @@ export class Salvage {
     return count;
   }
 
-  /**
-   * Adds the line `b[first, end)`, line feed excluded, that begins at byte `start` of a segment. A frame of an entry
-   * after `limit` is ignored.
-   */
+  /** Adds the line `b[first, end)`, line feed excluded, at byte `start` of a segment. Ignores entries after `limit`. */
   line(segmentSeq: number, start: number, b: Uint8Array, first: number, end: number, limit: number): void {
     let reason = "it is too short";
     if (end - first >= MIN_FRAME) {
@@ -189,9 +183,12 @@ export class Salvage {
   /** Adds a byte range that is not a frame. `named`: the row of the entry whose frame it was. */
   bad(segmentSeq: number, start: number, end: number, reason: string, named: IndexRow | null = null): void {
     const last = this.pieces.at(-1);
-    const isMore = named === null && last?.frame === null && last.named === null;
+    const isMore = named === null && last?.entry === null;
     if (isMore && last.segmentSeq === segmentSeq && last.end === start) last.end = end;
-    else this.pieces.push({ segmentSeq, start, end, frame: null, reason, named, isUsed: false });
+    else {
+      const entry = named && { entrySeq: named.entrySeq, entryId: named.entryId, row: named };
+      this.pieces.push({ segmentSeq, start, end, isFrame: false, entry, reason, isUsed: false });
+    }
   }
 
   private frame(
@@ -206,7 +203,7 @@ export class Salvage {
     const frame = decodeFrame(b, first, end);
     // It counts as another program's until it is found to be an entry of the session.
     this.strangers++;
-    this.entries.requireBound(b, frame);
+    requireBound(this.entries, b, frame);
     const { entrySeq, entryId } = frame;
     if (entrySeq > limit) return;
     const length = end - first + 1;
@@ -222,55 +219,44 @@ export class Salvage {
       segmentSeq,
       start,
       end: start + length,
-      frame: { entrySeq, entryId, row },
+      isFrame: true,
+      entry: { entrySeq, entryId, row },
       reason: "its entry is whole elsewhere, or the index names another",
-      named: null,
       isUsed: exact !== undefined,
     });
   }
 
-  /**
-   * Returns the row of the entry that a line which is not a frame seems to hold; null for any later line of that entry.
-   */
+  /** Returns the row of the entry that a line which is not a frame seems to hold; null for a later line of it. */
   private namedBy(b: Uint8Array, first: number, end: number): IndexRow | null {
     if (this.byId.size === 0 || end - first < MIN_NAMED) return null;
     const head = decodeHead(b, first, end);
     let row = head === null ? undefined : this.byId.get(head.entryId);
-    if (!head || !row || !isOf(head, row)) row = this.byId.get(this.entries.idIn(b, first, end) ?? "");
+    if (!head || !row || !isOf(head, row)) row = this.byId.get(idIn(this.entries.heads, b, first, end) ?? "");
     if (!row || this.named.has(row)) return null;
     this.named.add(row);
     return row;
   }
 
-  /**
-   * Returns the frames that count, in the order of their entries, and all other byte ranges. `isKnown`: whether an
-   * entry was found before.
-   */
+  /** Returns the frames that count, in the order of their entries, and all other byte ranges. */
   finish(isKnown: (entryId: string) => boolean): { found: FoundFrame[]; bad: Bad[]; strangers: number } {
     const { pieces, foundRows } = this;
     const taken = new Set<string>();
-    for (const { frame, isUsed: isTaken } of pieces) if (frame && isTaken) taken.add(frame.entryId);
-    for (const piece of pieces) {
-      const { frame } = piece;
-      if (!frame || piece.isUsed || taken.has(frame.entryId) || isKnown(frame.entryId)) continue;
-      if (!this.isBelievable(frame)) continue;
-      piece.isUsed = true;
-      taken.add(frame.entryId);
-      if (frame.row) foundRows.add(frame.row);
-    }
+    for (const { entry, isUsed } of pieces) if (entry && isUsed) taken.add(entry.entryId);
     // An entry that is nowhere whole keeps its place in the tree by the first line that names it.
-    for (const piece of pieces) {
-      const { named } = piece;
-      if (!named || foundRows.has(named) || taken.has(named.entryId) || isKnown(named.entryId)) continue;
-      piece.isUsed = true;
-      foundRows.add(named);
-      taken.add(named.entryId);
-    }
+    for (const ofFrames of [true, false])
+      for (const piece of pieces) {
+        const { entry, isFrame, isUsed } = piece;
+        if (!entry || isFrame !== ofFrames || isUsed || taken.has(entry.entryId) || isKnown(entry.entryId)) continue;
+        if (isFrame ? !this.isBelievable(entry) : foundRows.has(entry.row as IndexRow)) continue;
+        piece.isUsed = true;
+        taken.add(entry.entryId);
+        if (entry.row) foundRows.add(entry.row);
+      }
     return this.inOrder();
   }
 
   /** Whether a frame is an entry of the session although no row has its checksum. */
-  private isBelievable({ entrySeq, row }: NonNullable<Piece["frame"]>): boolean {
+  private isBelievable({ entrySeq, row }: PieceEntry): boolean {
     if (entrySeq <= this.indexed) return false;
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
@@ -284,26 +270,29 @@ export class Salvage {
     const bad: Bad[] = [];
     let key = this.indexed;
     for (const piece of this.pieces) {
-      const { frame, named, isUsed: isTaken, segmentSeq, start, end, reason } = piece;
-      if (frame === null || !isTaken) {
+      const { isFrame, entry, isUsed, segmentSeq, start, end, reason } = piece;
+      if (!isFrame || !isUsed) {
         const last = bad.at(-1);
         if (last?.segmentSeq === segmentSeq && last.end === start) bad[bad.length - 1] = { ...last, end };
         else bad.push({ segmentSeq, start, end, reason });
-        if (!isTaken) continue;
+        if (!isUsed) continue;
       }
-      if (frame !== null) this.strangers--;
+      if (isFrame) this.strangers--;
       // A frame that no row names follows the piece before it.
-      key = frame?.row?.entrySeq ?? named?.entrySeq ?? key;
+      key = entry?.row?.entrySeq ?? key;
       found.push({ key, piece });
     }
     found.sort((a, b) => a.key - b.key);
     return {
       bad,
       strangers: this.strangers,
-      found: found.map(({ piece: { segmentSeq, start, end, frame, named } }) => {
-        const row = frame === null ? named : frame.row;
-        return { segmentSeq, start, length: end - start, row, isDamaged: frame === null };
-      }),
+      found: found.map(({ piece: { segmentSeq, start, end, isFrame, entry } }) => ({
+        segmentSeq,
+        start,
+        length: end - start,
+        row: entry?.row ?? null,
+        isDamaged: !isFrame,
+      })),
     };
   }
 }

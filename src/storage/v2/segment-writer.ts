@@ -2,12 +2,12 @@
 
 import { concat } from "../../core/json/json.ts";
 import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
-import { closeQuietly, readAll, writeAll } from "../fs/disk.ts";
+import { closeQuietly, writeAll } from "../fs/disk.ts";
+import { readAt, withFile } from "../fs/files.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import type { NextFrame } from "./builder.ts";
 import type { Container } from "./container.ts";
-import type { TornTail } from "./container-end.ts";
-import type { Tail } from "./extents.ts";
+import type { Tail, TornTail } from "./extents.ts";
 
 export class SegmentWriter {
   private readonly container: Container;
@@ -94,10 +94,7 @@ export class SegmentWriter {
     }
   }
 
-  /**
-   * Cuts off what a crash or a failed write left after the frames. Throws storage_failed, having cut nothing, when the
-   * bytes are not those that were examined.
-   */
+  /** Cuts off what a crash or a failed write left. Throws storage_failed, having cut nothing, unless it is as examined. */
   cutTornTail(): void {
     const { container } = this;
     const { disk, folder, segments } = container;
@@ -119,15 +116,11 @@ export class SegmentWriter {
       if (this.writer?.segmentSeq === seq && start === 0) this.dropWriter();
       segments.forget(seq);
       if (start === 0) disk.remove(path);
-      else {
-        const fd = disk.openAppend(path);
-        try {
+      else
+        withFile(disk, disk.openAppend(path), (fd) => {
           disk.truncate(fd, start);
           segments.note(seq, disk.infoOf(fd));
-        } finally {
-          closeQuietly(disk, fd);
-        }
-      }
+        });
       container.state.unsynced.add(segmentFolder(folder));
     }
     container.end.tornTail = null;
@@ -135,8 +128,7 @@ export class SegmentWriter {
 
   private quarantineTornTail(segmentSeq: number, start: number, size: number): void {
     const { disk, options, header, segments, entries } = this.container;
-    const bytes = Buffer.allocUnsafe(size - start);
-    readAll(disk, segments.fd(segmentSeq), bytes, start);
+    const bytes = readAt(disk, segments.fd(segmentSeq), start, size - start);
     const keptAt = quarantine(disk, options.quarantine, `${header.id}-${segmentSeq}-${start}`, bytes);
     const { damage } = entries;
     const index = damage.findIndex(({ kind, keptAt }) => kind === "torn_tail" && keptAt === undefined);

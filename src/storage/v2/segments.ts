@@ -1,13 +1,10 @@
-/**
- * The segments of a container: the files that are there, their bytes, and whether those may have changed since they
- * were read.
- */
+/** The segments of a container: the files, their bytes, and whether those may have changed since they were read. */
 
 import { join } from "node:path";
-import { isMissing } from "../../core/errno.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
+import { ifPresent, readAt } from "../fs/files.ts";
 import { isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
 import { CHUNK, type Scanned, scanLines } from "../log/lines.ts";
 import { crc32c, FRAME_BYTES } from "./frame.ts";
@@ -21,16 +18,6 @@ let scratch: Buffer | undefined;
 export function scratchBuffer(): Buffer {
   scratch ??= Buffer.allocUnsafe(CHUNK);
   return scratch;
-}
-
-/** Lists a folder; returns nothing when it is missing, because copies may leave out empty folders. */
-export function orNone<T>(list: () => T[]): T[] {
-  try {
-    return list();
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
 }
 
 export interface Segment {
@@ -58,7 +45,8 @@ export class Segments {
   list(): Segment[] {
     const folder = segmentFolder(this.container.folder);
     const found: Segment[] = [];
-    for (const name of orNone(() => this.disk.names(folder))) {
+    // Copies may leave out empty folders.
+    for (const name of ifPresent(() => this.disk.names(folder)) ?? []) {
       const seq = numberOf(name, "seg");
       if (seq === 0) continue;
       const info = this.disk.info(join(folder, name));
@@ -95,16 +83,12 @@ export class Segments {
 
   /** Returns the checksum of bytes as they are. Throws errno errors. */
   crc(seq: number, start: number, length: number): number {
-    const bytes = Buffer.allocUnsafe(length);
-    readAll(this.disk, this.fd(seq), bytes, start);
-    return crc32c(bytes);
+    return crc32c(readAt(this.disk, this.fd(seq), start, length));
   }
 
   /** Whether a segment holds these bytes at `start`. */
   holds(seq: number, start: number, bytes: Uint8Array): boolean {
-    const found = Buffer.allocUnsafe(bytes.length);
-    readAll(this.disk, this.fd(seq), found, start);
-    return sameBytes(found, bytes);
+    return sameBytes(readAt(this.disk, this.fd(seq), start, bytes.length), bytes);
   }
 
   /**

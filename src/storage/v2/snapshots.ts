@@ -1,17 +1,164 @@
 /**
- * The index snapshots of a container: the one that lies in it, and the one that the state folder keeps. Either lets an
- * opening skip what lies before its end, if it fits the index and the segments.
+ * The index snapshots of a container: what opening it learns of its frames, so that not every row and frame need be
+ * read again. One lies in the container, and the state folder keeps another. Both are derived: either is used if it fits
+ * the index and the segments, and a container opens without them too. The container's own grows by one block with every
+ * checkpoint: a fixed head, columns of the entries as they are in memory, and their exceptions as JSON.
  */
 
-import { isMissing, isNoFile } from "../../core/errno.ts";
+import { crc32 } from "node:zlib";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import type { Nodes } from "../../core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
-import { closeQuietly, exists, openFile, readAll, readWhole, writeAll } from "../fs/disk.ts";
+import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
+import { ifFile, readAt, withFile } from "../fs/files.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
-import { EMPTY_END, type ExtentColumns, type StoreEnd } from "./extents.ts";
+import { EMPTY_END, type Extents, type StoreEnd, type Tail } from "./extents.ts";
 import { crc32c, decodeRow } from "./frame.ts";
 import type { Segment } from "./segments.ts";
-import { type Coverage, encodeBlock, loadBlocks, readBlocks, type SnapshotBlock } from "./snapshot.ts";
+
+const MAGIC = bytesOf("PSSpine2");
+/** Bytes of the fixed head: magic, length of the block, checksum of all after it, number of entries, length of the JSON. */
+const FIXED = 24;
+/** Bytes of one entry in all columns; the four-byte columns come first, so that each is aligned. */
+const ENTRY = 4 * 6 + 2 + 1 + 1;
+
+/** The part of a container that an index snapshot covers. */
+interface Coverage {
+  /** Number of entries covered. */
+  readonly count: number;
+  readonly tail: Tail;
+  /** Bytes of the index that hold their rows. */
+  readonly indexEnd: number;
+  /** Length and checksum of the last of those rows, to compare a block with the index. */
+  readonly rowLength: number;
+  readonly rowCrc: number;
+}
+
+/** Returns the coverage of all entries before an end. */
+export function coverageOf({ tail, indexEnd, lastRow }: StoreEnd): Coverage {
+  return { count: tail.entrySeq, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
+}
+
+interface Details extends Coverage {
+  readonly from: number;
+  /** Names of types by their codes. */
+  readonly types: readonly string[];
+  /** Ids that are not eight hex digits, by position. */
+  readonly odd: readonly (readonly [number, string])[];
+  /** Positions of entries whose parents come after them. */
+  readonly forward: readonly number[];
+  /** Positions of the first frames of segments. */
+  readonly firsts: readonly number[];
+}
+
+/** Encodes a block of the entries from `from` on. Every parent must be there, and no id taken twice. */
+export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covered: Coverage): Uint8Array {
+  const { count } = covered;
+  const n = count - from;
+  const { ids, parents, types, roles, flags, rest } = nodes.image();
+  const { lengths, payloadStarts, payloadLengths, crcs } = extents.columns(count);
+  const within = (position: number): boolean => position >= from && position < count;
+  const firsts: number[] = [];
+  for (let p = from; p < count; p++) if (extents.starts.values[p] === 0) firsts.push(p);
+  const odd = rest.oddPositions
+    .map((position, i) => [position, rest.oddIds[i]] as const)
+    .filter(([position]) => within(position));
+  const forward = rest.forward.filter(within);
+  const text = bytesOf(JSON.stringify({ ...covered, from, types: rest.types, odd, forward, firsts } satisfies Details));
+  // A multiple of 8, so that the columns of every block are aligned.
+  const bytes = Buffer.alloc(FIXED + ((n * ENTRY + text.length + 7) & ~7));
+  bytes.set(MAGIC);
+  bytes.writeUInt32LE(bytes.length, 8);
+  bytes.writeUInt32LE(n, 16);
+  bytes.writeUInt32LE(text.length, 20);
+  let at = FIXED;
+  for (const column of [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags]) {
+    const slice = column.subarray(from, count);
+    bytes.set(new Uint8Array(slice.buffer, slice.byteOffset, slice.byteLength), at);
+    at += slice.byteLength;
+  }
+  bytes.set(text, at);
+  bytes.writeUInt32LE(crc32(bytes.subarray(16)), 12);
+  return bytes;
+}
+
+/** A whole block of an index snapshot. */
+interface SnapshotBlock {
+  readonly details: Details;
+  /** Start of the block in the file. */
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Returns the blocks of a snapshot file, up to the first that is torn, damaged or does not continue the one before. */
+function readBlocks(file: Buffer): SnapshotBlock[] {
+  const blocks: SnapshotBlock[] = [];
+  let count = 0;
+  for (let start = 0; start + FIXED <= file.length; ) {
+    if (MAGIC.some((byte, i) => file[start + i] !== byte)) break;
+    const end = start + file.readUInt32LE(start + 8);
+    if (end > file.length || end < start + FIXED) break;
+    if (crc32(file.subarray(start + 16, end)) !== file.readUInt32LE(start + 12)) break;
+    const n = file.readUInt32LE(start + 16);
+    const text = start + FIXED + n * ENTRY;
+    const textEnd = text + file.readUInt32LE(start + 20);
+    if (textEnd > end) break;
+    let details: Details;
+    try {
+      details = parse(file, text, textEnd) as Details;
+    } catch {
+      break;
+    }
+    if (details.from !== count || details.count !== count + n) break;
+    count += n;
+    blocks.push({ details, start, end });
+    start = end;
+  }
+  return blocks;
+}
+
+/** Fills empty nodes and extents from the blocks of a file. Returns false if these were made with other known types. */
+function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, extents: Extents): boolean {
+  const last = blocks[blocks.length - 1].details;
+  const { count } = last;
+  // Room for what comes next, so that the first append need not copy the columns.
+  const room = count + Math.max(1024, count >> 4);
+  const numbers = Array.from({ length: 6 }, () => new Uint32Array(room));
+  const [ids, segments, lengths, payloadStarts, payloadLengths, crcs] = numbers;
+  const [parents, starts] = [new Int32Array(room), new Float64Array(room)];
+  const [types, roles, flags] = [new Uint16Array(room), new Uint8Array(room), new Uint8Array(room)];
+  const columns = [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags];
+  const odd = blocks.flatMap(({ details }) => details.odd);
+  const forward = blocks.flatMap(({ details }) => details.forward);
+  const firsts = blocks.flatMap(({ details }) => details.firsts);
+  for (const { details, start } of blocks) {
+    const n = details.count - details.from;
+    let at = start + FIXED;
+    for (const column of columns) {
+      const size = n * column.BYTES_PER_ELEMENT;
+      new Uint8Array(column.buffer, details.from * column.BYTES_PER_ELEMENT, size).set(file.subarray(at, at + size));
+      at += size;
+    }
+  }
+  const table = new Uint32Array(0);
+  const ofIds = { oddPositions: odd.map(([position]) => position), oddIds: odd.map(([, id]) => id) };
+  const none = { aliases: 0, losses: 0, tabled: 0, awaited: [], missingParent: [], bridged: [] };
+  const rest = { ...none, ...ofIds, types: last.types, forward };
+  if (!nodes.adopt({ count, ids, parents, types, roles, flags, table, counterColumns: null, rest })) return false;
+  let from = 0;
+  for (const [segmentSeq, end] of [...firsts, count].entries()) {
+    segments.fill(segmentSeq, from, end);
+    let at = 0;
+    for (let p = from; p < end; p++) {
+      starts[p] = at;
+      at += lengths[p];
+    }
+    from = end;
+  }
+  extents.load({ segments, starts, lengths, payloadStarts, payloadLengths, crcs });
+  return true;
+}
 
 /** Facts of a container that the state folder keeps, in addition to the columns. */
 interface KeptContainer extends Coverage {
@@ -22,46 +169,30 @@ interface KeptContainer extends Coverage {
   readonly spineCount: number;
 }
 
-function coverageOf(count: number, { tail, indexEnd, lastRow }: StoreEnd): Coverage {
-  return { count, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
-}
-
 export class Snapshots {
   private readonly container: Container;
   private readonly kept: SnapshotCache | undefined;
   /** Number of entries in the index snapshot that the state folder keeps. */
   private keptCount = 0;
-  /** Bytes of the container's own that are valid, and the number of entries in them. */
+  /** Number of entries in the container's own, and bytes of it that are valid. */
+  count = 0;
   private ownEnd = 0;
-  private ownCount = 0;
 
   constructor(container: Container, kept: SnapshotCache | undefined) {
     this.container = container;
     this.kept = kept;
   }
 
-  /** Number of entries in the container's own index snapshot. */
-  get count(): number {
-    return this.ownCount;
-  }
-
   /** Loads an index snapshot, if one fits the index and the segments. Returns whether one did. */
   load(segments: readonly Segment[]): boolean {
     const { disk, folder } = this.container;
-    let index: number;
-    try {
-      index = openFile(disk, indexFile(folder));
-    } catch (error) {
-      if (isMissing(error) || isNoFile(error)) return false;
-      throw error;
-    }
-    try {
+    const index = ifFile(() => openFile(disk, indexFile(folder)));
+    if (index === null) return false;
+    return withFile(disk, index, () => {
       const { size } = disk.infoOf(index);
       const fits = (covered: Coverage): boolean => this.fits(covered, index, size, segments);
       return this.recall(fits) || this.readOwn(fits);
-    } finally {
-      closeQuietly(disk, index);
-    }
+    });
   }
 
   /** Loads the index snapshot that the state folder keeps. Returns whether there was one that fits. */
@@ -70,7 +201,7 @@ export class Snapshots {
     const isOurs = ({ id, ...covered }: KeptContainer): boolean => id === header.id && fits(covered);
     const kept = key && this.kept?.load(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
     if (!kept) return false;
-    this.container.extents.load(kept.columns as ExtentColumns);
+    this.container.extents.load(kept.columns);
     const { spineEnd: snapshotEnd, spineCount: snapshotCount, ...covered } = kept.facts as KeptContainer;
     this.resumeAt(covered, snapshotEnd, snapshotCount);
     this.keptCount = covered.count;
@@ -80,16 +211,10 @@ export class Snapshots {
   /** Loads the container's own index snapshot. Returns whether there was one that fits. */
   private readOwn(fits: (covered: Coverage) => boolean): boolean {
     const { disk, folder, entries, extents } = this.container;
-    let blocks: SnapshotBlock[];
-    let file: Buffer;
-    try {
-      const bytes = readWhole(disk, indexSnapshotFile(folder));
-      file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      blocks = readBlocks(file);
-    } catch (error) {
-      if (isMissing(error) || isNoFile(error)) return false;
-      throw error;
-    }
+    const bytes = ifFile(() => readWhole(disk, indexSnapshotFile(folder)));
+    if (bytes === null) return false;
+    const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const blocks = readBlocks(file);
     for (let last = blocks.pop(); last; last = blocks.pop()) {
       const { details, end } = last;
       if (!fits(details)) continue;
@@ -104,7 +229,7 @@ export class Snapshots {
     this.container.entries.checked.set(count, 0);
     this.container.end.goTo({ tail, indexEnd, lastRow: { length: rowLength, crc: rowCrc } });
     this.ownEnd = ownEnd;
-    this.ownCount = ownCount;
+    this.count = ownCount;
   }
 
   private fits(
@@ -119,8 +244,7 @@ export class Snapshots {
     for (const { seq, size } of upTo) if (seq < tail.segmentSeq) sealed += size;
     if (upTo.length !== tail.segmentCount || sealed + tail.segmentSize !== tail.bytesTotal) return false;
     if ((upTo.at(-1)?.size ?? 0) < tail.segmentSize) return false;
-    const row = Buffer.alloc(rowLength);
-    readAll(this.container.disk, index, row, indexEnd - rowLength);
+    const row = readAt(this.container.disk, index, indexEnd - rowLength, rowLength);
     if (crc32c(row) !== rowCrc) return false;
     try {
       return decodeRow(row, 0, row.length - 1).entrySeq === count;
@@ -136,7 +260,7 @@ export class Snapshots {
     entries.nodes.aliases = 0;
     this.container.reader.doubt();
     end.goTo(EMPTY_END);
-    Object.assign(this, { ownEnd: 0, ownCount: 0, keptCount: 0 });
+    Object.assign(this, { ownEnd: 0, count: 0, keptCount: 0 });
   }
 
   /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
@@ -147,38 +271,31 @@ export class Snapshots {
     const plain = damage.length === 0 && overrides.size === 0 && end.rows.length === 0 && end.indexFault === null;
     if (!this.kept || !key || !plain || state.readOnly || end.tornTail || nodes.aliases > 0) return;
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
-    const own = { spineEnd: this.ownEnd, spineCount: this.ownCount };
-    const facts: KeptContainer = { ...coverageOf(count, end), id: header.id, ...own };
+    const own = { spineEnd: this.ownEnd, spineCount: this.count };
+    const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own };
     this.kept.store(key, nodes, { columns: extents.columns(count), facts });
     this.keptCount = count;
   }
 
-  /**
-   * Adds the durable entries that the container's own lacks, if the tree says no more than their frames do. Best
-   * effort.
-   */
+  /** Adds the durable entries that the own one lacks, if the tree says no more than their frames do. Best effort. */
   grow(): void {
     const { disk, folder, entries, extents, end } = this.container;
     const { nodes } = entries;
-    const { tail, lastRow } = end.durable;
-    if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || lastRow.length === 0) return;
-    const covered = coverageOf(tail.entrySeq, end.durable);
-    if (covered.count <= this.ownCount) return;
+    const covered = coverageOf(end.durable);
+    if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || covered.rowLength === 0) return;
+    if (covered.count <= this.count) return;
     for (const position of nodes.forward) if (nodes.parent(position) >= covered.count) return;
     const path = indexSnapshotFile(folder);
     try {
-      const fd = exists(disk, path) ? disk.openAppend(path) : disk.create(path);
-      try {
+      withFile(disk, exists(disk, path) ? disk.openAppend(path) : disk.create(path), (fd) => {
         const { size } = disk.infoOf(fd);
-        if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, ownCount: 0 });
+        if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, count: 0 });
         if (size !== this.ownEnd) disk.truncate(fd, this.ownEnd);
-        const block = encodeBlock(nodes, extents, this.ownCount, covered);
+        const block = encodeBlock(nodes, extents, this.count, covered);
         writeAll(disk, fd, block);
         this.ownEnd += block.length;
-        this.ownCount = covered.count;
-      } finally {
-        closeQuietly(disk, fd);
-      }
+        this.count = covered.count;
+      });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
     }

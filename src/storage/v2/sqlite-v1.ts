@@ -8,60 +8,48 @@
  * has the media that entries refer to.
  */
 
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { isErrno, isMissing } from "../../core/errno.ts";
+import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
-import { type Disk, type FileInfo, writeAll } from "../fs/disk.ts";
-import { beginningOf, withFile } from "../fs/files.ts";
-import { type Database, findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { type Disk, type FileInfo, infoIfPresent, writeAll } from "../fs/disk.ts";
+import { beginningOf, ifPresent, withFile } from "../fs/files.ts";
+import { type Database, findSqlite } from "../fs/sqlite.ts";
+import { LF } from "../log/lines.ts";
+import { sha256 } from "./frame.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
-const LF = bytesOf("\n");
-/** Suffixes of files that hold changes of a database, or show that a program has it open. */
-const JOURNAL_SUFFIXES = ["-wal", "-journal"];
 
-/** A way to find SQLite; in tests it may find none. */
-type Sqlite = () => OpenDatabase | undefined;
-
-/** Whether bytes begin as an SQLite database does. */
 export function beginsDatabase(bytes: Uint8Array): boolean {
   return Buffer.compare(bytes.subarray(0, MAGIC.length), MAGIC) === 0;
 }
 
 /** Whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
 export function isDatabase(disk: Disk, file: string): boolean {
-  try {
-    const bytes = beginningOf(disk, file, MAGIC.length);
-    return bytes !== null && beginsDatabase(bytes);
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
-  }
+  const bytes = ifPresent(() => beginningOf(disk, file, MAGIC.length));
+  return bytes !== null && beginsDatabase(bytes);
 }
 
 /** Returns the session id in a database. Throws what {@link linesOf} throws. */
-export function idIn(disk: Disk, file: string, sqlite?: Sqlite): string {
-  return reading(disk, file, sqlite, (database) => {
-    const rows = database.prepare("SELECT id FROM pi_session_header").all() as { id: unknown }[];
-    if (rows.length !== 1) throw noSession(file, `it has ${rows.length} headers`);
-    return String(rows[0].id);
-  });
+export function idIn(disk: Disk, file: string): string {
+  return reading(disk, file, (database) => String(headerIn(database, file).id));
+}
+
+function headerIn(database: Database, file: string): EntryRow {
+  const rows = database.prepare("SELECT id, CAST(json AS BLOB) AS json FROM pi_session_header").all() as EntryRow[];
+  if (rows.length !== 1) throw noSession(file, `it has ${rows.length} headers`);
+  return rows[0];
 }
 
 /**
  * Returns the header and the entries of a database as the bytes of a session file, each row's text as it is. Throws
- * migration_failed when there is no SQLite, when changes lie next to the database, or when the rows are not a session.
+ * migration_failed when `sqlite` finds none, when changes lie next to the database, or when the rows are not a session.
  */
-export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
-  return reading(disk, file, sqlite, (database) => {
-    const headers = database
-      .prepare("SELECT id, CAST(json AS BLOB) AS json FROM pi_session_header")
-      .all() as EntryRow[];
-    if (headers.length !== 1) throw noSession(file, `it has ${headers.length} headers`);
-    const [{ id, json }] = headers;
+export function linesOf(disk: Disk, file: string, sqlite = findSqlite): Uint8Array {
+  const read = (database: Database): Uint8Array => {
+    const { id, json } = headerIn(database, file);
     const header = parse(json) as { id?: unknown; version?: unknown } | null;
     if (header === null || header.id !== id) throw noSession(file, "its header is of another id than its row");
     if (header.version !== 3)
@@ -74,7 +62,8 @@ export function linesOf(disk: Disk, file: string, sqlite?: Sqlite): Uint8Array {
       lines.push(row.json, LF);
     }
     return concat(lines);
-  });
+  };
+  return reading(disk, file, read, sqlite);
 }
 
 interface EntryRow {
@@ -83,22 +72,14 @@ interface EntryRow {
   readonly json: Uint8Array;
 }
 
-interface Blob {
-  readonly digest: string;
-  readonly data: Uint8Array;
-}
-
-/**
- * Writes the media of a database into a folder, each as a file named by its SHA-256. Fsyncs the files, but not the
- * folder.
- */
-export function extractBlobs(disk: Disk, file: string, folder: string, sqlite?: Sqlite): void {
-  reading(disk, file, sqlite, (database) => {
+/** Writes the media of a database into a folder, as files named by their SHA-256. Fsyncs these, but not the folder. */
+export function extractBlobs(disk: Disk, file: string, folder: string): void {
+  reading(disk, file, (database) => {
     if (!hasTable(database, "pi_session_blobs")) return;
-    const blobs = database.prepare("SELECT digest, data FROM pi_session_blobs").all() as Blob[];
+    const blobs = database.prepare("SELECT digest, data FROM pi_session_blobs").all();
     if (blobs.length > 0) disk.makeFolder(folder);
-    for (const { digest, data } of blobs) {
-      const hash = createHash("sha256").update(data).digest("hex");
+    for (const { digest, data } of blobs as { digest: string; data: Uint8Array }[]) {
+      const hash = sha256(data);
       if (digest !== `sha256:${hash}`) throw noSession(file, `its medium ${digest} is not what its digest says`);
       withFile(disk, disk.create(join(folder, hash)), (fd) => {
         writeAll(disk, fd, data);
@@ -108,24 +89,19 @@ export function extractBlobs(disk: Disk, file: string, folder: string, sqlite?: 
   });
 }
 
-/** The content that a session's database should have. */
-interface DatabaseContent {
-  readonly id: string;
-  readonly headerLine: Uint8Array;
-  /** Lines of all entries. */
-  readonly lines: Iterable<Uint8Array>;
-  /** Number of entries that the database has already. */
-  readonly has: number;
-  /** Media by their SHA-256. */
-  readonly blobs: Iterable<readonly [hash: string, data: Uint8Array]>;
-}
-
 /**
- * Completes a database that has a part of this content, or fills an empty file. When it returns, all of it is in the
- * one file, and durable. Throws migration_failed.
+ * Completes a database that has the first `has` of these entries, or fills an empty file. `blobs`: media by their
+ * SHA-256. When it returns, all of it is in the one file, and durable. Throws migration_failed.
  */
-export function writeDatabase(disk: Disk, file: string, content: DatabaseContent, sqlite: Sqlite = findSqlite): void {
-  const database = (sqlite() ?? missing())(file);
+export function writeDatabase(
+  disk: Disk,
+  file: string,
+  { header, headerLine }: Pick<Log, "header" | "headerLine">,
+  lines: Iterable<Uint8Array>,
+  has: number,
+  blobs: Iterable<readonly [hash: string, data: Uint8Array]>,
+): void {
+  const database = (findSqlite() ?? missing())(file);
   try {
     database.exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE");
     database.exec(`
@@ -135,13 +111,13 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
     // Bytes are stored as they are, so that text that is not well formed stays what it was.
     database
       .prepare("INSERT OR IGNORE INTO pi_session_header(id, json) VALUES (?, CAST(? AS TEXT))")
-      .run(content.id, content.headerLine);
+      .run(header.id, headerLine);
     const insert = database.prepare("INSERT INTO pi_session_entries(seq, json) VALUES (?, CAST(? AS TEXT))");
     let seq = 0;
     let messages = 0;
     let name = "";
-    for (const line of content.lines) {
-      if (++seq > content.has) insert.run(seq, line);
+    for (const line of lines) {
+      if (++seq > has) insert.run(seq, line);
       const entry = parse(line) as { type?: unknown; name?: unknown };
       if (entry.type === "message") messages++;
       if (entry.type === "session_info" && typeof entry.name === "string") name = entry.name;
@@ -149,7 +125,7 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
     const meta = database.prepare("INSERT OR REPLACE INTO pi_session_meta(key, value) VALUES (?, ?)");
     meta.run("message_count", String(messages));
     meta.run("name", name);
-    for (const [hash, data] of content.blobs) {
+    for (const [hash, data] of blobs) {
       database.exec(
         "CREATE TABLE IF NOT EXISTS pi_session_blobs(digest TEXT PRIMARY KEY NOT NULL, byte_length INTEGER NOT NULL, data BLOB NOT NULL)",
       );
@@ -166,10 +142,7 @@ export function writeDatabase(disk: Disk, file: string, content: DatabaseContent
   withFile(disk, disk.openAppend(file), (fd) => disk.syncNow(fd));
 }
 
-/**
- * Returns a disk on which a file has other bytes: those of {@link linesOf}, which a reader of session files
- * understands.
- */
+/** Returns a disk on which a file has other bytes: those of {@link linesOf}, which readers of session files know. */
 export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
   // No descriptor of the system is below 0.
   const own = -0x5051;
@@ -198,24 +171,16 @@ export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
 
 /** Throws migration_failed when files next to a database hold changes that are not in it yet. */
 export function requireMerged(disk: Disk, file: string): void {
-  for (const ending of JOURNAL_SUFFIXES) {
-    let size: number;
-    try {
-      size = disk.info(`${file}${ending}`).size;
-    } catch (error) {
-      if (!isErrno(error) || error.code !== "ENOENT") throw error;
-      continue;
-    }
-    if (size > 0)
+  for (const ending of ["-wal", "-journal"])
+    if ((infoIfPresent(disk, `${file}${ending}`)?.size ?? 0) > 0)
       throw new Failure(
         "migration_failed",
         `${file}${ending} holds changes that are not in the database yet: a program has the session open, or died. Close it there, or open it once with pi_agent_rust and close it again; then migrate.`,
         { sessionPath: file },
       );
-  }
 }
 
-function reading<T>(disk: Disk, file: string, sqlite: Sqlite = findSqlite, read: (database: Database) => T): T {
+function reading<T>(disk: Disk, file: string, read: (database: Database) => T, sqlite = findSqlite): T {
   const open = sqlite() ?? missing();
   requireMerged(disk, file);
   const url = pathToFileURL(file);

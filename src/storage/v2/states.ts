@@ -1,22 +1,10 @@
 /** The nine states of a V2 store and the transitions between them (seed 003, "State machine and invariants"). */
 
 import { Failure } from "../../core/failure.ts";
+import type { Transition } from "../../core/ports/migrations.ts";
 
-export const STATES = [
-  "CLEAN",
-  "DIRTY",
-  "SEGMENT_SEALED",
-  "INDEXED",
-  "CHECKPOINTED",
-  "MIGRATION_STAGING",
-  "MIGRATED",
-  "ROLLED_BACK",
-  "FAILED",
-] as const;
-export type StoreState = (typeof STATES)[number];
-
-/** Every legal transition. None leads to CLEAN: a store is CLEAN when it was opened and found sound. */
-export const TRANSITIONS: Readonly<Record<StoreState, readonly StoreState[]>> = {
+/** The states, each with those that may follow it. None leads to CLEAN: a store is CLEAN when it is found sound. */
+const NEXT = {
   CLEAN: ["DIRTY", "MIGRATION_STAGING"],
   DIRTY: ["SEGMENT_SEALED", "FAILED"],
   SEGMENT_SEALED: ["INDEXED", "FAILED"],
@@ -26,56 +14,37 @@ export const TRANSITIONS: Readonly<Record<StoreState, readonly StoreState[]>> = 
   MIGRATED: ["DIRTY", "FAILED"],
   ROLLED_BACK: ["DIRTY", "FAILED"],
   FAILED: ["DIRTY", "ROLLED_BACK"],
-};
-
-/** A transition that was made, as the contract's schema has it. */
-export interface Transition {
-  readonly fromState: StoreState;
-  readonly toState: StoreState;
-  readonly reason: string;
-  /** Time in ISO 8601. */
-  readonly at: string;
-}
-
-export function isLegal(from: StoreState, to: StoreState): boolean {
-  return TRANSITIONS[from].includes(to);
-}
+} as const;
+export type StoreState = keyof typeof NEXT;
+export const STATES = Object.keys(NEXT) as StoreState[];
+export const TRANSITIONS: Readonly<Record<StoreState, readonly StoreState[]>> = NEXT;
 
 /** Number of latest transitions that are remembered. */
 const REMEMBERED = 32;
 
 /** The state of one store. A transition that is not in the table is refused and changes nothing. */
 export class StateMachine {
-  private at: StoreState;
+  state: StoreState;
+  /** The latest transitions, oldest first. */
+  readonly history: Transition[] = [];
   private readonly now: () => string;
-  private readonly moves: Transition[] = [];
 
   /** Starts in the state `from`. `now` returns the time in ISO 8601. */
   constructor(now: () => string, from: StoreState = "CLEAN") {
     this.now = now;
-    this.at = from;
-  }
-
-  get state(): StoreState {
-    return this.at;
-  }
-
-  /** The latest transitions, oldest first. */
-  get history(): readonly Transition[] {
-    return this.moves;
+    this.state = from;
   }
 
   /** Begins again in a state, with no history. */
   restart(state: StoreState): void {
-    this.at = state;
-    this.moves.length = 0;
+    this.state = state;
+    this.history.length = 0;
   }
 
   /** Moves to FAILED, through DIRTY where there is no direct transition. */
   fail(reason: string): void {
-    if (this.at === "FAILED") return;
-    if (!isLegal(this.at, "FAILED")) this.to("DIRTY", reason);
-    this.to("FAILED", reason);
+    if (this.state === "FAILED") return;
+    this.through(TRANSITIONS[this.state].includes("FAILED") ? ["FAILED"] : ["DIRTY", "FAILED"], reason);
   }
 
   /** Moves to a state. Throws storage_failed, not retryable, when there is no such transition. */
@@ -85,18 +54,18 @@ export class StateMachine {
 
   /** Moves through several states. Throws before the first transition when one of them is not legal. */
   through(states: readonly StoreState[], reason: string): void {
-    const way = [this.at, ...states];
-    if (states.some((state, i) => !isLegal(way[i], state)))
+    const way = [this.state, ...states];
+    if (states.some((state, i) => !TRANSITIONS[way[i]].includes(state)))
       throw new Failure(
         "storage_failed",
-        `The store is ${this.at}, and cannot ${states.length > 1 ? "pass through" : "become"} ${states.join(", ")} from there. Nothing was changed; open the session again.`,
-        { fromState: this.at, toState: states[states.length - 1] },
+        `The store is ${this.state}, and cannot ${states.length > 1 ? "pass through" : "become"} ${states.join(", ")} from there. Nothing was changed; open the session again.`,
+        { fromState: this.state, toState: states[states.length - 1] },
         { retryable: false },
       );
     for (const state of states) {
-      this.moves.push({ fromState: this.at, toState: state, reason, at: this.now() });
-      this.at = state;
+      this.history.push({ fromState: this.state, toState: state, reason, at: this.now() });
+      this.state = state;
     }
-    this.moves.splice(0, this.moves.length - REMEMBERED);
+    this.history.splice(0, this.history.length - REMEMBERED);
   }
 }

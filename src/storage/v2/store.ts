@@ -4,13 +4,13 @@ import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat, members } from "../../core/json/json.ts";
-import { bytesOfContent, type Store } from "../../core/ports/store.ts";
+import { type Beginning, bytesOfContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.ts";
-import { type Disk, exists, removeQuietly } from "../fs/disk.ts";
-import { removeTree, stagingName } from "../fs/staging.ts";
-import { sweepTemporaryFiles } from "../fs/temporary-files.ts";
+import { exists, removeQuietly } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
+import { removeTree, stagingName, sweepTemporaryFiles } from "../fs/staging.ts";
 import { shareAttachments } from "../log/attachments.ts";
-import { notASession } from "../log/failures.ts";
+import { noSession, notASession } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { Writers } from "./commits.ts";
@@ -19,7 +19,7 @@ import { requireFree } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
-import { folderOf, newPointer, type Origin, originOf, pointerOf, publishPointer } from "./pointer.ts";
+import { folderOf, newPointer, originOf, pointerOf, publishPointer } from "./pointer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
   Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
@@ -34,58 +34,49 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
   };
   const { disk, env } = options;
   const writers: Writers = new Map();
-  const prepare = (file: string, id: string): void => {
-    if (!isUuid(id))
+  const prepare = ({ header, file = options.containerFor(header) }: Beginning): string => {
+    if (!isUuid(header.id))
       throw new Failure(
         "invalid_id",
         "The id of a V2 session is a UUID. Leave sessionId out to get one, or use jsonl.",
-        {
-          sessionId: id,
-        },
+        { sessionId: header.id },
       );
     if (!isContainerName(file))
       throw new Failure("invalid_id", `A V2 session is a folder whose name ends with ${CONTAINER}, not at ${file}.`, {
         sessionPath: file,
       });
     sweepTemporaryFiles(disk, dirname(file), env.now());
+    return file;
   };
   return {
     name: "v2",
     create(beginning) {
-      const file = beginning.file ?? options.containerFor(beginning.header);
-      prepare(file, beginning.header.id);
-      const backend = new V2Backend(options, writers, file);
+      const backend = new V2Backend(options, writers, prepare(beginning));
       backend.begin(beginning);
       return new FileLog(backend);
     },
     async publish(beginning, content) {
-      const file = beginning.file ?? options.containerFor(beginning.header);
-      prepare(file, beginning.header.id);
+      const { header, headerLine, attachmentsOf } = beginning;
+      const file = prepare(beginning);
       const builder = new Builder(options, stagingName(file));
       let renamed = false;
       try {
         requireFree(disk, file);
         disk.makeFolder(dirname(file));
-        builder.begin(beginning.headerLine);
-        if (beginning.attachmentsOf !== undefined)
-          shareAttachments(disk, beginning.attachmentsOf, join(builder.folder, BLOBS));
+        builder.begin(headerLine);
+        if (attachmentsOf !== undefined) shareAttachments(disk, attachmentsOf, join(builder.folder, BLOBS));
         for (const line of linesOf(bytesOfContent(content))) {
           builder.add(line);
           if (builder.isBehind) await builder.commit();
         }
-        const manifest = builder.finish(beginning.header, "native_v2", "periodic");
+        const { integrity } = builder.finish(header, "native_v2", "periodic");
         await builder.commit();
         builder.close();
         await builder.syncFolders();
         requireFree(disk, file);
         disk.rename(builder.folder, file);
         renamed = true;
-        publishPointer(
-          disk,
-          file,
-          newPointer(manifest.integrity.manifestHash, beginning.header.id),
-          options.durability,
-        );
+        publishPointer(disk, file, newPointer(integrity.manifestHash, header.id), options.durability);
         if (options.durability === "sync") await disk.syncFolder(dirname(file));
         return openContainer(options, writers, file);
       } catch (error) {
@@ -99,10 +90,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
   };
 }
 
-/**
- * Yields the lines of bytes that come in pieces cut anywhere, without their line feeds. Skips empty lines, and a last
- * line without line feed unless it is a JSON object.
- */
+/** Yields lines of pieces cut anywhere. Skips empty ones, and a last one without line feed that is no JSON object. */
 function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
   let held: Uint8Array[] = [];
   for (const piece of content) {
@@ -122,34 +110,16 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
 
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): FileLog {
   const { disk } = options;
-  let found: Pointer | "damaged" | null;
-  try {
-    found = pointerOf(disk, file);
-  } catch (error) {
-    throw storageFailure(error, "opening the session");
-  }
-  const pointer = found === "damaged" ? null : found;
-  if (pointer === null) requireSession(disk, file);
+  const pointer = guarded("opening the session", () => {
+    const found = pointerOf(disk, file);
+    const origin = found ?? originOf(disk, file);
+    if (typeof origin === "string") throw exists(disk, file) ? notASession(file, origin) : noSession(file);
+    return found;
+  });
   if (pointer !== null && pointer.active !== "native_v2")
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
   const unfinished = pointer !== null && pointer.phase !== "completed" ? unsettled(pointer) : undefined;
   return openLog(options, writers, file, folderOf(disk, file), false, unfinished);
-}
-
-/** Throws session_not_found or not_a_session unless a container without a readable pointer is a session. */
-function requireSession(disk: Disk, file: string): void {
-  let origin: Origin | string;
-  try {
-    origin = originOf(disk, file);
-    if (typeof origin !== "string") return;
-    if (!exists(disk, file))
-      throw new Failure("session_not_found", `There is no session at ${file}. list_sessions shows those that exist.`, {
-        sessionPath: file,
-      });
-  } catch (error) {
-    throw storageFailure(error, "opening the session");
-  }
-  throw notASession(file, origin);
 }
 
 /** Returns why a session whose migration or rollback was cut off cannot be written, and how to finish that. */

@@ -4,6 +4,7 @@ import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
+import { piReply } from "../../../scripts/reference.ts";
 import { FAILURES } from "../../../src/core/failure.ts";
 import { type Command, commonParams } from "../../../src/handlers/shared/command.ts";
 import { commandNames, findCommand } from "../../../src/handlers/shared/find.ts";
@@ -27,6 +28,12 @@ function isRefusal({ result }: Command): boolean {
 /** Whether a host without hooks is refused. */
 function refuses(command: Command): boolean {
   return isRefusal(command) || NEED_A_HOOK.includes(command.name);
+}
+
+/** Whether a member of a result may be null, which Pi leaves out, or missing. */
+function mayBeMissing({ result }: Command, member: string): boolean {
+  const schema = result instanceof z.ZodObject ? result.shape[member] : undefined;
+  return schema?.safeParse(null).success === true || schema?.safeParse(undefined).success === true;
 }
 
 /** A server on the session that the examples speak of, and the params of a command's example in it. */
@@ -91,6 +98,12 @@ describe.each(table)("$name", (command) => {
     expect(reply).toMatchObject({ type: "response", command: command.name, success: !refuses(command) });
     if (refuses(command)) expect(command.failures).toContain(reply.code);
     else if (!command.pi) expect(command.result.safeParse(reply.data ?? null).error).toBeUndefined();
+    if (refuses(command)) return;
+    // The document shows what comes: no member that is not there, and nothing where there is something.
+    const { data: documented } = JSON.parse(JSON.stringify(piReply(command, FAILURES)));
+    expect("data" in reply).toBe(documented !== undefined);
+    const always = Object.keys(documented ?? {}).filter((member) => !mayBeMissing(command, member));
+    expect(Object.keys(reply.data ?? {})).toEqual(expect.arrayContaining(always));
   });
 
   test("refuses a member it does not know in JSON-RPC and ignores it in Pi's dialect", async () => {

@@ -197,7 +197,6 @@ describe("requests that are none", () => {
     ["a method that is an object", { jsonrpc: "2.0", id: 1, method: { name: "get_state" } }, 1],
     ["params that are a string", { jsonrpc: "2.0", id: 1, method: "get_state", params: "x" }, 1],
     ["params that are a number", { jsonrpc: "2.0", id: 1, method: "get_state", params: 5 }, 1],
-    ["params that are null", { jsonrpc: "2.0", id: 1, method: "get_state", params: null }, 1],
     ["an invalid notification", { jsonrpc: "2.0", method: 5 }, null],
     ["null", null, null],
     ["a number", 5, null],

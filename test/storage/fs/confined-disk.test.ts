@@ -20,7 +20,9 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { type ConfinedDisk, confinedDisk } from "../../../src/storage/fs/confined-disk.ts";
+import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, readWhole, realDisk, writeAll } from "../../../src/storage/fs/disk.ts";
+import { clockOf } from "../../../src/storage/fs/stamps.ts";
 
 let base: string;
 let root: string;
@@ -94,6 +96,24 @@ describe.each<[string, Disk]>([
     expect(() => disk.openRead(join(root, "x/".repeat(3000)))).toThrow("ENAMETOOLONG");
     expect(() => disk.openRead(join(root, "a\0b"))).toThrow(expect.objectContaining({ code: "ERR_INVALID_ARG_VALUE" }));
     expect(readdirSync(root).sort()).toEqual(["a", "deep"]);
+  });
+
+  test("are made by whoever made them first", () => {
+    const given = join(root, "new/given");
+    const late = (make: (path: string) => unknown) => (path: string) => {
+      make(path);
+      throw Object.assign(new Error("another was faster"), { code: "EEXIST" });
+    };
+    const { folders } = real;
+    const disk: Disk = folders ? { ...real, folders: { ...folders, make: late(folders.make) } } : real;
+    const made = confine([given], disk).makeFolder(join(given, "below"));
+    expect(made).toEqual(folders ? [] : [join(root, "new"), given, join(given, "below")]);
+    expect(existsSync(join(given, "below"))).toBe(true);
+  });
+
+  test("have the clock that stamps them", () => {
+    const stamps = { ...real, clock: () => 7 };
+    expect([confine([root], stamps), containedDisk(stamps)].map(clockOf)).toEqual([7, 7]);
   });
 
   test("outside are refused by every operation, however they are spelt", async () => {

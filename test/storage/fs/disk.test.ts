@@ -16,6 +16,7 @@ import {
   renameExclusive,
   writeAll,
 } from "../../../src/storage/fs/disk.ts";
+import { replaceFile } from "../../../src/storage/fs/files.ts";
 import { FaultDisk } from "../../support/disk.ts";
 
 let folder: string;
@@ -35,6 +36,13 @@ function write(disk: Disk, path: string, text: string): void {
   writeAll(disk, fd, bytesOf(text));
   disk.close(fd);
 }
+
+test("a temporary file that cannot be made is not removed", async () => {
+  const disk = new FaultDisk();
+  disk.set({ kind: "fail", at: 1, errno: "ENOSPC" });
+  await expect(replaceFile(disk, "/file", bytesOf("new"), { sync: true })).rejects.toThrow("ENOSPC");
+  expect(disk.operations).toEqual(["create"]);
+});
 
 describe("what is made", () => {
   test.each([[0o000], [0o022], [0o277], [0o777]])("is private, under umask %o", (mask) => {

@@ -8,10 +8,9 @@ import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Store } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { Nodes } from "../../../src/core/tree/nodes.ts";
-import { indexCache } from "../../../src/storage/jsonl/index-cache.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
-import { readIndexSnapshot, writeIndexSnapshot } from "../../../src/storage/log/index-snapshot.ts";
+import { readIndexSnapshot, snapshotCache, writeIndexSnapshot } from "../../../src/storage/log/snapshot-cache.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -33,7 +32,7 @@ function indexedOn(disk: FaultDisk, locks: Locks = noLocks, readOnly = false): S
     cwd: "/home/me/project",
     durability: "sync",
     fileFor: (header) => `${FOLDER}/${header.id}.jsonl`,
-    indexCache: indexCache({ disk, env, stateFolder: STATE, minBytes: 1 }),
+    snapshots: snapshotCache(disk, STATE, 1),
   });
 }
 

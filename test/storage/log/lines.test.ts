@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import type { Session } from "../../../src/core/session/session.ts";
-import { CHUNK } from "../../../src/storage/log/lines.ts";
+import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { BEGINNING } from "../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
 import { forSeeds, isEvery, range, share } from "../../support/random.ts";
@@ -120,6 +120,24 @@ describe("line ends", () => {
       expect(textsOf(log).every((text, n) => text === lines[n])).toBe(true);
       expect(log.damage).toEqual([]);
     });
+  });
+
+  test("a file that grows while it is read is read to its end", () => {
+    const disk = diskWith("short");
+    const grown = `${"x".repeat(3 << 20)}\n${"y".repeat(100)}\n`;
+    const fd = disk.openRead(FILE);
+    const found: string[] = [];
+    const size = disk.infoOf(fd);
+    disk.infoOf = () => size;
+    disk.put(FILE, bytesOf(grown));
+    const visitor = {
+      line: (number: number, _start: number, b: Uint8Array, at: number, end: number) =>
+        found.push(`${number}: ${textOf(b.subarray(at, end))}`),
+      long: (number: number, start: number, length: number) => found.push(`${number}: ${start} + ${length}`),
+    };
+    const scanned = scanLines(disk, disk.openRead(FILE), 0, 4, visitor);
+    expect(scanned).toEqual({ size: grown.length, tail: grown.length, lines: 2 });
+    expect(found).toEqual([`1: 0 + ${3 << 20}`, `2: ${"y".repeat(100)}`]);
   });
 
   test("a line of 5 MiB is read, of a known type or not", () => {

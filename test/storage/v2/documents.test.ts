@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import {
+  appendEvent,
   CHECKPOINT_SCHEMA,
   type Checkpoint,
   DOCUMENT_BYTES,
@@ -18,12 +19,12 @@ import {
   parseEvent,
   parseManifest,
   parsePointer,
+  readLedger,
   SOUND,
   sealManifest,
   snapshotRef,
 } from "../../../src/storage/v2/documents.ts";
 import { GENESIS, Malformed, NO_CRC } from "../../../src/storage/v2/frame.ts";
-import { appendEvent, readLedger } from "../../../src/storage/v2/ledger.ts";
 import { STATES, StateMachine, type StoreState, TRANSITIONS } from "../../../src/storage/v2/states.ts";
 import { FaultDisk } from "../../support/disk.ts";
 

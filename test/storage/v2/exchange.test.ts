@@ -17,7 +17,7 @@ import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { audit, type InvariantId } from "../../../src/storage/v2/audit.ts";
 import { migrate } from "../../../src/storage/v2/migration.ts";
-import type { MigrationOptions } from "../../../src/storage/v2/migration-plan.ts";
+import type { MigrationOptions } from "../../../src/storage/v2/migration-steps.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
 import { STATES, TRANSITIONS } from "../../../src/storage/v2/states.ts";
 import { segmentedStore } from "../../../src/storage/v2/store.ts";

@@ -7,11 +7,11 @@ import { expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { indexFile, indexSnapshotFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
-import type { FaultDisk } from "../../support/disk.ts";
-import { assistantText, entryText, id, userText } from "../../support/lines.ts";
+import { FaultDisk } from "../../support/disk.ts";
+import { assistantText, entryText, headerText, id, userText } from "../../support/lines.ts";
 import { outcome } from "../../support/outcome.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
-import { STATE } from "../../support/sessions.ts";
+import { beginning, FOLDER, STATE } from "../../support/sessions.ts";
 import { CONTAINER, containerWith, cutFile, v2On } from "../../support/v2.ts";
 
 function randomLines(random: Random, from: number, count: number): string[] {
@@ -83,6 +83,19 @@ test("a container is what it says, whatever happened to it or to what is kept of
     expect(opened(disk, true), happened).toEqual(plain);
   });
   expect(kept).toBeGreaterThan(12);
+});
+
+test("a container of any number of ids that are not eight hex digits opens by its snapshot", async () => {
+  const odd = (n: number): string => `message ${n}`;
+  const lines = Array.from({ length: 150_000 }, (_, n) => userText(odd(n), n === 0 ? null : odd(n - 1)));
+  const disk = new FaultDisk();
+  disk.makeFolder(FOLDER);
+  const made = await v2On(disk).publish(beginning(headerText(), CONTAINER), [bytesOf(`${lines.join("\n")}\n`)]);
+  made.close();
+  expect(disk.content(indexSnapshotFile(CONTAINER))).toBeDefined();
+  const log = v2On(disk).open(CONTAINER);
+  expect([log.nodes.count, log.nodes.id(149_999), log.damage]).toEqual([150_000, odd(149_999), []]);
+  log.close();
 });
 
 test("a container that was only opened is not written to", async () => {

@@ -1,0 +1,52 @@
+// Writes the contract for machines: the OpenRPC document, one JSON Schema for everything, and TypeScript declarations.
+// `npm run build` puts them into the package; the verb `schema` copies them from there.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { compile } from "json-schema-to-typescript";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+/** Imports what the sources declare. */
+async function declared() {
+  const contents = `
+    export { declarations } from "./src/handlers/shared/declarations.ts";
+    export { repetitionOf } from "./src/handlers/shared/repetition.ts";
+    export { openRpcDocument } from "./src/server/openrpc.ts";
+    export { schemaBundle } from "./scripts/schema-bundle.ts";
+    export { VERSION } from "./src/version.ts";`;
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: root },
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    write: false,
+  });
+  return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+}
+
+/** Writes the files into a folder. Returns the repetition of each command, for the client. */
+export async function writeSchema(folder) {
+  const { declarations, openRpcDocument, repetitionOf, schemaBundle, VERSION } = await declared();
+  mkdirSync(folder, { recursive: true });
+  const put = (name, text) => writeFileSync(join(folder, name), text);
+  put("openrpc.json", `${JSON.stringify(openRpcDocument(declarations, VERSION), null, 2)}\n`);
+  put("schema.json", `${JSON.stringify(schemaBundle(declarations, VERSION), null, 2)}\n`);
+  put("protocol.d.ts", await declarationsText(schemaBundle(declarations, VERSION, { forTypes: true })));
+  return Object.fromEntries(declarations.commands.map((command) => [command.name, repetitionOf(command)]));
+}
+
+/** Returns TypeScript declarations of a schema. */
+async function declarationsText(schema) {
+  const text = await compile(schema, "Protocol", {
+    additionalProperties: true,
+    bannerComment: "/** The protocol of pi-session-server in types. Made from its declarations; not to be edited. */",
+    unreachableDefinitions: true,
+    style: { printWidth: 120 },
+  });
+  // What the maker notes of its own work is of no use to a reader.
+  return text
+    .replace(/^\/\*\*\n \* This interface was referenced by [^\n]*\n[^\n]*\n \*\/\n/gm, "")
+    .replace(/^( \*\n) \* This interface was referenced by [^\n]*\n \* via [^\n]*\n/gm, "");
+}

@@ -1,0 +1,91 @@
+/** Verbs that move a session between stores, and tell which one has it. */
+
+import { UsageError } from "../options.ts";
+import { count, inert } from "../terminal/text.ts";
+import { askAt, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+
+export const migrate = {
+  name: "migrate",
+  meaning: "move a session into a Session Store V2 container",
+  operands: ["<session>"],
+  flags: {
+    "--dry-run": {
+      meaning: "only print what would be done, which is the default; the exit status is 3 if something prevents it",
+    },
+    "--apply": { meaning: "do it" },
+    "--to": { value: "store", meaning: "v2 (the default), or jsonl to go back", oneOf: ["v2", "jsonl"] },
+  },
+  more:
+    "Name the session by its file, or by that of a database of pi_agent_rust. Pi and pi_agent_rust look for session files only: they do not list or open a session in a container. " +
+    "The session file is kept next to the container, and rollback makes it the session again.",
+  run: askAt("migrate_session", ({ flags }) => {
+    if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
+    return { to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") };
+  }),
+  print: (result) => (result.dryRun ? plan(result) : movementLines(result)),
+  status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),
+} satisfies Verb;
+
+export const rollback = {
+  name: "rollback",
+  meaning: "make the file of a migrated session the session again",
+  operands: ["<session>"],
+  flags: { "--reason": { value: "text", meaning: "the reason; it is recorded with the rollback" } },
+  more: "What was appended since the migration follows the file's own lines. If the kept file is missing, all of it is written from the container. The container is kept under another name.",
+  run: askAt("rollback_migration", ({ flags }) => ({ reason: flags.get("--reason") })),
+  print: movementLines,
+} satisfies Verb;
+
+const FORMATS: Record<string, string> = {
+  native_v2: "Session Store V2",
+  jsonl_v3: "A JSONL file",
+  sqlite_v1: "An SQLite database of pi_agent_rust",
+};
+
+export const status = {
+  name: "status",
+  meaning: "print which store holds a session, and the state of its migration",
+  operands: ["<session>"],
+  more: "The exit status is 3 if a migration or rollback was interrupted; migrate or rollback completes it.",
+  run: askAt("migration_status"),
+  print: ({ active, state, phase, reason, snapshotPath, interrupted, events }) => [
+    `${FORMATS[active]}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
+    ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
+    ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
+    ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
+    ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
+    ...events.map(
+      ({ at, phase: step, outcome }: Result) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`,
+    ),
+  ],
+  status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
+} satisfies Verb;
+
+function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): string[] {
+  if (obstacles.length > 0)
+    return [
+      "The session cannot be migrated as it is:",
+      ...obstacles.map(
+        ({ kind, entryId, reason }: Result) =>
+          `  ${inert(kind)}${entryId === undefined ? "" : ` (entry ${inert(entryId)})`}: ${inert(reason)}`,
+      ),
+    ];
+  return [
+    `${count(entryCount, "entry", "entries")} would go to ${inert(sessionPath)}. --apply does it.`,
+    ...(hiddenFromPi ? ["Pi would not see the session there, until rollback makes its file the session again."] : []),
+  ];
+}
+
+/** Returns the lines that tell a person what a migration or a rollback did. */
+function movementLines(result: Result): string[] {
+  const { state, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
+  return [
+    `The session is now ${inert(sessionPath)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
+    ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them were added after the migration.`] : []),
+    ...(hiddenFromPi
+      ? [`Pi does not see it there. pi-session-server rollback ${inert(sessionPath)} makes its file the session again.`]
+      : []),
+    ...(rebuilt ? ["There was no snapshot to go back to; the file was written from the container."] : []),
+    ...(keptAt === null ? [] : [`The container is kept as ${inert(keptAt)}.`]),
+  ];
+}

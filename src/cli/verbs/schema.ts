@@ -1,0 +1,55 @@
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Disk, readWhole, realDisk } from "../../storage/fs/disk.ts";
+import { guarded, replaceFile } from "../../storage/fs/files.ts";
+import { absolute } from "../../storage/fs/paths.ts";
+import { UsageError } from "../options.ts";
+import { inert } from "../terminal/text.ts";
+import type { Verb } from "../verb.ts";
+
+/** The files, by the word that prints one of them. The build makes them from the declarations of the commands. */
+const FILES: Readonly<Record<string, string>> = {
+  openrpc: "openrpc.json",
+  json: "schema.json",
+  types: "protocol.d.ts",
+};
+
+export default {
+  name: "schema",
+  meaning: "write the protocol for machines: OpenRPC, JSON Schema, TypeScript types",
+  operands: ["[openrpc|json|types]"],
+  more:
+    "Prints the one that is named, or writes openrpc.json, schema.json and protocol.d.ts to the folder of --out. " +
+    "schema.json has a definition for each command's params and result, each event, hook and failure, and the lines of " +
+    "session files.",
+  flags: { "--out": { value: "dir", meaning: "a folder for all three; made if it is missing" } },
+  async run({ cwd }, { operands: [which], flags }) {
+    const out = flags.get("--out");
+    if (which !== undefined && !Object.hasOwn(FILES, which))
+      throw new UsageError(`schema takes ${Object.keys(FILES).join(", ")}; it got ${which}.`);
+    if ((which === undefined) === (out === undefined))
+      throw new UsageError(
+        "schema needs --out with a folder, or the name of the one to print: openrpc, json or types.",
+      );
+    if (out === undefined) return { text: Buffer.from(read(FILES[which])).toString("utf8") };
+    const folder = absolute(out, cwd);
+    return { paths: await guarded("writing the schema", () => copyTo(realDisk, folder)) };
+  },
+  print: ({ text, paths }) => text ?? paths.map((path: string) => inert(path)),
+} satisfies Verb;
+
+function read(name: string): Uint8Array {
+  const program = dirname(fileURLToPath(import.meta.url));
+  return readWhole(realDisk, join(program, "../schema", name));
+}
+
+async function copyTo(disk: Disk, folder: string): Promise<string[]> {
+  disk.makeFolder(folder);
+  const paths: string[] = [];
+  for (const name of Object.values(FILES)) {
+    const path = join(folder, name);
+    await replaceFile(disk, path, read(name), { sync: false });
+    paths.push(path);
+  }
+  return paths;
+}

@@ -1,0 +1,184 @@
+/** The sessions that a server has open, and how another server gets to have them open when it died. */
+
+import type { Commands } from "./protocol.ts";
+
+/** A request that brings a new server to where the dead one was. */
+export interface RestoreRequest {
+  readonly name: keyof Commands;
+  readonly params: object;
+}
+
+/** The current session. */
+interface Current {
+  readonly id: string;
+  file: string | null;
+  /** Whether it is on disk; a session is not before its first conversation entry. */
+  isPersisted: boolean;
+  /** The params of the `new_session` that made it; undefined for the session of the start. */
+  readonly made?: RequestParams;
+  /** The file of the session that was the current one before it, next to which it may belong. */
+  readonly after?: string | null;
+  /** Entries that only the server's memory has. */
+  entries: readonly KeptEntry[];
+}
+
+/** An entry that only the server's memory has, with the key of the write that it is of. */
+interface KeptEntry {
+  readonly key: string | undefined;
+  readonly entry: object;
+}
+
+/** Options that choose the first session, and whether a value follows. */
+const CHOICES: Readonly<Record<string, boolean>> = {
+  "--session": true,
+  "--continue": false,
+  "-c": false,
+  "--fork": true,
+  "--session-id": true,
+};
+
+/** Options for the first session alone. */
+const NAMES: Readonly<Record<string, boolean>> = { "--name": true, "-n": true };
+
+/** Options that become entries of every new session. */
+const FIRST_ENTRIES: Readonly<Record<string, boolean>> = {
+  "--provider": true,
+  "--model": true,
+  "--thinking": true,
+};
+
+/** Params that are of the request and not of the new session. */
+type RequestParams = Readonly<Record<string, unknown>>;
+
+export class OpenSessions {
+  private current: Current | null = null;
+  private hasStarted = false;
+  /** Params of `open_session`, by the id of the session. */
+  private readonly others = new Map<string, object>();
+
+  /** Whether a server that dies can be replaced: sessions in memory die with it. */
+  get canBeReopened(): boolean {
+    return this.current === null || this.current.file !== null;
+  }
+
+  /** Whether the server has entries that are nowhere else. */
+  get isUnpersisted(): boolean {
+    return this.current !== null && this.current.file !== null && !this.current.isPersisted;
+  }
+
+  get currentId(): string | null {
+    return this.current?.id ?? null;
+  }
+
+  /** Notes what `get_state` or `initialize` returned. */
+  noteState(state: Commands["get_state"]["result"] | null): void {
+    if (state !== null && this.current?.id === state.sessionId) {
+      this.current.file = state.sessionFile;
+      this.current.isPersisted = state.persisted;
+    } else if (state !== null && !this.hasStarted)
+      this.current = { id: state.sessionId, file: state.sessionFile, isPersisted: state.persisted, entries: [] };
+    this.hasStarted = true;
+  }
+
+  /** Notes the entries of a session that is not on disk. */
+  noteEntries(entries: readonly object[]): void {
+    if (!this.current) return;
+    this.current.entries = entries.map((entry) => {
+      const { _batch, ...rest } = entry as { _batch?: { key?: string } };
+      return { key: _batch?.key, entry: rest };
+    });
+  }
+
+  /** Notes what a command did to the sessions. Returns whether another session became the current one. */
+  note(name: string, params: RequestParams, result: unknown): boolean {
+    const done = (result ?? {}) as { sessionId?: string; sessionFile?: string | null; sessionPath?: string };
+    switch (name) {
+      case "new_session":
+      case "switch_session":
+      case "fork":
+      case "clone": {
+        if ((done as { cancelled?: boolean }).cancelled || done.sessionId === undefined) return false;
+        const made = name === "new_session" ? params : undefined;
+        // Until the server says otherwise: only a new session is not on disk.
+        const isPersisted = made === undefined;
+        const after = this.current?.isPersisted ? this.current.file : this.current?.after;
+        this.current = { id: done.sessionId, file: done.sessionFile ?? null, isPersisted, made, after, entries: [] };
+        return true;
+      }
+      case "open_session":
+        if (done.sessionId !== undefined && done.sessionId !== this.currentId)
+          this.others.set(done.sessionId, { sessionPath: done.sessionFile, readOnly: params["readOnly"] });
+        return false;
+      case "close_session": {
+        const id = params["sessionId"] ?? this.currentId;
+        if (id === this.currentId) this.current = null;
+        this.others.delete(id as string);
+        return false;
+      }
+      case "migrate_session":
+      case "rollback_migration":
+        if (this.current && done.sessionId === this.current.id && done.sessionPath)
+          this.current.file = done.sessionPath;
+        return false;
+      default:
+        return false;
+    }
+  }
+
+  /** Returns the arguments of the server that follows a dead one that was started with `args`. */
+  argumentsAfter(args: readonly string[]): string[] {
+    const { current } = this;
+    if (!this.hasStarted) return [...args];
+    const rest = without(args, { ...CHOICES, ...NAMES, ...(this.isUnpersisted ? FIRST_ENTRIES : {}) });
+    if (current?.file == null) return rest;
+    if (current.isPersisted) return [...rest, "--session", current.file];
+    if (current.made === undefined) return [...rest, "--session", current.file, "--session-id", current.id];
+    return current.after ? [...rest, "--session", current.after] : rest;
+  }
+
+  /** Returns what is to be asked of the server after its start, in this order. `state`: as `initialize` returned it. */
+  stepsAfter(state: Commands["get_state"]["result"] | null): RestoreRequest[] {
+    const isMade = this.current?.made !== undefined && !this.current.isPersisted;
+    // Where its file is no more, the server has begun another session.
+    if (!isMade && state !== null && state.sessionId !== this.currentId) this.current = null;
+    const { current } = this;
+    const steps: RestoreRequest[] = [];
+    if (current === null) {
+      if (state !== null) steps.push({ name: "close_session", params: {} });
+    } else if (!current.isPersisted) {
+      if (isMade) steps.push({ name: "new_session", params: paramsOfMaking(current) });
+      // When an append that was not answered made the file, the entries are in it.
+      if (isMade || state?.persisted === false) steps.push(...appendsOf(current.entries));
+    }
+    for (const params of this.others.values()) steps.push({ name: "open_session", params });
+    return steps;
+  }
+}
+
+/** Returns params that make a session again: it has its id and its key; its name is among its entries. */
+function paramsOfMaking({ id, made, entries }: Current): object {
+  const { name, cwd, parentSession, idempotencyKey } = made ?? {};
+  return { name: entries.length === 0 ? name : undefined, cwd, parentSession, idempotencyKey, newSessionId: id };
+}
+
+/** Returns the writes that leave these entries, each with its key: it may be among those that are sent again. */
+function appendsOf(entries: readonly KeptEntry[]): RestoreRequest[] {
+  const groups: { key: string | undefined; entries: object[] }[] = [];
+  for (const { key, entry } of entries) {
+    const last = groups.at(-1);
+    if (last && last.key === key) last.entries.push(entry);
+    else groups.push({ key, entries: [entry] });
+  }
+  return groups.map(({ key, entries }) => ({ name: "append", params: { entries, idempotencyKey: key } }));
+}
+
+/** Returns arguments without some options and their values. */
+function without(args: readonly string[], options: Readonly<Record<string, boolean>>): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < args.length; i++) {
+    const [name] = args[i].split("=", 1);
+    if (!(name in options) && !(args[i] in options)) kept.push(args[i]);
+    else if (options[name] && !args[i].includes("=")) i++;
+  }
+  return kept;
+}

@@ -1,0 +1,137 @@
+/** Puts a session file in its place in one step: a new one, or one that replaces the session's with repaired lines. */
+
+import { dirname } from "node:path";
+import { withMember } from "../../core/format/entry.ts";
+import { bytesOf, concat } from "../../core/json/json.ts";
+import type { Repairs } from "../../core/ports/store.ts";
+import { MISSING } from "../../core/tree/nodes.ts";
+import { keepAs } from "../fs/chunked-io.ts";
+import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
+import { sweepTemporaryFiles } from "../fs/staging.ts";
+import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
+import { lockInFolder } from "../locks/lock-paths.ts";
+import type { Lock } from "../locks/locks.ts";
+import type { EntryReader } from "../log/entry-reader.ts";
+import { byAnother } from "../log/failures.ts";
+import type { WriteState } from "../log/file-log.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
+import { LF } from "../log/lines.ts";
+import type { SessionFile } from "./session-file.ts";
+
+/** A file that was put in its place: its descriptor, and its lock, which is held. */
+export interface Published {
+  readonly fd: number;
+  readonly lock: Lock;
+}
+
+/** Buffer in which small writes are put together; no write begins within another. */
+const scratch = Buffer.allocUnsafeSlow(1 << 16);
+
+/** Returns lines as they lie in a file; `sealed`: after a line feed. Valid until the next call. */
+export function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
+  let length = sealed ? 1 : 0;
+  for (const line of lines) length += line.length + 1;
+  const bytes = length <= scratch.length ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
+  let at = 0;
+  if (sealed) bytes[at++] = 0x0a;
+  for (const line of lines) {
+    bytes.set(line, at);
+    at += line.length;
+    bytes[at++] = 0x0a;
+  }
+  return bytes;
+}
+
+/** Creates the file of a new session. Throws EEXIST when the name is taken. */
+export function createFile(disk: Disk, state: WriteState, path: string, bytes: Uint8Array, now: number): Published {
+  disk.makeFolder(dirname(path));
+  sweepTemporaryFiles(disk, dirname(path), now);
+  return publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
+}
+
+function publishLocked(
+  disk: Disk,
+  state: WriteState,
+  path: string,
+  fill: (fd: number) => void,
+  name?: (temporary: string) => void,
+): Published {
+  const folder = dirname(path);
+  let lock: Lock | undefined;
+  const fillAndLock = (fd: number): void => {
+    fill(fd);
+    // Before it gets its name, which must never lead to bytes that a loss of power can take away.
+    if (state.isSynced) disk.syncNow(fd);
+    const info = disk.infoOf(fd);
+    lock = state.lock.claim(info, lockInFolder(folder, info.inode));
+  };
+  try {
+    const fd = publishNew(disk, path, fillAndLock, name);
+    state.unsynced.add(folder);
+    return { fd, lock: lock as Lock };
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
+}
+
+/**
+ * Writes a file with other content beside a session file and swaps the names. The original keeps its bytes and mode
+ * under the name `backup`. Throws storage_failed, having changed nothing, if another program wrote to it meanwhile.
+ */
+export function swapFile(
+  disk: Disk,
+  state: WriteState,
+  { path, seen }: SessionFile,
+  headerLine: Uint8Array,
+  lines: Iterable<Uint8Array>,
+  backup: string,
+): Published {
+  // A program that knows no lock may have written in the meantime: its entries would not be in the new file.
+  const requireUnchanged = (isSame: (now: FileInfo, seen: FileInfo) => boolean): void => {
+    if (seen && isSame(disk.info(path), seen)) return;
+    throw byAnother("wrote to the session while it was rewritten. Nothing was changed; try again.");
+  };
+  const fill = (fd: number): void => {
+    disk.copyMode(path, fd);
+    writeAll(disk, fd, concat([headerLine, LF]));
+    for (const piece of lines) writeAll(disk, fd, piece);
+  };
+  return publishLocked(disk, state, path, fill, (temporary) => {
+    requireUnchanged(isSameStamp);
+    keepAs(disk, path, backup);
+    try {
+      // A second name changes the change time.
+      requireUnchanged(isUnchanged);
+      disk.rename(temporary, path);
+    } catch (error) {
+      removeQuietly(disk, backup);
+      throw error;
+    }
+  });
+}
+
+/**
+ * Sets the lines of entries that a repair changes: placeholders for damaged ones, the parents that opening worked out
+ * for entries whose own is missing or was cut off, and those in `repairs`. Returns a function that takes back the last:
+ * until they are written, the file has the old lines.
+ */
+export function overrideRepaired(entries: KnownEntries, reader: EntryReader, repairs: Repairs): () => void {
+  const { nodes, damage, overrides, placeholders } = entries;
+  const bridged = new Set(damage.filter(({ kind }) => kind === "missing_parent").map(({ entryId }) => entryId));
+  for (let position = 0; position < nodes.count; position++) {
+    const parent = nodes.parent(position);
+    if (parent !== MISSING && !bridged.has(nodes.id(position))) continue;
+    const parentId = parent < 0 ? null : nodes.id(parent);
+    overrides.set(position, withMember(reader.read(position), "parentId", bytesOf(JSON.stringify(parentId))));
+  }
+  for (let position = 0; position < nodes.count; position++) reader.read(position);
+  for (const [position, line] of placeholders) overrides.set(position, line);
+  const before = Array.from(repairs.keys(), (position) => [position, overrides.get(position)] as const);
+  for (const [position, complete] of repairs) overrides.set(position, complete(reader.read(position)));
+  return () => {
+    for (const [position, line] of before)
+      if (line) overrides.set(position, line);
+      else overrides.delete(position);
+  };
+}

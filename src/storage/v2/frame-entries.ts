@@ -1,0 +1,134 @@
+/** Reads the heads of the entries in frames, compares the two, and adds the entries to what is known. */
+
+import { isUtf8 } from "node:buffer";
+import { patchMembers } from "../../core/format/entry.ts";
+import { HEAD_BYTES, type HeadReader } from "../../core/format/head.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import { unpackId } from "../../core/tree/nodes.ts";
+import type { KnownEntries } from "../log/known-entries.ts";
+import type { Container } from "./container.ts";
+import { tailAfter } from "./extents.ts";
+import { crcText, encodeRow, type Frame, type IndexRow, Malformed, PAYLOAD, sha256 } from "./frame.ts";
+
+/** Reads the head of the entry in a whole frame. Throws {@link Malformed}. */
+export function readEntry(heads: HeadReader, b: Uint8Array, frame: Frame): void {
+  const { payloadStart, payloadEnd } = frame;
+  if (heads.readFast(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
+  if (!isUtf8(b.subarray(payloadStart, payloadEnd))) throw new Malformed("its payload is not UTF-8");
+  const fault = heads.readAny(b, payloadStart, payloadEnd, () => frame.entryId);
+  if (fault !== null) throw new Malformed(`its payload is ${fault}`);
+}
+
+/** Returns the ids of the head that was read last. */
+function idsOf(heads: HeadReader): { id: string; parentId: string | null } {
+  return {
+    id: heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id,
+    parentId: heads.packedParent >= 0 ? unpackId(heads.packedParent) : heads.parentId,
+  };
+}
+
+/** Whether the members of a frame match the entry in it, whose head was read last. */
+export function isBound({ nodes, heads }: KnownEntries, frame: Frame): boolean {
+  const { id, parentId } = idsOf(heads);
+  return id === frame.entryId && parentId === frame.parentEntryId && nodes.typeCode(frame.entryType) === heads.type;
+}
+
+/** Throws {@link Malformed} unless the members of a frame match the entry in it, whose head was read last. */
+export function requireMatch(entries: KnownEntries, frame: Frame): void {
+  if (!isBound(entries, frame)) throw new Malformed("its frame names another entry than its payload");
+}
+
+/** Reads the head of the entry in a whole frame. Throws {@link Malformed} unless the two match. */
+export function requireBound(entries: KnownEntries, b: Uint8Array, frame: Frame): void {
+  readEntry(entries.heads, b, frame);
+  requireMatch(entries, frame);
+}
+
+/** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
+export function idIn(heads: HeadReader, b: Uint8Array, first: number, end: number): string | null {
+  const mark = Buffer.from(b.buffer, b.byteOffset + first, end - first).indexOf(PAYLOAD);
+  return mark >= 0 && heads.readFast(b, first + mark + PAYLOAD.length, end) ? idsOf(heads).id : null;
+}
+
+/**
+ * Adds the entry whose head was read last, and moves the tail past its frame. `at`: where the frame begins in the
+ * buffer that it was decoded from. Returns its position.
+ */
+export function addFrame(
+  { entries, extents, end, reader }: Container,
+  frame: Frame,
+  start: number,
+  length: number,
+  at: number,
+  crc: number,
+): number {
+  const { nodes } = entries;
+  const { aliases } = nodes;
+  const { tail } = end;
+  const { segmentSeq, payloadBytes: payloadLength } = frame;
+  const position = nodes.add(entries.heads);
+  const payloadStart = frame.payloadStart - at;
+  extents.set(position, { segmentSeq, start, length, payloadStart, payloadLength, crc });
+  entries.checked.set(position, 0);
+  end.tail = tailAfter(tail, frame, frame.payloadSha256, start, length, crc);
+  if (nodes.isBatch(position)) end.batch.push({ position, tail, indexEnd: end.indexEnd, rows: end.rows.length });
+  else end.batch.length = 0;
+  if (nodes.aliases > aliases) {
+    const id = nodes.id(position);
+    const payload = reader.bytes(segmentSeq, start + payloadStart, payloadLength);
+    entries.overrides.set(position, patchMembers(payload, { id: bytesOf(JSON.stringify(id)) }));
+    reader.report("duplicate_id", position, `the id ${frame.entryId} is taken; this entry is called ${id}`, true);
+  }
+  return position;
+}
+
+/** Does the same for a whole frame that the index does not name. */
+export function addUnindexed(
+  container: Container,
+  frame: Frame,
+  byteOffset: number,
+  byteLength: number,
+  at: number,
+  crc: number,
+): void {
+  const { segmentSeq, frameSeq, entrySeq, entryId } = frame;
+  const position = addFrame(container, frame, byteOffset, byteLength, at, crc);
+  container.entries.checked.set(position, 1);
+  const row = { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c: crcText(crc) };
+  container.end.rows.push(encodeRow(row));
+}
+
+/**
+ * Adds the entry of a damaged frame, which keeps its place in the tree if its own head or the frame's (`usual`) is
+ * legible and fits the row; else throws {@link Malformed}. Reading the entry reports the damage.
+ */
+export function addDamaged(container: Container, row: IndexRow, bytes: Buffer, usual: Frame | null): void {
+  const mark = bytes.indexOf(PAYLOAD);
+  const payloadStart = usual?.payloadStart ?? mark + PAYLOAD.length;
+  const payloadBytes = row.byteLength - 2 - payloadStart;
+  const payloadEnd = payloadStart + payloadBytes;
+  if ((!usual && mark < 0) || payloadBytes < 1) throw new Malformed("its frame is damaged");
+  const { nodes, heads } = container.entries;
+  const fits = (): boolean => {
+    const { id, parentId } = idsOf(heads);
+    return id === row.entryId && (parentId === null || nodes.position(parentId) >= 0);
+  };
+  if (!heads.readFast(bytes, payloadStart, Math.min(bytes.length, payloadStart + HEAD_BYTES)) || !fits()) {
+    if (!usual) throw new Malformed("its frame is damaged");
+    heads.readValue({ type: usual.entryType, id: usual.entryId, parentId: usual.parentEntryId }, () => "");
+    if (!fits()) throw new Malformed("its frame is damaged");
+  }
+  const { id, parentId } = idsOf(heads);
+  const frame: Frame = {
+    ...row,
+    entryId: id,
+    parentEntryId: parentId,
+    entryType: usual?.entryType ?? "",
+    timestamp: usual?.timestamp ?? "",
+    payloadSha256: usual?.payloadSha256 ?? sha256(bytes.subarray(payloadStart, payloadEnd)),
+    payloadStart,
+    payloadEnd,
+    payloadBytes,
+  };
+  addFrame(container, frame, row.byteOffset, row.byteLength, 0, Number.parseInt(row.crc32c, 16));
+}

@@ -1,0 +1,255 @@
+/** The typed client against the built server and over any streams. */
+
+import { PassThrough } from "node:stream";
+import { expect, expectTypeOf, onTestFinished, test } from "vitest";
+import {
+  type Commands,
+  connect,
+  type Events,
+  type Hooks,
+  RequestFailure,
+  type SpawnedClient,
+  type SpawnOptions,
+  spawnServer,
+} from "../../src/client/index.ts";
+import { PROGRAM } from "../support/build.ts";
+import { assistant, user } from "../support/drafts.ts";
+import { programEnvironment, serveHere, temporaryPlace } from "../support/server.ts";
+
+async function spawned(options: SpawnOptions = {}): Promise<SpawnedClient> {
+  const place = temporaryPlace();
+  const client = await spawnServer({
+    program: PROGRAM,
+    cwd: place.cwd,
+    env: programEnvironment(place),
+    onStderr: () => {},
+    ...options,
+  });
+  onTestFinished(() => client.close());
+  return client;
+}
+
+test("asks and is answered, hears events, and ends the server", async () => {
+  const client = await spawned({ args: ["--no-session"] });
+  expect(client.state).toMatchObject({ store: "memory", leafId: null });
+  const events: unknown[] = [];
+  const stop = client.on("session_append", ({ entryIds, leafId }) => events.push([entryIds, leafId]));
+  client.on("session_append", ({ origin }) => events.push(origin));
+  const { entryIds } = await client.request("append", {
+    entries: [user("one", { id: "a" }), assistant("two", { id: "b" })],
+  });
+  expect(entryIds).toEqual(["a", "b"]);
+  await client.request("get_state");
+  stop();
+  await client.request("set_session_name", { name: "n", expectedLeafId: "b" });
+  expect((await client.request("get_state")).sessionName).toBe("n");
+  expect(events).toEqual([[["a", "b"], "b"], "self", "self"]);
+  await client.close();
+  expect(client.pid).toBeUndefined();
+});
+
+test("a failure has the protocol's name, code and data", async () => {
+  const client = await spawned({ args: ["--no-session"] });
+  const failure = await client.request("fork", { entryId: "nope" }).catch((error) => error);
+  expect(failure).toBeInstanceOf(RequestFailure);
+  expect(failure).toMatchObject({ name: "entry_not_found", code: -32002, retryable: false, data: { entryId: "nope" } });
+  // @ts-expect-error there is no such command
+  await expect(client.request("no_such")).rejects.toMatchObject({ name: "method_not_found", code: -32601 });
+});
+
+test("can be closed more than once, and after the server ended; then nothing is done any more", async () => {
+  const client = await spawned({ args: ["--no-session"] });
+  await client.request("get_state");
+  await Promise.all([client.close(), client.close()]);
+  await client.close();
+  await expect(client.request("get_state")).rejects.toMatchObject({ name: "connection_closed" });
+});
+
+test("closing waits for what was asked before", async () => {
+  const client = await spawned({ args: ["--no-session"] });
+  const asked = Array.from({ length: 50 }, (_, i) => client.request("append", { entries: [user(`${i}`)] }));
+  await client.close();
+  expect(await Promise.all(asked)).toHaveLength(50);
+});
+
+test("a server that cannot start, or a program that is not there, is told by what it said", async () => {
+  await expect(spawned({ args: ["--no-such-option"] })).rejects.toThrow(
+    /ended with status 2\. It said: .*no-such-option/s,
+  );
+  await expect(spawned({ program: ["/no/such/program"] })).rejects.toMatchObject({ code: "ENOENT" });
+});
+
+test("hooks are handlers; they may read meanwhile, and an error in one stops the action", async () => {
+  const seen: unknown[] = [];
+  const client = await spawned({
+    args: ["--no-session"],
+    hooks: {
+      session_before_fork: async ({ entryId, position }, { request }) => {
+        const { messages } = await request("get_messages");
+        seen.push([entryId, position, messages.length]);
+        return { cancel: entryId === "a" };
+      },
+      session_before_switch: () => {
+        throw new Error("not now");
+      },
+      session_before_tree: () => {},
+    },
+  });
+  await client.request("append", { entries: [user("one", { id: "a" }), user("two", { id: "b" })] });
+  expect(await client.request("fork", { entryId: "a", position: "at" })).toMatchObject({
+    cancelled: true,
+    reason: "hook",
+  });
+  expect(await client.request("new_session")).toMatchObject({ cancelled: true, reason: "hook_failed" });
+  expect(await client.request("branch", { entryId: "a" })).toMatchObject({ cancelled: false, leafId: "a" });
+  expect(await client.request("fork", { entryId: "b" })).toMatchObject({ cancelled: false, text: "two" });
+  expect(seen).toEqual([
+    ["a", "at", 2],
+    ["b", "before", 1],
+  ]);
+});
+
+test("a hook's handler is told when the server does not wait any more", async () => {
+  let told: unknown;
+  const client = await spawned({
+    args: ["--no-session", "--hook-timeout", "20"],
+    hooks: {
+      session_before_switch: (_, { signal }) =>
+        new Promise((resolve) => {
+          signal.addEventListener("abort", () => {
+            told = signal.aborted;
+            resolve({});
+          });
+        }),
+    },
+  });
+  expect(await client.request("new_session")).toMatchObject({ cancelled: true, reason: "hook_timeout" });
+  await client.request("get_state");
+  expect(told).toBe(true);
+});
+
+test("a signal withdraws what has not begun, and says nothing of what has", async () => {
+  const client = await spawned({
+    args: ["--no-session"],
+    hooks: { session_before_switch: (_, { request }) => request("get_state").then(() => ({ cancel: true })) },
+  });
+  const before = AbortSignal.abort();
+  await expect(client.request("get_state", {}, { signal: before })).rejects.toMatchObject({ name: "cancelled" });
+  const controller = new AbortController();
+  const asking = client.request("new_session");
+  const waiting = client.request("append", { entries: [user("x")] }, { signal: controller.signal });
+  controller.abort();
+  await expect(waiting).rejects.toMatchObject({ name: "cancelled", retryable: true });
+  expect(await asking).toMatchObject({ cancelled: true });
+  expect((await client.request("get_messages")).messages).toEqual([]);
+  const done = new AbortController();
+  await client.request("append", { entries: [user("y")] }, { signal: done.signal });
+  done.abort();
+  expect((await client.request("get_messages")).messages).toHaveLength(1);
+});
+
+test("progress comes to a callback", async () => {
+  const place = temporaryPlace();
+  const client = await spawned({ cwd: place.cwd, env: programEnvironment(place) });
+  for (let i = 0; i < 3; i++) {
+    await client.request("append", { entries: [user(`${i}`)] });
+    await client.request("new_session");
+  }
+  const reports: { done: number; total: number }[] = [];
+  const { sessions } = await client.request("list_sessions", {}, { onProgress: (report) => reports.push(report) });
+  expect(sessions).toHaveLength(3);
+  expect(reports.at(-1)).toEqual({ done: 3, total: 3 });
+});
+
+test("pages come one after the other, each entry once", async () => {
+  const client = await spawned({ args: ["--no-session"] });
+  const ids = Array.from({ length: 25 }, (_, i) => `n${i}`);
+  await client.request("append", { entries: ids.map((id) => user(id, { id })) });
+  const pages: string[][] = [];
+  for await (const { entries } of client.pages("get_entries", { limit: 10 })) pages.push(entries.map(({ id }) => id));
+  expect(pages.map((page) => page.length)).toEqual([10, 10, 5]);
+  expect(pages.flat()).toEqual(ids);
+});
+
+test("events come from an iterator, from its making on, and it ends with the server or by a signal", async () => {
+  const client = await spawned({ args: ["--no-session"] });
+  const heard = client.events(["session_append", "session_tree"]);
+  const controller = new AbortController();
+  const others = client.events(["session_start"], { signal: controller.signal });
+  await client.request("append", { entries: [user("one", { id: "a" }), user("two", { id: "b" })] });
+  await client.request("branch", { entryId: "a" });
+  const { value: first } = await heard.next();
+  expect(first).toMatchObject({ name: "session_append", params: { entryIds: ["a", "b"] } });
+  expect(await heard.next()).toMatchObject({
+    value: { name: "session_tree", params: { oldLeafId: "b", newLeafId: "a" } },
+  });
+  const waiting = others.next();
+  controller.abort();
+  expect(await waiting).toEqual({ done: true, value: undefined });
+  await client.request("append", { entries: [user("three", { id: "c" })] });
+  await client.close();
+  const rest: string[] = [];
+  for await (const { name } of heard) rest.push(name);
+  expect(rest).toContain("session_append");
+});
+
+test("speaks over any streams, and fails what nobody will answer", async () => {
+  const server = serveHere(["--no-session"], { framing: "lines" });
+  server.output.removeAllListeners("data");
+  const client = await connect(server.output, server.input);
+  expect((await client.request("get_tree", { format: "flat" })).nodes).toEqual([]);
+  await client.close();
+  expect(await server.done).toBe(0);
+
+  const output = new PassThrough();
+  const sent: string[] = [];
+  const input = new PassThrough();
+  input.on("data", (chunk: Buffer) => sent.push(chunk.toString()));
+  const connecting = connect(output, input);
+  output.write('{"jsonrpc":"2.0","id":1,"result":{"state":null}}\n');
+  const alone = await connecting;
+  const [read, write] = [alone.request("get_state"), alone.request("append", { entries: [user("x")] })];
+  const outcomes = Promise.allSettled([read, write]);
+  // Half of a reply, and no key: nobody will send it again.
+  output.end('{"jsonrpc":"2.0","id":2,"resu');
+  expect(await outcomes).toMatchObject([
+    { reason: { name: "connection_closed" } },
+    { reason: { name: "outcome_unknown" } },
+  ]);
+  expect(sent.join("")).not.toContain("idempotencyKey");
+});
+
+test("what a wrapper prints between messages does no harm", async () => {
+  const output = new PassThrough();
+  const connecting = connect(output, new PassThrough());
+  const reply = Buffer.from('{"jsonrpc":"2.0","id":1,"result":{"state":null,"é":"😀"}}\n');
+  output.write("starting the server ...\n[]\nnull\n");
+  for (const byte of reply) output.write(Uint8Array.of(byte));
+  expect((await connecting).state).toBeNull();
+});
+
+test("knows the names, params and results of all commands, events and hooks", async () => {
+  type ParamsOf<N extends keyof Commands> = Commands[N]["params"];
+  expectTypeOf<Commands["append"]["result"]>().toEqualTypeOf<{
+    entryIds: string[];
+    leafId: string | null;
+    warnings?: { path: string; message: string }[] | undefined;
+  }>();
+  expectTypeOf<ParamsOf<"fork">>().toHaveProperty("entryId").toEqualTypeOf<string>();
+  expectTypeOf<ParamsOf<"fork">["position"]>().toEqualTypeOf<"before" | "at" | undefined>();
+  expectTypeOf<ParamsOf<"fork">["expectedLeafId"]>().toEqualTypeOf<string | null | undefined>();
+  expectTypeOf<ParamsOf<"branch">["entryId"]>().toEqualTypeOf<string | null>();
+  expectTypeOf<Commands["get_state"]["result"]["leafId"]>().toEqualTypeOf<string | null>();
+  expectTypeOf<Commands["get_entries"]["result"]["entries"][number]["id"]>().toEqualTypeOf<string>();
+  expectTypeOf<Commands["prompt"]["result"]>().toEqualTypeOf<never>();
+  expectTypeOf<Events["session_tree"]["oldLeafId"]>().toEqualTypeOf<string | null>();
+  expectTypeOf<Events["session_start"]["seq"]>().toEqualTypeOf<number>();
+  expectTypeOf<Hooks["session_before_fork"]["payload"]["position"]>().toEqualTypeOf<"before" | "at">();
+  const client = await spawned({ args: ["--no-session"] });
+  // @ts-expect-error a member of a wrong type
+  await expect(client.request("set_label", { entryId: 5, label: null })).rejects.toThrow("Invalid params");
+  // @ts-expect-error a member is missing
+  await expect(client.request("fork")).rejects.toThrow("Invalid params");
+  // @ts-expect-error this command has no pages
+  expect(() => client.pages("get_state")).not.toThrow();
+});

@@ -1,0 +1,162 @@
+/** Where a client is after its server died: which session, with which entries. Every store. */
+
+import { rmSync, symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { Restart, SpawnedClient } from "../../src/client/index.ts";
+import { PROGRAM } from "../support/build.ts";
+import { user } from "../support/drafts.ts";
+import { ScriptedServer, STATE, scriptedClient, settled } from "../support/scripted.ts";
+import { temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { kill, survivingClient, textsOf } from "../support/survival.ts";
+
+async function spawned(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
+  const client = await survivingClient(...given);
+  onTestFinished(() => client.close());
+  return client;
+}
+
+async function entriesOf(client: SpawnedClient) {
+  const { entries } = await client.request("get_entries");
+  return entries.map(({ id, parentId, type }) => [id, parentId, type]);
+}
+
+describe.each(["jsonl", "v2"])("--store %s", (store) => {
+  test("without a current session there is none after a restart", async () => {
+    const client = await spawned(store);
+    const restarts: Restart[] = [];
+    client.onRestart((restart) => restarts.push(restart));
+    await client.request("append", { entries: [user("x")] });
+    await client.request("close_session");
+    kill(client);
+    await expect(client.request("get_state")).rejects.toMatchObject({ name: "no_session" });
+    expect(restarts).toMatchObject([{ state: null }]);
+  });
+
+  test("a session that is gone is not replaced by another: writes to it fail", async () => {
+    const client = await spawned(store);
+    const restarts: Restart[] = [];
+    client.onRestart((restart) => restarts.push(restart));
+    await client.request("append", { entries: [user("x")] });
+    const { sessionFile } = await client.request("get_state");
+    process.kill(client.pid as number, "SIGSTOP");
+    const sent = client.request("append", { entries: [user("y")] });
+    rmSync(sessionFile as string, { recursive: true });
+    kill(client);
+    await expect(sent).rejects.toMatchObject({ name: "outcome_unknown" });
+    await expect(client.request("append", { entries: [user("z")] })).rejects.toMatchObject({ name: "no_session" });
+    expect(restarts).toMatchObject([{ state: null }]);
+    await client.request("new_session");
+    await client.request("append", { entries: [user("in another")] });
+    expect(await textsOf(client)).toEqual(["in another"]);
+  });
+
+  test("a session that is not on disk has the same entries after a restart, each once, with their keys", async () => {
+    const client = await spawned(store, { maxReplyBytes: 4096 });
+    const restarts: Restart[] = [];
+    client.onRestart((restart) => restarts.push(restart));
+    await client.request("append", { entries: [user("x")] });
+    const { leafId } = await client.request("get_state");
+    const { sessionId } = await client.request("new_session", { name: "n", expectedLeafId: leafId });
+    const model = { provider: "p", modelId: "m".repeat(200), idempotencyKey: "k" };
+    await client.request("set_model", model);
+    for (let i = 0; i < 20; i++) await client.request("set_model", { provider: "p", modelId: "m".repeat(200) });
+    const before: unknown[] = [];
+    for await (const { entries } of client.pages("get_entries")) before.push(...entries);
+    kill(client);
+    const after: unknown[] = [];
+    await client.request("set_model", model);
+    for await (const { entries } of client.pages("get_entries")) after.push(...entries);
+    const strip = (entries: unknown[]) => entries.map((entry) => ({ ...(entry as object), _batch: undefined }));
+    expect(strip(after)).toEqual(strip(before));
+    expect(restarts).toMatchObject([{ state: { sessionId, sessionName: "n", entryCount: before.length } }]);
+  });
+
+  test("a session that is not on disk yet is made again where it was to be, and no hook is asked", async () => {
+    const place = temporaryPlace();
+    const folder = temporaryFolder();
+    let asked = 0;
+    const client = await spawned(
+      store,
+      {
+        args: ["--session", join(folder, store === "v2" ? "first.v2" : "first.jsonl")],
+        hooks: { session_before_switch: () => ({ cancel: ++asked > 1 }) },
+      },
+      place,
+    );
+    await client.request("append", { entries: [user("x")] });
+    const made = await client.request("new_session");
+    kill(client);
+    const state = await client.request("get_state");
+    expect(state.sessionId).toBe(made.sessionId);
+    expect(dirname(state.sessionFile as string)).toBe(dirname(made.sessionFile as string));
+    expect(asked).toBe(1);
+  });
+
+  test("the model of the command line is also that of sessions that are made after a restart", async () => {
+    const client = await spawned(store, { args: ["--provider", "p", "--model", "m", "--name", "n"] });
+    await client.request("append", { entries: [user("x")] });
+    const before = await entriesOf(client);
+    kill(client);
+    expect(await entriesOf(client)).toEqual(before);
+    await client.request("new_session");
+    expect(await client.request("get_state")).toMatchObject({ sessionName: null, model: { provider: "p", id: "m" } });
+  });
+
+  test("closing does what was asked before, also when the server dies meanwhile, and leaves no server", async () => {
+    const client = await spawned(store);
+    const asked = Array.from({ length: 30 }, (_, i) => client.request("append", { entries: [user(`${i}`)] }));
+    const closed = client.close();
+    kill(client);
+    expect(await Promise.all(asked)).toHaveLength(30);
+    await closed;
+    expect(client.pid).toBeUndefined();
+  });
+
+  test("a program that is there no more cannot take the place of one that died", async () => {
+    const node = join(temporaryFolder(), "node");
+    symlinkSync(process.execPath, node);
+    const client = await spawned(store, { program: [node, PROGRAM] });
+    await client.request("append", { entries: [user("x")] });
+    process.kill(client.pid as number, "SIGSTOP");
+    const outcomes = Promise.allSettled([
+      client.request("append", { entries: [user("y")] }),
+      client.request("get_state"),
+    ]);
+    rmSync(node);
+    kill(client);
+    expect(await outcomes).toMatchObject([
+      { reason: { name: "outcome_unknown" } },
+      { reason: { name: "connection_closed", message: expect.stringContaining("ENOENT") } },
+    ]);
+    await client.close();
+  });
+});
+
+test("a write that was answered from memory alone is sent again when the server dies before it is known", async () => {
+  const state = { ...STATE, persisted: false };
+  const first = new ScriptedServer(({ method, id }, server) => {
+    if (method === "initialize") return { state };
+    // The first questions are those of the start.
+    if (method === "get_state" && id === 2) return state;
+    if (method === "get_entries") return { entries: [] };
+    if (method === "set_model") return { entryId: "a" };
+    if (method === "get_state") server.die();
+    return undefined;
+  });
+  const second = new ScriptedServer(({ method }) => {
+    if (method === "initialize") return { state };
+    if (method === "get_state") return state;
+    return method === "get_entries" ? { entries: [] } : { entryId: "b" };
+  });
+  const client = await scriptedClient([first, second]);
+  const asked = ["m", "n", "o"].map((modelId) => client.request("set_model", { provider: "p", modelId }));
+  await settled();
+  expect(await Promise.all(asked)).toEqual([{ entryId: "b" }, { entryId: "b" }, { entryId: "b" }]);
+  const sentTo = (server: ScriptedServer) =>
+    server.heard
+      .filter(({ method }) => method === "set_model")
+      .map(({ params }) => [params.modelId, params.idempotencyKey]);
+  expect(sentTo(second)).toEqual(sentTo(first));
+  expect(sentTo(second).map(([modelId]) => modelId)).toEqual(["m", "n", "o"]);
+});

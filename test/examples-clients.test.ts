@@ -1,0 +1,270 @@
+/** The clients to copy: each prints the lines of their README, and says so when the server is absent or dies. */
+
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { KEPT_CODE, PROGRAM } from "./support/build.ts";
+import { type Place, programEnvironment, temporaryPlace } from "./support/server.ts";
+
+const CLIENTS = fileURLToPath(new URL("../examples/clients", import.meta.url));
+
+const readme = readFileSync(join(CLIENTS, "README.md"), "utf8");
+
+const LINES = /<!-- lines of every client -->\n\n```text\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
+
+/** What is printed before the fork, during which the server dies. */
+const LINES_BEFORE = LINES.slice(0, LINES.indexOf("hook: "));
+
+/** The command that the README gives for each client, by the client's folder. */
+const COMMANDS = new Map(
+  [...readme.matchAll(/^\| \[([\w-]+)\]\(.*?\).*? \| `(.*?)` \|/gm)].map(([, name, command]) => [name, command]),
+);
+
+/** Where Debian has the sources of crates. */
+const CRATES = "/usr/share/cargo/registry";
+
+function works(command: string, ...args: string[]): boolean {
+  return spawnSync(command, args, { timeout: 60_000 }).status === 0;
+}
+
+function holds(folder: string, beginning: string): boolean {
+  try {
+    return readdirSync(folder).some((name) => name.startsWith(beginning));
+  } catch {
+    return false;
+  }
+}
+
+/** Whether this machine has the runtime of each client. */
+const RUNTIMES = {
+  shell: works("sh", "-c", "jq --version"),
+  python: works("python3", "-c", "import sys; sys.exit(sys.version_info < (3, 9))"),
+  go: works("go", "version"),
+  rust: works("cargo", "--version") && works("cc", "--version") && holds(CRATES, "serde_json-"),
+  "vscode-jsonrpc": true,
+  emacs: works("emacs", "--version"),
+  neovim: works("nvim", "--version"),
+};
+
+type ClientName = keyof typeof RUNTIMES;
+
+/** Compiles once, into the folder that is kept for all tests, in place of the README's command that also runs it. */
+const COMPILERS: Partial<Record<ClientName, () => string>> = {
+  go() {
+    const program = join(KEPT_CODE, "clients/go/client");
+    const env = { ...process.env, GOCACHE: join(KEPT_CODE, "clients/go/cache") };
+    execFileSync("go", ["build", "-o", program, "main.go"], { cwd: join(CLIENTS, "go"), env });
+    return program;
+  },
+  rust() {
+    // Copied, because cargo writes next to the sources.
+    const sources = join(KEPT_CODE, "clients/rust/sources");
+    mkdirSync(sources, { recursive: true });
+    for (const name of ["Cargo.toml", "main.rs"])
+      cpSync(join(CLIENTS, "rust", name), join(sources, name), { preserveTimestamps: true });
+    const config = ['source.crates-io.replace-with="debian"', `source.debian.directory="${CRATES}"`];
+    const env = { ...process.env, CARGO_TARGET_DIR: join(KEPT_CODE, "clients/rust/target") };
+    const args = ["build", "--quiet", "--offline", ...config.flatMap((value) => ["--config", value])];
+    execFileSync("cargo", args, { cwd: sources, env });
+    return join(KEPT_CODE, "clients/rust/target/debug/pi-session-client");
+  },
+};
+
+const compiled = new Map<ClientName, string>();
+
+function commandOf(name: ClientName): string {
+  const compile = COMPILERS[name];
+  if (!compile) return COMMANDS.get(name) as string;
+  if (!compiled.has(name)) compiled.set(name, compile());
+  return compiled.get(name) as string;
+}
+
+interface Ending {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly status: number | string;
+  /** Files and folders that are left where temporary ones are made. */
+  readonly left: readonly string[];
+}
+
+/** Runs a command in a client's folder to its end, with `program` as the server. */
+async function run(
+  name: ClientName,
+  command: string,
+  program: string,
+  input = "",
+  place: Place = temporaryPlace(),
+): Promise<Ending> {
+  const temporary = join(place.home, "temporary");
+  mkdirSync(temporary);
+  const child = spawn("sh", ["-c", `exec ${command}`], {
+    cwd: join(CLIENTS, name),
+    env: { ...programEnvironment(place), TMPDIR: temporary, PI_SESSION_SERVER: program, PYTHONDONTWRITEBYTECODE: "1" },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  child.stdin.end(input);
+  const status = await new Promise<number | string>((resolve) =>
+    child.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")),
+  );
+  return { stdout, stderr, status, left: readdirSync(temporary) };
+}
+
+/** Writes a program into a place. */
+function program(place: Place, text: string): string {
+  const path = join(place.home, "program.mjs");
+  writeFileSync(path, text, { mode: 0o755 });
+  return path;
+}
+
+/** A server that is killed when it asks its first question, of which the host gets a part. */
+const DYING = `#!/usr/bin/env node
+import { spawn } from "node:child_process";
+const server = spawn(${JSON.stringify(PROGRAM)}, process.argv.slice(2), { stdio: ["inherit", "pipe", "inherit"] });
+server.on("exit", () => process.kill(process.pid, "SIGKILL"));
+server.stdout.on("data", (chunk) => {
+  const at = chunk.indexOf('"method":"session_before_fork"');
+  process.stdout.write(at < 0 ? chunk : chunk.subarray(0, at), () => at < 0 || server.kill("SIGKILL"));
+});
+`;
+
+test("the README has a row for each client, and the lines", () => {
+  expect([...COMMANDS.keys()]).toEqual(Object.keys(RUNTIMES));
+  const folders = readdirSync(CLIENTS, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  expect(folders.map(({ name }) => name).sort()).toEqual(Object.keys(RUNTIMES).sort());
+  for (const [, target] of readme.matchAll(/\]\(([^)#]+)\)/g))
+    expect(() => readFileSync(join(CLIENTS, target)), target).not.toThrow();
+  expect(LINES_BEFORE.split("\n").length).toBeGreaterThan(4);
+});
+
+describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
+  test.skipIf(!RUNTIMES[name])(`the client in ${name} prints the lines of the README`, async () => {
+    const { stdout, stderr, status, left } = await run(name, commandOf(name), PROGRAM);
+    expect(stdout).toBe(LINES);
+    // Emacs tells of every end of a process.
+    expect(stderr.replace(/^\s*\[jsonrpc\] Server exited with status 0\s*$/, "")).toBe("");
+    expect([status, left]).toEqual([0, []]);
+  });
+
+  test.skipIf(!RUNTIMES[name])(`the client in ${name} says that the server died, and ends`, async () => {
+    const place = temporaryPlace();
+    const { stdout, stderr, status, left } = await run(name, commandOf(name), program(place, DYING), "", place);
+    expect(stdout).toBe(LINES_BEFORE);
+    expect(stderr).toMatch(/the server (ended|is gone)/i);
+    expect([status, left]).toEqual([1, []]);
+  });
+
+  test.skipIf(!RUNTIMES[name])(`the client in ${name} says that there is no server, and ends`, async () => {
+    const place = temporaryPlace();
+    const absent = join(place.home, "absent");
+    const { stdout, stderr, status, left } = await run(name, commandOf(name), absent, "", place);
+    expect([stdout, status, left]).toEqual(["", 1, []]);
+    expect(stderr).toMatch(/cannot be started/);
+    expect(stderr).toContain(absent);
+  });
+});
+
+describe("the module for python", () => {
+  /** Runs a script that uses the module. What it prints is expected to be the value that it ends with, as JSON. */
+  async function python(script: string, server = PROGRAM, place = temporaryPlace()): Promise<unknown> {
+    const { stdout, stderr, status } = await run("python", "python3 -X dev -", server, script, place);
+    expect([stderr, status]).toEqual(["", 0]);
+    return JSON.parse(stdout);
+  }
+
+  test.skipIf(!RUNTIMES.python)("can be called from many threads (python)", async () => {
+    const outcome = await python(`
+import json, threading
+from pi_sessions import SessionServer, text_of, user
+events = []
+tail = "é\\u2028" * 20_000
+with SessionServer(["--no-session"], on_event=lambda event: events.append(event.name)) as server:
+    def talk(name):
+        for turn in range(5):
+            server.call("append", entries=[user(f"{name} {turn} {tail}")])
+            server.call("get_state")
+    threads = [threading.Thread(target=talk, args=(name,)) for name in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    texts = [text_of(message) for message in server.call("get_messages")["messages"]]
+print(json.dumps([len(texts), len(set(texts)), all(text.endswith(tail) for text in texts), len(events)]))
+`);
+    expect(outcome).toEqual([20, 20, true, 22]);
+  });
+
+  test.skipIf(!RUNTIMES.python)("has hooks that refuse, read meanwhile, and fail (python)", async () => {
+    const outcomes = await python(`
+import io, json, sys
+from pi_sessions import SessionServer, user
+def decide(hook):
+    seen = server.call("get_messages", _meta={"hook": hook.id})["messages"]
+    if len(seen) == 1: return {"cancel": True}
+    if len(seen) == 2: raise RuntimeError("no idea")
+server = SessionServer(["--no-session"], hooks={"session_before_fork": decide})
+outcomes = []
+with server:
+    for text in "abc":
+        (entry,) = server.call("append", entries=[user(text)])["entryIds"]
+        said, sys.stderr = sys.stderr, io.StringIO()
+        forked = server.call("fork", entryId=entry)
+        outcomes.append([forked["cancelled"], forked.get("reason"), "no idea" in sys.stderr.getvalue()])
+        sys.stderr = said
+print(json.dumps(outcomes))
+`);
+    expect(outcomes).toEqual([
+      [true, "hook", false],
+      [true, "hook_failed", true],
+      [false, null, false],
+    ]);
+  });
+
+  test.skipIf(!RUNTIMES.python)("tells failures, lost servers and servers that are silent apart (python)", async () => {
+    const place = temporaryPlace();
+    const silent = program(place, "#!/usr/bin/env node\nprocess.stdin.resume();\n");
+    const outcomes = await python(
+      `
+import json
+from pi_sessions import Failure, ServerEnded, SessionServer, user
+outcomes = []
+with SessionServer(["--no-session"]) as server:
+    try: server.call("append", entries=[user("a")], expectedLeafId="ffffffff")
+    except Failure as failure: outcomes.append([failure.name, failure.code, failure.retryable])
+    for unsayable in (float("nan"), "\\ud800"):
+        try: server.call("append", entries=[user(unsayable)])
+        except ValueError as error: outcomes.append(type(error).__name__)
+    outcomes.append(server.close())
+    try: server.call("get_state")
+    except ServerEnded as error: outcomes.append(error.status)
+try: SessionServer(["--no-such-option"], program=${JSON.stringify(silent)}, timeout=0.1)
+except TimeoutError as error: outcomes.append(str(error))
+try:
+    with SessionServer(["--no-session"]) as server: server.kill()
+except ServerEnded as error: outcomes.append(error.status)
+print(json.dumps(outcomes))
+`,
+      PROGRAM,
+      place,
+    );
+    expect(outcomes).toEqual([
+      ["content_modified", -32801, false],
+      "ValueError",
+      "UnicodeEncodeError",
+      0,
+      0,
+      "The server has not answered initialize within 0.1 s.",
+      -9,
+    ]);
+  });
+});

@@ -1,0 +1,148 @@
+/** The mistakes that people make who write a host, and the sentence that each gets. */
+
+import { describe, expect, test } from "vitest";
+import { type Framing, frame, type Json, serveHere } from "../support/server.ts";
+
+const ASK = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
+
+/** Returns the first reply to bytes that begin a conversation. */
+async function replyTo(text: string, framing: Framing = "lines", args: string[] = []): Promise<Json> {
+  const server = serveHere(["--no-session", "--events", "none", ...args], { framing });
+  server.write(text);
+  return server.next();
+}
+
+const MISTAKES: readonly [
+  mistake: string,
+  sent: string,
+  framing: Framing,
+  code: number,
+  sentence: RegExp,
+  args?: string[],
+][] = [
+  [
+    "a pretty-printed message",
+    `${JSON.stringify(JSON.parse(ASK), null, 2)}\n`,
+    "lines",
+    -32700,
+    /ends too early.*one message per line/,
+  ],
+  ["the rest of one", '  "method": "get_state"\n', "lines", -32700, /several lines.*one message per line/],
+  ["single quotes", "{'jsonrpc':'2.0','id':1,'method':'get_state'}\n", "lines", -32700, /double quotes/],
+  ["members without quotes", "{jsonrpc: '2.0'}\n", "lines", -32700, /double quotes/],
+  [
+    "a comma at the end",
+    '{"jsonrpc":"2.0","id":1,"method":"get_state",}\n',
+    "lines",
+    -32700,
+    /comma with nothing after it/,
+  ],
+  [
+    "a header where lines are asked for",
+    "Content-Length: 5\n",
+    "lines",
+    -32700,
+    /--framing headers/,
+    ["--framing", "lines"],
+  ],
+  [
+    "a line where headers are asked for",
+    `${ASK}\nContent-Length: 2\r\n\r\n{}`,
+    "headers",
+    -32700,
+    /Content-Length: <bytes>.*--framing lines/,
+    ["--framing", "headers"],
+  ],
+  [
+    "a length in characters",
+    'Content-Length: 55\r\n\r\n{"jsonrpc":"2.0","id":1,"method":"get_state","_":"éééé"}',
+    "headers",
+    -32700,
+    /bytes, not characters/,
+  ],
+  [
+    "another case and shape of a name",
+    frame("lines", { jsonrpc: "2.0", id: 1, method: "getState" }),
+    "lines",
+    -32601,
+    /Did you mean get_state\?/,
+  ],
+  [
+    "a name with a typing error",
+    frame("lines", { jsonrpc: "2.0", id: 1, method: "get_mesages" }),
+    "lines",
+    -32601,
+    /Did you mean get_messages\?/,
+  ],
+  [
+    "a name with a prefix",
+    frame("lines", { jsonrpc: "2.0", id: 1, method: "session/fork" }),
+    "lines",
+    -32601,
+    /Did you mean fork\?/,
+  ],
+  [
+    "a name that is like no other",
+    frame("lines", { jsonrpc: "2.0", id: 1, method: "tools/call" }),
+    "lines",
+    -32601,
+    /initialize lists/,
+  ],
+  [
+    "an entry as model APIs have messages",
+    frame("lines", { jsonrpc: "2.0", id: 1, method: "append", params: { entries: [{ role: "user", content: "x" }] } }),
+    "lines",
+    -32602,
+    /\{"type":"message","message":\{"role":"user"/,
+  ],
+  ["no jsonrpc member", frame("lines", { id: 1, method: "get_state" }), "lines", -32600, /"2\.0"/],
+];
+
+describe("a mistake gets a sentence that says what to send", () => {
+  test.each(MISTAKES)("%s", async (_mistake, sent, framing, code, sentence, args) => {
+    const { error } = await replyTo(sent, framing, args);
+    expect(error.code).toBe(code);
+    expect(error.message).toMatch(sentence);
+  });
+
+  test("what is sent is not in it, and the next message is answered", async () => {
+    const server = serveHere(["--no-session", "--events", "none"], { framing: "lines" });
+    server.write('{"secret": "hunter2"\n');
+    expect((await server.next()).error.message).not.toContain("hunter2");
+    server.write(`${ASK}\n`);
+    expect((await server.next()).result).toHaveProperty("leafId");
+  });
+
+  test("an unknown command of Pi's dialect names the nearest, too", async () => {
+    const server = serveHere(["--mode", "rpc", "--no-session"]);
+    server.write('{"id":"1","type":"getForkMessages"}\n');
+    expect(await server.next()).toMatchObject({
+      success: false,
+      code: "unknown_command",
+      error: /Did you mean get_fork_messages\?/,
+    });
+  });
+});
+
+test("initialize takes what hosts of language servers send, and not what an agent's client sends", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  const params = {
+    processId: 1,
+    clientInfo: { name: "editor" },
+    locale: "en",
+    rootPath: "/x",
+    rootUri: null,
+    trace: "off",
+    workspaceFolders: [{ uri: "file:///x", name: "x" }],
+    capabilities: { textDocument: {} },
+  };
+  const failure = await server.failure("initialize", { protocolVersion: 1, clientCapabilities: {} });
+  expect(failure.data.issues).toMatchObject([{ path: "clientCapabilities" }]);
+  expect(await server.result("initialize", params)).toHaveProperty("serverInfo");
+});
+
+test("params that are null are none: nil of several languages is sent so", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  expect(await server.result("get_state", null as never)).toHaveProperty("leafId");
+  expect((await server.failure("fork", null as never)).data.issues).toMatchObject([{ path: "entryId" }]);
+});
