@@ -35,7 +35,9 @@ export default command({
         }),
       )
       .optional()
-      .describe("what was stored but may be a mistake; absent when there is nothing to report"),
+      .describe(
+        "what was stored but may be a mistake, of the blocks of an entry the first ten; absent when there is nothing to report",
+      ),
   }),
   failures: ["entry_not_found", "invalid_entry", "invalid_boundary"],
   example: {

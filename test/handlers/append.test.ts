@@ -391,7 +391,7 @@ describe.each([["jsonl"], ["v2"]])("in the store %s", (store) => {
     ["a role that means nothing", said({ role: "narrator", content: "x" }), "message.role", /knows no role narrator/],
     ["a system message of others", said({ role: "system", content: "You are." }), "message.role", /sections/],
     ["a user message that says nothing", said({ role: "user" }), "message.content", /without content/],
-    ["a result of no call", said({ role: "toolResult", content: [] }), "message.toolCallId", /call/],
+    ["a result of no call", said({ role: "toolResult", toolName: "x", content: [] }), "message.toolCallId", /call/],
     ["text where blocks belong", said({ role: "assistant", content: "x" }), "message.content", /block/],
     ["a misspelt type", { type: "mesage", message: { role: "user", content: "x" } }, "type", /message/],
     ["a type in other letters", { type: "modelChange", provider: "x", modelId: "y" }, "type", /model_change/],

@@ -15,16 +15,66 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   developer: "system",
 };
 
-/** Returns what is doubtful about a well-formed draft, each with its path in the draft, such as `message.role`. */
-export function doubtsOf(draft: Readonly<Record<string, unknown>>): BadParams["issues"] {
-  const { type, message } = draft;
-  if (type === "message") return messageDoubts(message as Readonly<Record<string, unknown>>);
-  const meant = nearest(String(type), KNOWN_TYPES);
-  if (meant === undefined) return [];
-  return [{ path: "type", message: `Pi knows no entry type ${String(type)}; readers skip it. Did you mean ${meant}?` }];
+/** Shapes to write, for those who send others. */
+const CALL = '{"type":"toolCall","id":"...","name":"...","arguments":{}}';
+const IMAGE = '{"type":"image","data":"<base64>","mimeType":"image/png"}';
+const TEXT = '{"type":"text","text":"..."}';
+const THINKING = '{"type":"thinking","thinking":"..."}';
+const RESULT = '{"type":"message","message":{"role":"toolResult","toolCallId":"...","toolName":"...","content":[]}}';
+
+/** The blocks that Pi knows, each as it is written. */
+const BLOCKS: Readonly<Record<string, string>> = { text: TEXT, thinking: THINKING, image: IMAGE, toolCall: CALL };
+/** Other names for blocks; a result of a tool is no block in Pi. */
+const OTHER_BLOCKS: Readonly<Record<string, string>> = {
+  tool_use: "toolCall",
+  tool_call: "toolCall",
+  function_call: "toolCall",
+  function: "toolCall",
+  tool_result: "",
+  function_call_output: "",
+  toolResult: "",
+  image_url: "image",
+  input_image: "image",
+  input_text: "text",
+  output_text: "text",
+  reasoning: "thinking",
+  redacted_thinking: "thinking",
+};
+
+/** Warnings about the blocks of one entry, at most; a last one counts the others. */
+const MOST_OF_BLOCKS = 10;
+/** Characters of a name that a warning repeats. */
+const SHOWN = 40;
+
+interface Doubt {
+  readonly path: string;
+  readonly message: string;
 }
 
-function messageDoubts(message: Readonly<Record<string, unknown>>): BadParams["issues"] {
+type Members = Readonly<Record<string, unknown>>;
+
+/** Returns what is doubtful about a well-formed draft, each with its path in the draft, such as `message.role`. */
+export function doubtsOf(draft: Members): BadParams["issues"] {
+  const { type, message } = draft;
+  if (type === "message") return messageDoubts(message as Members);
+  if (type === "custom_message") {
+    const doubts: Doubt[] = [];
+    addBlockDoubts(doubts, draft.content, "");
+    return doubts;
+  }
+  const name = String(type);
+  const role = (message as { role?: unknown } | null | undefined)?.role;
+  const isSpoken = typeof role === "string" || name === "user" || name === "assistant" || name === "toolResult";
+  if (isSpoken && !(KNOWN_TYPES as readonly string[]).includes(name)) {
+    const text = `Pi knows no entry type ${name.slice(0, SHOWN)}; readers skip it. Did you mean message ({"type":"message","message":{"role":"user","content":"..."}})?`;
+    return [{ path: "type", message: text }];
+  }
+  const meant = nearest(name, KNOWN_TYPES);
+  if (meant === undefined) return [];
+  return [{ path: "type", message: `Pi knows no entry type ${name}; readers skip it. Did you mean ${meant}?` }];
+}
+
+function messageDoubts(message: Members): BadParams["issues"] {
   const { content } = message;
   const role = String(message.role);
   if (!KNOWN_ROLES.has(role)) {
@@ -35,7 +85,7 @@ function messageDoubts(message: Readonly<Record<string, unknown>>): BadParams["i
       { path: "message.role", message: `Pi knows no role ${role}; its model does not see such messages.${hint}` },
     ];
   }
-  const doubts: { path: string; message: string }[] = [];
+  const doubts: Doubt[] = [];
   const warn = (member: string, text: string): void => {
     doubts.push({ path: `message.${member}`, message: text });
   };
@@ -45,9 +95,69 @@ function messageDoubts(message: Readonly<Record<string, unknown>>): BadParams["i
     warn("content", "A user message without content says nothing to the model.");
   if (role === "toolResult" && (typeof message.toolCallId !== "string" || message.toolCallId === ""))
     warn("toolCallId", "A tool result without the id of its call belongs to no call: providers refuse it.");
+  if (role === "toolResult" && typeof message.toolName !== "string")
+    warn("toolName", "A tool result without toolName does not say which tool it is of; Pi shows and sends the name.");
+  if (role === "assistant" && message.tool_calls !== undefined)
+    warn("tool_calls", `Pi reads tool calls from blocks of the content, and none from here: ${CALL}.`);
   if ((role === "assistant" || role === "toolResult") && typeof content === "string")
     warn("content", "Pi reads a list of blocks here; the text is stored as one text block.");
+  addBlockDoubts(doubts, content, "message.");
   return doubts;
+}
+
+/** Adds what is doubtful about the blocks of a content, which is below that path. */
+function addBlockDoubts(doubts: Doubt[], content: unknown, above: string): void {
+  if (!Array.isArray(content)) return;
+  let count = 0;
+  for (let i = 0; i < content.length; i++) {
+    const doubt = blockDoubt(content[i]);
+    if (doubt === undefined || ++count > MOST_OF_BLOCKS) continue;
+    const [member, message] = doubt;
+    doubts.push({ path: `${above}content.${i}${member === "" ? "" : "."}${member}`, message });
+  }
+  if (count <= MOST_OF_BLOCKS) return;
+  const message = `There are such warnings about ${count - MOST_OF_BLOCKS} more blocks.`;
+  doubts.push({ path: `${above}content`, message });
+}
+
+type BlockDoubt = readonly [member: string, message: string];
+
+/** Returns the first thing that is doubtful about a block. Of those that Pi writes it only looks at members. */
+function blockDoubt(block: Members): BlockDoubt | undefined {
+  const { type } = block;
+  if (type === "text")
+    return typeof block.text === "string" ? undefined : ["text", `A block of text has its text here: ${TEXT}.`];
+  if (type === "toolCall") return callDoubt(block);
+  if (type === "thinking") {
+    if (typeof block.thinking === "string") return undefined;
+    return ["thinking", `A block of thinking has its text here: ${THINKING}.`];
+  }
+  return type === "image" ? imageDoubt(block) : unknownBlock(String(type));
+}
+
+function callDoubt({ id, name, arguments: given }: Members): BlockDoubt | undefined {
+  if (typeof id !== "string") return ["id", `A tool call has an id, which its result names: ${CALL}.`];
+  if (typeof name !== "string") return ["name", `A tool call has the name of its tool: ${CALL}.`];
+  if (typeof given === "object" && given !== null) return undefined;
+  return ["arguments", `The arguments of a tool call are an object, not its JSON text: ${CALL}.`];
+}
+
+function imageDoubt({ data, mimeType }: Members): BlockDoubt | undefined {
+  if (data === undefined || typeof mimeType !== "string")
+    return ["", `Pi reads an image from data and mimeType: ${IMAGE}.`];
+  if (typeof data !== "string" || !data.startsWith("data:")) return undefined;
+  return ["data", "The data of an image are its base64 text, without the data: and the type before it."];
+}
+
+function unknownBlock(type: string): BlockDoubt {
+  const other = Object.hasOwn(OTHER_BLOCKS, type) ? OTHER_BLOCKS[type] : nearest(type, Object.keys(BLOCKS));
+  const hint =
+    other === undefined
+      ? ` It knows ${Object.keys(BLOCKS).join(", ")}.`
+      : other === ""
+        ? ` A result is a message of its own: ${RESULT}.`
+        : ` Did you mean ${other} (${BLOCKS[other]})?`;
+  return ["type", `Pi knows no block ${type.slice(0, SHOWN)}.${hint}`];
 }
 
 /** Returns the known name that another is likely to be a misspelling of; undefined if it is known itself. */
