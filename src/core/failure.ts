@@ -113,9 +113,14 @@ export class Failure extends Error {
 export class BadParams extends Error {
   readonly issues: readonly { path: string; message: string }[];
   constructor(issues: readonly { path: string; message: string }[]) {
-    super(`Invalid params: ${issues.map((issue) => `${issue.path || "params"}: ${issue.message}`).join("; ")}`);
+    super(`Invalid params: ${issues.map(clauseOf).join("; ")}`);
     this.issues = issues;
   }
+}
+
+/** Returns path and message of an issue as one clause. */
+function clauseOf({ path, message }: BadParams["issues"][number]): string {
+  return `${path || "params"}${/^(?:is|are|must) /.test(message) ? "" : ":"} ${message}`;
 }
 
 /** A request that is not valid at this point of the conversation (JSON-RPC -32600). */

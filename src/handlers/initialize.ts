@@ -7,6 +7,7 @@ import { type HookName, type HookRegistration, hooks as knownHooks } from "./sha
 
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
+const WRONG_VERSION = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send the number ${PROTOCOL_VERSION}`;
 
 /** A member that hosts of language servers send out of habit. */
 const ignored = z.unknown().optional().describe("accepted and ignored");
@@ -17,7 +18,7 @@ export default command({
     "Introduces the host and asks what the server can do. Optional; if sent, it is the first request, and sent once.",
   effect: "control",
   params: {
-    protocolVersion: z.number().int().optional(),
+    protocolVersion: z.number({ error: WRONG_VERSION }).int(WRONG_VERSION).optional(),
     clientInfo: z.looseObject({ name: z.string(), version: z.string().optional() }).optional(),
     processId: ignored,
     locale: ignored,
@@ -69,10 +70,8 @@ export default command({
     },
   },
   run(context, params) {
-    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION) {
-      const message = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send that`;
-      throw new BadParams([{ path: "protocolVersion", message }]);
-    }
+    if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
+      throw new BadParams([{ path: "protocolVersion", message: WRONG_VERSION }]);
     const hooks = params.capabilities?.hooks?.flatMap((hook): HookRegistration[] =>
       hook.name in knownHooks ? [{ name: hook.name as HookName, onTimeout: hook.onTimeout }] : [],
     );

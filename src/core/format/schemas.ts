@@ -5,9 +5,13 @@
  */
 
 import * as z from "zod";
+import { sentenceOf } from "./issues.ts";
 
 const block = z.looseObject({ type: z.string() });
-const content = z.union([z.string(), z.array(block)]);
+const content = z.union([z.string(), z.array(block)], {
+  error: ({ input }) =>
+    `${input === undefined ? "is missing; it is" : "must be"} text or a list of blocks such as {"type":"text","text":"..."}`,
+});
 const usage = z.looseObject({});
 
 /**
@@ -20,7 +24,9 @@ export const message = z.looseObject({ role: z.string().min(1) }).superRefine((v
 
 /** Adds the issues that the schema of that name, if there is one, has with the value. */
 function checkBy(schemas: Readonly<Record<string, z.ZodType>>, name: string, context: z.RefinementCtx): void {
-  const result = Object.hasOwn(schemas, name) ? schemas[name].safeParse(context.value) : undefined;
+  const result = Object.hasOwn(schemas, name)
+    ? schemas[name].safeParse(context.value, { error: sentenceOf })
+    : undefined;
   for (const { path, message } of result?.error?.issues ?? []) context.addIssue({ code: "custom", path, message });
 }
 
@@ -130,17 +136,19 @@ export const entryTypes = {
   ),
 } as const;
 
+const MESSAGE = '{"type":"message","message":{"role":"user","content":"..."}}';
+
 /** Says what is wanted to those who send a message as the APIs of models have it. */
 const draftType = z.string({
-  error: ({ input }) =>
-    input === undefined
-      ? 'is missing; a message is {"type":"message","message":{"role":"user","content":"..."}}'
-      : undefined,
+  error: ({ input }) => (input === undefined ? `is missing; a message is ${MESSAGE}` : undefined),
 });
 
 /** An entry that `append` accepts, of any type but `session`. The server can add its id, parentId and timestamp. */
 export const draft = z.looseObject({ type: draftType.min(1), ...base }).superRefine((value, context) => {
   if (value.type === "session") {
     context.addIssue({ code: "custom", path: ["type"], message: "a header is not an entry; use new_session" });
+  } else if (value.type === "message" && value.message === undefined && typeof value.role === "string") {
+    const message = `is missing; put role and content into it: ${MESSAGE}`;
+    context.addIssue({ code: "custom", path: ["message"], message });
   } else checkBy(entryTypes, value.type, context);
 });

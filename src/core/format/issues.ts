@@ -1,0 +1,46 @@
+/** Sentences about members that are missing or of the wrong kind, in place of those of the schemas' library. */
+
+import type * as z from "zod";
+
+/** Names of kinds of values, as the schemas call them. */
+const KINDS: Readonly<Record<string, string>> = {
+  string: "a string",
+  number: "a number",
+  int: "a whole number",
+  boolean: "a boolean",
+  array: "a list",
+  object: "an object",
+  record: "an object",
+  null: "null",
+};
+
+/** Returns the sentence about a member that is missing or of the wrong kind; undefined about any other issue. */
+export function sentenceOf(issue: z.core.$ZodRawIssue): string | undefined {
+  const wanted = wantedBy(issue as Wanted);
+  if (wanted === undefined) return undefined;
+  const { input } = issue;
+  if (input === undefined) return `is missing (${wanted})`;
+  return issue.code === "invalid_type" ? `must be ${wanted}, not ${kindOf(input)}` : `must be ${wanted}`;
+}
+
+/** The members of an issue that tell what is wanted. */
+interface Wanted {
+  readonly code?: string;
+  readonly expected?: string;
+  readonly values?: readonly unknown[];
+  readonly errors?: readonly (readonly Wanted[])[];
+}
+
+function wantedBy({ code, expected = "", values = [], errors = [] }: Wanted): string | undefined {
+  if (code === "invalid_type") return KINDS[expected];
+  if (code === "invalid_value") return values.map((value) => JSON.stringify(value)).join(" or ");
+  if (code !== "invalid_union") return undefined;
+  const each = errors.map(([first]) => first && wantedBy(first));
+  return each.length === 0 || each.includes(undefined) ? undefined : [...new Set(each)].join(" or ");
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return "null";
+  const kind = Array.isArray(value) ? "array" : typeof value;
+  return KINDS[kind] ?? kind;
+}
