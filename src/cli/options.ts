@@ -2,6 +2,7 @@
 
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { eventNames } from "../handlers/shared/event-names.ts";
 import type { ServerSettings } from "../server/settings.ts";
 
 /** A wrong command line; the message says what to change. */
@@ -135,8 +136,7 @@ export function parseCommandLine(
     const flag = known.get(name);
     if (token.kind !== "option" || flag === undefined) {
       if (asPi) continue;
-      const kind = arg.startsWith("-") ? "option" : "verb";
-      throw new UsageError(`Unknown ${kind} ${arg}. --help lists the ${kind}s.`);
+      throw new UsageError(unknown(arg));
     }
     const { value = "" } = token;
     if (flag.value === undefined && token.inlineValue && own?.[name]) throw new UsageError(`${name} takes no value.`);
@@ -146,7 +146,30 @@ export function parseCommandLine(
     if (name === "--allow-path") allowed.push(resolve(value));
     flags.set((flag as Partial<Option>).names?.[0] ?? name, value);
   }
+  // Pi takes the first of options that exclude each other, and half a model.
+  if (!own && !asPi) requireOneMeaning(flags);
   return { settings: settingsOf(flags, allowed, asPi), operands, flags };
+}
+
+function unknown(arg: string): string {
+  if (arg.startsWith("-")) return `Unknown option ${arg}. --help lists the options.`;
+  const isPath = /[/\\]|\.(jsonl|v2|sqlite)$/.test(arg);
+  const uses = isPath ? ` To serve it: --session ${arg}; to read it: show ${arg}.` : "";
+  return `Unknown verb ${arg}.${uses} --help lists the verbs.`;
+}
+
+/** Options of which each chooses the session at the start. */
+const CHOICES = ["--session", "--continue", "--fork"];
+
+/** Throws UsageError when options contradict each other, or one lacks the other that it needs. */
+function requireOneMeaning(given: ReadonlyMap<string, string>): void {
+  const chosen = CHOICES.filter((name) => given.has(name));
+  if (chosen.length > 1)
+    throw new UsageError(`${chosen.join(" and ")} name different sessions to start with. Give one of them.`);
+  if (given.has("--provider") !== given.has("--model")) {
+    const [has, lacks] = given.has("--provider") ? ["--provider", "--model"] : ["--model", "--provider"];
+    throw new UsageError(`${has} sets no model without ${lacks}. Give both.`);
+  }
 }
 
 function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string[], asPi: boolean): ServerSettings {
@@ -187,7 +210,12 @@ function requireOneOf(name: string, value: string, possible: readonly string[]):
 
 function eventsOf(value: string): readonly string[] | "all" {
   if (value === "all") return "all";
-  return value === "none" || value === "" ? [] : value.split(",").map((name) => name.trim());
+  if (value === "none" || value === "") return [];
+  const names = value.split(",").map((name) => name.trim());
+  const unknown = names.find((name) => !(eventNames as readonly string[]).includes(name));
+  if (unknown !== undefined)
+    throw new UsageError(`--events takes all, none, or some of ${eventNames.join(",")}; it got ${unknown}.`);
+  return names;
 }
 
 /** Returns the whole number above 0 that an option has, if it is given. Throws UsageError. */

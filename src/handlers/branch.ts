@@ -7,11 +7,11 @@ import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { appendEntries, requireTypes, typesOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
-import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
+import { checkedAnswer, veto } from "./shared/hooks.ts";
 
 const result = z.object({
   cancelled: z.boolean(),
-  reason: vetoReason,
+  ...veto,
   leafId: z.string().nullable(),
   text: z.string().optional(),
   summaryEntryId: z.string().optional(),
@@ -106,10 +106,9 @@ async function consult(context: CommandContext, wanted: Move): Promise<z.input<t
     userWantsSummary: wanted.summary !== undefined,
     label,
   };
-  const { cancelled, reason, answer } = await context.ask("session_before_tree", { preparation });
+  const { cancelled, reason, message, answer } = await context.ask("session_before_tree", { preparation });
+  if (cancelled) return { cancelled, reason, message, leafId: session.leafId, durable: isKept(session) };
   const checked = checkedAnswer("session_before_tree", answer);
-  if (cancelled || !checked)
-    return { cancelled: true, reason: reason ?? "hook_failed", leafId: session.leafId, durable: isKept(session) };
   const summary = wanted.summary ?? (checked.summary && { ...checked.summary, fromHook: true });
   return move(context, { ...wanted, summary, label: label ?? checked.label });
 }

@@ -14,8 +14,8 @@ export default command({
     const { session, workspace } = context;
     const entryId = session.leafId;
     if (context.asks("session_before_fork")) {
-      const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position: "at" });
-      if (cancelled) return vetoed(context, reason);
+      const asked = await context.ask("session_before_fork", { entryId, position: "at" });
+      if (asked.cancelled) return vetoed(context, asked);
     }
     const next = await workspace.fork(session, session.tree.leaf, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });

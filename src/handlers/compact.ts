@@ -5,11 +5,11 @@ import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
-import { checkedAnswer, vetoReason } from "./shared/hooks.ts";
+import { checkedAnswer, veto } from "./shared/hooks.ts";
 
 const result = z.object({
   cancelled: z.boolean(),
-  reason: vetoReason,
+  ...veto,
   entryId: z.string().optional(),
   summary: z.string().optional(),
   firstKeptEntryId: z.string().optional(),
@@ -42,8 +42,8 @@ export default command({
     const preparation = compactionPreparationOf(context, { customInstructions });
     const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));
     const asked = await context.ask("session_before_compact", { preparation, branchEntries, customInstructions });
+    if (asked.cancelled) return { cancelled: true, reason: asked.reason, message: asked.message };
     const answer = checkedAnswer("session_before_compact", asked.answer);
-    if (asked.cancelled || !answer) return { cancelled: true, reason: asked.reason ?? "hook_failed" };
     if (!answer.compaction) throw withoutSummary();
     const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
     const draft = compactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });

@@ -36,8 +36,8 @@ export default command({
       end = Math.max(nodes.parent(entry), ROOT);
     }
     if (context.asks("session_before_fork")) {
-      const { cancelled, reason } = await context.ask("session_before_fork", { entryId, position });
-      if (cancelled) return { text: "", ...vetoed(context, reason) };
+      const asked = await context.ask("session_before_fork", { entryId, position });
+      if (asked.cancelled) return { text: "", ...vetoed(context, asked) };
     }
     const next = await workspace.fork(session, end, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });

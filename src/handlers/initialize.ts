@@ -49,6 +49,14 @@ export default command({
       formats: z.array(z.number()),
       limits: z.record(z.string(), z.number()),
     }),
+    ignored: z
+      .array(
+        z.object({ path: z.string().describe("the member, such as `capabilities.hooks.0.name`"), name: z.string() }),
+      )
+      .optional()
+      .describe(
+        "names of events and hooks that this server does not know: it sends no such events and asks no such hooks",
+      ),
     state: stateResult.nullable().describe("as get_state returns it; null while no session is open"),
   }),
   example: {
@@ -72,10 +80,19 @@ export default command({
   run(context, params) {
     if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
       throw new BadParams([{ path: "protocolVersion", message: WRONG_VERSION }]);
-    const hooks = params.capabilities?.hooks?.flatMap((hook): HookRegistration[] =>
-      hook.name in knownHooks ? [{ name: hook.name as HookName, onTimeout: hook.onTimeout }] : [],
+    const { hooks, events: wanted } = params.capabilities ?? {};
+    const known = hooks?.flatMap(({ name, onTimeout }): HookRegistration[] =>
+      Object.hasOwn(knownHooks, name) ? [{ name: name as HookName, onTimeout }] : [],
     );
-    context.introduce({ maxReplyBytes: params.maxReplyBytes, events: params.capabilities?.events, hooks });
+    const ignored = [
+      ...(wanted ?? []).flatMap((name, i) =>
+        Object.hasOwn(events, name) ? [] : [{ path: `capabilities.events.${i}`, name }],
+      ),
+      ...(hooks ?? []).flatMap(({ name }, i) =>
+        Object.hasOwn(knownHooks, name) ? [] : [{ path: `capabilities.hooks.${i}.name`, name }],
+      ),
+    ];
+    context.introduce({ maxReplyBytes: params.maxReplyBytes, events: wanted, hooks: known });
     const { name, version, framings, dialects, limits, commands } = context.server;
     const { workspace } = context;
     return {
@@ -92,6 +109,7 @@ export default command({
         formats: [1, 2, 3],
         limits: { ...limits },
       },
+      ...(ignored.length > 0 ? { ignored } : {}),
       state: workspace.current ? stateOf(workspace.current, context.settings) : null,
     };
   },

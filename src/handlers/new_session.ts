@@ -32,8 +32,8 @@ export default command({
     const comesOf = cwd === undefined ? (context.workspace.current ?? undefined) : undefined;
     const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
     if (context.asks("session_before_switch")) {
-      const { cancelled, reason } = await context.ask("session_before_switch", { reason: "new" });
-      if (cancelled) return vetoed(context, reason);
+      const asked = await context.ask("session_before_switch", { reason: "new" });
+      if (asked.cancelled) return vetoed(context, asked);
     }
     await context.replace(next, { reason: "new" });
     return replacedBy(next);

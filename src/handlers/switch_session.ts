@@ -26,8 +26,8 @@ export default command({
     const next = workspace.open(requireOne(params));
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };
-      const { cancelled, reason } = await ask(context, next, payload);
-      if (cancelled) return { ...vetoed(context, reason), leafId: workspace.current?.leafId ?? null };
+      const asked = await ask(context, next, payload);
+      if (asked.cancelled) return { ...vetoed(context, asked), leafId: workspace.current?.leafId ?? null };
     }
     await context.replace(next, { reason: "resume" });
     return { ...replacedBy(next), leafId: next.leafId };

@@ -58,6 +58,11 @@ describe("--mode rpc", () => {
   });
 });
 
+test("--mode rpc takes what Pi takes: options that say two things, or half of one", () => {
+  const args = ["--session", "a", "--continue", "--provider", "p"];
+  expect(parseArguments(["--mode", "rpc", ...args])).toMatchObject({ session: "a", provider: "p" });
+});
+
 test("Pi's options that mean nothing are accepted, with their values", () => {
   const args = ["--offline", "--no-themes", "-ne", "-ns", "-np", "-nc", "--approve", "--no-approve"];
   expect(parseArguments([...args, "--system-prompt", "--session", "--api-key", "k", "--name", "n"])).toMatchObject({
@@ -77,6 +82,17 @@ test.each([
   [["--dialect", "xml"], "xml"],
   [["--durability", "maybe"], "maybe"],
   [["--store", "paper"], "paper"],
+  [["--events", "session_append,foo"], "foo"],
+  [["--events", "foo"], "session_tree"],
+  [["--events", "all,session_tree"], "session_tree"],
+  [["--mode", "rpc", "--events", "foo"], "foo"],
+  [["--session", "x", "--continue"], "--continue"],
+  [["--session", "x", "--fork", "y"], "--fork"],
+  [["-c", "--fork", "y"], "--fork"],
+  [["--provider", "p"], "--model"],
+  [["--model", "m"], "--provider"],
+  [["/tmp/x.jsonl"], "--session /tmp/x.jsonl; to read it: show /tmp/x.jsonl"],
+  [["x.v2"], "--session x.v2"],
   [["--mode", "json"], "json"],
   [["--max-message-bytes", "0"], "--max-message-bytes"],
   [["--max-message-bytes", "1e3"], "--max-message-bytes"],

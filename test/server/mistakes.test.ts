@@ -141,6 +141,34 @@ test("initialize takes what hosts of language servers send, and not what an agen
   expect(await server.result("initialize", params)).toHaveProperty("serverInfo");
 });
 
+test("initialize tells which events and hooks it does not know, and takes the others", async () => {
+  const server = serveHere(["--no-session"]);
+  const { ignored } = await server.result("initialize", {
+    capabilities: {
+      events: ["session_append", "session_appended"],
+      hooks: [{ name: "session_before_frok" }, { name: "session_before_switch" }, { name: "toString" }],
+    },
+  });
+  expect(ignored).toEqual([
+    { path: "capabilities.events.1", name: "session_appended" },
+    { path: "capabilities.hooks.0.name", name: "session_before_frok" },
+    { path: "capabilities.hooks.2.name", name: "toString" },
+  ]);
+  server.send({ jsonrpc: "2.0", id: "n", method: "new_session" });
+  expect(await server.next()).toMatchObject({ method: "session_before_switch" });
+});
+
+test("initialize ignores nothing of a host that names what there is", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  const { capabilities } = await server.result("initialize", {
+    capabilities: { events: ["session_tree"], hooks: [{ name: "session_before_tree" }] },
+  });
+  const again = serveHere(["--no-session", "--events", "none"]);
+  const { events, hooks } = capabilities;
+  const all = { capabilities: { events, hooks: hooks.map((name: string) => ({ name })) } };
+  expect(await again.result("initialize", all)).not.toHaveProperty("ignored");
+});
+
 test("params that are null are none: nil of several languages is sent so", async () => {
   const server = serveHere(["--no-session", "--events", "none"]);
   expect(await server.result("get_state", null as never)).toHaveProperty("leafId");

@@ -3,12 +3,12 @@
 import * as z from "zod";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
-import { vetoReason } from "./hooks.ts";
+import { type HookAnswer, veto } from "./hooks.ts";
 import { exampleId } from "./shapes.ts";
 
 export const replacement = {
   cancelled: z.boolean(),
-  reason: vetoReason,
+  ...veto,
   sessionId: z.string(),
   sessionFile: z.string().nullable(),
 };
@@ -26,8 +26,8 @@ export function replacedBy({ id, file }: Session): ReplacementResult {
 }
 
 /** Returns the result of a vetoed replacement, which names the session that stays current. */
-export function vetoed({ workspace: { current } }: CommandContext, reason: string | undefined): ReplacementResult {
-  return { cancelled: true, reason, sessionId: current?.id ?? "", sessionFile: current?.file ?? null };
+export function vetoed({ workspace: { current } }: CommandContext, { reason, message }: HookAnswer): ReplacementResult {
+  return { cancelled: true, reason, message, sessionId: current?.id ?? "", sessionFile: current?.file ?? null };
 }
 
 export const opened = {

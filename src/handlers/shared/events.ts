@@ -1,6 +1,7 @@
 /** Events, which the server sends on its own (protocol, section 4). */
 
 import * as z from "zod";
+import type { eventNames } from "./event-names.ts";
 import { damage, entry, stored } from "./shapes.ts";
 
 const file = z.string().nullable().describe("null for a session in memory");
@@ -52,7 +53,7 @@ export const events = {
   },
   session_info_changed: { summary: "The session's display name changed.", payload: { name: z.string().nullable() } },
   session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage) } },
-} as const;
+} as const satisfies Readonly<Record<(typeof eventNames)[number], unknown>>;
 
 export type EventName = keyof typeof events;
 

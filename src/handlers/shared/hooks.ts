@@ -1,6 +1,7 @@
 /** Hooks: requests that the server sends before it acts, to a host that registered for them (protocol, section 5). */
 
 import * as z from "zod";
+import { sentenceOf } from "../../core/format/issues.ts";
 
 const summaryAnswer = z.looseObject({
   summary: z.string().min(1),
@@ -66,20 +67,56 @@ export interface HookAnswer {
   readonly cancelled: boolean;
   /** The reason when cancelled: `hook`, `hook_timeout`, `hook_failed` or `host_gone`. */
   readonly reason?: string;
+  /** Why the hook counts as failed, for the author of the host. */
+  readonly message?: string;
   readonly answer?: Readonly<Record<string, unknown>>;
 }
 
-/** Returns the validated answer of a hook, or undefined when it does not have the declared shape. */
-export function checkedAnswer<N extends HookName>(
-  name: N,
-  answer: HookAnswer["answer"],
-): z.output<z.ZodObject<(typeof hooks)[N]["answer"]>> | undefined {
-  const result = z.looseObject(hooks[name].answer).safeParse(answer ?? {});
-  return result.success ? (result.data as never) : undefined;
+type AnswerOf<N extends HookName> = z.output<z.ZodObject<(typeof hooks)[N]["answer"]>>;
+
+/** Returns the answer of a hook as its declared shape; {@link decisionOn} has checked it. */
+export function checkedAnswer<N extends HookName>(_name: N, answer: HookAnswer["answer"]): AnswerOf<N> {
+  return (answer ?? {}) as AnswerOf<N>;
 }
 
-/** The result member next to `cancelled` with the reason why nothing was done. */
-export const vetoReason = z
-  .string()
-  .optional()
-  .describe("when cancelled: hook, hook_timeout, hook_failed or host_gone");
+const HOW_TO_ANSWER = 'Answer {} to let the action go on, {"cancel":true} to stop it.';
+/** Characters of a name or sentence of the host that are repeated. */
+const SHOWN = 200;
+
+/**
+ * Returns the decision that the host's answer to a hook means. An answer that says nothing the hook knows, or says it
+ * wrongly, is none: the host may have meant to stop the action.
+ */
+export function decisionOn(name: HookName, answer: unknown): HookAnswer {
+  if (answer === null || answer === undefined) return { cancelled: false };
+  if (typeof answer !== "object" || Array.isArray(answer))
+    return failedHook(`The answer to ${name} is no object. ${HOW_TO_ANSWER}`);
+  const { answer: shape } = hooks[name];
+  const members = Object.keys(answer);
+  if (members.length > 0 && !members.some((member) => Object.hasOwn(shape, member))) {
+    const known = Object.keys(shape).join(", ");
+    const given = members[0].slice(0, SHOWN);
+    return failedHook(`The answer to ${name} has ${given}, but none of its members: ${known}. ${HOW_TO_ANSWER}`);
+  }
+  const { data, error } = z.looseObject(shape).safeParse(answer, { error: sentenceOf });
+  if (error) {
+    const [{ path, message }] = error.issues;
+    return failedHook(`The answer to ${name} is wrong: ${path.join(".")} ${message}. ${HOW_TO_ANSWER}`);
+  }
+  return data.cancel === true ? { cancelled: true, reason: "hook" } : { cancelled: false, answer: data };
+}
+
+/** Returns the decision when the host's hook ended with an error. */
+export function decisionOnError(name: HookName, { message }: Error): HookAnswer {
+  return failedHook(`${name} was answered with an error: ${message.slice(0, SHOWN)}`);
+}
+
+function failedHook(message: string): HookAnswer {
+  return { cancelled: true, reason: "hook_failed", message };
+}
+
+/** The result members next to `cancelled`: why nothing was done. */
+export const veto = {
+  reason: z.string().optional().describe("when cancelled: hook, hook_timeout, hook_failed or host_gone"),
+  message: z.string().optional().describe("with hook_failed: what was wrong with the host's answer"),
+};

@@ -79,6 +79,7 @@ export class Hooks {
     stopped: Promise<HookAnswer>,
   ): Promise<HookAnswer> {
     const { CancellationTokenSource } = await import("vscode-jsonrpc/node");
+    const { decisionOn, decisionOnError } = await import("../../handlers/shared/hooks.ts");
     const connection = await this.connect();
     const cancellation = new CancellationTokenSource();
     const params = { ...payload };
@@ -95,7 +96,10 @@ export class Hooks {
     const asked = connection
       .sendRequest(name, params, cancellation.token)
       // A host whose hook fails has not agreed.
-      .then(answerOf, (): HookAnswer => ({ cancelled: true, reason: "hook_failed" }))
+      .then(
+        (answer) => decisionOn(name, answer),
+        (error: Error) => decisionOnError(name, error),
+      )
       .finally(() => {
         isAnswered = true;
       });
@@ -139,11 +143,4 @@ export class Hooks {
     connection.listen();
     return connection;
   }
-}
-
-function answerOf(result: unknown): HookAnswer {
-  if (result === null || result === undefined) return { cancelled: false };
-  if (typeof result !== "object" || Array.isArray(result)) return { cancelled: true, reason: "hook_failed" };
-  if ((result as { cancel?: unknown }).cancel === true) return { cancelled: true, reason: "hook" };
-  return { cancelled: false, answer: result as Record<string, unknown> };
 }

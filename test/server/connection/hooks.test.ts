@@ -62,6 +62,13 @@ describe("a veto", () => {
   });
 });
 
+test("members that a hook does not know are ignored beside one that it knows", async () => {
+  const { server } = await hostWith(["session_before_switch"]);
+  ask(server, "n", "new_session");
+  answer(server, (await question(server)).id, { cancel: false, later: 1 });
+  expect((await server.reply("n")).result).toMatchObject({ cancelled: false });
+});
+
 test("later commands wait, reads that name the question see the state before", async () => {
   const { server, ids } = await hostWith(["session_before_tree"]);
   ask(server, "branch", "branch", { entryId: ids[0] });
@@ -134,6 +141,41 @@ describe("no consent", () => {
     ask(server, "n", "new_session");
     respond(server, (await question(server)).id);
     expect((await server.reply("n")).result).toMatchObject({ cancelled: true, reason: "hook_failed" });
+  });
+
+  test.each<[string, Json, RegExp]>([
+    ["a member that is misspelt", { canel: true }, /session_before_switch has canel.*: cancel\..*\{"cancel":true\}/],
+    ["members of other programs", { result: {}, ok: true }, /has result/],
+    ["a member of another kind", { cancel: "true" }, /cancel must be a boolean, not a string/],
+    ["a list", [], /no object/],
+    ["text", "cancel", /no object/],
+  ])("is %s, and the result says why", async (_what, given, why) => {
+    const { server } = await hostWith(["session_before_switch"]);
+    ask(server, "n", "new_session");
+    answer(server, (await question(server)).id, given);
+    const { result } = await server.reply("n");
+    expect(result).toMatchObject({ cancelled: true, reason: "hook_failed", message: expect.stringMatching(why) });
+  });
+
+  test.each([
+    ["branch", "session_before_tree", (ids: string[]) => ({ entryId: ids[0] }), { summary: { text: "x" } }],
+    ["compact", "session_before_compact", () => ({}), { compaction: { summary: "x" } }],
+    ["fork", "session_before_fork", (ids: string[]) => ({ entryId: ids[2] }), { abort: true }],
+    ["clone", "session_before_fork", () => ({}), { abort: true }],
+  ])("to %s is an answer of another shape", async (method, hook, params, given) => {
+    const { server, ids } = await hostWith([hook]);
+    ask(server, "x", method, params(ids));
+    answer(server, (await question(server)).id, given);
+    const { result } = await server.reply("x");
+    expect(result).toMatchObject({ cancelled: true, reason: "hook_failed", message: expect.stringContaining(hook) });
+    expect((await server.result("get_state")).leafId).toBe(ids[2]);
+  });
+
+  test("is an error, whose sentence comes back", async () => {
+    const { server } = await hostWith(["session_before_switch"]);
+    ask(server, "n", "new_session");
+    server.send({ jsonrpc: "2.0", id: (await question(server)).id, error: { code: 1, message: "no idea" } });
+    expect((await server.reply("n")).result.message).toMatch(/session_before_switch.*no idea/);
   });
 
   test("is silence, unless the host said otherwise", async () => {

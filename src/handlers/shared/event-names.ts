@@ -1,0 +1,12 @@
+/** Names of the events, apart from their declarations: the command line needs them at every start. */
+
+export const eventNames = [
+  "session_start",
+  "session_shutdown",
+  "session_tree",
+  "session_fork",
+  "session_compact",
+  "session_append",
+  "session_info_changed",
+  "session_damage",
+] as const;
