@@ -205,7 +205,7 @@ export class Connection implements Sink {
 
   private receivePayload(bytes: Buffer): void {
     const framing = this.decoder instanceof AutoDecoder ? "lines" : this.decoder.name;
-    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: notUtf8(framing) });
+    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: notUtf8(bytes, framing) });
     const text = bytes.toString("utf8");
     let value: unknown;
     try {
@@ -347,7 +347,7 @@ export class Connection implements Sink {
     for (let renewals = 0; ; renewals++) {
       let message: OutgoingMessage;
       try {
-        message = this.gathered(this.current.reply(call, counts), this.maxReplyBytes, usedBytes, memoryBytes);
+        message = this.gathered(this.current.reply(call, counts), call, usedBytes, memoryBytes);
       } catch (error) {
         message = [...this.current.reply(call, { error })];
       }
@@ -366,7 +366,12 @@ export class Connection implements Sink {
     let memoryBytes = 0;
     for (const piece of message) if (!isSpooled(piece)) memoryBytes += piece.length;
     this.ahead += memoryBytes;
-    return { message, memoryBytes, size: this.maxReplyBytes === undefined ? 0 : this.output.sizeOf(message) };
+    return { message, memoryBytes, size: this.limitOf(call) === undefined ? 0 : this.output.sizeOf(message) };
+  }
+
+  /** Returns the bytes that a reply may have; the one that sets the limit has none, and says what the server can do. */
+  private limitOf({ command }: Call): number | undefined {
+    return command.name === "initialize" ? undefined : this.maxReplyBytes;
   }
 
   private release({ message, memoryBytes }: Prepared): OutgoingMessage {
@@ -376,21 +381,21 @@ export class Connection implements Sink {
 
   /**
    * Returns the pieces of a message; those of a message over `memoryBytes` bytes go to a file. Throws message_too_large
-   * when the message is larger than the host's `limit`, storage_full and storage_failed when the file cannot be
+   * when the reply to `call` is larger than the host allows, storage_full and storage_failed when the file cannot be
    * written, and whatever making the pieces throws.
    */
   private gathered(
     made: Iterable<string | Uint8Array>,
-    limit = Number.POSITIVE_INFINITY,
+    call?: Call,
     usedBytes = 0,
     memoryBytes?: number,
   ): OutgoingMessage {
     const { output } = this;
+    const limit = (call && this.limitOf(call)) ?? Number.POSITIVE_INFINITY;
     const most = memoryBytes ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
     const requireRoom = (size: number): void => {
       if (size + usedBytes <= limit) return;
-      const sentence = `The reply is over your maxReplyBytes of ${limit}. Ask for less with limit and cursor, or raise it.`;
-      throw new Failure("message_too_large", sentence, { size: size + usedBytes, limit });
+      throw new Failure("message_too_large", tooLarge(call, limit), { size: size + usedBytes, limit });
     };
     const pieces: Pieces = [];
     let message: OutgoingMessage = pieces;
@@ -418,6 +423,13 @@ export class Connection implements Sink {
     }
     return message;
   }
+}
+
+/** Returns the sentence about a reply that is over the host's limit. */
+function tooLarge(call: Call | undefined, limit: number): string {
+  const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
+  const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : "It comes whole: raise the limit";
+  return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${less} in initialize.`;
 }
 
 function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {

@@ -1,12 +1,13 @@
 /** The mistakes that people make who write a host, and the sentence that each gets. */
 
 import { describe, expect, test } from "vitest";
+import { user } from "../support/drafts.ts";
 import { type Framing, frame, type Json, serveHere } from "../support/server.ts";
 
 const ASK = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
 
 /** Returns the first reply to bytes that begin a conversation. */
-async function replyTo(text: string, framing: Framing = "lines", args: string[] = []): Promise<Json> {
+async function replyTo(text: string | Buffer, framing: Framing = "lines", args: string[] = []): Promise<Json> {
   const server = serveHere(["--no-session", "--events", "none", ...args], { framing });
   server.write(text);
   return server.next();
@@ -14,7 +15,7 @@ async function replyTo(text: string, framing: Framing = "lines", args: string[] 
 
 const MISTAKES: readonly [
   mistake: string,
-  sent: string,
+  sent: string | Buffer,
   framing: Framing,
   code: number,
   sentence: RegExp,
@@ -86,7 +87,7 @@ const MISTAKES: readonly [
     frame("lines", { jsonrpc: "2.0", id: 1, method: "tools/call" }),
     "lines",
     -32601,
-    /initialize lists/,
+    /rpc\.discover lists/,
   ],
   [
     "an entry as model APIs have messages",
@@ -94,6 +95,65 @@ const MISTAKES: readonly [
     "lines",
     -32602,
     /\{"type":"message","message":\{"role":"user"/,
+  ],
+  ...[
+    ["add_message", "append"],
+    ["send_message", "append"],
+    ["save", "append"],
+    ["create_session", "new_session"],
+    ["session_new", "new_session"],
+    ["session/new", "new_session"],
+    ["session/load", "switch_session"],
+    ["history", "get_messages"],
+    ["getHistory", "get_messages"],
+    ["messages", "get_messages"],
+    ["sessions", "list_sessions"],
+    ["checkout", "branch"],
+    ["status", "get_state"],
+  ].map(([method, meant]): (typeof MISTAKES)[number] => [
+    `another word, ${method}`,
+    frame("lines", { jsonrpc: "2.0", id: 1, method }),
+    "lines",
+    -32601,
+    new RegExp(`Did you mean ${meant}\\?`),
+  ]),
+  ["a bare word", "get_state\n", "lines", -32700, /\{"jsonrpc":"2\.0","id":1,"method":"get_state"\}/],
+  ["words", "hello there\n", "lines", -32700, /\{"jsonrpc":"2\.0","id":1,"method":"get_state"\}/],
+  [
+    "Python's values",
+    '{"jsonrpc":"2.0","id":1,"method":"get_state","params":None}\n',
+    "lines",
+    -32700,
+    /null, true and false.*json\.dumps/,
+  ],
+  ["Python's True", '{"a":[True]}\n', "lines", -32700, /null, true and false/],
+  ["two messages on one line", `${ASK}${ASK}\n`, "lines", -32700, /another one follows it.*one message per line/],
+  [
+    "two messages in one frame",
+    frame("headers", `${ASK} ${ASK}`),
+    "headers",
+    -32700,
+    /another one follows it.*Content-Length/,
+  ],
+  ["HTTP", "POST /rpc HTTP/1.1\r\nHost: x\r\n\r\n", "lines", -32700, /HTTP.*stdin and stdout/],
+  ["a browser", "GET / HTTP/1.1\r\n\r\n", "lines", -32700, /HTTP.*stdin and stdout/],
+  ["UTF-16", Buffer.from(`${ASK}\n`, "utf16le"), "lines", -32700, /UTF-16.*UTF-8/],
+  ["UTF-16 with its mark", Buffer.from(`\ufeff${ASK}\n`, "utf16le"), "lines", -32700, /UTF-16.*UTF-8/],
+  ["UTF-16, big end first", Buffer.from(`${ASK}\n`, "utf16le").swap16(), "lines", -32700, /UTF-16.*UTF-8/],
+  [
+    "a cancellation with an id",
+    frame("lines", { jsonrpc: "2.0", id: 5, method: "$/cancelRequest", params: { id: 4 } }),
+    "lines",
+    -32600,
+    /\$\/cancelRequest is a notification: .*no id of its own.*params\.id/,
+  ],
+  [
+    "a message of Pi's dialect",
+    frame("lines", { id: 1, type: "get_state" }),
+    "lines",
+    -32600,
+    /speaks JSON-RPC.*first message.*--dialect pi/,
+    ["--dialect", "jsonrpc"],
   ],
   ["no jsonrpc member", frame("lines", { id: 1, method: "get_state" }), "lines", -32600, /"2\.0"/],
 ];
@@ -103,6 +163,31 @@ describe("a mistake gets a sentence that says what to send", () => {
     const { error } = await replyTo(sent, framing, args);
     expect(error.code).toBe(code);
     expect(error.message).toMatch(sentence);
+  });
+
+  test("the same in a conversation, and after a message of the other dialect", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    server.send(
+      { jsonrpc: "2.0", id: 1, method: "get_state" },
+      { type: "get_state", id: 2 },
+      { id: 3, method: "get_state" },
+    );
+    const [, other, incomplete] = await server.take(3);
+    expect(other).toMatchObject({ id: 2, error: { code: -32600, message: expect.stringMatching(/speaks JSON-RPC/) } });
+    expect(incomplete.error.message).toMatch(/"2\.0"/);
+    const pi = serveHere(["--no-session", "--events", "none"]);
+    pi.send({ type: "get_state", id: "1" }, { jsonrpc: "2.0", id: "2", method: "get_state" });
+    const [, refused] = await pi.take(2);
+    expect(refused).toMatchObject({ id: "2", success: false, code: "invalid_request" });
+    expect(refused.error).toMatch(/speaks Pi's dialect.*first message.*--dialect jsonrpc/);
+  });
+
+  test("a hint takes bounded work, whatever is sent", async () => {
+    const server = serveHere(["--no-session", "--events", "none"]);
+    const most = 1 << 20;
+    for (const text of [",", ", ", "[", "{", '"', "None", ": ", "x"])
+      server.write(`[${text.repeat(most / text.length)}!\n`);
+    for (const { error } of await server.take(8)) expect(error.code).toBe(-32700);
   });
 
   test("what is sent is not in it, and the next message is answered", async () => {
@@ -167,6 +252,26 @@ test("initialize ignores nothing of a host that names what there is", async () =
   const { events, hooks } = capabilities;
   const all = { capabilities: { events, hooks: hooks.map((name: string) => ({ name })) } };
   expect(await again.result("initialize", all)).not.toHaveProperty("ignored");
+});
+
+test("initialize is answered whole, whatever the host takes; others name the command", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  expect(await server.result("initialize", { maxReplyBytes: 1024 })).toHaveProperty("capabilities");
+  const { data, message } = await server.failure("rpc.discover");
+  expect(data.name).toBe("message_too_large");
+  expect(message).toMatch(/The reply to rpc\.discover .*1024.*initialize/);
+  await server.result("append", { entries: [user("x".repeat(2000))] });
+  expect((await server.failure("get_messages")).message).toMatch(/reply to get_messages.*limit and cursor/);
+  const batch = serveHere(["--no-session", "--events", "none"]);
+  batch.send([
+    { jsonrpc: "2.0", id: 1, method: "initialize", params: { maxReplyBytes: 1024 } },
+    { jsonrpc: "2.0", id: 2, method: "get_last_assistant_text" },
+  ]);
+  const [first, second] = await batch.next();
+  expect([Object.keys(first.result), second.result]).toEqual([
+    expect.arrayContaining(["capabilities"]),
+    { text: null },
+  ]);
 });
 
 test("params that are null are none: nil of several languages is sent so", async () => {

@@ -14,7 +14,7 @@ import {
   type Refusal,
   withMember,
 } from "./dialect.ts";
-import { nearest } from "./mistakes.ts";
+import { nearest, otherDialect } from "./mistakes.ts";
 
 const NO_ID = "null";
 
@@ -64,20 +64,26 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   const hasId = "id" in message;
   const legalId = typeof id === "string" || typeof id === "number" || id === null;
   const idText = hasId && legalId ? idTextOf(id, bytes, range()) : NO_ID;
-  if (message.jsonrpc !== "2.0") return refusal('The member jsonrpc must be the string "2.0".', idText);
+  if (message.jsonrpc !== "2.0") return refusal(notJsonrpc(message), idText);
   if (!("method" in message) && ("result" in message || "error" in message))
     return { kind: "response", message: message as unknown as HookMessage };
   if (hasId && !legalId) return refusal("An id is a string, a number or null.", NO_ID);
   if (typeof method !== "string") return refusal("The member method must be a string.", idText);
   if (params !== undefined && typeof params !== "object")
     return refusal("The member params must be an object.", idText);
-  if (!hasId && (method === "$/cancelRequest" || method === "$/cancel_request")) return decodeCancel(params);
+  if (method === "$/cancelRequest" || method === "$/cancel_request") {
+    if (!hasId) return decodeCancel(params);
+    return refusal(
+      `${method} is a notification: send it with no id of its own, and the request's as params.id.`,
+      idText,
+    );
+  }
   const command = findCommand(method);
   if (!command) {
     // An unknown notification is ignored, because none gets a reply. LSP allows this for those that begin with `$/`.
     if (!hasId) return { kind: "nothing" };
     return refusal(
-      `Unknown method: ${method.slice(0, 200)}. ${nearest(method) ?? "initialize lists the commands there are."}`,
+      `Unknown method: ${method.slice(0, 200)}. ${nearest(method) ?? "rpc.discover lists the commands there are."}`,
       idText,
       "method",
     );
@@ -92,6 +98,13 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
     fault,
   };
   return { kind: "call", call };
+}
+
+/** Returns the sentence about a message without the member that makes it JSON-RPC. */
+function notJsonrpc({ jsonrpc, method, type }: Record<string, unknown>): string {
+  return jsonrpc === undefined && method === undefined && typeof type === "string"
+    ? otherDialect("JSON-RPC", "pi")
+    : 'The member jsonrpc must be the string "2.0".';
 }
 
 /** Decodes a cancellation as in LSP and ACP; without a usable id there is nothing to cancel. */

@@ -1,21 +1,34 @@
 /** Sentences for hosts that are being written: what is probably wrong with input that cannot be read. */
 
 import { commandNames } from "../../handlers/shared/find.ts";
+import type { DialectName } from "./dialect.ts";
 import type { FramingName } from "./framing.ts";
 
 const ONE_LINE = "one message per line, without line breaks inside it";
 const COUNTS_BYTES = "Content-Length counts bytes, not characters";
 
+const UTF_16 = "The message is in UTF-16. Send UTF-8.";
+const REQUEST = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
+
 /** Characters of a message that are looked at; the mistakes show at the beginning or at the end. */
 const LOOKED_AT = 1 << 16;
 
 /** Returns a sentence about a payload that is not UTF-8. */
-export function notUtf8(framing: FramingName): string {
+export function notUtf8(bytes: Uint8Array, framing: FramingName): string {
+  const isUtf16 = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
+  if (isUtf16) return UTF_16;
   return `The message is not UTF-8.${framing === "headers" ? ` Where a character was cut: ${COUNTS_BYTES}.` : ""}`;
 }
 
-/** Returns a sentence about a payload that is not JSON. */
+/** Returns the sentence about a message of the dialect that a connection does not speak. */
+export function otherDialect(spoken: string, other: DialectName): string {
+  return `This connection speaks ${spoken}, as its first message or --dialect decided, and this is a message of the other dialect. Send all in one, or start the server with --dialect ${other}.`;
+}
+
+/** Returns a sentence about a payload that is not JSON. Its work is bounded by the payload's length. */
 export function notJson(text: string, framing: FramingName): string {
+  // In UTF-16 every second byte of ASCII is zero; a line feed leaves one of its zeros to the next line.
+  if (text.slice(0, 4).includes("\0")) return UTF_16;
   return `The message is not JSON. ${guess(text.trim(), framing)}`.trim();
 }
 
@@ -24,11 +37,21 @@ function guess(text: string, framing: FramingName): string {
     return `This is a header, but messages come as lines here: send ${ONE_LINE}, or start the server with --framing headers.`;
   if (/^[[{][\s[{]*'/.test(text)) return "Strings of JSON have double quotes, and members have quotes too.";
   if (/^[[{]\s*[A-Za-z_$]\w*\s*:/.test(text)) return 'The names of members have double quotes: {"jsonrpc":"2.0"}.';
-  if (/^[[{]/.test(text) && isIncomplete(text))
-    return framing === "lines" ? `It ends too early: send ${ONE_LINE}.` : `It ends too early: ${COUNTS_BYTES}.`;
+  if (/^[A-Z]{3,7} \S{1,2000} HTTP\/\d/.test(text))
+    return "This is HTTP, but the server speaks on its stdin and stdout: start it as a child process.";
+  if (/^[[{]/.test(text)) {
+    const end = endOfValue(text);
+    if (end === text.length)
+      return framing === "lines" ? `It ends too early: send ${ONE_LINE}.` : `It ends too early: ${COUNTS_BYTES}.`;
+    if (/^\s*[[{]/.test(text.slice(end + 1, end + 100)))
+      return `Where it ends, another one follows it: send ${framing === "lines" ? ONE_LINE : "each with a Content-Length of its own"}.`;
+  }
   if (framing === "lines" && /^(?:[\]}],?|"[^"]*"\s*:.*)$/s.test(text))
     return `It is a part of a message that was sent in several lines: send ${ONE_LINE}.`;
   if (/,\s*[\]}]/.test(text.slice(-LOOKED_AT))) return "There is a comma with nothing after it.";
+  if (/(?:^|[[:,])\s*(?:None|True|False)\s*(?:[\]},]|$)/.test(text.slice(0, LOOKED_AT)))
+    return "None, True and False are written null, true and false in JSON; in Python, json.dumps does it.";
+  if (/^[\w$]/.test(text)) return `A message is an object, such as ${REQUEST}.`;
   return "";
 }
 
@@ -42,8 +65,8 @@ export function badHeader(reason: string, beginning: string): string {
   return `The header block cannot be read: ${reason}.${hint}`;
 }
 
-/** Returns whether a text ends inside a string, an object or a list. */
-function isIncomplete(text: string): boolean {
+/** Returns where the string, object or list ends with which a text begins: its length if that does not end. */
+function endOfValue(text: string): number {
   let depth = 0;
   let inString = false;
   for (let i = 0; i < text.length; i++) {
@@ -54,14 +77,42 @@ function isIncomplete(text: string): boolean {
     } else if (c === '"') inString = true;
     else if (c === "{" || c === "[") depth++;
     else if (c === "}" || c === "]") depth--;
-    if (depth === 0 && i > 0 && !inString) return false;
+    if (depth === 0 && i > 0 && !inString) return i;
   }
-  return true;
+  return text.length;
 }
 
-/** Returns a question about the nearest command; undefined when none is near. */
+/** Other words for commands, as {@link plain} has them. */
+const OTHER_WORDS: Readonly<Record<string, readonly string[]>> = {
+  append: words(
+    "add addmessage addentry appendmessage appendentry save savemessage sendmessage write insert push message",
+  ),
+  new_session: words(
+    "new create createsession sessionnew sessioncreate startsession newconversation newchat newthread",
+  ),
+  switch_session: words("load resume loadsession resumesession sessionload sessionresume sessionopen selectsession"),
+  get_messages: words("history gethistory messages listmessages readmessages loadmessages conversation messagehistory"),
+  list_sessions: words("sessions getsessions sessionslist sessionlist listconversations listthreads allsessions"),
+  delete_session: words("delete removesession deleteconversation sessiondelete remove"),
+  set_session_name: words("rename renamesession setname settitle sessionrename"),
+  search_sessions: words("search find searchmessages"),
+  branch: words("checkout goto navigate navigatetree moveleaf setleaf rewind undo"),
+  get_state: words("status state info getsession sessioninfo getsessioninfo ping"),
+  get_context: words("context buildcontext"),
+  get_tree: words("tree sessiontree"),
+  close_session: words("close sessionclose closeconversation"),
+  shutdown: words("quit stop"),
+};
+
+function words(list: string): readonly string[] {
+  return list.split(" ");
+}
+
+/** Returns a question about the command of another word, or else the nearest; undefined when none is near. */
 export function nearest(name: string): string | undefined {
   const wanted = plain(name);
+  const [meant] = Object.entries(OTHER_WORDS).find(([, others]) => others.includes(wanted)) ?? [];
+  if (meant !== undefined) return `Did you mean ${meant}?`;
   let best: string | undefined;
   let least = 4;
   for (const known of commandNames) {

@@ -13,7 +13,7 @@ import {
   REFUSALS,
   withMember,
 } from "./dialect.ts";
-import { nearest } from "./mistakes.ts";
+import { nearest, otherDialect } from "./mistakes.ts";
 
 export const pi: Dialect = {
   name: "pi",
@@ -24,8 +24,13 @@ export const pi: Dialect = {
       return refusal("parse", undefined, "A command is an object with a type.", "invalid_request");
     const { id, type, hook, ...params } = value as Record<string, unknown>;
     const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
-    if (typeof type !== "string")
-      return refusal("unknown", idText, "A command is an object whose type is a string.", "invalid_request");
+    if (typeof type !== "string") {
+      const isJsonrpc = "jsonrpc" in params || "method" in params;
+      const sentence = isJsonrpc
+        ? otherDialect("Pi's dialect", "jsonrpc")
+        : "A command is an object whose type is a string.";
+      return refusal("unknown", idText, sentence, "invalid_request");
+    }
     if (type === "hook_response") return { kind: "response", message: hookResponse(value as Record<string, unknown>) };
     // An answer to a question of an extension. The server never asks one, and Pi sends no reply.
     if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
