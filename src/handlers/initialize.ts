@@ -26,7 +26,12 @@ export default command({
     rootUri: ignored,
     trace: ignored,
     workspaceFolders: ignored,
-    maxReplyBytes: z.number().int().min(1024).optional().describe("pages are cut so that no reply is larger"),
+    maxReplyBytes: z
+      .number()
+      .int()
+      .min(1024)
+      .optional()
+      .describe("pages are cut so that no reply is larger, but for this one's"),
     capabilities: z
       .looseObject({
         hooks: z

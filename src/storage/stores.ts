@@ -255,9 +255,24 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
   if (found.length === 0) throw unknownId(id);
   // An interrupted move leaves two names of one session.
-  if (!found.every((file) => isSameQuietly(disk, file, found[0])))
-    throw new Failure("ambiguous_id", undefined, { sessionId: id, matches: found.length });
+  if (!found.every((file) => isSameQuietly(disk, file, found[0]))) throw ambiguousId(disk, id, found, exact.length > 0);
   return found[0];
+}
+
+/** Ids or paths that a failure lists at most. */
+const MOST_LISTED = 3;
+
+/** Returns the failure that lists some of the sessions that an id, or the beginning of one, may mean. */
+function ambiguousId(disk: Disk, id: string, files: readonly string[], isWhole: boolean): Failure {
+  const some = [...files].sort().slice(0, MOST_LISTED);
+  const named = isWhole ? some : [...new Set(some.map((file) => readId(disk, file)))];
+  const list = named.filter((name) => isWhole || SESSION_ID.test(name ?? "")).join(", ");
+  const more = files.length > MOST_LISTED ? ` and ${files.length - MOST_LISTED} more` : "";
+  if (list === "") return new Failure("ambiguous_id", undefined, { sessionId: id, matches: files.length });
+  const sentence = isWhole
+    ? `Several sessions have this id: ${list}${more}. Name the one you mean by its path.`
+    : `Several session ids begin with this: ${list}${more}. Give more of it.`;
+  return new Failure("ambiguous_id", sentence, { sessionId: id, matches: files.length });
 }
 
 /** Returns the session files with an id, and those with an id that begins with it. */

@@ -43,6 +43,7 @@ test("by the unambiguous beginning of an id", async () => {
   expect((await server.result("switch_session", { sessionId: "abcdef-1" })).sessionId).toBe("abcdef-1");
   expect(await server.failure("switch_session", { sessionId: "abcdef" })).toMatchObject({
     code: -32803,
+    message: "Several session ids begin with this: abcdef-1, abcdef-2. Give more of it.",
     data: { name: "ambiguous_id", sessionId: "abcdef" },
   });
   expect((await server.result("get_state")).sessionId).toBe("abcdef-1");

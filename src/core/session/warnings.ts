@@ -51,12 +51,12 @@ interface Doubt {
   readonly message: string;
 }
 
-type Members = Readonly<Record<string, unknown>>;
+type ObjectValue = Readonly<Record<string, unknown>>;
 
 /** Returns what is doubtful about a well-formed draft, each with its path in the draft, such as `message.role`. */
-export function doubtsOf(draft: Members): BadParams["issues"] {
+export function doubtsOf(draft: ObjectValue): BadParams["issues"] {
   const { type, message } = draft;
-  if (type === "message") return messageDoubts(message as Members);
+  if (type === "message") return messageDoubts(message as ObjectValue);
   if (type === "custom_message") {
     const doubts: Doubt[] = [];
     addBlockDoubts(doubts, draft.content, "");
@@ -74,7 +74,7 @@ export function doubtsOf(draft: Members): BadParams["issues"] {
   return [{ path: "type", message: `Pi knows no entry type ${name}; readers skip it. Did you mean ${meant}?` }];
 }
 
-function messageDoubts(message: Members): BadParams["issues"] {
+function messageDoubts(message: ObjectValue): BadParams["issues"] {
   const { content } = message;
   const role = String(message.role);
   if (!KNOWN_ROLES.has(role)) {
@@ -123,7 +123,7 @@ function addBlockDoubts(doubts: Doubt[], content: unknown, above: string): void 
 type BlockDoubt = readonly [member: string, message: string];
 
 /** Returns the first thing that is doubtful about a block. Of those that Pi writes it only looks at members. */
-function blockDoubt(block: Members): BlockDoubt | undefined {
+function blockDoubt(block: ObjectValue): BlockDoubt | undefined {
   const { type } = block;
   if (type === "text")
     return typeof block.text === "string" ? undefined : ["text", `A block of text has its text here: ${TEXT}.`];
@@ -135,14 +135,14 @@ function blockDoubt(block: Members): BlockDoubt | undefined {
   return type === "image" ? imageDoubt(block) : unknownBlock(String(type));
 }
 
-function callDoubt({ id, name, arguments: given }: Members): BlockDoubt | undefined {
+function callDoubt({ id, name, arguments: given }: ObjectValue): BlockDoubt | undefined {
   if (typeof id !== "string") return ["id", `A tool call has an id, which its result names: ${CALL}.`];
   if (typeof name !== "string") return ["name", `A tool call has the name of its tool: ${CALL}.`];
   if (typeof given === "object" && given !== null) return undefined;
   return ["arguments", `The arguments of a tool call are an object, not its JSON text: ${CALL}.`];
 }
 
-function imageDoubt({ data, mimeType }: Members): BlockDoubt | undefined {
+function imageDoubt({ data, mimeType }: ObjectValue): BlockDoubt | undefined {
   if (data === undefined || typeof mimeType !== "string")
     return ["", `Pi reads an image from data and mimeType: ${IMAGE}.`];
   if (typeof data !== "string" || !data.startsWith("data:")) return undefined;
