@@ -144,7 +144,7 @@ const MISTAKES: readonly [
     "a cancellation with an id",
     frame("lines", { jsonrpc: "2.0", id: 5, method: "$/cancelRequest", params: { id: 4 } }),
     "lines",
-    -32600,
+    -32601,
     /\$\/cancelRequest is a notification: .*no id of its own.*params\.id/,
   ],
   [

@@ -76,6 +76,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
     return refusal(
       `${method} is a notification: send it with no id of its own, and the request's as params.id.`,
       idText,
+      "method",
     );
   }
   const command = findCommand(method);
