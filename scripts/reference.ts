@@ -1,24 +1,35 @@
 /** The generated part of protocol.md: commands, events, hooks, failures and the session format. */
 
 import type * as z from "zod";
-import type { Command, CommandContext, Effect } from "../src/handlers/shared/command.ts";
+import type { Command, Effect } from "../src/handlers/shared/command.ts";
 import type { Declarations } from "../src/handlers/shared/declarations.ts";
+import type { EventName } from "../src/handlers/shared/events.ts";
+import type { HookName } from "../src/handlers/shared/hooks.ts";
 import { type Repetition, repetitionOf } from "../src/handlers/shared/repetition.ts";
-import { componentName, referringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
+import { referringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
+import { type Exchange, eventExample, exampleExchange, hookExample, refusalExchange } from "./reference-examples.ts";
+import { formatText } from "./reference-format.ts";
+import { isWithin, membersOf, membersTable, shapeMembers, table, typeText } from "./reference-tables.ts";
 
-/** Returns the whole of protocol.md: the preface, which is written by hand, and everything that is declared. */
+/**
+ * Returns the whole of protocol.md: the preface, which is written by hand, and everything that is declared. A line
+ * `<!-- generated: <part> -->` in the preface stands for a part that is read best in that place.
+ */
 export function protocolText(declared: Declarations, preface: string): string {
   const schemaOf = referringSchemas(declared);
-  const parts = [
-    preface.trim(),
+  const parts: Readonly<Record<string, () => string>> = {
+    "sending again": () => repetitionText(declared.commands),
+    failures: () => failuresText(declared),
+    events: () => eventsText(declared, schemaOf),
+    hooks: () => hooksText(declared, schemaOf),
+  };
+  const text = [
+    preface.trim().replace(/^<!-- generated: (.*) -->$/gm, (_line, part: string) => parts[part]()),
     "<!-- Everything below is generated from the declarations in src/ by `npm run docs`. -->",
     commandsText(declared, schemaOf),
-    eventsText(declared, schemaOf),
-    hooksText(declared, schemaOf),
-    failuresText(declared),
     formatText(declared, schemaOf),
   ];
-  return `${parts.join("\n\n")}\n`;
+  return `${text.join("\n\n")}\n`;
 }
 
 // --- commands ----------------------------------------------------------------------------------------------------
@@ -148,11 +159,7 @@ function commandsText(declared: Declarations, schemaOf: SchemaOf): string {
     membersTable(shapeMembers(commonParams, schemaOf)),
   ];
   const ordered = grouped.flatMap(([, members]) => members);
-  return [
-    lines.join("\n"),
-    repetitionText(commands),
-    ...ordered.map((command) => commandText(command, declared, schemaOf)),
-  ].join("\n\n");
+  return [lines.join("\n"), ...ordered.map((command) => commandText(command, declared, schemaOf))].join("\n\n");
 }
 
 /** Returns what an idempotency key survives, command by command. */
@@ -187,13 +194,7 @@ function anchorOf(command: Command): string {
 function commandText(command: Command, { commonParams, failures }: Declarations, schemaOf: SchemaOf): string {
   const { name, alias, summary, effect, example } = command;
   const common = Object.keys(command.params.shape).filter((member) => isCommon(command, member, commonParams));
-  const own = membersOf(schemaOf(command.params)).filter(({ name: member }) => !common.includes(rootOf(member)));
-  const request = {
-    jsonrpc: "2.0",
-    id: 1,
-    method: name,
-    ...(isEmpty(example.params) ? {} : { params: example.params }),
-  };
+  const own = membersOf(schemaOf(command.params)).filter(({ name: member }) => !isWithin(member, common));
   const also = common.map((member) => `\`${member}\``).join(", ");
   return [
     `### ${name}`,
@@ -205,50 +206,29 @@ function commandText(command: Command, { commonParams, failures }: Declarations,
       : ["Params:", "", membersTable(own), "", `And ${also}.`]),
     "",
     ...(example.result === undefined ? ["Result: none; it always fails."] : resultText(schemaOf(command.result))),
-    ...(command.pi ? ["", "In Pi's dialect the result has Pi's shape."] : []),
+    ...(command.pi
+      ? ["", "In Pi's dialect the result has [Pi's shape](#results-in-pis-dialect); see the example."]
+      : []),
     "",
     `Failures: ${command.failures.length === 0 ? "none" : listOfFailures(command.failures, failures)}.`,
     "",
-    "```json",
-    JSON.stringify(request),
-    JSON.stringify({ jsonrpc: "2.0", id: 1, ...exampleOutcome(command, failures) }),
-    "```",
-    "",
-    "```json",
-    JSON.stringify({ id: "1", type: name, ...(example.params as object) }),
-    JSON.stringify(piReply(command, failures)),
-    "```",
+    exchangeText(exampleExchange(command)),
+    ...(HOOKED.has(name)
+      ? ["", "Where no host has registered the hook:", "", exchangeText(refusalExchange(command))]
+      : []),
   ].join("\n");
 }
 
-function exampleOutcome({ example, failures: [first] }: Command, failures: Declarations["failures"]): object {
-  if (example.result !== undefined) return { result: example.result };
-  const { code, retryable, meaning } = failures[first];
-  return { error: { code, message: meaning, data: { name: first, retryable } } };
-}
+/** Commands that a hook lets succeed, and that refuse without one. */
+const HOOKED: ReadonlySet<string> = new Set(["compact"]);
 
-/** Returns the reply to the example in Pi's dialect. */
-export function piReply(command: Command, declared: Declarations["failures"]): object {
-  const { name, example, failures, pi } = command;
-  const head = { id: "1", type: "response", command: name };
-  if (example.result === undefined)
-    return { ...head, success: false, error: declared[failures[0]].meaning, code: failures[0] };
-  // The shapes of Pi depend on the result alone; what else they do is for the session's folder.
-  const nowhere = { workspace: { prepareFolder() {} } } as unknown as CommandContext;
-  const data = pi === undefined ? example.result : pi(nowhere, example.result as never);
-  return data === null ? { ...head, success: true } : { ...head, success: true, data };
+/** Returns an example in JSON-RPC, and then in Pi's dialect. */
+function exchangeText({ jsonrpc, pi }: Exchange): string {
+  return ["```json", ...jsonrpc, "```", "", "```json", ...pi, "```"].join("\n");
 }
 
 function isCommon(command: Command, member: string, common: Readonly<Record<string, z.ZodType>>): boolean {
   return command.params.shape[member] === common[member];
-}
-
-function rootOf(member: string): string {
-  return member.split(/[.[]/, 1)[0];
-}
-
-function isEmpty(params: unknown): boolean {
-  return Object.keys(params as object).length === 0;
 }
 
 function listOfFailures(names: Command["failures"], declared: Declarations["failures"]): string {
@@ -268,7 +248,15 @@ function resultText(schema: Schema): string[] {
 
 function eventsText({ events, eventBase }: Declarations, schemaOf: SchemaOf): string {
   const sections = Object.entries(events).map(([name, { summary, payload }]) =>
-    [`### ${name}`, "", summary, "", membersTable(shapeMembers(payload, schemaOf))].join("\n"),
+    [
+      `### ${name}`,
+      "",
+      summary,
+      "",
+      membersTable(shapeMembers(payload, schemaOf)),
+      "",
+      exchangeText(eventExample(name as EventName)),
+    ].join("\n"),
   );
   const intro = [
     "## Events",
@@ -292,6 +280,8 @@ function hooksText({ hooks }: Declarations, schemaOf: SchemaOf): string {
       "The answer may have:",
       "",
       membersTable(shapeMembers(answer, schemaOf)),
+      "",
+      exchangeText(hookExample(name as HookName)),
     ].join("\n"),
   );
   return ["## Hooks", "Requests from the server, to a host that named them in `initialize`.", ...sections].join("\n\n");
@@ -299,7 +289,7 @@ function hooksText({ hooks }: Declarations, schemaOf: SchemaOf): string {
 
 function failuresText({ failures }: Declarations): string {
   return [
-    "## Failures",
+    "### Failures",
     "",
     "`error.data.name` in JSON-RPC, `code` in Pi's dialect. Retryable: the same request may succeed later without",
     "the host changing it; `error.data.retryable` says so for the case at hand.",
@@ -314,153 +304,4 @@ function failuresText({ failures }: Declarations): string {
       ]),
     ),
   ].join("\n");
-}
-
-// --- the session format ------------------------------------------------------------------------------------------
-
-function formatText({ header, entryTypes, messageRoles }: Declarations, schemaOf: SchemaOf): string {
-  const types = Object.entries(entryTypes);
-  const [[, first]] = types;
-  const base = Object.keys(first.shape).filter((member) => types.every(([, schema]) => member in schema.shape));
-  const sections = types.map(([type, schema]) => {
-    const { description, ...json } = schemaOf(schema);
-    const own = membersOf(json).filter(({ name }) => !base.includes(rootOf(name)));
-    return [`### Entry: ${type}`, "", description ?? "", "", membersTable(own)].join("\n");
-  });
-  const intro = [
-    "## Session format",
-    "",
-    "A session file is UTF-8 text, one JSON object a line. The first line is the header:",
-    "",
-    membersTable(membersOf(schemaOf(header))),
-    "",
-    "Every other line is an entry. Entries refer to the one before them by `parentId` and so form a tree; lines are",
-    "added and never changed. Entries that the server writes have all of these members, `type` first:",
-    "",
-    membersTable([
-      { name: "type", optional: false, schema: { type: "string", description: "one of the types below, or another" } },
-      ...membersOf(schemaOf(first)).filter(({ name }) => name !== "type" && base.includes(rootOf(name))),
-    ]),
-    "",
-    "An entry that was appended together with others, or with an idempotency key, also has `_batch` with `session`,",
-    "`key` if there was one, `index` and `count`; it counts only in the file of that session. Types and members that",
-    "are not listed here are kept as they are.",
-  ].join("\n");
-  const roles = [
-    "### Messages",
-    "",
-    "The checked members of a message that is appended, by its role; other roles are not checked. `get_messages` and",
-    "`get_context` also return messages that represent other entries: `compactionSummary` with `summary` and",
-    "`tokensBefore`, `branchSummary` with `summary` and `fromId`, `custom` for a `custom_message` with its members.",
-    "Their `timestamp` is in milliseconds.",
-    "",
-    ...Object.entries(messageRoles).flatMap(([role, schema]) => [
-      `\`${role}\`:`,
-      "",
-      membersTable(membersOf(schemaOf(schema))),
-      "",
-    ]),
-  ].join("\n");
-  return [intro, ...sections, roles.trim()].join("\n\n");
-}
-
-// --- tables ------------------------------------------------------------------------------------------------------
-
-interface TableMember {
-  readonly name: string;
-  readonly optional: boolean;
-  readonly schema: Schema;
-}
-
-function shapeMembers(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf): TableMember[] {
-  const members = Object.entries(shape);
-  return membersOf({
-    properties: Object.fromEntries(members.map(([name, schema]) => [name, schemaOf(schema)])),
-    required: members.filter(([, schema]) => schema._zod.optin !== "optional").map(([name]) => name),
-  });
-}
-
-/**
- * Returns the members of an object, each followed by those of the objects inside it, as `outer.inner` and
- * `list[].inner`.
- */
-function membersOf({ properties = {}, required = [] }: Schema, before = ""): TableMember[] {
-  return Object.entries(properties).flatMap(([name, schema]) => {
-    const member = { name: `${before}${name}`, optional: !required.includes(name), schema };
-    const isList = schema.type === "array";
-    const inner = isList ? (schema.items as Schema) : schema;
-    if (inner.properties === undefined || !isWorthRows(inner)) return [member];
-    return [member, ...membersOf(inner, `${member.name}${isList ? "[]" : ""}.`)];
-  });
-}
-
-/**
- * Returns whether an object's members get rows of their own; those of small objects without explanations share one
- * cell.
- */
-function isWorthRows({ properties = {} }: Schema): boolean {
-  const inner = Object.values(properties);
-  return inner.length > 4 || inner.some((schema) => schema.description !== undefined || schema.properties);
-}
-
-function membersTable(members: readonly TableMember[]): string {
-  return table(
-    ["member", "type", ""],
-    members.map(({ name, optional, schema }) => [
-      `\`${name}\`${optional ? "?" : ""}`,
-      typeText(schema),
-      schema.description ?? "",
-    ]),
-  );
-}
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
-}
-
-/** Links that stand for the schemas of the components. */
-const NAMES: Readonly<Record<string, string>> = {
-  entry: "[entry](#session-format)",
-  draft: "[entry](#session-format)",
-  message: "[message](#messages)",
-  contextMessage: "[message](#messages)",
-};
-
-/** Returns a type in words and quotes: `string or null`, `"at" or "before"`, `list of integer`. */
-function typeText(schema: Schema): string {
-  const component = componentName(schema);
-  if (component !== undefined) return NAMES[component];
-  if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (schema.enum) return alternatives(schema.enum.map((value) => JSON.stringify(value)));
-  if (schema.anyOf) return alternatives(schema.anyOf.map(typeText));
-  if (Array.isArray(schema.type)) return alternatives(schema.type.map((type) => typeText({ ...schema, type })));
-  if (schema.type === "array") return `list of ${typeText(schema.items ?? {})}`;
-  if (schema.type === "object") return objectText(schema);
-  return `${schema.type ?? "anything"}${limitsText(schema)}`;
-}
-
-function objectText(schema: Schema): string {
-  const { properties, required = [], additionalProperties } = schema;
-  const named = typeof additionalProperties === "object" && Object.keys(additionalProperties).length > 0;
-  if (properties === undefined || Object.keys(properties).length === 0)
-    return named ? `object of ${typeText(additionalProperties)} by name` : "object";
-  if (isWorthRows(schema)) return "object";
-  const members = Object.entries(properties).map(
-    ([name, inner]) => `${name}${required.includes(name) ? "" : "?"}: ${typeText(inner)}`,
-  );
-  return `{ ${members.join(", ")} }`;
-}
-
-function alternatives(texts: readonly string[]): string {
-  return [...new Set(texts)].join(" or ");
-}
-
-function limitsText({ minimum, maximum }: Schema): string {
-  const limits = [
-    ...(minimum !== undefined && minimum !== Number.MIN_SAFE_INTEGER ? [`from ${minimum}`] : []),
-    ...(maximum !== undefined && maximum !== Number.MAX_SAFE_INTEGER ? [`to ${maximum}`] : []),
-  ];
-  return limits.length === 0 ? "" : ` ${limits.join(" ")}`;
 }

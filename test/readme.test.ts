@@ -8,9 +8,25 @@ import { runHere } from "./support/verbs.ts";
 
 const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
-test("the transcript is what the built server answers", async () => {
-  const [, command, transcript] =
-    /<!-- transcript: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/.exec(readme) ?? [];
+const protocol = readFileSync(new URL("../docs/protocol-preface.md", import.meta.url), "utf8");
+
+/** The transcripts of the documents, with the options that the server was started with. */
+const TRANSCRIPTS = [readme, protocol].flatMap((text) =>
+  [...text.matchAll(/<!-- transcript: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/g)].map(
+    ([, command, transcript]) => [command, transcript] as const,
+  ),
+);
+
+test("there are transcripts in the README and in protocol.md, in both dialects", () => {
+  expect(TRANSCRIPTS.map(([command]) => command)).toEqual([
+    "--no-session",
+    "--no-session",
+    "--mode rpc --no-session",
+    "--no-session --events none",
+  ]);
+});
+
+test.each(TRANSCRIPTS)("the transcript of %s is what the built server answers", async (command, transcript) => {
   const lines = transcript.trimEnd().split("\n");
   const server = spawnServer(command.split(" "));
   const names = new Names();

@@ -43,11 +43,34 @@ export default command({
   example: {
     params: {
       entries: [
-        { type: "message", message: { role: "user", content: "Hello" } },
-        { type: "message", message: assistantExample },
+        { type: "message", message: { role: "user", content: "Run the tests.", timestamp: 1769271740000 } },
+        {
+          type: "message",
+          message: {
+            ...assistantExample,
+            content: [{ type: "toolCall", id: "call_1", name: "bash", arguments: { command: "npm test" } }],
+            stopReason: "toolUse",
+            timestamp: 1769271742000,
+          },
+        },
+        {
+          type: "message",
+          message: {
+            role: "toolResult",
+            toolCallId: "call_1",
+            toolName: "bash",
+            content: [{ type: "text", text: "12 passed" }],
+            isError: false,
+            timestamp: 1769271745000,
+          },
+        },
+        {
+          type: "message",
+          message: { ...assistantExample, content: [{ type: "text", text: "All 12 tests pass." }] },
+        },
       ],
     },
-    result: { entryIds: ["a1b2c3d4", "b2c3d4e5"], leafId: "b2c3d4e5" },
+    result: { entryIds: ["e5f6a7b8", "f6a7b8c9", "a7b8c9d0", "b8c9d0e1"], leafId: "b8c9d0e1" },
   },
   run(context, params) {
     const { session } = context;

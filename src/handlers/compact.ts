@@ -3,7 +3,7 @@ import { Failure } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
 import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
 import { checkedAnswer, veto } from "./shared/hooks.ts";
 
@@ -20,7 +20,7 @@ const result = z.object({
 export default command({
   name: "compact",
   summary:
-    "Pi's compaction of the context, with a summary by the host's model: calls the hook session_before_compact.  " +
+    "Pi's compaction of the context, with a summary by the host's model: calls the hook session_before_compact. " +
     "Without that hook, use prepare_compaction and compact_append.",
   effect: "write",
   params: { customInstructions: z.string().optional().describe("for the summariser") },
@@ -36,20 +36,9 @@ export default command({
       tokensBefore: 50000,
     },
   },
-  async run(context, { customInstructions }) {
-    const { session } = context;
+  run(context, { customInstructions }) {
     if (!context.asks("session_before_compact")) throw withoutSummary();
-    const preparation = compactionPreparationOf(context, { customInstructions });
-    const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));
-    const asked = await context.ask("session_before_compact", { preparation, branchEntries, customInstructions });
-    if (asked.cancelled) return { cancelled: true, reason: asked.reason, message: asked.message };
-    const answer = checkedAnswer("session_before_compact", asked.answer);
-    if (!answer.compaction) throw withoutSummary();
-    const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
-    const draft = compactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
-    const { ids, lines } = appendEntries(context, [draft]);
-    context.notify("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
-    return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };
+    return compacted(context, customInstructions);
   },
   repeat(context, entryIds) {
     requireTypes(context, entryIds, ["compaction"]);
@@ -59,6 +48,24 @@ export default command({
     return { cancelled: false, entryId, summary, firstKeptEntryId, tokensBefore, details } as z.input<typeof result>;
   },
 });
+
+async function compacted(
+  context: CommandContext,
+  customInstructions: string | undefined,
+): Promise<z.input<typeof result>> {
+  const { session } = context;
+  const preparation = compactionPreparationOf(context, { customInstructions });
+  const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));
+  const asked = await context.ask("session_before_compact", { preparation, branchEntries, customInstructions });
+  if (asked.cancelled) return { cancelled: true, reason: asked.reason, message: asked.message };
+  const answer = checkedAnswer("session_before_compact", asked.answer);
+  if (!answer.compaction) throw withoutSummary();
+  const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
+  const draft = compactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
+  const { ids, lines } = appendEntries(context, [draft]);
+  context.notify("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
+  return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };
+}
 
 function withoutSummary(): Failure {
   return new Failure(

@@ -10,7 +10,10 @@ export default command({
   summary: "Appends a compaction: a summary in place of everything before the first kept entry.",
   effect: "write",
   params: {
-    summary: z.string().refine((text) => text.trim() !== "", "must not be blank"),
+    summary: z
+      .string()
+      .refine((text) => text.trim() !== "", "must not be blank")
+      .describe("not blank"),
     firstKeptEntryId: z.string().nullable().describe("an entry of the path; null keeps nothing"),
     tokensBefore: z.number().min(0).describe("tokens of the context before the compaction"),
     details: z.unknown().optional(),

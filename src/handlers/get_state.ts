@@ -115,7 +115,7 @@ function unchangedState(session: Session, settings: ClientSettings): z.input<typ
 }
 
 /** A session with four entries. */
-const stateExample = {
+export const stateExample = {
   sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
   sessionFile:
     "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e-1f1d-7c3e-b0a4-0242ac120002.jsonl",
@@ -123,7 +123,7 @@ const stateExample = {
   cwd: "/home/me/app",
   parentSession: null,
   leafId: "c3d4e5f6",
-  model: { provider: "anthropic", id: "claude-sonnet-4-5" },
+  model: { provider: "anthropic", id: "claude-sonnet-4-5", contextWindow: 200_000 },
   thinkingLevel: "off",
   messageCount: 3,
   entryCount: 4,

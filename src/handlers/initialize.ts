@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { stateOf, stateResult } from "./get_state.ts";
+import { stateExample, stateOf, stateResult } from "./get_state.ts";
 import { command } from "./shared/command.ts";
 import { events } from "./shared/events.ts";
 import { type HookName, type HookRegistration, hooks as knownHooks } from "./shared/hooks.ts";
@@ -15,7 +15,8 @@ const ignored = z.unknown().optional().describe("accepted and ignored");
 export default command({
   name: "initialize",
   summary:
-    "Introduces the host and asks what the server can do. Optional; if sent, it is the first request, and sent once.",
+    "Introduces the host and asks what the server can do. Optional, and sent once. What it chooses (hooks, events, the " +
+    "size of replies) holds from then on, so it is best sent first.",
   effect: "control",
   params: {
     protocolVersion: z.number({ error: WRONG_VERSION }).int(WRONG_VERSION).optional(),
@@ -45,7 +46,7 @@ export default command({
     protocolVersion: z.literal(PROTOCOL_VERSION),
     serverInfo: z.object({ name: z.string(), version: z.string() }),
     capabilities: z.object({
-      commands: z.array(z.string()),
+      commands: z.array(z.string()).describe("all of them, with their aliases; the example shows the first"),
       events: z.array(z.string()),
       hooks: z.array(z.string()),
       framings: z.array(z.string()),
@@ -65,21 +66,25 @@ export default command({
     state: stateResult.nullable().describe("as get_state returns it; null while no session is open"),
   }),
   example: {
-    params: { protocolVersion: 1, clientInfo: { name: "my-editor", version: "1.0.0" } },
+    params: {
+      protocolVersion: 1,
+      clientInfo: { name: "my-editor", version: "1.0.0" },
+      capabilities: { hooks: [{ name: "session_before_fork", onTimeout: "cancel" }] },
+    },
     result: {
       protocolVersion: 1,
       serverInfo: { name: "pi-session-server", version: "0.1.0" },
       capabilities: {
-        commands: ["get_state"],
-        events: ["session_start"],
-        hooks: [],
+        commands: ["initialize", "shutdown", "exit", "rpc.discover", "get_state", "get_messages", "get_entries"],
+        events: Object.keys(events),
+        hooks: Object.keys(knownHooks),
         framings: ["lines", "headers"],
         dialects: ["jsonrpc", "pi"],
-        stores: ["jsonl", "memory"],
+        stores: ["jsonl", "v2", "memory"],
         formats: [1, 2, 3],
         limits: { maxMessageBytes: 67108864 },
       },
-      state: null,
+      state: stateExample,
     },
   },
   run(context, params) {

@@ -14,7 +14,7 @@ export default command({
     name: z
       .string()
       .refine((name) => sessionName(name) !== "", "must not be blank")
-      .describe("line breaks become spaces"),
+      .describe("not blank; line breaks become spaces"),
     sessionPath: anySessionPath,
   },
   result: z.object({ entryId: z.string() }),

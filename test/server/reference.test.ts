@@ -1,7 +1,13 @@
-import { readFileSync } from "node:fs";
+import { appendFileSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import * as z from "zod";
 import { GROUPS, protocolText } from "../../scripts/reference.ts";
+import { eventExample, hookExample } from "../../scripts/reference-examples.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
+import type { EventName } from "../../src/handlers/shared/events.ts";
+import type { HookName } from "../../src/handlers/shared/hooks.ts";
+import { assistant, user } from "../support/drafts.ts";
+import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
@@ -20,6 +26,93 @@ test("every command, alias, event, hook, failure and entry type has its place", 
   for (const name of Object.keys(declarations.hooks)) expect(text).toContain(`\n### ${name}\n`);
   for (const name of Object.keys(declarations.failures)) expect(text).toContain(`\n| \`${name}\` |`);
   for (const type of Object.keys(declarations.entryTypes)) expect(text).toContain(`\n### Entry: ${type}\n`);
+});
+
+/** Members of an object in their order, with those of `preparation`, which two hooks have. */
+function shapeOf({ seq: _, ...payload }: Json): string {
+  const inner = payload.preparation ? Object.keys(payload.preparation) : [];
+  return [...Object.keys(payload), ...inner].join(" ");
+}
+
+/** What a server tells and asks while it does everything that it tells and asks of. */
+async function life(dialect: "jsonrpc" | "pi") {
+  const place = temporaryPlace();
+  const server = serveHere(["--dialect", dialect], { place });
+  const said = new Map<string, string[]>();
+  const note = (name: string, payload: Json): void => {
+    said.set(name, [...(said.get(name) ?? []), shapeOf(payload)]);
+  };
+  let sent = 0;
+  /** Sends a command, answers the hooks that it calls, and returns its result. */
+  const run = async (name: string, params: object = {}, answer: object = {}): Promise<Json> => {
+    const id = `r${++sent}`;
+    server.send(dialect === "pi" ? { id, type: name, ...params } : { jsonrpc: "2.0", id, method: name, params });
+    for (;;) {
+      const message = await server.next();
+      if (message.id === id) return message.data ?? message.result;
+      if (message.type === "hook_request") {
+        const { type: _type, id: asked, hook, ...payload } = message;
+        note(hook, payload);
+        server.send({ type: "hook_response", id: asked, ...answer });
+      } else if ("method" in message) {
+        note(message.method, message.params);
+        if ("id" in message) server.send({ jsonrpc: "2.0", id: message.id, result: answer });
+      } else if (typeof message.type === "string") {
+        const { type, ...payload } = message;
+        note(type, payload);
+      }
+    }
+  };
+  const hooks = Object.keys(declarations.hooks).map((name) => ({ name }));
+  const { state } = await run("initialize", { capabilities: { hooks } });
+  const { entryIds } = await run("append", { entries: [user("Name a colour."), assistant("Blue."), user("Why?")] });
+  await run("set_session_name", { name: "Colours" });
+  const compaction = { summary: "A colour.", firstKeptEntryId: entryIds[2], tokensBefore: 8 };
+  await run("compact", {}, { compaction });
+  await run("branch", { entryId: entryIds[1] }, { summary: { summary: "Why blue?" } });
+  await run("switch_session", { sessionPath: state.sessionFile });
+  appendFileSync(
+    state.sessionFile,
+    `${JSON.stringify({ ...user("Elsewhere", { id: "f00df00d", parentId: entryIds[1] }), timestamp: "2026-01-24T16:22:31.120Z" })}\n{"type":"mess\n`,
+  );
+  await run("append", { entries: [user("Here")] });
+  await run("fork", { entryId: entryIds[2] });
+  // The events of the last command come after its reply.
+  await run("get_state");
+  return said;
+}
+
+test.each(["jsonrpc", "pi"] as const)(
+  "the examples of events and hooks have the members that come in %s",
+  async (dialect) => {
+    const said = await life(dialect);
+    for (const name of Object.keys(declarations.events) as EventName[]) {
+      const { method: _method, type: _type, params, ...rest } = JSON.parse(eventExample(name)[dialect][0]);
+      expect(said.get(name), name).toContain(shapeOf(params ?? rest));
+    }
+    for (const name of Object.keys(declarations.hooks) as HookName[]) {
+      const { type: _type, id: _id, hook: _hook, params, ...rest } = JSON.parse(hookExample(name)[dialect][0]);
+      expect(said.get(name), name).toContain(shapeOf(params ?? rest));
+    }
+  },
+);
+
+test("the examples of events and hooks fit their declarations", () => {
+  for (const [name, { payload }] of Object.entries(declarations.events)) {
+    const { params } = JSON.parse(eventExample(name as EventName).jsonrpc[0]);
+    expect(z.strictObject({ ...declarations.eventBase, ...payload }).safeParse(params).error, name).toBeUndefined();
+  }
+  for (const [name, { payload, answer }] of Object.entries(declarations.hooks)) {
+    const [asked, answered] = hookExample(name as HookName).jsonrpc.map((line) => JSON.parse(line));
+    expect(z.strictObject(payload).safeParse(asked.params).error, name).toBeUndefined();
+    expect(z.strictObject(answer).safeParse(answered.result).error, name).toBeUndefined();
+  }
+});
+
+test("limits of params stand in the tables", () => {
+  expect(text).toContain("| `idempotencyKey`? | string, 1 to 256 characters |");
+  expect(text).toContain("| `entries` | list of [entry](#session-format), 1 to 10000 items |");
+  expect(text).toContain("| `maxReplyBytes`? | integer from 1024 |");
 });
 
 test("every command is in one group", () => {

@@ -46,6 +46,7 @@ export function setting<const N extends string, K extends keyof ClientSettings, 
 export function unsupported<const N extends string, const S extends z.ZodRawShape>(
   name: N,
   params: S,
+  example: z.input<z.ZodObject<S>>,
   instead: string,
 ): Typed<N, S, z.ZodNever> {
   return command({
@@ -55,7 +56,7 @@ export function unsupported<const N extends string, const S extends z.ZodRawShap
     params,
     result: z.never(),
     failures: ["unsupported_command"],
-    example: { params: {}, result: undefined },
+    example: { params: example, result: undefined },
     run() {
       throw new Failure("unsupported_command", `This server owns the history and runs no agent: ${instead}`, {
         command: name,
@@ -71,5 +72,10 @@ export function prompting<const N extends string>(name: N) {
     images: z.array(z.unknown()).optional(),
     streamingBehavior: z.string().optional(),
   };
-  return unsupported(name, params, "call your model with what get_messages returns, and store its answer with append.");
+  return unsupported(
+    name,
+    params,
+    { message: "Hello" },
+    "call your model with what get_messages returns, and store its answer with append.",
+  );
 }

@@ -144,7 +144,9 @@ export const commonParams = {
     .min(1)
     .max(256)
     .optional()
-    .describe("a repeat with the same key returns the first result and writes nothing"),
+    .describe(
+      "a repeat with the same key returns the first result and writes nothing; what it asks for is not compared",
+    ),
   _meta: z
     .looseObject({
       progressToken: z.union([z.string(), z.number()]).optional(),

@@ -37,8 +37,8 @@ export const hooks = {
   session_before_compact: {
     summary: "Pi's compact was called: the answer brings the summary that the host's model wrote.",
     payload: {
-      preparation: z.looseObject({}),
-      branchEntries: z.array(z.unknown()),
+      preparation: z.looseObject({}).describe("what prepare_compaction returns"),
+      branchEntries: z.array(z.unknown()).describe("the entries of the path, the first one first"),
       customInstructions: z.string().optional(),
     },
     answer: {

@@ -4,7 +4,7 @@ import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { piReply } from "../../../scripts/reference.ts";
+import { exampleExchange, refusalExchange } from "../../../scripts/reference-examples.ts";
 import { FAILURES } from "../../../src/core/failure.ts";
 import { type Command, commonParams } from "../../../src/handlers/shared/command.ts";
 import { commandNames, findCommand } from "../../../src/handlers/shared/find.ts";
@@ -34,6 +34,11 @@ function refuses(command: Command): boolean {
 function mayBeMissing({ result }: Command, member: string): boolean {
   const schema = result instanceof z.ZodObject ? result.shape[member] : undefined;
   return schema?.safeParse(null).success === true || schema?.safeParse(undefined).success === true;
+}
+
+/** The reply of protocol.md to a command that refuses. */
+function documentedRefusal(command: Command, dialect: "jsonrpc" | "pi"): Json {
+  return JSON.parse(refusalExchange(command)[dialect][1]);
 }
 
 /** A server on the session that the examples speak of, and the params of a command's example in it. */
@@ -85,6 +90,7 @@ describe.each(table)("$name", (command) => {
     const reply = await server.request(command.name, params);
     if (refuses(command)) {
       expect(command.failures).toContain(reply.error.data.name);
+      expect(documentedRefusal(command, "jsonrpc").error).toEqual(reply.error);
       return;
     }
     expect(reply.error).toBeUndefined();
@@ -98,9 +104,13 @@ describe.each(table)("$name", (command) => {
     expect(reply).toMatchObject({ type: "response", command: command.name, success: !refuses(command) });
     if (refuses(command)) expect(command.failures).toContain(reply.code);
     else if (!command.pi) expect(command.result.safeParse(reply.data ?? null).error).toBeUndefined();
-    if (refuses(command)) return;
+    if (refuses(command)) {
+      const { id: _, ...refused } = reply;
+      expect(documentedRefusal(command, "pi")).toMatchObject(refused);
+      return;
+    }
     // The document shows what comes: no member that is not there, and nothing where there is something.
-    const { data: documented } = JSON.parse(JSON.stringify(piReply(command, FAILURES)));
+    const { data: documented } = JSON.parse(exampleExchange(command).pi[1]);
     expect("data" in reply).toBe(documented !== undefined);
     const always = Object.keys(documented ?? {}).filter((member) => !mayBeMissing(command, member));
     expect(Object.keys(reply.data ?? {})).toEqual(expect.arrayContaining(always));

@@ -1,0 +1,206 @@
+/** The examples in protocol.md, as each dialect writes them: commands, refusals, events and hooks. */
+
+import { Failure } from "../src/core/failure.ts";
+import type { Command, CommandContext } from "../src/handlers/shared/command.ts";
+import type { EventName, EventPayload } from "../src/handlers/shared/events.ts";
+import type { HookName } from "../src/handlers/shared/hooks.ts";
+import { entryExample, exampleId } from "../src/handlers/shared/shapes.ts";
+import type { Call, Outcome } from "../src/server/connection/call.ts";
+import { jsonrpc } from "../src/server/connection/jsonrpc.ts";
+import { pi } from "../src/server/connection/pi.ts";
+
+/** Lines that go back and forth, in each dialect. */
+export interface Exchange {
+  readonly jsonrpc: readonly string[];
+  readonly pi: readonly string[];
+}
+
+/** Commands that a host sends as a notification in JSON-RPC, so that there is no reply. */
+const NOTIFICATIONS: ReadonlySet<string> = new Set(["exit"]);
+
+// --- commands ----------------------------------------------------------------------------------------------------
+
+/** Returns the example of a command: the request and the reply. */
+export function exampleExchange(command: Command): Exchange {
+  const { result } = command.example;
+  return exchange(command, result === undefined ? { error: refusalOf(command) } : { result });
+}
+
+/** Returns what a command answers where no host has registered its hook. */
+export function refusalExchange(command: Command): Exchange {
+  return exchange(command, { error: refusalOf(command) });
+}
+
+function exchange(command: Command, outcome: Outcome): Exchange {
+  const { name } = command;
+  const params = command.example.params as object;
+  const call = { command, name, idText: "1" } as Call;
+  const request = { method: name, ...(Object.keys(params).length === 0 ? {} : { params }) };
+  const isSilent = NOTIFICATIONS.has(name);
+  return {
+    jsonrpc: isSilent
+      ? [JSON.stringify({ jsonrpc: "2.0", ...request })]
+      : [JSON.stringify({ jsonrpc: "2.0", id: 1, ...request }), joined(jsonrpc.reply(call, outcome))],
+    pi: [
+      JSON.stringify({ id: "1", type: name, ...params }),
+      joined(pi.reply({ ...call, idText: '"1"' }, "error" in outcome ? outcome : { result: inPi(command) })),
+    ],
+  };
+}
+
+/** Returns the result of the example in Pi's shape, which depends on the result alone; the rest is for its folder. */
+function inPi(command: Command): unknown {
+  const nowhere = { workspace: { prepareFolder() {} } } as unknown as CommandContext;
+  const result = command.example.result as never;
+  return command.pi === undefined ? result : command.pi(nowhere, result);
+}
+
+/** Returns the failure that a command ends with where nobody answers hooks. */
+function refusalOf({ name, example, run }: Command): Failure {
+  const alone = { asks: () => false } as unknown as CommandContext;
+  try {
+    run(alone, example.params as never);
+  } catch (error) {
+    if (error instanceof Failure) return error;
+  }
+  throw new Error(`${name} does not refuse, and its example has no result`);
+}
+
+// --- events ------------------------------------------------------------------------------------------------------
+
+const FILE = "/home/me/sessions/colours.jsonl";
+const OTHER_FILE = "/home/me/sessions/colours-2.jsonl";
+const OTHER_ID = "01991f6e-1f1d-7c3e-b0a4-0242ac120003";
+const TIMESTAMP = "2026-01-24T16:22:31.120Z";
+
+const branchSummary = {
+  type: "branch_summary",
+  id: "e5f6a7b8",
+  parentId: "a1b2c3d4",
+  timestamp: TIMESTAMP,
+  fromId: "d4e5f6a7",
+  summary: "Blue was the first choice.",
+};
+
+const compaction = {
+  type: "compaction",
+  id: "f6a7b8c9",
+  parentId: "d4e5f6a7",
+  timestamp: TIMESTAMP,
+  summary: "The user wants a colour.",
+  firstKeptEntryId: "c3d4e5f6",
+  tokensBefore: 50_000,
+};
+
+type EventExample<N extends EventName> = {
+  readonly sessionId?: string;
+  readonly leafId: string | null;
+} & EventPayload<N>;
+
+/** An example of each event, with the members of one that is sent. */
+const EVENTS: { readonly [N in EventName]: EventExample<N> } = {
+  session_start: { leafId: null, reason: "startup", sessionFile: FILE },
+  session_shutdown: { leafId: "d4e5f6a7", reason: "fork", targetSessionFile: OTHER_FILE },
+  session_tree: {
+    leafId: "e5f6a7b8",
+    newLeafId: "e5f6a7b8",
+    oldLeafId: "d4e5f6a7",
+    summaryEntry: branchSummary,
+    fromExtension: false,
+  },
+  session_fork: {
+    sessionId: OTHER_ID,
+    leafId: "b2c3d4e5",
+    entryId: "c3d4e5f6",
+    position: "before",
+    sessionFile: OTHER_FILE,
+    previousSessionFile: FILE,
+  },
+  session_compact: { leafId: "f6a7b8c9", compactionEntry: compaction, fromExtension: false },
+  session_append: {
+    leafId: "d4e5f6a7",
+    entryIds: ["d4e5f6a7"],
+    origin: "foreign",
+    entries: [entryExample("d4e5f6a7", "c3d4e5f6", "And a second one?")],
+  },
+  session_info_changed: { leafId: "d4e5f6a7", name: "Colours" },
+  session_damage: {
+    leafId: "d4e5f6a7",
+    damage: [
+      {
+        kind: "bad_line",
+        line: 9,
+        byteOffset: 1686,
+        length: 13,
+        reason: "the line is not a JSON object",
+        salvaged: false,
+      },
+    ],
+  },
+};
+
+export function eventExample(name: EventName): Exchange {
+  const { sessionId = exampleId, leafId, ...rest } = EVENTS[name];
+  const payload = { sessionId, leafId, seq: Object.keys(EVENTS).indexOf(name) + 1, ...rest };
+  return { jsonrpc: [joined(jsonrpc.event(name, payload))], pi: [joined(pi.event(name, payload))] };
+}
+
+// --- hooks -------------------------------------------------------------------------------------------------------
+
+interface HookExample {
+  readonly payload: Readonly<Record<string, unknown>>;
+  readonly answer: Readonly<Record<string, unknown>>;
+}
+
+const leftEntry = entryExample("d4e5f6a7", "c3d4e5f6", "And a second one?");
+
+/** An example of each hook: what the server asks, and an answer. */
+const HOOKS: { readonly [N in HookName]: HookExample } = {
+  session_before_switch: { payload: { reason: "resume", targetSessionFile: OTHER_FILE }, answer: {} },
+  session_before_fork: { payload: { entryId: "c3d4e5f6", position: "before" }, answer: { cancel: true } },
+  session_before_tree: {
+    payload: {
+      preparation: {
+        targetId: "c3d4e5f6",
+        oldLeafId: "d4e5f6a7",
+        commonAncestorId: "c3d4e5f6",
+        entriesToSummarize: [leftEntry],
+        userWantsSummary: false,
+      },
+    },
+    answer: { summary: { summary: "Blue was the first choice." } },
+  },
+  session_before_compact: {
+    payload: {
+      preparation: {
+        shouldCompact: false,
+        contextTokens: 8,
+        tokensBefore: 8,
+        firstKeptEntryId: "d4e5f6a7",
+        messagesToSummarize: [{ role: "user", content: "Name a colour." }],
+        turnPrefixMessages: [],
+        isSplitTurn: false,
+        details: { readFiles: [], modifiedFiles: [] },
+        conversationText: "User: Name a colour.",
+        settings: { enabled: true, contextWindow: 200_000, reserveTokens: 16_384, keepRecentTokens: 4 },
+      },
+      branchEntries: [entryExample("c3d4e5f6", null, "Name a colour."), leftEntry],
+    },
+    answer: {
+      compaction: { summary: "The user wants a colour.", firstKeptEntryId: "d4e5f6a7", tokensBefore: 8 },
+    },
+  },
+};
+
+export function hookExample(name: HookName): Exchange {
+  const { payload, answer } = HOOKS[name];
+  const request = { jsonrpc: "2.0" as const, id: 0, method: name, params: payload };
+  return {
+    jsonrpc: [joined(jsonrpc.hook(request)), JSON.stringify({ jsonrpc: "2.0", id: 0, result: answer })],
+    pi: [joined(pi.hook(request)), JSON.stringify({ type: "hook_response", id: 0, ...answer })],
+  };
+}
+
+function joined(pieces: Iterable<string | Uint8Array>): string {
+  return Buffer.concat([...pieces].map((piece) => Buffer.from(piece as string))).toString("utf8");
+}
