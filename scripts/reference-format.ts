@@ -45,8 +45,8 @@ export function formatText({ header, entryTypes, messageRoles }: Declarations, s
       membersTable(membersOf(schemaOf(schema))),
       "",
     ]),
-    "What Pi writes in messages of each role, and readers may rely on. `append` adds what is",
-    "[missing](#writing-safely):",
+    "What Pi writes in messages of each role, and readers may rely on.",
+    "[Writing safely](#writing-safely) says which of these `append` adds where they are missing:",
     "",
     table(
       ["role", "members"],

@@ -69,6 +69,8 @@ const NAMES: Readonly<Record<string, string>> = {
 export function typeText(schema: Schema): string {
   const component = componentName(schema);
   if (component !== undefined) return NAMES[component];
+  // A reference with a description beside it is written so in this version of JSON Schema.
+  if (Array.isArray(schema.allOf) && schema.allOf.length === 1) return typeText(schema.allOf[0]);
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return alternatives(schema.enum.map((value) => JSON.stringify(value)));
   if (schema.anyOf) return alternatives(schema.anyOf.map(typeText));

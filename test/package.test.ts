@@ -10,7 +10,7 @@ import { afterAll, expect, test } from "vitest";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MANIFEST = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 
-/** The program of the client's example in README, and more of what a host does. */
+/** A host that uses what the client and the types have. */
 const HOST = `
 import { type Commands, type Events, RequestFailure, spawnServer } from "pi-session-server/client";
 import type { AppendParams, Entry, SessionTreeEvent } from "pi-session-server/schema";
@@ -108,6 +108,18 @@ test.each([
   const out = execFileSync(process.execPath, ["host.js", join(folder, "sessions")], { cwd: folder, encoding: "utf8" });
   expect(out).toBe("true 1 true\n");
   expect(existsSync(join(folder, "sessions"))).toBe(true);
+});
+
+test("the program of the README compiles and prints what stands there", () => {
+  const { folder } = place;
+  const readme = readFileSync(join(ROOT, "README.md"), "utf8");
+  const [, program, printed] = /```ts\n([\s\S]*?)```\n\nIt prints:\n\n```text\n([\s\S]*?)```/.exec(readme) ?? [];
+  writeFileSync(join(folder, "readme.ts"), program);
+  const compilerOptions = { module: "nodenext", target: "es2022", lib: ["es2023"], types: ["node"], strict: true };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["readme.ts"] }));
+  execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", folder], { stdio: "inherit" });
+  const env = { PATH: process.env.PATH, HOME: folder, PI_SESSION_SERVER_STATE_DIR: join(folder, "state") };
+  expect(execFileSync(process.execPath, ["readme.js"], { cwd: folder, env, encoding: "utf8" })).toBe(printed);
 });
 
 test("require works where Node can load modules with it", () => {

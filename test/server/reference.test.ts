@@ -109,6 +109,15 @@ test("the examples of events and hooks fit their declarations", () => {
   }
 });
 
+test("the example of initialize has the lists that a server returns, of the commands their beginning", async () => {
+  const { capabilities } = await serveHere(["--no-session"]).result("initialize");
+  const [{ example }] = declarations.commands.filter(({ name }) => name === "initialize");
+  const { commands, ...rest } = (example.result as Json).capabilities;
+  expect(capabilities).toMatchObject(rest);
+  expect(commands.length).toBeGreaterThan(0);
+  expect(capabilities.commands.slice(0, commands.length)).toEqual(commands);
+});
+
 test("limits of params stand in the tables", () => {
   expect(text).toContain("| `idempotencyKey`? | string, 1 to 256 characters |");
   expect(text).toContain("| `entries` | list of [entry](#session-format), 1 to 10000 items |");
