@@ -5,7 +5,16 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-const PROGRAM = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
+/** Returns the path of the server: of the package that is installed, or of the clone that this file lies in. */
+function program() {
+  let manifest;
+  try {
+    manifest = import.meta.resolve("pi-session-server/package.json");
+  } catch {
+    manifest = new URL("../package.json", import.meta.url);
+  }
+  return fileURLToPath(new URL("dist/bin/pi-session-server.js", manifest));
+}
 
 export class Client {
   /**
@@ -15,17 +24,21 @@ export class Client {
    *   onHook?: (name: string, params: any) => any }} options
    */
   constructor(args, { env, cwd, onEvent = () => {}, onHook = () => ({}) }) {
-    if (!existsSync(PROGRAM)) throw new Error("The server is not built. Run `npm ci` first.");
+    const path = program();
+    if (!existsSync(path))
+      throw new Error(
+        `There is no server at ${path}. Run \`npm install pi-session-server\`, or \`npm ci\` in a clone.`,
+      );
     this.waiting = new Map();
     this.lastId = 0;
     this.complaints = "";
-    this.child = spawn(process.execPath, [PROGRAM, ...args], { env, cwd });
+    this.child = spawn(process.execPath, [path, ...args], { env, cwd });
     this.child.stderr.on("data", (chunk) => {
       this.complaints += chunk;
     });
     createInterface({ input: this.child.stdout }).on("line", (line) => {
       const message = JSON.parse(line);
-      if ("method" in message && "id" in message) this.answer(message.id, onHook(message.method, message.params));
+      if ("method" in message && "id" in message) this.answer(message.id, () => onHook(message.method, message.params));
       else if ("method" in message) onEvent(message.method, message.params);
       else this.settle(message);
     });
@@ -40,15 +53,26 @@ export class Client {
   }
 
   settle({ id, result, error }) {
+    if (!this.waiting.has(id)) {
+      // The id is null when the server could not read a request.
+      this.complaints += `${error?.message}\n`;
+      return;
+    }
     const { resolve, reject } = this.waiting.get(id);
     this.waiting.delete(id);
     if (error) reject(Object.assign(new Error(error.message), { code: error.code, data: error.data }));
     else resolve(result);
   }
 
-  async answer(id, answer) {
-    const result = (await answer) ?? {};
-    this.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, result })}\n`);
+  /** Answers a hook. When its handler throws, the action does not happen. */
+  async answer(id, handler) {
+    let reply;
+    try {
+      reply = { result: (await handler()) ?? {} };
+    } catch (error) {
+      reply = { error: { code: -32603, message: error instanceof Error ? error.message : String(error) } };
+    }
+    this.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, ...reply })}\n`);
   }
 
   /** Resolves with the result; rejects with an error that has the wire's code and data. */

@@ -136,10 +136,8 @@ try {
   );
   const repetitions = await writeSchema(`${fresh}/schema`);
   // The same types as in the sources, written out: nobody's compiler has to read the declarations and their library.
-  writeFileSync(
-    `${fresh}/lib/client/protocol.d.ts`,
-    'export type { Commands, Events, FailureName, Hooks } from "../../schema/protocol.js";\n',
-  );
+  writeFileSync(`${fresh}/lib/client/protocol.d.ts`, 'export type * from "../../schema/protocol.js";\n');
+  rmSync(`${fresh}/lib/client/conversation.d.ts`);
   // One file in place of 90 that import each other: of the time that the import took, a quarter is left.
   const modules = { bundle: true, platform: "node", format: "esm", target: "node20.19", legalComments: "none" };
   await build({

@@ -6,16 +6,13 @@ import { openRpcDocument, type Schema } from "../src/server/openrpc.ts";
 /**
  * Returns the schema (draft 7). Its definitions have a name for each thing: `AppendParams`, `AppendResult`,
  * `SessionStartEvent`, `SessionBeforeForkPayload` and `...Answer`, `Failure`, `Header`, `Entry`, `Draft`, `Message` and
- * so on. The document itself describes tables of these, by the names on the wire. `forTypes`: without the rules that no
- * type can express.
+ * so on. The document itself describes tables of these, by the names on the wire.
  */
-export function schemaBundle(declared: Declarations, version: string, { forTypes = false } = {}): Schema {
+export function schemaBundle(declared: Declarations, version: string): Schema {
   const document = openRpcDocument(declared, version);
   const definitions: Record<string, Schema> = {};
-  for (const [name, schema] of Object.entries(document.components.schemas)) {
-    const { allOf, not, ...rest } = schema;
-    definitions[typeName(name)] = renamed(forTypes ? rest : schema);
-  }
+  for (const [name, schema] of Object.entries(document.components.schemas))
+    definitions[typeName(name)] = renamed(schema);
   const tables = { commands: {}, events: {}, hooks: {} } as Record<string, Record<string, Schema>>;
   const define = (name: string, schema: Schema): Schema => {
     definitions[name] = renamed(schema);
@@ -58,7 +55,7 @@ export function schemaBundle(declared: Declarations, version: string, { forTypes
     }),
   });
   for (const [name, table] of Object.entries(tables)) define(typeName(name), record(table));
-  return {
+  return withSingleTypes({
     $schema: "http://json-schema.org/draft-07/schema#",
     $id: "urn:pi-session-server:protocol",
     title: "Protocol",
@@ -72,7 +69,91 @@ export function schemaBundle(declared: Declarations, version: string, { forTypes
       entry: { $ref: "#/definitions/Entry" },
     }),
     definitions,
+  });
+}
+
+/**
+ * Returns the same for the maker of TypeScript declarations, without the rules that no type can express. `written`: names
+ * of types that are written by hand, in the place of the definitions of these names.
+ */
+export function schemaForTypes(declared: Declarations, version: string, written: readonly string[]): Schema {
+  const bundle = schemaBundle(declared, version);
+  const definitions = bundle.definitions as Record<string, Schema>;
+  const said = new Map<string, Schema>();
+  for (const { name, summary, example } of declared.commands)
+    said.set(`Commands.${name}`, {
+      description: firstSentence(summary),
+      ...(example.result === undefined ? { description: summary, deprecated: true } : {}),
+    });
+  for (const table of ["events", "hooks"] as const)
+    for (const [name, { summary }] of Object.entries(declared[table]))
+      said.set(`${typeName(table)}.${name}`, { description: firstSentence(summary) });
+  for (const table of ["Commands", "Events", "Hooks"])
+    for (const [name, schema] of Object.entries(definitions[table].properties ?? {}))
+      Object.assign(schema, said.get(`${table}.${name}`));
+  // The schema says nothing of the children, because it has no name for the node.
+  (definitions.GetTreeResult.properties as Record<string, Schema>).tree.tsType = "TreeNode[]";
+  for (const name of written) delete definitions[name];
+  return asTypes(bundle);
+}
+
+/** Returns a schema with the types of TypeScript for what its maker would make something else of. */
+function asTypes(schema: Schema): Schema {
+  const { description, deprecated, tsType, $ref } = schema;
+  const typed = (type: string): Schema => ({
+    ...(description === undefined ? {} : { description }),
+    ...(deprecated === undefined ? {} : { deprecated }),
+    tsType: type,
+  });
+  if (typeof tsType === "string") return typed(tsType);
+  if ($ref !== undefined) return typed($ref.split("/").at(-1) as string);
+  const { minItems, maxItems, allOf, not, definitions, ...rest } = schema;
+  const [only, ...others] = (allOf as Schema[] | undefined) ?? [];
+  if (only?.$ref !== undefined && others.length === 0) return asTypes({ ...rest, ...only });
+  if (not !== undefined && Object.keys(rest).length === 0) return typed("never");
+  // Without a type list beside it, `string` takes nothing away from what an editor proposes.
+  if (rest.anyOf?.length === 2 && rest.anyOf[0].$ref?.endsWith("/FailureName"))
+    return typed("FailureName | (string & {})");
+  if (Object.keys(rest).every((keyword) => keyword === "description" || keyword === "$schema")) return typed("unknown");
+  return {
+    ...mapped(rest, asTypes),
+    ...(definitions === undefined ? {} : { definitions: mappedValues(definitions as Record<string, Schema>, asTypes) }),
   };
+}
+
+/** Returns a schema with one type for each place, as strict readers want it: `anyOf` for lists of types. */
+function withSingleTypes(schema: Schema): Schema {
+  const { definitions, ...rest } = mapped(schema, withSingleTypes);
+  const defined = definitions && mappedValues(definitions as Record<string, Schema>, withSingleTypes);
+  const whole = defined ? { ...rest, definitions: defined } : rest;
+  if (!Array.isArray(whole.type)) return whole;
+  const { type: types, description, ...rules } = whole;
+  const anyOf = (types as string[]).map((type) => ({ type, ...(type === "null" ? {} : rules) }));
+  return { ...(description === undefined ? {} : { description }), anyOf };
+}
+
+/** Returns a schema with others in the place of those in it. */
+function mapped(schema: Schema, change: (schema: Schema) => Schema): Schema {
+  const { properties, items, additionalProperties, anyOf, allOf, not } = schema;
+  return {
+    ...schema,
+    ...(properties ? { properties: mappedValues(properties, change) } : {}),
+    ...(items ? { items: change(items) } : {}),
+    ...(typeof additionalProperties === "object" && Object.keys(additionalProperties).length > 0
+      ? { additionalProperties: change(additionalProperties) }
+      : {}),
+    ...(anyOf ? { anyOf: anyOf.map(change) } : {}),
+    ...(allOf ? { allOf: (allOf as Schema[]).map(change) } : {}),
+    ...(not ? { not: change(not as Schema) } : {}),
+  };
+}
+
+function mappedValues(table: Record<string, Schema>, change: (schema: Schema) => Schema): Record<string, Schema> {
+  return Object.fromEntries(Object.entries(table).map(([name, schema]) => [name, change(schema)]));
+}
+
+function firstSentence(text: string): string {
+  return /^.*?[.](?=\s|$)/.exec(text)?.[0] ?? text;
 }
 
 /** Returns the schema of an object that has these members and no others. */

@@ -1,6 +1,6 @@
 // Writes the contract for machines: the OpenRPC document, one JSON Schema for everything, and TypeScript declarations.
 // `npm run build` puts them into the package; the verb `schema` copies them from there.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -14,7 +14,7 @@ async function declared() {
     export { declarations } from "./src/handlers/shared/declarations.ts";
     export { repetitionOf } from "./src/handlers/shared/repetition.ts";
     export { openRpcDocument } from "./src/server/openrpc.ts";
-    export { schemaBundle } from "./scripts/schema-bundle.ts";
+    export { schemaBundle, schemaForTypes } from "./scripts/schema-bundle.ts";
     export { VERSION } from "./src/version.ts";`;
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: root },
@@ -28,19 +28,21 @@ async function declared() {
 
 /** Writes the files into a folder. Returns the repetition of each command, for the client. */
 export async function writeSchema(folder) {
-  const { declarations, openRpcDocument, repetitionOf, schemaBundle, VERSION } = await declared();
+  const { declarations, openRpcDocument, repetitionOf, schemaBundle, schemaForTypes, VERSION } = await declared();
   mkdirSync(folder, { recursive: true });
   const put = (name, text) => writeFileSync(join(folder, name), text);
   put("openrpc.json", `${JSON.stringify(openRpcDocument(declarations, VERSION), null, 2)}\n`);
   put("schema.json", `${JSON.stringify(schemaBundle(declarations, VERSION), null, 2)}\n`);
-  put("protocol.d.ts", await declarationsText(schemaBundle(declarations, VERSION, { forTypes: true })));
+  const written = readFileSync(join(root, "src/client/conversation.ts"), "utf8").replace(/^\/\*\*.*?\*\/\n/s, "");
+  const names = [...written.matchAll(/^export type (\w+)/gm)].map(([, name]) => name);
+  put("protocol.d.ts", (await declarationsText(schemaForTypes(declarations, VERSION, names))) + written);
   return Object.fromEntries(declarations.commands.map((command) => [command.name, repetitionOf(command)]));
 }
 
 /** Returns TypeScript declarations of a schema. */
 async function declarationsText(schema) {
   const text = await compile(schema, "Protocol", {
-    additionalProperties: true,
+    additionalProperties: false,
     bannerComment: "/** The protocol of pi-session-server in types. Made from its declarations; not to be edited. */",
     unreachableDefinitions: true,
     style: { printWidth: 120 },

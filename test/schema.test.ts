@@ -15,7 +15,7 @@ import { type Json, temporaryFolder } from "./support/server.ts";
 const FOLDER = join(dirname(PROGRAM), "../schema");
 const schema: Json = JSON.parse(readFileSync(join(FOLDER, "schema.json"), "utf8"));
 
-const ajv = new Ajv({ strict: false });
+const ajv = new Ajv({ strict: true });
 ajv.addSchema(schema);
 
 /** Returns what is wrong with a value by a definition of the schema. */

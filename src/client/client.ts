@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { call, EventHub } from "./event-hub.ts";
-import { cancelled, connectionClosed, outcomeUnknown, RequestFailure } from "./failure.ts";
+import { cancelled, connectionClosed, named, outcomeUnknown, RequestFailure } from "./failure.ts";
 import type { Life } from "./life.ts";
 import type { RpcMessage } from "./message-stream.ts";
 import { OpenSessions } from "./open-sessions.ts";
@@ -104,7 +104,7 @@ export class Client {
   async start(life: Life): Promise<this> {
     this.live(life);
     try {
-      const state = await this.introduce();
+      const state = await named("initialize", this.introduce());
       await this.keepUnpersisted();
       this.firstState = state;
     } catch (error) {
@@ -121,7 +121,7 @@ export class Client {
    * when the server died and the command cannot be sent again, `connection_closed` when it was not done.
    */
   request<N extends keyof Commands>(name: N, ...[params, options]: Arguments<N>): Promise<Commands[N]["result"]> {
-    return this.enqueue(name, params ?? {}, options ?? {}, false) as Promise<Commands[N]["result"]>;
+    return named(name, this.enqueue(name, params ?? {}, options ?? {}, false) as Promise<Commands[N]["result"]>);
   }
 
   /** Yields the pages of a command, one after the other, until there is no more. */
@@ -132,7 +132,7 @@ export class Client {
     let cursor = (params as { cursor?: string } | undefined)?.cursor;
     do {
       const asked = cursor === undefined ? (params ?? {}) : { ...params, cursor };
-      const page = (await this.enqueue(name, asked, options ?? {}, false)) as { nextCursor?: string };
+      const page = (await named(name, this.enqueue(name, asked, options ?? {}, false))) as { nextCursor?: string };
       yield page as Commands[N]["result"];
       cursor = page.nextCursor;
     } while (cursor !== undefined);

@@ -20,17 +20,39 @@ export class RequestFailure extends Error {
   override readonly name: RequestFailureName;
   /** JSON-RPC error code. */
   readonly code: number;
+  /** The command that failed, which the message begins with; undefined when there was no server to ask. */
+  readonly command: string | undefined;
   /** Whether the same request may succeed later without a change to it. */
   readonly retryable: boolean;
   /** All members of `error.data`. */
   readonly data: Readonly<Record<string, unknown>>;
 
-  constructor(code: number, message: string, data: Readonly<Record<string, unknown>> = {}, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
+  constructor(
+    code: number,
+    message: string,
+    data: Readonly<Record<string, unknown>> = {},
+    cause?: unknown,
+    command?: string,
+  ) {
+    super(command === undefined ? message : `${command}: ${message}`, cause === undefined ? undefined : { cause });
+    this.command = command;
     this.name = (data.name ?? "internal_error") as RequestFailureName;
     this.code = code;
     this.retryable = data.retryable === true;
     this.data = data;
+  }
+}
+
+/**
+ * Waits for the reply to a command. Throws its failure with the command's name. It is made here, and not where the reply
+ * is read, because only then does its stack have those who wait for it; a request that succeeds pays 1 us for that.
+ */
+export async function named<T>(command: string, reply: Promise<T>): Promise<T> {
+  try {
+    return await reply;
+  } catch (error) {
+    if (!(error instanceof RequestFailure) || error.command !== undefined) throw error;
+    throw new RequestFailure(error.code, error.message, error.data, error.cause, command);
   }
 }
 
@@ -56,4 +78,11 @@ export function cancelled(): RequestFailure {
     name: "cancelled",
     retryable: true,
   });
+}
+
+/** Returns the failure of a start for which there is no program. */
+export function noProgram(program: string, cause?: unknown): RequestFailure {
+  const advice = "Check `program`: a path to a script, or a list of a command and its first arguments.";
+  const data = { name: "connection_closed", retryable: false, program };
+  return new RequestFailure(-32803, `There is no program at ${program}. ${advice}`, data, cause);
 }

@@ -8,6 +8,8 @@
  * await server.request("append", { entries: [{ type: "message", message: { role: "user", content: "Hello" } }] });
  */
 
+/// <reference types="node" preserve="true" />
+
 import type { Readable, Writable } from "node:stream";
 import { Client } from "./client.ts";
 import { lifeOf } from "./life.ts";
@@ -17,7 +19,7 @@ import type { ClientOptions } from "./types.ts";
 export type { Client } from "./client.ts";
 export type { NamedEvent } from "./event-hub.ts";
 export { RequestFailure, type RequestFailureName } from "./failure.ts";
-export type { Commands, Events, FailureName, Hooks } from "./protocol.ts";
+export type { Block, Commands, Draft, Entry, Events, FailureName, Hooks, Message, OtherName } from "./protocol.ts";
 export { type SpawnedClient, type SpawnOptions, spawnServer } from "./spawn.ts";
 export type {
   Arguments,

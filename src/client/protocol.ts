@@ -10,6 +10,8 @@ import type { eventBase, events } from "../handlers/shared/events.ts";
 import type { hooks } from "../handlers/shared/hooks.ts";
 import type { AnyCommand } from "../handlers/shared/table.ts";
 
+export type * from "./conversation.ts";
+
 type Name = AnyCommand["name"];
 
 type TypesOf<N extends Name> = NonNullable<Extract<AnyCommand, { readonly name: N }>["types"]>;

@@ -1,5 +1,6 @@
 /** The hooks' questions of the server, and the answers of the handlers. */
 
+import { named } from "./failure.ts";
 import type { RpcMessage } from "./message-stream.ts";
 import type { Hooks } from "./protocol.ts";
 import type { ClientOptions, HookContext, HookHandler, RequestOptions } from "./types.ts";
@@ -60,7 +61,7 @@ export class Questions {
     const handler = this.handlers[name as keyof Hooks] as HookHandler<keyof Hooks> | undefined;
     const request: HookContext["request"] = (read, ...[params, options]) => {
       const meta = { ...(params as { _meta?: object } | undefined)?._meta, hook: id };
-      return this.read(read, { ...params, _meta: meta }, options ?? {});
+      return named(read, this.read(read, { ...params, _meta: meta }, options ?? {})) as Promise<never>;
     };
     return new Promise((resolve, reject) => {
       if (!handler) throw new Error(`There is no handler for ${name}.`);

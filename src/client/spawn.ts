@@ -1,9 +1,12 @@
 /** Servers as child processes. */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { createRequire } from "node:module";
+import { resolve as resolvePath } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { Client } from "./client.ts";
+import { noProgram } from "./failure.ts";
 import { type Life, lifeOf } from "./life.ts";
 import { MessageStream } from "./message-stream.ts";
 import type { ClientOptions } from "./types.ts";
@@ -40,7 +43,7 @@ const LAST_WORDS = 2_000;
 
 /**
  * Starts a server and introduces itself. Throws RequestFailure when the server ends at once, with what it said on
- * stderr, and whatever starting a process throws.
+ * stderr, or when there is no such program, and whatever else starting a process throws.
  */
 export async function spawnServer(options: SpawnOptions = {}): Promise<SpawnedClient> {
   const { args = [], survive = true } = options;
@@ -71,10 +74,21 @@ function spawned(
   args: readonly string[],
 ): Promise<Child> {
   const [command, ...first] = typeof program === "string" ? [process.execPath, program] : program;
+  if (typeof program === "string") {
+    try {
+      createRequire(import.meta.url).resolve(resolvePath(cwd ?? "", program));
+    } catch (error) {
+      return Promise.reject(noProgram(program, error));
+    }
+  }
   const fixed = ["--framing", "lines", "--dialect", "jsonrpc"];
   const child = spawn(command, [...first, ...fixed, ...args], { cwd, env, stdio: ["pipe", "pipe", "pipe"] });
   return new Promise((resolve, reject) => {
-    child.once("error", reject);
+    child.once("error", (error: NodeJS.ErrnoException) => {
+      // The same error is reported when there is no such folder to start it in.
+      const place = cwd === undefined ? command : `${command}, or no folder ${cwd}`;
+      reject(error.code === "ENOENT" ? noProgram(place, error) : error);
+    });
     child.once("spawn", () => resolve(child));
   });
 }

@@ -53,11 +53,13 @@ export type Arguments<N extends keyof Commands> = object extends Commands[N]["pa
 
 /** Commands that answer in pages. */
 export type PagedCommand = {
-  [N in keyof Commands]: Commands[N]["params"] extends { cursor?: string }
-    ? Commands[N]["result"] extends { nextCursor?: string }
-      ? N
-      : never
-    : never;
+  [N in keyof Commands]: [Commands[N]["result"]] extends [never]
+    ? never
+    : Commands[N]["params"] extends { cursor?: string }
+      ? Commands[N]["result"] extends { nextCursor?: string }
+        ? N
+        : never
+      : never;
 }[keyof Commands];
 
 /** A server that took the place of one that died. */

@@ -57,6 +57,27 @@ test("a failure has the protocol's name, code and data", async () => {
   await expect(client.request("no_such")).rejects.toMatchObject({ name: "method_not_found", code: -32601 });
 });
 
+test("a failure says which command failed, and its stack who asked", async () => {
+  const client = await spawned({
+    args: ["--no-session"],
+    hooks: { session_before_switch: (_, { request }) => request("get_entry", { entryId: "none" }) as Promise<never> },
+  });
+  const asksForNothing = async (): Promise<unknown> => await client.request("branch", { entryId: "none" });
+  const failure = (await asksForNothing().catch((error) => error)) as RequestFailure;
+  expect(failure.command).toBe("branch");
+  expect(failure.message).toMatch(/^branch: /);
+  expect(failure.stack).toContain("asksForNothing");
+  expect(failure.stack).toContain("client.test.ts");
+  const paged = client.pages("get_entries", { cursor: "none" }).next();
+  await expect(paged).rejects.toMatchObject({
+    command: "get_entries",
+    message: expect.stringMatching(/^get_entries: /),
+  });
+  await client.close();
+  const late = client.request("get_state");
+  await expect(late).rejects.toMatchObject({ name: "connection_closed", command: "get_state" });
+});
+
 test("can be closed more than once, and after the server ended; then nothing is done any more", async () => {
   const client = await spawned({ args: ["--no-session"] });
   await client.request("get_state");
@@ -76,7 +97,15 @@ test("a server that cannot start, or a program that is not there, is told by wha
   await expect(spawned({ args: ["--no-such-option"] })).rejects.toThrow(
     /ended with status 2\. It said: .*no-such-option/s,
   );
-  await expect(spawned({ program: ["/no/such/program"] })).rejects.toMatchObject({ code: "ENOENT" });
+  for (const program of ["/no/such/program.js", ["/no/such/program"]] as const) {
+    const failure = await spawned({ program }).catch((error) => error);
+    expect(failure).toBeInstanceOf(RequestFailure);
+    expect(failure.name).toBe("connection_closed");
+    expect(failure.message).toMatch(/^There is no program at \/no\/such\/program/);
+  }
+  await expect(spawned({ cwd: "/no/such/folder", program: [process.execPath] })).rejects.toThrow(
+    /or no folder \/no\/such\/folder\./,
+  );
 });
 
 test("hooks are handlers; they may read meanwhile, and an error in one stops the action", async () => {

@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import { sentenceOf } from "../../core/format/issues.ts";
+import { entry, stored } from "./shapes.ts";
 
 const summaryAnswer = z.looseObject({
   summary: z.string().min(1),
@@ -27,7 +28,7 @@ export const hooks = {
         targetId: z.string().nullable(),
         oldLeafId: z.string().nullable(),
         commonAncestorId: z.string().nullable(),
-        entriesToSummarize: z.array(z.unknown()),
+        entriesToSummarize: stored(z.array(entry)),
         userWantsSummary: z.boolean(),
         label: z.string().optional(),
       }),
@@ -38,7 +39,7 @@ export const hooks = {
     summary: "Pi's compact was called: the answer brings the summary that the host's model wrote.",
     payload: {
       preparation: z.looseObject({}).describe("what prepare_compaction returns"),
-      branchEntries: z.array(z.unknown()).describe("the entries of the path, the first one first"),
+      branchEntries: stored(z.array(entry)).describe("the entries of the path, the first one first"),
       customInstructions: z.string().optional(),
     },
     answer: {
