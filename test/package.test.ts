@@ -23,7 +23,7 @@ const entries: AppendParams["entries"] = [{ type: "message", message: { role: "u
 const { entryIds } = await server.request("append", { entries });
 const [first]: Entry[] = (await server.request("get_entries")).entries;
 const texts = new Set<string>();
-for await (const page of server.pages("list_sessions")) for (const { preview } of page.sessions) texts.add(String(preview));
+for await (const page of server.pages("list_sessions")) for (const { firstMessage } of page.sessions) texts.add(String(firstMessage));
 const moved: SessionTreeEvent[] = [];
 server.on("session_tree", (event: Events["session_tree"]) => moved.push(event));
 const state: Commands["get_state"]["result"] = await server.request("get_state");
@@ -80,36 +80,42 @@ test("what is exported is there", () => {
   expect(place.files.filter((path) => /^(?:src|test|bench|scripts|node_modules)\//.test(path))).toEqual([]);
 });
 
+/** Compiles a program in the folder of the host. Returns what the compiler says. */
+function compiled(name: string, text: string, options: object = {}): string {
+  const { folder } = place;
+  writeFileSync(join(folder, name), text);
+  const compilerOptions = {
+    module: "nodenext",
+    target: "es2022",
+    lib: ["es2023"],
+    types: ["node"],
+    strict: true,
+    skipLibCheck: false,
+    ...options,
+  };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: [name] }));
+  try {
+    return execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", folder], {
+      encoding: "utf8",
+    });
+  } catch (error) {
+    return (error as { stdout: string }).stdout;
+  }
+}
+
 test.each([
   ["nodenext", { module: "nodenext", moduleResolution: "nodenext" }],
   ["node16", { module: "node16", moduleResolution: "node16" }],
   ["bundler", { module: "esnext", moduleResolution: "bundler" }],
 ])("a host in strict TypeScript compiles under %s and runs", (_name, options) => {
   const { folder } = place;
-  writeFileSync(join(folder, "host.ts"), HOST);
-  const compilerOptions = {
-    ...options,
-    target: "es2022",
-    lib: ["es2023"],
-    types: ["node"],
-    strict: true,
-    skipLibCheck: false,
-  };
-  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["host.ts"] }));
-  const compiler = join(ROOT, "node_modules/typescript/bin/tsc");
-  const compile = (): string => {
-    try {
-      return execFileSync(process.execPath, [compiler, "-p", folder], { encoding: "utf8" });
-    } catch (error) {
-      return (error as { stdout: string }).stdout;
-    }
-  };
-  expect(compile()).toBe("");
+  expect(compiled("host.ts", HOST, options)).toBe("");
   const out = execFileSync(process.execPath, ["host.js", join(folder, "sessions")], { cwd: folder, encoding: "utf8" });
   expect(out).toBe("true 1 true\n");
   expect(existsSync(join(folder, "sessions"))).toBe(true);
 });
 
+<<<<<<< HEAD
 test("the program of the README compiles and prints what stands there", () => {
   const { folder } = place;
   const readme = readFileSync(join(ROOT, "README.md"), "utf8");
@@ -120,6 +126,155 @@ test("the program of the README compiles and prints what stands there", () => {
   execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", folder], { stdio: "inherit" });
   const env = { PATH: process.env.PATH, HOME: folder, PI_SESSION_SERVER_STATE_DIR: join(folder, "state") };
   expect(execFileSync(process.execPath, ["readme.js"], { cwd: folder, env, encoding: "utf8" })).toBe(printed);
+=======
+/** Every line after a remark is one that the compiler must refuse; all others must compile. */
+const TYPED = `
+import type { Client, Commands, Draft, Entry, Message, OtherName } from "pi-session-server/client";
+import type { EntryCompaction, Failure, InitializeParams, RoleUser, SessionBeforeTreePayload } from "pi-session-server/schema";
+
+export async function write(client: Client, texts: readonly string[]) {
+  const drafts: Draft[] = [];
+  for (const content of texts) drafts.push({ type: "message", message: { role: "user", content } });
+  await client.request("append", { entries: drafts });
+  await client.request("append", {
+    entries: texts.map((text) => ({ type: "message", message: { role: "assistant", content: [{ type: "text", text }] } })),
+  });
+  const { entries } = await client.request("get_entries");
+  await client.request("append", { entries: entries.slice(1) });
+  await client.request("append", { entries: [{ type: "my_type" as OtherName, mine: 1 }] });
+  // @ts-expect-error a type that is not listed is written knowingly
+  await client.request("append", { entries: [{ type: "mesage", message: { role: "user", content: "" } }] });
+  // @ts-expect-error a misspelt member
+  await client.request("append", { entries: [{ type: "message", mesage: { role: "user", content: "" } }] });
+  // @ts-expect-error a misspelt member of a message
+  await client.request("append", { entries: [{ type: "message", message: { role: "user", contents: "" } }] });
+  // @ts-expect-error a misspelt member of params
+  await client.request("append", { entries: drafts, expectedLeaf: null });
+  // @ts-expect-error never succeeds, so there is nothing to use
+  (await client.request("prompt", { message: "Hello" })).text;
+  // @ts-expect-error it has no pages
+  client.pages("prompt");
+}
+
+export function read(entry: Entry): string {
+  // @ts-expect-error which type it is must be asked first
+  entry.message;
+  switch (entry.type) {
+    case "message":
+      // @ts-expect-error a misspelt member
+      entry.mesage;
+      return textOf(entry.message) + entry.id;
+    case "compaction": {
+      const compaction: EntryCompaction = entry;
+      return compaction.summary + (entry.usage?.cost?.total ?? 0);
+    }
+    case "label":
+      return entry.label ?? entry.targetId;
+    case "custom_message":
+    case "custom":
+      return entry.customType;
+    // @ts-expect-error no such type
+    case "mesage":
+      return "";
+    case "branch_summary":
+    case "context_edit":
+    case "model_change":
+    case "session_info":
+    case "thinking_level_change":
+    case "usage":
+      return entry.type;
+    default: {
+      const type: string = entry.type;
+      const mine: unknown = entry.anything;
+      return type === "my_type" ? String(mine) : entry.id;
+    }
+  }
+}
+
+export function textOf(message: Message): string {
+  if (message.role === "user") {
+    const asked: RoleUser = message;
+    // @ts-expect-error a member of another role
+    message.stopReason;
+    const { content = [] } = asked;
+    return typeof content === "string" ? content : content.map((block) => (block.type === "text" ? block.text : "")).join("");
+  }
+  if (message.role === "assistant" && typeof message.content === "object")
+    for (const block of message.content) {
+      // @ts-expect-error only a text block has it
+      block.text;
+      if (block.type === "toolCall") return block.name + String(block.arguments.path);
+      if (block.type === "thinking") return block.thinking;
+      if (block.type === "image") return block.mimeType;
+    }
+  const all: Record<string, unknown> = message;
+  return String(all.anything);
+}
+
+export function rest(
+  tree: Commands["get_tree"]["result"]["tree"],
+  context: Commands["get_context"]["result"],
+  page: Commands["get_messages"]["result"],
+  { preparation }: SessionBeforeTreePayload,
+  failure: Failure,
+): string[] {
+  const introduced: InitializeParams = { processId: 5, rootUri: null, trace: "off" };
+  const name: string = failure.data.name;
+  const deep = tree?.[0]?.children[0]?.children[0]?.entry;
+  // @ts-expect-error a misspelt member of a result
+  page.mesages;
+  return [
+    name,
+    String(introduced.processId),
+    deep ? read(deep) : "",
+    ...[...context.messages, ...page.messages].map(textOf),
+    ...preparation.entriesToSummarize.map(read),
+  ];
+}
+`;
+
+test("types refuse what is misspelt and take what the server takes", () => {
+  expect(compiled("typed.ts", TYPED)).toBe("");
+});
+
+test("the client's types bring the types of Node with them", () => {
+  const text = 'import { spawnServer } from "pi-session-server/client";\nexport const server = spawnServer();\n';
+  expect(compiled("bare.ts", text, { types: [] })).toBe("");
+});
+
+test("an editor has a sentence for each command, event and hook, and strikes those that always fail", () => {
+  const text = readFileSync(join(ROOT, "dist/schema/protocol.d.ts"), "utf8");
+  for (const table of ["Commands", "Events", "Hooks"]) {
+    const [, body] = text.match(new RegExp(`^export interface ${table} \\{\\n(.*?)^\\}`, "ms")) as RegExpMatchArray;
+    const members = [...body.matchAll(/^( {2}\/\*\*\n(?: {3}\*.*\n)+)? {2}"?([\w.]+)"?:/gm)];
+    expect(members.length).toBeGreaterThan(3);
+    expect(members.filter(([, comment]) => comment === undefined).map(([, , name]) => name)).toEqual([]);
+    if (table === "Commands")
+      expect(members.filter(([, comment]) => comment.includes("@deprecated")).map(([, , name]) => name)).toEqual([
+        "prompt",
+        "steer",
+        "follow_up",
+        "bash",
+      ]);
+  }
+});
+
+test("the example client, copied into a project, finds the server and outlives what goes wrong", () => {
+  const { folder } = place;
+  cpSync(join(ROOT, "examples/client.js"), join(folder, "client.js"));
+  const script = `
+    import { Client, isolatedEnvironment } from "./client.js";
+    const here = { env: isolatedEnvironment(process.argv[2]), cwd: process.argv[2] };
+    const onHook = () => { throw new Error("not now"); };
+    const client = new Client(["--no-session"], { ...here, onHook });
+    await client.request("initialize", { capabilities: { hooks: [{ name: "session_before_switch" }] } });
+    client.child.stdin.write("no JSON\\n");
+    const { cancelled, reason } = await client.request("new_session");
+    console.log(cancelled, reason, await client.close(), client.complaints);`;
+  writeFileSync(join(folder, "copied.mjs"), script);
+  const out = execFileSync(process.execPath, [join(folder, "copied.mjs"), folder], { encoding: "utf8" });
+  expect(out).toMatch(/^true hook_failed 0 \S/);
+>>>>>>> a42336a (Tests of what a host's compiler says of the package's types, and of the example client in a project)
 });
 
 test("require works where Node can load modules with it", () => {
