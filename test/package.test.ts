@@ -115,7 +115,6 @@ test.each([
   expect(existsSync(join(folder, "sessions"))).toBe(true);
 });
 
-<<<<<<< HEAD
 test("the program of the README compiles and prints what stands there", () => {
   const { folder } = place;
   const readme = readFileSync(join(ROOT, "README.md"), "utf8");
@@ -126,7 +125,8 @@ test("the program of the README compiles and prints what stands there", () => {
   execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", folder], { stdio: "inherit" });
   const env = { PATH: process.env.PATH, HOME: folder, PI_SESSION_SERVER_STATE_DIR: join(folder, "state") };
   expect(execFileSync(process.execPath, ["readme.js"], { cwd: folder, env, encoding: "utf8" })).toBe(printed);
-=======
+});
+
 /** Every line after a remark is one that the compiler must refuse; all others must compile. */
 const TYPED = `
 import type { Client, Commands, Draft, Entry, Message, OtherName } from "pi-session-server/client";
@@ -274,7 +274,6 @@ test("the example client, copied into a project, finds the server and outlives w
   writeFileSync(join(folder, "copied.mjs"), script);
   const out = execFileSync(process.execPath, [join(folder, "copied.mjs"), folder], { encoding: "utf8" });
   expect(out).toMatch(/^true hook_failed 0 \S/);
->>>>>>> a42336a (Tests of what a host's compiler says of the package's types, and of the example client in a project)
 });
 
 test("require works where Node can load modules with it", () => {

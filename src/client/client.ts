@@ -225,8 +225,13 @@ export class Client {
     const isHopeless = this.firstState === undefined || this.deaths > MOST_DEATHS || !this.sessions.canBeReopened;
     const coming = this.isOver || isEnding || isHopeless ? null : this.revive?.(this.sessions, this.deaths);
     if (!coming) return this.giveUp();
+    let life: Life;
     try {
-      const life = await coming;
+      life = await coming;
+    } catch (error) {
+      return this.giveUp(error as Error);
+    }
+    try {
       this.live(life);
       const state = await this.restore();
       this.isReady = true;
