@@ -127,7 +127,7 @@ describe.each(["jsonl", "v2"])("--store %s", (store) => {
     kill(client);
     expect(await outcomes).toMatchObject([
       { reason: { name: "outcome_unknown" } },
-      { reason: { name: "connection_closed", message: expect.stringContaining("ENOENT") } },
+      { reason: { name: "connection_closed", message: expect.stringContaining("There is no program at") } },
     ]);
     await client.close();
   });
