@@ -9,7 +9,7 @@ import { OpenSessions } from "./open-sessions.ts";
 import type { Commands, Events } from "./protocol.ts";
 import { Questions } from "./questions.ts";
 import { repetitions } from "./repetitions.ts";
-import { countOf, isAlone, isKept, isUnknownAfter, mayBeRepeated } from "./sending-again.ts";
+import { countOf, isKept, isUnknownAfter, mayBeRepeated } from "./sending-again.ts";
 import type {
   Arguments,
   ClientOptions,
@@ -19,36 +19,10 @@ import type {
   Restart,
   State,
 } from "./types.ts";
+import { type Pending, Unanswered } from "./unanswered.ts";
 
 /** Starts a server after the one before died. Returns nothing when there is to be no other. */
 export type Revive = (sessions: OpenSessions, deaths: number) => Promise<Life> | null;
-
-/** A request, from its call to its reply. */
-interface Pending {
-  readonly id: number;
-  readonly name: string;
-  readonly params: Readonly<Record<string, unknown>>;
-  /** The message as JSON text: what the caller does to the params later makes no difference. */
-  readonly text: string;
-  readonly onProgress: RequestOptions["onProgress"];
-  /** Whether it is sent at once, ahead of others: one for a hook, or of the client itself. */
-  readonly isUrgent: boolean;
-  /** Entries that it may write. */
-  readonly entryCount: number;
-  resolve(result: unknown): void;
-  reject(error: unknown): void;
-  /** Whether it was sent to a server that died. */
-  isAgain: boolean;
-  /** How many servers died when it was the next to be answered. */
-  blame: number;
-  isCancelled: boolean;
-}
-
-/**
- * Entries that may be unanswered at once. Keys are found again among the last 10,000 of a session; fewer are sent again
- * after a death, and a server is busy with far fewer.
- */
-const MOST_UNANSWERED = 500;
 
 /** Servers that may die over one request, or in a row without an answer, before it is given up. */
 const MOST_DEATHS = 5;
@@ -66,8 +40,7 @@ export class Client {
   /** Whether the present server has not died. */
   private isAlive = false;
   private readonly queue: Pending[] = [];
-  /** Requests that were sent and not answered, in this order. */
-  private readonly sent = new Map<number, Pending>();
+  private readonly sent = new Unanswered();
   private lastId = 0;
   private readonly heard = new EventHub();
   private readonly questions: Questions;
@@ -204,8 +177,8 @@ export class Client {
   /** Introduces the client to a server. Returns the state of its session. */
   private async introduce(): Promise<State | null> {
     const { clientInfo, events, maxReplyBytes } = this.options;
-    const named = this.questions.names.map((name) => ({ name }));
-    const capabilities = { hooks: named, ...(events ? { events: [...events] } : {}) };
+    const hooks = this.questions.names.map((name) => ({ name }));
+    const capabilities = { hooks, ...(events ? { events: [...events] } : {}) };
     const { state } = (await this.urgent("initialize", { clientInfo, maxReplyBytes, capabilities })) as {
       state: State | null;
     };
@@ -266,9 +239,10 @@ export class Client {
   /** Puts requests that may be sent again back in front of the queue, and fails the others that were sent. */
   private sortOut(): void {
     const again: Pending[] = [];
-    const next = [...this.sent.values()].find(({ isUrgent }) => !isUrgent);
+    const sent = this.sent.takeAll();
+    const next = sent.find(({ isUrgent }) => !isUrgent);
     if (next) next.blame++;
-    for (const pending of this.sent.values()) {
+    for (const pending of sent) {
       const { name, isUrgent } = pending;
       pending.isAgain = true;
       if (isUrgent) pending.reject(connectionClosed(this.lastWords));
@@ -276,7 +250,6 @@ export class Client {
         again.push(pending);
       else pending.reject(this.failureAtTheEnd(pending));
     }
-    this.sent.clear();
     this.queue.unshift(...again);
   }
 
@@ -292,9 +265,8 @@ export class Client {
   }
 
   /** Returns the failure of a request that no server will answer. */
-  private failureAtTheEnd({ name, isAgain }: Pending, cause?: Error): RequestFailure {
-    const isUnknown = isAgain && repetitions[name] !== "repeatable";
-    return isUnknown ? outcomeUnknown(name, cause) : connectionClosed(this.lastWords, cause);
+  private failureAtTheEnd(pending: Pending, cause?: Error): RequestFailure {
+    return mayBeDone(pending) ? outcomeUnknown(pending.name, cause) : connectionClosed(this.lastWords, cause);
   }
 
   // --- requests ----------------------------------------------------------------------------------------------------------
@@ -358,21 +330,15 @@ export class Client {
       this.send(this.queue.shift() as Pending);
   }
 
-  private mayBeSent({ name, entryCount }: Pending): boolean {
+  private mayBeSent(pending: Pending): boolean {
     if (this.sent.size === 0) return true;
     // What is sent again after it would bring a server back.
-    if (this.life?.wire.isFull || name === "shutdown") return false;
-    if (!this.revive) return true;
-    let unanswered = entryCount;
-    for (const pending of this.sent.values()) {
-      if (!pending.isUrgent && isAlone(pending.name)) return false;
-      unanswered += pending.entryCount;
-    }
-    return unanswered <= MOST_UNANSWERED;
+    if (this.life?.wire.isFull || pending.name === "shutdown") return false;
+    return !this.revive || this.sent.hasRoomFor(pending);
   }
 
   private send(pending: Pending): void {
-    this.sent.set(pending.id, pending);
+    this.sent.add(pending);
     this.life?.wire.sendText(pending.text);
   }
 
@@ -381,11 +347,9 @@ export class Client {
     const at = this.queue.indexOf(pending);
     if (at >= 0) {
       this.queue.splice(at, 1);
-      pending.reject(
-        pending.isAgain && repetitions[pending.name] !== "repeatable" ? outcomeUnknown(pending.name) : cancelled(),
-      );
+      pending.reject(mayBeDone(pending) ? outcomeUnknown(pending.name) : cancelled());
       this.pump();
-    } else if (this.sent.has(pending.id))
+    } else if (this.sent.get(pending.id))
       this.life?.wire.send({ method: "$/cancelRequest", params: { id: pending.id } });
   }
 
@@ -479,4 +443,9 @@ export class Client {
     } while (cursor !== undefined);
     this.sessions.noteEntries(entries);
   }
+}
+
+/** Returns whether a server that died may have done it, and it matters. */
+function mayBeDone({ name, isAgain }: Pending): boolean {
+  return isAgain && repetitions[name] !== "repeatable";
 }
