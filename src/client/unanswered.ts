@@ -72,3 +72,50 @@ export class Unanswered {
     if (!isUrgent && isAlone(name)) this.alone += by;
   }
 }
+
+/** The requests that wait to be sent, in this order. */
+export class Waiting {
+  private items: Pending[] = [];
+  /** Items before this one are gone. Taking one off a long array would move all others each time. */
+  private head = 0;
+
+  get first(): Pending | undefined {
+    return this.items[this.head];
+  }
+
+  push(pending: Pending): void {
+    this.items.push(pending);
+  }
+
+  /** Removes the first one. */
+  shift(): void {
+    this.head++;
+    if (this.head < this.items.length / 2) return;
+    this.items = this.items.slice(this.head);
+    this.head = 0;
+  }
+
+  /** Puts requests before all others. */
+  putFirst(pending: readonly Pending[]): void {
+    this.items = [...pending, ...this.takeAll()];
+  }
+
+  /** Removes a request. Returns whether it was there. */
+  remove(pending: Pending): boolean {
+    const at = this.items.indexOf(pending, this.head);
+    if (at >= 0) this.items.splice(at, 1);
+    return at >= 0;
+  }
+
+  every(test: (pending: Pending) => boolean): boolean {
+    return this.items.slice(this.head).every(test);
+  }
+
+  /** Returns all of them, and forgets them. */
+  takeAll(): Pending[] {
+    const all = this.items.slice(this.head);
+    this.items = [];
+    this.head = 0;
+    return all;
+  }
+}
