@@ -5,7 +5,8 @@ import { readFileSync } from "node:fs";
 /** Median, and the lowest and highest beside it. */
 export function figure(values) {
   const sorted = [...values].sort((a, b) => a - b);
-  return { median: sorted[sorted.length >> 1], low: sorted[0], high: sorted[sorted.length - 1], runs: sorted.length };
+  const [low, median, high] = [sorted[0], sorted[sorted.length >> 1], sorted[sorted.length - 1]];
+  return { median, low, high, runs: sorted.length, values: sorted };
 }
 
 /** How much of what a child says is kept. A reply that is longer is known by its beginning. */

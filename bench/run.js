@@ -14,7 +14,7 @@
 //   --node <program>        the Node that runs Pi 1.5.2
 //   --pi073, --pi15 <dir>   packages of Pi that are there already
 //   --growth                instead: the time of every command as sessions grow, and the exponent
-//   --compare <a> <b>       instead: two files that --json wrote, or two commits, which are built and measured
+//   --compare <a> <b>       instead: two files that --json wrote, or two commits, built and measured in turns
 //   --program, --library    another build to measure: its dist/bin/pi-session-server.js and dist/lib/index.js
 import { execFileSync } from "node:child_process";
 import {
@@ -526,25 +526,41 @@ function print(results) {
 
 // --- comparing -------------------------------------------------------------------------------------------------------
 
-/** The figures in a file, or those of a commit, which is built beside this one. */
-function resultsOf(given) {
-  if (existsSync(given)) return JSON.parse(readFileSync(given, "utf8"));
-  const folder = join(home, given.replace(/\W/g, "-"));
+/** Turns in which two commits are measured one after the other, so that what the machine does meanwhile meets both. */
+const TURNS = 5;
+
+/** Builds a commit beside this one. Returns the options that measure it. */
+function buildOf(commit) {
+  const folder = join(home, commit.replace(/\W/g, "-"));
   mkdirSync(folder);
-  const archive = execFileSync("git", ["archive", given], { cwd: root, maxBuffer: 1 << 30 });
+  const archive = execFileSync("git", ["archive", commit], { cwd: root, maxBuffer: 1 << 30 });
   execFileSync("tar", ["-x", "-C", folder], { input: archive });
   symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
   execFileSync(node, ["scripts/build.js"], { cwd: folder, stdio: "ignore" });
-  const built = [
-    "--program",
-    join(folder, "dist/bin/pi-session-server.js"),
-    "--library",
-    join(folder, "dist/lib/index.js"),
-  ];
-  const more = [...(quick ? ["--quick"] : []), "--runs", String(runs), "--rows", options.rows];
-  const args = [fileURLToPath(import.meta.url), "--json", ...more, ...built];
-  return JSON.parse(execFileSync(node, args, { encoding: "utf8", maxBuffer: 1 << 28 }));
+  return ["--program", join(folder, "dist/bin/pi-session-server.js"), "--library", join(folder, "dist/lib/index.js")];
 }
+
+/** The figures of two builds, each measured in every turn. */
+function inTurns(...builds) {
+  const turns = Math.min(TURNS, runs);
+  const more = [...(quick ? ["--quick"] : []), "--runs", String(Math.ceil(runs / turns)), "--rows", options.rows];
+  const found = builds.map(() => []);
+  for (let turn = 0; turn < turns; turn++)
+    for (const [index, build] of builds.entries()) {
+      const args = [fileURLToPath(import.meta.url), "--json", ...more, ...build];
+      found[index].push(JSON.parse(execFileSync(node, args, { encoding: "utf8", maxBuffer: 1 << 28 })));
+    }
+  return found.map(together);
+}
+
+/** The figures of several runs as those of one. */
+function together(results) {
+  const valuesOf = (what) => results.flatMap(({ rows }) => rows.find((row) => row.what === what)?.ours.values ?? []);
+  const rows = results[0].rows.map((row) => ({ ...row, ours: figure(valuesOf(row.what)) }));
+  return { ...results[0], load: Math.max(...results.map(({ load }) => load)), runs, rows };
+}
+
+const resultsOf = (file) => JSON.parse(readFileSync(file, "utf8"));
 
 function compare(before, after) {
   const rowsOf = ({ rows: list }) => new Map(list.map((row) => [row.what, row]));
@@ -571,7 +587,10 @@ function compare(before, after) {
 try {
   if (options.compare) {
     if (positionals.length !== 2) throw new Error("--compare takes two files or commits.");
-    compare(resultsOf(positionals[0]), resultsOf(positionals[1]));
+    const [before, after] = positionals.every(existsSync)
+      ? positionals.map(resultsOf)
+      : inTurns(...positionals.map(buildOf));
+    compare(before, after);
   } else if (options.from !== undefined) print(JSON.parse(readFileSync(options.from, "utf8")));
   else {
     await warmUp();
