@@ -1,10 +1,10 @@
 /** Things that many rules do before they look. */
 
 import { isJsonrpc, isPi } from "./combination.ts";
-import type { Conversation } from "./conversation.ts";
+import type { Conversation, Request } from "./conversation.ts";
 import { isFileAt } from "./files.ts";
 import type { Reply } from "./reply.ts";
-import type { Params, WireValue } from "./speech.ts";
+import type { Params, Received, WireValue } from "./speech.ts";
 import { NotApplicable } from "./verdict.ts";
 
 export function user(content: string): WireValue {
@@ -50,6 +50,29 @@ export async function entriesOf(
   const { leafId } = reply.result;
   if (leafId !== null && typeof leafId !== "string") throw reply.broken("a `leafId` that is a text or null");
   return { entries, leafId, reply };
+}
+
+/** Checks that the current session has these entries and no others. */
+export async function mustHaveEntries(conversation: Conversation, ids: readonly string[]): Promise<void> {
+  const { entries, reply } = await entriesOf(conversation);
+  reply.must(isSame(idsOf(entries), ids), `the entries ${ids.join(", ")}`);
+}
+
+/** Checks that nothing but events leaves the server after something that is not to be answered. */
+export async function mustStayUnanswered(conversation: Conversation, sent: string): Promise<void> {
+  const [other] = (await conversation.settle()).filter(({ kind }) => kind !== "event");
+  if (other !== undefined) throw conversation.broken(`no reply to ${sent}`, other.text);
+}
+
+/** Makes a session with one turn, begins a fork before it, and leaves that waiting for the host's answer to its hook. */
+export async function waitingFork(
+  conversation: Conversation,
+  ...later: readonly Request[]
+): Promise<{ ids: string[]; hook: Received }> {
+  const [entryId] = await sessionWith(conversation, "One");
+  conversation.hold("session_before_fork");
+  const ids = conversation.begin(["fork", { entryId }], ...later);
+  return { ids, hook: await conversation.hook("session_before_fork") };
 }
 
 export async function stateOf(conversation: Conversation): Promise<WireValue> {

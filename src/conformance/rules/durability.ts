@@ -1,6 +1,18 @@
 /** Rules about what is still there when the server is killed, and about the bytes of the file. */
 
-import { append, custom, entriesOf, fileOf, isSame, newSession, openAt, pathOf, sessionWith, user } from "../acts.ts";
+import {
+  append,
+  custom,
+  entriesOf,
+  fileOf,
+  idsOf,
+  isSame,
+  newSession,
+  openAt,
+  pathOf,
+  sessionWith,
+  user,
+} from "../acts.ts";
 import { bytesIn } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
 import type { WireValue } from "../speech.ts";
@@ -138,13 +150,7 @@ export const durability: Theme = {
           .map((line) => JSON.parse(line));
         const isHeader = header?.type === "session" && header.version === 3 && typeof header.id === "string";
         if (!isHeader) throw broken("a header with the type session, the version 3 and an id");
-        if (
-          !isSame(
-            entries.map(({ id }) => id),
-            ids,
-          )
-        )
-          throw broken(`the entries ${ids.join(", ")}`);
+        if (!isSame(idsOf(entries), ids)) throw broken(`the entries ${ids.join(", ")}`);
         const areWhole = entries.every((entry) => Object.keys(entry)[0] === "type" && "parentId" in entry);
         if (!areWhole) throw broken("entries with type first and parentId");
       },

@@ -1,6 +1,6 @@
 /** Rules about how a stream is cut into messages. */
 
-import { append, custom, entriesOf, newSession, user } from "../acts.ts";
+import { append, custom, entriesOf, mustStayUnanswered, newSession, user } from "../acts.ts";
 import { isHeaders, isJsonrpc, isLines } from "../combination.ts";
 import { inFrame } from "../frames.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
@@ -26,8 +26,7 @@ export const framing: Theme = {
         const { id, text } = conversation.request("get_state");
         conversation.sendBytes(Buffer.from(`\n\n${text}\n\n\r\n`), `${text} between blank lines`);
         void (await conversation.replyTo(id)).result;
-        const others = (await conversation.settle()).filter(({ kind }) => kind === "reply");
-        if (others.length > 0) throw conversation.broken("no reply to blank lines", others[0].text);
+        await mustStayUnanswered(conversation, "blank lines");
       },
     },
     {

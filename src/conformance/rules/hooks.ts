@@ -1,6 +1,6 @@
 /** Rules about hooks, by which the server asks the host. */
 
-import { entriesOf, newSession, sessionWith, stateOf } from "../acts.ts";
+import { entriesOf, newSession, sessionWith, stateOf, waitingFork } from "../acts.ts";
 import type { Conversation } from "../conversation.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
@@ -144,10 +144,10 @@ export const hooks: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.hooked();
-        const [first] = await sessionWith(conversation, "One");
-        conversation.hold("session_before_fork");
-        const [id] = conversation.begin(["fork", { entryId: first }]);
-        const asked = await conversation.hook("session_before_fork");
+        const {
+          ids: [id],
+          hook: asked,
+        } = await waitingFork(conversation);
         const read = await conversation.ask("get_entries", namingHook(context, asked));
         read.must(read.list("entries").length === 2, "the two entries of the source");
         conversation.answer(asked, {});

@@ -1,6 +1,6 @@
 /** Rules about the ids of JSON-RPC requests. */
 
-import { sessionWith } from "../acts.ts";
+import { waitingFork } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
 
@@ -62,10 +62,10 @@ export const ids: Theme = {
       applies: isJsonrpc,
       async run(context) {
         const conversation = await context.hooked();
-        const [entryId] = await sessionWith(conversation, "One");
-        conversation.hold("session_before_fork");
-        const [id] = conversation.begin(["fork", { entryId }]);
-        const hook = await conversation.hook("session_before_fork");
+        const {
+          ids: [id],
+          hook,
+        } = await waitingFork(conversation);
         conversation.send(conversation.speech.request(id, "get_state"));
         const refusal = await conversation.anyReply();
         refusal.must(refusal.failure.number === -32600, "the error -32600");

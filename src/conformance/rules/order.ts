@@ -1,6 +1,6 @@
 /** Rules about the order of replies, and that each request has exactly one. */
 
-import { append, assistant, custom, entriesOf, newSession, sessionWith, stateOf, user } from "../acts.ts";
+import { append, assistant, custom, entriesOf, newSession, sessionWith, stateOf, user, waitingFork } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
 
@@ -151,10 +151,10 @@ export const order: Theme = {
       needs: ["fork", "rpc.discover"],
       async run(context) {
         const conversation = await context.hooked();
-        const [entryId] = await sessionWith(conversation, "One");
-        conversation.hold("session_before_fork");
-        const [fork, later] = conversation.begin(["fork", { entryId }], ["get_entries"]);
-        const hook = await conversation.hook("session_before_fork");
+        const {
+          ids: [fork, later],
+          hook,
+        } = await waitingFork(conversation, ["get_entries"]);
         // A command that waits for no session is answered meanwhile, so that what waits has had its chance.
         void (await conversation.ask("rpc.discover")).result;
         conversation.answer(hook, {});
@@ -170,10 +170,10 @@ export const order: Theme = {
       needs: ["fork", "rpc.discover"],
       async run(context) {
         const conversation = await context.hooked();
-        const [entryId] = await sessionWith(conversation, "One");
-        conversation.hold("session_before_fork");
-        const [fork] = conversation.begin(["fork", { entryId }]);
-        const hook = await conversation.hook("session_before_fork");
+        const {
+          ids: [fork],
+          hook,
+        } = await waitingFork(conversation);
         void (await conversation.ask("rpc.discover")).result;
         conversation.answer(hook, {});
         void (await conversation.replyTo(fork)).result;
@@ -187,10 +187,10 @@ export const order: Theme = {
       applies: isJsonrpc,
       async run(context) {
         const conversation = await context.hooked();
-        const [entryId] = await sessionWith(conversation, "One");
-        conversation.hold("session_before_fork");
-        const [fork, later] = conversation.begin(["fork", { entryId }], ["append", { entries: [custom(1)] }]);
-        const hook = await conversation.hook("session_before_fork");
+        const {
+          ids: [fork, later],
+          hook,
+        } = await waitingFork(conversation, ["append", { entries: [custom(1)] }]);
         conversation.send(conversation.speech.request(undefined, "$/cancelRequest", `{"id":${later}}`));
         conversation.answer(hook, {});
         void (await conversation.replyTo(fork)).result;

@@ -1,6 +1,6 @@
 /** Rules about single requests of JSON-RPC, and about the errors that answer them. */
 
-import { append, assistant, custom, entriesOf, newSession, sessionWith, user } from "../acts.ts";
+import { append, assistant, custom, entriesOf, mustStayUnanswered, newSession, sessionWith, user } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
 import { isObject } from "../speech.ts";
@@ -60,8 +60,7 @@ const rules: readonly Rule[] = [
         conversation.speech.request(undefined, "no_such_command"),
         conversation.speech.request(undefined, "$/noSuchCommand", { a: 1 }),
       );
-      const [other] = (await conversation.settle()).filter(({ kind }) => kind !== "event");
-      if (other !== undefined) throw conversation.broken("no reply to a notification", other.text);
+      await mustStayUnanswered(conversation, "a notification");
     },
   },
   {
@@ -90,8 +89,7 @@ const rules: readonly Rule[] = [
         conversation.speech.request(undefined, "get_entry", { entryId: "nowhere" }),
         conversation.speech.request(undefined, "get_entry", { entryId: 5 }),
       );
-      const [other] = (await conversation.settle()).filter(({ kind }) => kind !== "event");
-      if (other !== undefined) throw conversation.broken("no reply to a notification", other.text);
+      await mustStayUnanswered(conversation, "a notification");
     },
   },
   {

@@ -6,6 +6,7 @@ import {
   entriesOf,
   fileOf,
   isSame,
+  mustHaveEntries,
   newSession,
   openAt,
   pathOf,
@@ -49,14 +50,7 @@ export const sessions: Theme = {
         await sessionWith(conversation, "Two");
         const reply = await openAt(conversation, path);
         reply.must(reply.result.cancelled === false && reply.result.leafId === ids[1], `the leaf ${ids[1]}`);
-        const { entries, reply: read } = await entriesOf(conversation);
-        read.must(
-          isSame(
-            entries.map(({ id }) => id),
-            ids,
-          ),
-          `the entries ${ids.join(", ")}`,
-        );
+        await mustHaveEntries(conversation, ids);
       },
     },
     {
@@ -212,14 +206,7 @@ export const sessions: Theme = {
         void back.result;
         if (before !== undefined) back.must(bytesIn(path).equals(before), `the file at ${path}, byte for byte`);
         await openAt(conversation, path);
-        const { entries, reply: read } = await entriesOf(conversation);
-        read.must(
-          isSame(
-            entries.map(({ id }) => id),
-            ids,
-          ),
-          `the entries ${ids.join(", ")}`,
-        );
+        await mustHaveEntries(conversation, ids);
       },
     },
     {
