@@ -707,6 +707,22 @@ describe("several logs of one process", () => {
   });
 });
 
+test("entries that belong together leave nothing but themselves once they were read", async () => {
+  const together = chain(COUNT).map((line, i) =>
+    line.replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${i % 2},"count":2},"message"`),
+  );
+  const disk = await containerWith(together.slice(0, 6));
+  const log = open(disk);
+  const waysBack = () => (log.backend as V2Backend).stored.end.batch;
+  expect([textsOf(log), waysBack()]).toEqual([together.slice(0, 6), []]);
+  const theirs = open(disk);
+  theirs.append(bytes(...together.slice(6)));
+  await theirs.commit();
+  expect(log.refresh().kind).toBe("grown");
+  expect([textsOf(log), waysBack()]).toEqual([together, []]);
+  for (const one of [log, theirs]) one.close();
+});
+
 describe("another process", () => {
   test("that died while it wrote left frames, which whoever has the lock next takes in before it writes", async () => {
     const disk = made.after();
