@@ -93,10 +93,17 @@ export async function finishInterrupted(run: MigrationRun): Promise<void> {
 export async function forceBack(run: MigrationRun, reason: string, isHeld = false): Promise<void> {
   const { disk, location } = run;
   const pointer = pointerAt(disk, location.pointer);
-  // The marker itself was not published.
-  if (pointer === null || pointer.active !== "native_v2") return run.giveUp(migrationFailed(reason), NONE_VALID);
+  if (pointer === null || pointer.active !== "native_v2") {
+    if (!isHeld) throw endedMeanwhile();
+    // The marker itself was not published.
+    return run.giveUp(migrationFailed(reason), NONE_VALID);
+  }
   const source = run.pathOf(pointer.source as string);
-  if (!isHeld) run.lockPaths(headerFile(location.container), source, snapshotOf(source));
+  if (!isHeld) {
+    run.lockPaths(headerFile(location.container), source, snapshotOf(source));
+    // Whoever had the locks until now may have brought the migration to its end.
+    if (pointerAt(disk, location.pointer)?.phase !== pointer.phase) throw endedMeanwhile();
+  }
   const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === location.sessionId);
   if (target === undefined) {
     // There is nothing to go back to until an operator restores it.
@@ -374,6 +381,11 @@ function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): StoreSta
   if (entriesTotal === 0) return "CHECKPOINTED";
   if (pointer.source !== null && found.manifest?.integrity.manifestHash === pointer.manifestHash) return "MIGRATED";
   return found.checkpoints.at(-1)?.headEntrySeq === entriesTotal ? "CHECKPOINTED" : "CLEAN";
+}
+
+function endedMeanwhile(): Failure {
+  const sentence = "Another process ended this migration or took it back. Nothing was changed here; try again.";
+  return migrationFailed(sentence, {}, { retryable: true });
 }
 
 function inTheWay(file: string): Failure {
