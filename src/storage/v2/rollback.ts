@@ -21,18 +21,18 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  infoIfPresent,
   isAbsent,
   readWhole,
   removeIfSame,
   removeQuietly,
-  renameExclusive,
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
 import { closing, guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { backupName } from "../fs/quarantine.ts";
-import { isOneFile } from "../fs/stamps.ts";
+import { isOneFile, isSameFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
@@ -133,20 +133,27 @@ function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointe
  * Whether the snapshot is there, by its hash. One that was put back under the file's own name counts, and is renamed.
  * Throws migration_failed, having changed nothing, when another file has its name.
  */
-async function findSnapshot(run: MigrationRun, { snapshotId }: Pointer, source: string): Promise<boolean> {
+async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, source: string): Promise<boolean> {
   const { disk } = run;
   const snapshot = snapshotOf(source);
   run.lockPaths(snapshot, source);
-  if (exists(disk, snapshot)) {
-    if ((await hashOf(disk, snapshot)) === snapshotId) return true;
+  const isNamed = exists(disk, snapshot);
+  if (isNamed && (await hashOf(disk, snapshot)) !== snapshotId)
     throw migrationFailed(
       `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
       { snapshotPath: snapshot, snapshotId },
     );
+  const found = infoIfPresent(disk, source);
+  if (!isNamed) {
+    if (!found || (await hashOf(disk, source)) !== snapshotId) return false;
+    await nameAgain(disk, source, snapshot);
   }
-  if (!exists(disk, source) || (await hashOf(disk, source)) !== snapshotId) return false;
-  renameExclusive(disk, source, snapshot);
-  await disk.syncFolder(dirname(source));
+  // Who named it may have died with both names there. A rollback that was cut off later has both, too, and goes on.
+  const isLeft = !isNamed || (phase !== "rollback" && found !== null && isOneFile(disk, source, snapshot));
+  if (isLeft && found && isSameFile(disk.info(source), found)) {
+    disk.remove(source);
+    await disk.syncFolder(dirname(source));
+  }
   return true;
 }
 

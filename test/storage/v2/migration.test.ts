@@ -700,6 +700,18 @@ describe("every disk operation", () => {
       to: "jsonl_v3",
     },
     {
+      name: "rolling back to the snapshot, which was put back under the name of the file",
+      begin: async () => {
+        const disk = diskWith(TWO);
+        await migrate(optionsOn(disk), FILE);
+        disk.rename(SNAPSHOT, FILE);
+        return disk;
+      },
+      go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+      lines: TWO_LINES,
+      to: "jsonl_v3",
+    },
+    {
       name: "rolling back with later entries",
       begin: async () => {
         const disk = diskWith(TWO);
