@@ -221,11 +221,16 @@ interface MissingPart {
 export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
   const names = new Set(disk.names(folder));
   const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
-  if (pointerOf(disk, container) !== null) return missing;
-  const origin = originOf(disk, container);
   const pointer = pointerFile(container);
-  if (typeof origin !== "string" && origin.manifestHash !== null)
-    missing.push({ name: basename(pointer), isDamaged: exists(disk, pointer) });
+  let isDamaged = false;
+  try {
+    if (readPointer(disk, pointer) !== null) return missing;
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    isDamaged = true;
+  }
+  const origin = originOf(disk, container);
+  if (typeof origin !== "string" && origin.manifestHash !== null) missing.push({ name: basename(pointer), isDamaged });
   return missing;
 }
 

@@ -89,6 +89,7 @@ export class ContainerReader {
       replay.dropIncompleteBatch();
       replay.compareWithMarks();
     }
+    end.batch = [];
     this.judgements = entries.damage.slice(known);
     this.refusedByJudgement = readOnly === null && container.state.readOnly !== null;
     container.state.readOnly ??= headerFault;
@@ -196,6 +197,7 @@ export class ContainerReader {
         const before = disk.infoOf(fd);
         const { fault, known } = new IndexRows(container, container.segments.list()).addRows(fd, before.size);
         end.seen = before;
+        end.batch = [];
         return fault === null && known;
       });
     } finally {

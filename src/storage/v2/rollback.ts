@@ -21,18 +21,18 @@ import {
   type Disk,
   exists,
   type FileInfo,
+  infoIfPresent,
   isAbsent,
   readWhole,
   removeIfSame,
   removeQuietly,
-  renameExclusive,
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
 import { closing, guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { backupName } from "../fs/quarantine.ts";
-import { isOneFile } from "../fs/stamps.ts";
+import { isOneFile, isSameFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
@@ -93,10 +93,17 @@ export async function finishInterrupted(run: MigrationRun): Promise<void> {
 export async function forceBack(run: MigrationRun, reason: string, isHeld = false): Promise<void> {
   const { disk, location } = run;
   const pointer = pointerAt(disk, location.pointer);
-  // The marker itself was not published.
-  if (pointer === null || pointer.active !== "native_v2") return run.giveUp(migrationFailed(reason), NONE_VALID);
+  if (pointer === null || pointer.active !== "native_v2") {
+    if (!isHeld) throw endedMeanwhile();
+    // The marker itself was not published.
+    return run.giveUp(migrationFailed(reason), NONE_VALID);
+  }
   const source = run.pathOf(pointer.source as string);
-  if (!isHeld) run.lockPaths(headerFile(location.container), source, snapshotOf(source));
+  if (!isHeld) {
+    run.lockPaths(headerFile(location.container), source, snapshotOf(source));
+    // Whoever had the locks until now may have brought the migration to its end.
+    if (pointerAt(disk, location.pointer)?.phase !== pointer.phase) throw endedMeanwhile();
+  }
   const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === location.sessionId);
   if (target === undefined) {
     // There is nothing to go back to until an operator restores it.
@@ -126,20 +133,27 @@ function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointe
  * Whether the snapshot is there, by its hash. One that was put back under the file's own name counts, and is renamed.
  * Throws migration_failed, having changed nothing, when another file has its name.
  */
-async function findSnapshot(run: MigrationRun, { snapshotId }: Pointer, source: string): Promise<boolean> {
+async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, source: string): Promise<boolean> {
   const { disk } = run;
   const snapshot = snapshotOf(source);
   run.lockPaths(snapshot, source);
-  if (exists(disk, snapshot)) {
-    if ((await hashOf(disk, snapshot)) === snapshotId) return true;
+  const isNamed = exists(disk, snapshot);
+  if (isNamed && (await hashOf(disk, snapshot)) !== snapshotId)
     throw migrationFailed(
       `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
       { snapshotPath: snapshot, snapshotId },
     );
+  const found = infoIfPresent(disk, source);
+  if (!isNamed) {
+    if (!found || (await hashOf(disk, source)) !== snapshotId) return false;
+    await nameAgain(disk, source, snapshot);
   }
-  if (!exists(disk, source) || (await hashOf(disk, source)) !== snapshotId) return false;
-  renameExclusive(disk, source, snapshot);
-  await disk.syncFolder(dirname(source));
+  // Who named it may have died with both names there. A rollback that was cut off later has both, too, and goes on.
+  const isLeft = !isNamed || (phase !== "rollback" && found !== null && isOneFile(disk, source, snapshot));
+  if (isLeft && found && isSameFile(disk.info(source), found)) {
+    disk.remove(source);
+    await disk.syncFolder(dirname(source));
+  }
   return true;
 }
 
@@ -374,6 +388,11 @@ function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): StoreSta
   if (entriesTotal === 0) return "CHECKPOINTED";
   if (pointer.source !== null && found.manifest?.integrity.manifestHash === pointer.manifestHash) return "MIGRATED";
   return found.checkpoints.at(-1)?.headEntrySeq === entriesTotal ? "CHECKPOINTED" : "CLEAN";
+}
+
+function endedMeanwhile(): Failure {
+  const sentence = "Another process ended this migration or took it back. Nothing was changed here; try again.";
+  return migrationFailed(sentence, {}, { retryable: true });
 }
 
 function inTheWay(file: string): Failure {

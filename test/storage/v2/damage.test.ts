@@ -532,6 +532,37 @@ describe("what is no container of ours", () => {
     },
   );
 
+  test("a pointer that comes back while its container is written is not moved away, whenever it comes", async () => {
+    const beginning = made.after();
+    const pointer = beginning.content(pointerFile(CONTAINER)) as Uint8Array;
+    beginning.remove(pointerFile(CONTAINER));
+    let calls = 0;
+    for (let at = 1; at === 1 || calls >= at - 1; at++) {
+      calls = 0;
+      const disk = beginning.after();
+      const watched = new Proxy(disk, {
+        get(target, name) {
+          const member = Reflect.get(target, name, target);
+          if (typeof member !== "function") return member;
+          return (...given: unknown[]) => {
+            if (++calls === at && target.content(pointerFile(CONTAINER)) === undefined)
+              target.put(pointerFile(CONTAINER), pointer);
+            return member.apply(target, given);
+          };
+        },
+      });
+      const log = open(watched);
+      try {
+        log.append(bytes(userText(id(50), id(11))));
+      } catch (error) {
+        // It came between two looks.
+        expect((error as Error).name).toBe("storage_failed");
+      }
+      log.close();
+      expect(disk.content(`${pointerFile(CONTAINER)}.damaged.bak`), `before call ${at}`).toBeUndefined();
+    }
+  });
+
   test.each(["{}\n", "", '{"type":"session","id":', "\u0000"])(
     "one whose header is %j is read, and repaired to be written",
     async (text) => {
@@ -674,6 +705,22 @@ describe("several logs of one process", () => {
     expect(table.size).toBe(0);
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });
+});
+
+test("entries that belong together leave nothing but themselves once they were read", async () => {
+  const together = chain(COUNT).map((line, i) =>
+    line.replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${i % 2},"count":2},"message"`),
+  );
+  const disk = await containerWith(together.slice(0, 6));
+  const log = open(disk);
+  const waysBack = () => (log.backend as V2Backend).stored.end.batch;
+  expect([textsOf(log), waysBack()]).toEqual([together.slice(0, 6), []]);
+  const theirs = open(disk);
+  theirs.append(bytes(...together.slice(6)));
+  await theirs.commit();
+  expect(log.refresh().kind).toBe("grown");
+  expect([textsOf(log), waysBack()]).toEqual([together, []]);
+  for (const one of [log, theirs]) one.close();
 });
 
 describe("another process", () => {

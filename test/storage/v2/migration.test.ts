@@ -520,6 +520,41 @@ describe("failure semantics of the seed", () => {
     });
   });
 
+  test("a cutover that another process takes back meanwhile is left to that process", async () => {
+    const disk = await halfway("frozen");
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    const theirs = { ...pointer, active: "jsonl_v3", phase: "rollback" };
+    const inContainer = () => disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`));
+    const before = inContainer();
+    const openRead = disk.openRead.bind(disk);
+    let looks = 0;
+    disk.openRead = (path) => {
+      // It was a cutover that was cut off when it was looked at first: for its source, and for its phase.
+      if (path === pointerFile(CONTAINER) && ++looks === 3) {
+        disk.link(SNAPSHOT, FILE);
+        disk.put(path, bytesOf(JSON.stringify(theirs)));
+      }
+      return openRead(path);
+    };
+    await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ retryable: true });
+    expect(looks).toBeGreaterThan(2);
+    expect(inContainer()).toEqual(before);
+  });
+
+  test("a cutover that is brought to its end before its locks are free is not taken back", async () => {
+    const disk = await halfway("frozen");
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    const locks = locksOf("us", new Map());
+    const acquire: Locks["acquire"] = (file, place) => {
+      disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, phase: "completed" })));
+      return locks.acquire(file, place);
+    };
+    const going = rollBack(optionsOn(disk, { ...locks, acquire }), CONTAINER);
+    await expect(going).rejects.toMatchObject({ name: "migration_failed", retryable: true });
+    expect([activeOn(disk), stateOn(disk)]).toEqual(["native_v2", "MIGRATED"]);
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+  });
+
   test("a commit marker with failed verification forces the rollback, with what another program wrote", async () => {
     const disk = diskWith(FIVE);
     const line = `${userText(id(9), id(4))}\n`;
@@ -658,6 +693,18 @@ describe("every disk operation", () => {
       begin: async () => {
         const disk = diskWith(TWO);
         await migrate(optionsOn(disk), FILE);
+        return disk;
+      },
+      go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+      lines: TWO_LINES,
+      to: "jsonl_v3",
+    },
+    {
+      name: "rolling back to the snapshot, which was put back under the name of the file",
+      begin: async () => {
+        const disk = diskWith(TWO);
+        await migrate(optionsOn(disk), FILE);
+        disk.rename(SNAPSHOT, FILE);
         return disk;
       },
       go: (disk) => rollBack(optionsOn(disk), CONTAINER),
