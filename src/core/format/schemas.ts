@@ -5,7 +5,7 @@
  */
 
 import * as z from "zod";
-import { sentenceOf } from "./issues.ts";
+import { check } from "./issues.ts";
 
 const block = z.looseObject({ type: z.string() });
 const content = z.union([z.string(), z.array(block)], {
@@ -24,9 +24,7 @@ export const message = z.looseObject({ role: z.string().min(1) }).superRefine((v
 
 /** Adds the issues that the schema of that name, if there is one, has with the value. */
 function checkBy(schemas: Readonly<Record<string, z.ZodType>>, name: string, context: z.RefinementCtx): void {
-  const result = Object.hasOwn(schemas, name)
-    ? schemas[name].safeParse(context.value, { error: sentenceOf })
-    : undefined;
+  const result = Object.hasOwn(schemas, name) ? check(schemas[name], context.value) : undefined;
   for (const { path, message } of result?.error?.issues ?? []) context.addIssue({ code: "custom", path, message });
 }
 

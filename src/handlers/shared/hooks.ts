@@ -1,7 +1,7 @@
 /** Hooks: requests that the server sends before it acts, to a host that registered for them (protocol, section 5). */
 
 import * as z from "zod";
-import { sentenceOf } from "../../core/format/issues.ts";
+import { check } from "../../core/format/issues.ts";
 import { entry, stored } from "./shapes.ts";
 
 const summaryAnswer = z.looseObject({
@@ -99,7 +99,7 @@ export function decisionOn(name: HookName, answer: unknown): HookAnswer {
     const given = members[0].slice(0, SHOWN);
     return failedHook(`The answer to ${name} has ${given}, but none of its members: ${known}. ${HOW_TO_ANSWER}`);
   }
-  const { data, error } = z.looseObject(shape).safeParse(answer, { error: sentenceOf });
+  const { data, error } = check(z.looseObject(shape), answer);
   if (error) {
     const [{ path, message }] = error.issues;
     return failedHook(`The answer to ${name} is wrong: ${path.join(".")} ${message}. ${HOW_TO_ANSWER}`);

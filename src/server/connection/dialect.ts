@@ -2,7 +2,7 @@
 
 import { isErrno } from "../../core/errno.ts";
 import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
-import { sentenceOf } from "../../core/format/issues.ts";
+import { check } from "../../core/format/issues.ts";
 import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "./call.ts";
@@ -61,7 +61,7 @@ export const REFUSALS = {
 /** Returns the params validated against a command's schema, or as the fault what names each offending member. */
 export function checkedParams(command: Command, params: unknown, loose: boolean): Pick<Call, "params" | "fault"> {
   if (Array.isArray(params)) return faulty([{ path: "", message: "params are given by name, in an object" }]);
-  const result = (loose ? command.looseParams : command.params).safeParse(params ?? {}, { error: sentenceOf });
+  const result = check(loose ? command.looseParams : command.params, params ?? {});
   if (result.success) return { params: result.data, fault: undefined };
   return faulty(
     result.error.issues.flatMap((issue) => {

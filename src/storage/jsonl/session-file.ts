@@ -134,7 +134,8 @@ export class SessionFile {
   noteLast(end: number, bytes: Uint8Array): void {
     const { first } = this.edges;
     const length = Math.min(EDGE, bytes.length);
-    const last = Uint8Array.from(bytes.subarray(bytes.length - length));
+    // A copy, so that a long line is not kept; `Uint8Array.from` would go through an iterator.
+    const last = new Uint8Array(bytes.subarray(bytes.length - length));
     this.edges = { first, lastStart: end - length, last };
   }
 
