@@ -1,4 +1,5 @@
 import { accessSync, constants, statfsSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 /** Where the tests keep files: in memory where a gigabyte is free, because no test asks whether a medium keeps them. */
@@ -35,7 +36,7 @@ export default defineConfig({
     // Each core has a process of its own: helpers for the garbage of one take time from the other, and most of what the
     // tests make is garbage at once. A tenth of the time.
     execArgv: ["--single-threaded-gc", "--max-semi-space-size=64"],
-    // One less than there are cores is the default, and half of two.
-    maxWorkers: "100%",
+    // Half as many again as there are cores: many tests wait for processes that they start, and a core idled meanwhile.
+    maxWorkers: Math.ceil(1.5 * availableParallelism()),
   },
 });
