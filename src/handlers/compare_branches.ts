@@ -100,6 +100,7 @@ export default command({
     "entry_not_found",
     "ambiguous_id",
     "invalid_id",
+    "unrelated_sessions",
     "not_a_session",
     "path_outside_root",
     "message_too_large",

@@ -53,7 +53,15 @@ export default command({
     leafId: z.string(),
     ...merged,
   }),
-  failures: ["entry_not_found", "ambiguous_id", "invalid_id", "nothing_to_merge", "not_a_session", "path_outside_root"],
+  failures: [
+    "entry_not_found",
+    "ambiguous_id",
+    "invalid_id",
+    "nothing_to_merge",
+    "unrelated_sessions",
+    "not_a_session",
+    "path_outside_root",
+  ],
   example: {
     params: { from: "c3d4e5f6", summary: "A map is faster, but needs twice the memory." },
     result: {

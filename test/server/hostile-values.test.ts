@@ -83,7 +83,6 @@ function questions([file, other]: readonly string[], home: string, random: Rando
     ["prepare_branch_summary", { targetId: entryId() }],
     ["prepare_branch_summary", { fromId: entryId() }],
     ["compare_branches", { a: entryId(), b: entryId() }],
-    ["compare_branches", { otherPath: other }],
     ["get_session_stats", { leafId: entryId() }],
     ["get_session_stats", { sessionPath: other }],
     ["merge_branch", { from: entryId(), summary: "s" }],

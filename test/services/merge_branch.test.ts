@@ -141,7 +141,7 @@ test("a session that is none, or has nothing to do with it, is refused", async (
   );
   const server = serveHere(["--session", file, "--events", "none"], { place });
   const params = { from: "leaf", summary: "s" };
-  expect((await server.failure("merge_branch", { ...params, otherPath: alien })).code).toBe(-32602);
+  expect(await failureOf(server, { ...params, otherPath: alien })).toBe("unrelated_sessions");
   expect(await failureOf(server, { ...params, otherPath: fileOf(place, "x\n", "x.jsonl") })).toBe("not_a_session");
   expect(linesIn(file)).toHaveLength(3);
 });

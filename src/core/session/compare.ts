@@ -1,6 +1,6 @@
 /** Compares two branches: where they part, and what each of them said, did and cost since then. */
 
-import { Files } from "../context/summary.ts";
+import { Files, type SummaryMessage } from "../context/summary.ts";
 import type { Entry } from "../format/entry.ts";
 import { contentText, mainArgument, preview, stringOf, type ToolCall, toolCalls } from "../format/message.ts";
 import { jsonText, parse, parseAbridged } from "../json/json.ts";
@@ -175,9 +175,7 @@ function entryIn(line: Uint8Array): Entry {
   return (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Entry;
 }
 
-type Members = Readonly<Record<string, unknown>>;
-
-function isObject(value: unknown): value is Members {
+function isObject(value: unknown): value is SummaryMessage {
   return typeof value === "object" && value !== null;
 }
 
@@ -193,7 +191,7 @@ class ToolCounts {
   /** Calls of the last message that made some: results that do not name their tool answer one of them. */
   private asked: readonly ToolCall[] = [];
 
-  add({ role, content, isError, toolName, toolCallId }: Members): void {
+  add({ role, content, isError, toolName, toolCallId }: SummaryMessage): void {
     if (role === "assistant") {
       this.asked = toolCalls(content);
       this.calls += this.asked.length;
@@ -218,7 +216,10 @@ class ToolCounts {
   }
 }
 
-function countModel(models: Map<string, { provider: string; id: string; messages: number }>, message: Members): void {
+function countModel(
+  models: Map<string, { provider: string; id: string; messages: number }>,
+  message: SummaryMessage,
+): void {
   const provider = stringOf(message.provider).slice(0, NAME);
   const id = stringOf(message.model).slice(0, NAME);
   if (id === "") return;

@@ -1,6 +1,6 @@
 /** Sessions that a command looks at, whether or not they are open. */
 
-import { BadParams } from "../../core/failure.ts";
+import { BadParams, Failure } from "../../core/failure.ts";
 import type { Where } from "../../core/ports/lifecycle.ts";
 import { areRelated, type BranchEnd, type Parting, partingOf } from "../../core/session/compare.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -37,11 +37,9 @@ export function otherOf(
   return sessionPath === undefined && sessionId === undefined ? undefined : { sessionPath, sessionId };
 }
 
-/** Returns where two branches part. Throws BadParams where they are of sessions that never were one. */
+/** Returns where two branches part. Throws unrelated_sessions for those of sessions that never were one. */
 export function partingWith(a: BranchEnd, b: BranchEnd): Parting {
   const parting = partingOf(a, b);
   if (parting.common.length > 0 || a.session === b.session || areRelated(a.session, b.session)) return parting;
-  throw new BadParams([
-    { path: "otherPath", message: "has nothing in common with the session; name a fork of it, or its original" },
-  ]);
+  throw new Failure("unrelated_sessions");
 }
