@@ -2,6 +2,7 @@
 
 import type { Verb } from "./verb.ts";
 import browse from "./verbs/browse.ts";
+import compare from "./verbs/compare.ts";
 import { completionOf } from "./verbs/completion.ts";
 import conformance from "./verbs/conformance.ts";
 import remove from "./verbs/delete.ts";
@@ -11,6 +12,7 @@ import fork from "./verbs/fork.ts";
 import bringIn from "./verbs/import.ts";
 import index from "./verbs/index.ts";
 import list from "./verbs/list.ts";
+import merge from "./verbs/merge.ts";
 import { migrate, rollback, status } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
 import relocate from "./verbs/relocate.ts";
@@ -31,6 +33,8 @@ export const verbs: readonly Verb[] = [
   browse,
   resume,
   follow,
+  compare,
+  merge,
   stats,
   rename,
   fork,

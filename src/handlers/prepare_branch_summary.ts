@@ -2,6 +2,7 @@ import * as z from "zod";
 import { prepareBranchSummary } from "../core/context/compaction.ts";
 import { BadParams } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
+import { entryNamed } from "../core/session/entry-names.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
@@ -20,7 +21,10 @@ export default command({
       .describe(
         "where the leaf is to go; null: before the first entry. With fromId: where the summary goes, the leaf by default",
       ),
-    fromId: z.string().optional().describe("the end of the branch to summarise; the leaf by default"),
+    fromId: z
+      .string()
+      .optional()
+      .describe("the end of the branch to summarise, named as in compare_branches; the leaf by default"),
   },
   result: z.object({
     oldLeafId: z.string().nullable(),
@@ -29,7 +33,7 @@ export default command({
     details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
     conversationText,
   }),
-  failures: ["entry_not_found"],
+  failures: ["entry_not_found", "ambiguous_id"],
   example: {
     params: { targetId: "b2c3d4e5" },
     result: {
@@ -45,7 +49,7 @@ export default command({
       throw new BadParams([{ path: "targetId", message: "is required unless fromId names a branch" }]);
     session.rebuildAfterLosses();
     const { tree } = session;
-    const from = fromId === undefined ? tree.leaf : session.position(fromId);
+    const from = fromId === undefined ? tree.leaf : entryNamed(session, fromId);
     const target = targetId === undefined ? tree.leaf : targetId === null ? ROOT : session.position(targetId);
     const plan = prepareBranchSummary(tree, session, from, target);
     return {

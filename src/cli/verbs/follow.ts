@@ -40,7 +40,7 @@ export default {
 } satisfies Verb;
 
 /** An entry that came, and its text as it is stored. */
-interface Coming {
+interface ComingEntry {
   readonly entry: Result;
   readonly text: string;
 }
@@ -54,7 +54,7 @@ class Follower {
   end!: () => void;
   private fail!: (error: unknown) => void;
   /** Entries that came before the first lines were printed. */
-  private readonly early: Coming[] = [];
+  private readonly early: ComingEntry[] = [];
   private hasBegun = false;
   /** The entry after which the conversation goes on unless another one says that it does not. */
   private leafId: string | null = null;
@@ -107,7 +107,7 @@ class Follower {
     else this.early.push(...coming);
   }
 
-  private async printAll(coming: readonly Coming[]): Promise<void> {
+  private async printAll(coming: readonly ComingEntry[]): Promise<void> {
     for (const { entry, text } of coming) {
       if (this.flags.has("--json")) await this.write(`${text}\n`);
       else await this.printEntry(entry);
@@ -182,7 +182,7 @@ async function sessionAt({ ask }: Asking, where: Readonly<Record<string, string>
 }
 
 /** Returns the entries of an event, with their texts. */
-function comingIn(text: string): Coming[] {
+function comingIn(text: string): ComingEntry[] {
   const bytes = bytesOf(text);
   const entries = valueAt(bytes, { start: 0, end: bytes.length }, ["params", "entries"]);
   const ranges = entries ? (elements(bytes, entries.start, entries.end) ?? []) : [];
@@ -193,7 +193,7 @@ function comingIn(text: string): Coming[] {
 }
 
 /** Returns the entries that were not there yet when a leaf was the one with this id. */
-function newIn(coming: readonly Coming[], leafId: string | null): Coming[] {
+function newIn(coming: readonly ComingEntry[], leafId: string | null): ComingEntry[] {
   const known = new Set<string | null>();
   const parents = new Map(coming.map(({ entry }) => [entry.id as string, (entry.parentId ?? null) as string | null]));
   for (let at = leafId; at !== null && parents.has(at) && !known.has(at); at = parents.get(at) ?? null) known.add(at);
