@@ -34,7 +34,8 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
         return Buffer.concat(pieces).toString("utf8");
       },
       onInterrupt(act) {
-        process.on("SIGINT", act);
+        // A second one ends the process, whatever keeps the verb.
+        process.once("SIGINT", act);
         return () => process.off("SIGINT", act);
       },
       start: runProgram,

@@ -127,7 +127,7 @@ export function outlineOf(session: Session, positions: Int32Array, most: number)
   const times: string[] = [];
   /** For each entry that is shown, how many of the positions were looked at then. */
   const pasts: number[] = [];
-  let last: Said | undefined;
+  let last: { readonly entryId: string; readonly entry: Entry } | undefined;
   let isWhole = true;
   let index = 0;
   for (const line of session.log.readMany(positions, true)) {
@@ -145,10 +145,11 @@ export function outlineOf(session: Session, positions: Int32Array, most: number)
       tools.add(message);
       if (role === "assistant") countModel(models, message);
     }
-    const one = saidBy(nodes.id(position), entry);
-    if (role === "assistant" && one && one.text !== "") last = one;
+    if (role === "assistant" && contentText((message as SummaryMessage | undefined)?.content) !== "")
+      last = { entryId: nodes.id(position), entry };
+    const one = isWhole ? saidBy(nodes.id(position), entry) : undefined;
     if (!one) continue;
-    isWhole &&= said.length < most;
+    isWhole = said.length < most;
     if (!isWhole) continue;
     said.push(one);
     pasts.push(index);
@@ -167,7 +168,7 @@ export function outlineOf(session: Session, positions: Int32Array, most: number)
     said,
     pasts,
     isWhole,
-    last,
+    last: last && saidBy(last.entryId, last.entry),
   };
 }
 
