@@ -62,7 +62,7 @@ function sideText(name: string, side: Result, width: number, namesSession: boole
   const { entryId, entryCount, entries, nextCursor, lastAnswer } = side;
   const facts = [
     ...wrapped(`${name}  ${entryId === null ? "before the first entry" : inert(entryId)}`, "bold", width),
-    ...(namesSession ? wrapped(`session ${inert(side.sessionId)}`, "dim", width) : []),
+    ...(namesSession ? wrapped(`session ${inert(side.sessionId)}${nameText(side)}`, "dim", width) : []),
     ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(side, width)),
   ];
   const said: SideLine[] = entries.flatMap((entry: Result) => saidLines(entry, width));
@@ -70,6 +70,10 @@ function sideText(name: string, side: Result, width: number, namesSession: boole
   const isShown = entries.some((entry: Result) => entry.entryId === lastAnswer?.entryId);
   if (lastAnswer !== undefined && !isShown) said.push(...saidLines(lastAnswer, width));
   return { facts, said };
+}
+
+function nameText({ sessionName }: Result): string {
+  return sessionName === null ? "" : `, ${oneLine(sessionName)}`;
 }
 
 function factLines(side: Result, width: number): SideLine[] {

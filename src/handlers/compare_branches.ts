@@ -34,6 +34,7 @@ const said = z.object({
 const side = z.object({
   sessionId: z.string(),
   sessionPath: z.string().nullable(),
+  sessionName: z.string().nullable(),
   entryId: z.string().nullable().describe("the end of the branch; null: before the first entry"),
   entryCount: z.number().int().describe("entries after the common ancestor, of which all that follows tells"),
   ...counts,
@@ -59,6 +60,7 @@ const side = z.object({
 const exampleSide = {
   sessionId: exampleId,
   sessionPath: "/home/me/sessions/current.jsonl",
+  sessionName: "Refactor auth",
   ...exampleCounts,
   failedCalls: 0,
   tools: [],
@@ -172,6 +174,7 @@ function sideOf({ session, position }: BranchEnd, positions: Int32Array, limit: 
   const facts = {
     sessionId: session.id,
     sessionPath: session.file,
+    sessionName: session.name,
     entryId: session.idOrNull(position),
     entryCount: positions.length,
     ...counts,

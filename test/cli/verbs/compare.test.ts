@@ -138,6 +138,16 @@ describe("compare", () => {
     expect(linesIn(file)).toEqual(before);
   });
 
+  test("names the sessions where there are two", async () => {
+    const { run, place, fork } = ready();
+    const server = serveHere(["--session", fork, "--events", "none"], { place });
+    await server.result("set_session_name", { name: "The \u001bother\u0000 approach" });
+    await server.finish();
+    const { stdout } = await run(["compare", SESSION, OTHER]);
+    expect(stdout).toContain(`\nsession ${SESSION}\n`);
+    expect(stdout).toContain(`\nsession ${OTHER}, The \\u001bother\\u0000 approach\n`);
+  });
+
   test("an empty side and a long one", async () => {
     const { run } = ready();
     const { stdout } = await run(["compare", SESSION, id(1), "leaf", "--limit", "1"]);
