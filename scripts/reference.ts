@@ -78,7 +78,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "compact_append",
     "compact",
   ],
-  Branching: ["branch", "prepare_branch_summary"],
+  Branching: ["branch", "prepare_branch_summary", "compare_branches", "merge_branch"],
   Finding: ["list_sessions", "search_sessions", "get_session_family"],
   "Whole sessions": [
     "delete_session",

@@ -96,6 +96,18 @@ test("what touches the world has one importer each", () => {
   expect(loaders.map(([file]) => file)).toEqual(["storage/fs/sqlite.ts"]);
 });
 
+test("programs are started in a few places", () => {
+  const starters = [...TEXTS].filter(([, text]) => text.includes('"node:child_process"')).map(([file]) => file);
+  expect(starters).toEqual([
+    "cli/terminal/programs.ts",
+    "client/spawn.ts",
+    "conformance/launch.ts",
+    "storage/fs/processes.ts",
+    "storage/lifecycle/desktop-trash.ts",
+    "storage/locks/flock.ts",
+  ]);
+});
+
 /** Files of more than 500 lines, and why. */
 const LONG: Readonly<Record<string, string>> = {
   "core/json/json.ts": "one scanner and its edits, which share its state",

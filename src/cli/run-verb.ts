@@ -5,6 +5,7 @@ import type { World } from "../server/main.ts";
 import { type CommandLine, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
 import { verbs } from "./table.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
+import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
 import { inert, wrap } from "./terminal/text.ts";
 import { CommandFailed, FAILURE, JSON_FLAG, OK, USAGE, type Verb } from "./verb.ts";
@@ -29,6 +30,12 @@ export interface Terminal {
   openScreen(): Screen | undefined;
   /** Asks a question and returns the line that is typed; undefined when stdin is not a terminal. */
   answer(question: string): Promise<string | undefined>;
+  /** Returns all that is on stdin. */
+  readInput(): Promise<string>;
+  /** Calls back for an interrupt from the keyboard, which does not end the process then. Returns what undoes it. */
+  onInterrupt(act: () => void): () => void;
+  /** Hands the terminal to a program and returns its exit status. Rejects with an errno error. */
+  start(launch: Launch): Promise<number>;
 }
 
 /** Options for the wire between a verb and its server. */
@@ -54,7 +61,9 @@ export async function runVerb(verb: Verb, args: readonly string[], world: VerbWo
   let given: CommandLine;
   try {
     const own = { "--json": JSON_FLAG, ...verb.flags };
-    given = verb.takesCommand ? parseWithCommand(args, own) : parseCommandLine([...WIRE_OPTIONS, ...args], own);
+    given = verb.takesCommand
+      ? parseWithCommand(args, own)
+      : parseCommandLine([...WIRE_OPTIONS, ...(verb.serverOptions ?? []), ...args], own);
     if (given.settings.action === "help") {
       await world.print(helpOf(verb));
       return OK;
@@ -67,7 +76,7 @@ export async function runVerb(verb: Verb, args: readonly string[], world: VerbWo
   }
   const asJson = given.flags.has("--json");
   const bar = progressBar(world);
-  const page = (columns: number | undefined): OutputStyle => pageFor(world.variables, columns, world.env.now());
+  const page = (columns = world.terminal.columns): OutputStyle => pageFor(world.variables, columns, world.env.now());
   let wire: Wire | undefined;
   // A verb that asks nothing starts no server.
   const wireOnce = (): Wire => {
@@ -95,14 +104,31 @@ export async function runVerb(verb: Verb, args: readonly string[], world: VerbWo
           const answer = await world.terminal.answer(`${question} [y/N] `);
           return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
         },
+        print: (text) => world.print(text),
+        say: (sentence) => world.terminal.write(`${inert(sentence)}\n`),
+        readInput: () => world.terminal.readInput(),
+        listen(told) {
+          wireOnce().told = told;
+        },
+        onInterrupt: (act) => world.terminal.onInterrupt(act),
+        disk: world.disk,
+        async leave() {
+          const left = wire;
+          wire = undefined;
+          await left?.end();
+        },
+        start(launch) {
+          bar?.stop();
+          return world.terminal.start(launch);
+        },
       },
       given,
     );
     bar?.stop();
     const last = wire?.last;
     const text = last !== undefined && last.result === result ? last.text : JSON.stringify(result);
-    if (asJson) await printJson(world, text);
-    else await printLines(world, verb.print(result, given, page(world.terminal.columns)));
+    if (asJson && result !== undefined) await printJson(world, text);
+    else if (!asJson) await printLines(world, verb.print(result, given, page()));
     return verb.status?.(result, given) ?? OK;
   } catch (error) {
     bar?.stop();

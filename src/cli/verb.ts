@@ -1,9 +1,11 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
 import type { Service } from "../server/main.ts";
+import type { Disk } from "../storage/fs/disk.ts";
 import type { Variables } from "../storage/fs/paths.ts";
 import type { CommandLine, Flag } from "./options.ts";
 import type { OutputStyle } from "./terminal/page.ts";
+import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
 import { inVerbs } from "./wording.ts";
 
@@ -12,6 +14,9 @@ export type Result = any;
 
 /** The operands and options of a verb's command line. */
 export type Given = Omit<CommandLine, "settings">;
+
+/** A callback for events, with the text that came. Nothing more is read until it resolves. */
+export type EventCallback = (name: string, params: Result, text: string) => Promise<void>;
 
 /** The server and the terminal as a verb sees them while it runs. */
 export interface Asking {
@@ -25,12 +30,28 @@ export interface Asking {
   readonly cwd: string;
   /** Whether stdout is a terminal. */
   readonly isTerminal: boolean;
-  /** Returns the page of a terminal with so many columns. */
-  page(columns: number): OutputStyle;
+  /** Returns the page of a terminal with so many columns; without a number, that of stdout. */
+  page(columns?: number): OutputStyle;
   /** Takes over the terminal; returns undefined where there is none. */
   openScreen(): Screen | undefined;
   /** Asks a question with the answers yes and no; returns undefined where nobody can be asked. */
   confirm(question: string): Promise<boolean | undefined>;
+  /** Prints on stdout at once, for verbs whose lines come while things happen. Returns false when nobody reads. */
+  print(text: string): Promise<boolean>;
+  /** Tells the person something besides what is printed. */
+  say(sentence: string): void;
+  /** Returns all that is on stdin. */
+  readInput(): Promise<string>;
+  /** Calls back for each event that the verb's `serverOptions` ask for. */
+  listen(told: EventCallback): void;
+  /** Calls back when the person wants the verb to end; without this, the process ends. Returns what undoes it. */
+  onInterrupt(act: () => void): () => void;
+  /** The files of this machine, for what no command tells. */
+  readonly disk: Disk;
+  /** Ends the server, which closes its sessions; the next command starts another one. */
+  leave(): Promise<void>;
+  /** Hands the terminal to a program and returns its exit status. */
+  start(launch: Launch): Promise<number>;
 }
 
 export interface Verb {
@@ -41,6 +62,8 @@ export interface Verb {
   readonly operands: readonly string[];
   /** Whether its operand is a command line, which follows `--`. Such a verb takes no options of the server. */
   readonly takesCommand?: boolean;
+  /** Options with which its server is started. */
+  readonly serverOptions?: readonly string[];
   /** Its own flags besides `--json`. */
   readonly flags?: Readonly<Record<string, Flag>>;
   /** Further sentences for its own help. */

@@ -4,7 +4,7 @@ import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
 import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
-import { CommandFailed, type Result } from "./verb.ts";
+import { CommandFailed, type EventCallback, type Result } from "./verb.ts";
 
 export type ProgressCallback = (done: number, total: number) => void;
 
@@ -12,6 +12,8 @@ export class Wire {
   readonly service: Service;
   /** The latest result, and its text as it was on the wire. */
   last: { readonly result: Result; readonly text: string } | undefined;
+  /** Called with each event. */
+  told: EventCallback | undefined;
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
   private readonly waiting = new Map<number, { resolve(result: Result): void; reject(error: CommandFailed): void }>();
@@ -52,9 +54,16 @@ export class Wire {
     for (const line of lines) this.receiveLine(line);
   }
 
+  private tell(method: string, params: Result, line: string): void {
+    if (!this.told) return;
+    this.output.pause();
+    void this.told(method, params, line).finally(() => this.output.resume());
+  }
+
   private receiveLine(line: string): void {
     const { method, params, id, result, error } = parseText(line) as Result;
     if (method === "$/progress") return this.progress?.(params.value.done, params.value.total);
+    if (method !== undefined) return this.tell(method, params, line);
     const waiting = this.waiting.get(id);
     if (!waiting) return;
     this.waiting.delete(id);

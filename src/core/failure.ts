@@ -50,6 +50,15 @@ export const FAILURES = {
     ...REFUSED,
     meaning: "A compaction cannot keep from there. Choose an entry of the path that begins a turn.",
   },
+  unrelated_sessions: {
+    ...REFUSED,
+    meaning:
+      "The two sessions have nothing in common: neither is a fork of the other. get_session_family shows the forks.",
+  },
+  nothing_to_merge: {
+    ...REFUSED,
+    meaning: "The path to the leaf has all of that branch already. compare_branches shows where two branches part.",
+  },
   invalid_entry: { ...REFUSED, meaning: "The entry cannot be stored as it is." },
   invalid_id: {
     ...REFUSED,

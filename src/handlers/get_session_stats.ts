@@ -1,49 +1,30 @@
 import * as z from "zod";
 import { contextUsageOf, statsOf } from "../core/session/stats.ts";
+import { ROOT } from "../core/tree/nodes.ts";
+import { lookAt } from "./shared/any-session.ts";
 import { command } from "./shared/command.ts";
+import { counts, exampleCounts, tokens } from "./shared/counts.ts";
 import { withoutNulls } from "./shared/pi-shapes.ts";
-
-const tokens = z.object({
-  input: z.number(),
-  output: z.number(),
-  cacheRead: z.number(),
-  cacheWrite: z.number(),
-  total: z.number(),
-});
+import { anySessionPath } from "./shared/shapes.ts";
 
 const usage = z.object({ tokens, cost: z.number() });
-
-const counts = {
-  userMessages: z.number().int(),
-  assistantMessages: z.number().int(),
-  toolCalls: z.number().int(),
-  toolResults: z.number().int(),
-  totalMessages: z.number().int(),
-  tokens,
-  cost: z.number(),
-};
-
-const exampleCounts = {
-  userMessages: 1,
-  assistantMessages: 1,
-  toolCalls: 0,
-  toolResults: 0,
-  totalMessages: 2,
-  tokens: { input: 100, output: 20, cacheRead: 0, cacheWrite: 0, total: 120 },
-  cost: 0.0006,
-};
 
 export default command({
   name: "get_session_stats",
   summary: "Counts, tokens and cost over all branches of the session, and over the path.",
   effect: "read",
+  ofAny: true,
+  params: {
+    sessionPath: anySessionPath,
+    leafId: z.string().nullish().describe("the path to this entry; to the current leaf by default, null: no entries"),
+  },
   result: z.object({
     sessionFile: z.string().nullable(),
     sessionId: z.string(),
     ...counts,
     own: usage.describe("of entries made in this session"),
     inherited: usage.describe("of entries taken over from the session it was forked from"),
-    path: z.object(counts).describe("the same counts for the path to the leaf"),
+    path: z.object(counts).describe("the same counts for the path"),
     bytesByType: z.record(z.string(), z.number().int()).describe("bytes of the stored entries"),
     contextUsage: z
       .object({
@@ -55,8 +36,9 @@ export default command({
         percent: z.number().nullable(),
       })
       .optional()
-      .describe("how full the context at the leaf is; absent where the session names no model"),
+      .describe("how full the context at the end of the path is; absent where no model is named"),
   }),
+  failures: ["entry_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: {
     params: {},
     result: {
@@ -70,11 +52,15 @@ export default command({
       contextUsage: { tokens: 120, contextWindow: 200_000, percent: 0.06 },
     },
   },
-  run: ({ session }) => ({
-    sessionFile: session.file,
-    sessionId: session.id,
-    ...statsOf(session),
-    contextUsage: contextUsageOf(session),
-  }),
+  run: (context, { sessionPath, leafId }) =>
+    lookAt(context, sessionPath, (session) => {
+      const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
+      return {
+        sessionFile: session.file,
+        sessionId: session.id,
+        ...statsOf(session, leaf),
+        contextUsage: contextUsageOf(session, leaf),
+      };
+    }),
   pi: (_context, stats) => withoutNulls(stats),
 });

@@ -1,6 +1,8 @@
 import * as z from "zod";
 import { prepareBranchSummary } from "../core/context/compaction.ts";
+import { BadParams } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
+import { entryNamed } from "../core/session/entry-names.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
@@ -9,17 +11,29 @@ import { entry, entryExample, stored } from "./shared/shapes.ts";
 export default command({
   name: "prepare_branch_summary",
   summary:
-    "Returns what a move of the leaf would leave: all that a model needs to summarise it, and then branch. Changes nothing.",
+    "Returns what a move of the leaf would leave, or with fromId what another branch has: all that a model needs to " +
+    "summarise it, and then branch or merge_branch. Changes nothing.",
   effect: "read",
-  params: { targetId: z.string().nullable().describe("where the leaf is to go; null: before the first entry") },
+  params: {
+    targetId: z
+      .string()
+      .nullish()
+      .describe(
+        "where the leaf is to go; null: before the first entry. With fromId: where the summary goes, the leaf by default",
+      ),
+    fromId: z
+      .string()
+      .optional()
+      .describe("the end of the branch to summarise, named as in compare_branches; the leaf by default"),
+  },
   result: z.object({
     oldLeafId: z.string().nullable(),
     commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null when there is none"),
-    entriesToSummarize: stored(z.array(entry)).describe("those after it up to the leaf"),
+    entriesToSummarize: stored(z.array(entry)).describe("those after it up to the leaf, or to fromId"),
     details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
     conversationText,
   }),
-  failures: ["entry_not_found"],
+  failures: ["entry_not_found", "ambiguous_id"],
   example: {
     params: { targetId: "b2c3d4e5" },
     result: {
@@ -30,11 +44,14 @@ export default command({
       conversationText: "User: Refactor auth.",
     },
   },
-  run({ session }, { targetId }) {
-    const { tree } = session;
-    const target = targetId === null ? ROOT : session.position(targetId);
+  run({ session }, { targetId, fromId }) {
+    if (targetId === undefined && fromId === undefined)
+      throw new BadParams([{ path: "targetId", message: "is required unless fromId names a branch" }]);
     session.rebuildAfterLosses();
-    const plan = prepareBranchSummary(tree, session, tree.leaf, target);
+    const { tree } = session;
+    const from = fromId === undefined ? tree.leaf : entryNamed(session, fromId);
+    const target = targetId === undefined ? tree.leaf : targetId === null ? ROOT : session.position(targetId);
+    const plan = prepareBranchSummary(tree, session, from, target);
     return {
       oldLeafId: session.leafId,
       commonAncestorId: session.idOrNull(plan.commonAncestor),

@@ -94,6 +94,14 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
   show: { args: [SESSION], asks: [OPENED, ["get_messages", () => ({})]] },
   tree: { args: [SESSION], asks: [OPENED, ["get_tree", () => ({})]] },
   stats: { args: [SESSION], asks: [OPENED, ["get_session_stats", () => ({})]] },
+  compare: {
+    args: [SESSION, "e", "g"],
+    asks: [OPENED, ["compare_branches", () => ({ a: "e", b: "g" })]],
+  },
+  merge: {
+    args: [SESSION, "e", "--summary", "It is blue."],
+    asks: [OPENED, ["merge_branch", () => ({ from: "e", summary: "It is blue." })]],
+  },
   rename: { args: [SESSION, "A", "name"], asks: [OPENED, ["set_session_name", () => ({ name: "A name" })]] },
   fork: { args: [SESSION, "c"], asks: [OPENED, ["fork", () => ({ entryId: "c" })]] },
   delete: { args: [SESSION, "--yes"], asks: [["delete_session", () => ID]] },
@@ -111,7 +119,7 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
 };
 
 /** Verbs that ask nothing over the wire, or a person. */
-const UNASKED = ["browse", "index", "schema", "completion", "conformance"];
+const UNASKED = ["browse", "resume", "follow", "index", "schema", "completion", "conformance"];
 
 describe("--json prints the result of the command as it came", () => {
   // Of verbs that were added since, their own tests tell.

@@ -136,3 +136,30 @@ describe.each([["jsonl"], ["v2"]])("how full the context is, in the store %s", (
     expect(await stats(server)).not.toHaveProperty("contextUsage");
   });
 });
+
+test("of any session by its path, which stays closed, and of the path to any entry", async () => {
+  const server = serveHere(["--events", "none"]);
+  const { entryIds } = await server.result("append", { entries: [user("a"), answer(100, 1)] });
+  await server.result("append", { entries: [user("b"), answer(10, 2)] });
+  const { sessionFile, sessionId } = await server.result("get_state");
+  await server.result("new_session");
+  const found = await server.result("get_session_stats", { sessionPath: sessionFile, leafId: entryIds[1] });
+  expect(found).toMatchObject({ sessionId, totalMessages: 4, cost: 3, path: { totalMessages: 2, cost: 1 } });
+  expect(await server.result("get_session_stats", { sessionPath: sessionFile, leafId: null })).toMatchObject({
+    totalMessages: 4,
+    path: { totalMessages: 0, cost: 0 },
+  });
+  expect((await server.result("list_open_sessions")).sessions).toHaveLength(1);
+  const unknown = await server.failure("get_session_stats", { sessionPath: sessionFile, leafId: "none" });
+  expect(unknown.data.name).toBe("entry_not_found");
+  expect(await stats(server)).toMatchObject({ totalMessages: 0 });
+});
+
+test("the context at an entry is that of its path", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  const named = { provider: "anthropic", model: "claude-sonnet-4-5" };
+  const { entryIds } = await server.result("append", { entries: [user("a"), reporting(5000, named)] });
+  await server.result("append", { entries: [user("b"), reporting(7000, named)] });
+  const { contextUsage } = await server.result("get_session_stats", { leafId: entryIds[1] });
+  expect(contextUsage).toMatchObject({ tokens: 5000 });
+});

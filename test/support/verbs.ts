@@ -13,6 +13,8 @@ export interface Run {
 
 export interface RunOptions {
   readonly terminal?: Partial<Terminal>;
+  /** Called with what is printed; returns whether anybody reads. */
+  readonly printed?: (text: string) => boolean;
   readonly variables?: Readonly<Record<string, string>>;
   /** Milliseconds since 1970; by default a clock that ticks once per look. */
   readonly now?: number;
@@ -21,7 +23,7 @@ export interface RunOptions {
 export async function runHere(
   place: Place,
   [verb, ...args]: readonly string[],
-  { terminal, variables, now }: RunOptions = {},
+  { terminal, printed, variables, now }: RunOptions = {},
 ): Promise<Run> {
   let stdout = "";
   let stderr = "";
@@ -38,7 +40,7 @@ export async function runHere(
     settingsFile: () => undefined,
     print: async (text) => {
       stdout += text;
-      return true;
+      return printed?.(text) ?? true;
     },
     terminal: {
       columns: undefined,
@@ -48,6 +50,9 @@ export async function runHere(
       },
       openScreen: () => undefined,
       answer: async () => undefined,
+      readInput: async () => "",
+      onInterrupt: () => () => {},
+      start: async () => 0,
       ...terminal,
     },
   });

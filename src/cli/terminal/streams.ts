@@ -4,6 +4,7 @@ import { createInterface } from "node:readline";
 import { isatty, ReadStream, WriteStream } from "node:tty";
 import { realDisk } from "../../storage/fs/disk.ts";
 import type { VerbWorld } from "../run-verb.ts";
+import { runProgram } from "./programs.ts";
 import { openScreen, type Screen } from "./screen.ts";
 
 export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
@@ -27,6 +28,17 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
         lines.close();
         return line;
       },
+      async readInput() {
+        const pieces: Buffer[] = [];
+        for await (const piece of stdin) pieces.push(piece);
+        return Buffer.concat(pieces).toString("utf8");
+      },
+      onInterrupt(act) {
+        // A second one ends the process, whatever keeps the verb.
+        process.once("SIGINT", act);
+        return () => process.off("SIGINT", act);
+      },
+      start: runProgram,
     },
   };
 }

@@ -10,13 +10,26 @@ const RESULT_LIMIT = 2000;
 export class Files {
   private readonly read = new Set<string>();
   private readonly modified = new Set<string>();
+  private readonly most: number;
+  /** Whether there were more files than it may know. */
+  areMore = false;
+
+  /** `most`: paths of each kind that are kept; all by default. */
+  constructor(most = Number.POSITIVE_INFINITY) {
+    this.most = most;
+  }
 
   /** Adds the files of an earlier summary. What the details of one by an extension mean, only that knows. */
   addSummary(entry: Readonly<Record<string, unknown>>): void {
     if (entry.fromHook) return;
     const { readFiles, modifiedFiles } = (entry.details ?? {}) as { readFiles?: unknown; modifiedFiles?: unknown };
-    for (const path of texts(readFiles)) this.read.add(path);
-    for (const path of texts(modifiedFiles)) this.modified.add(path);
+    for (const path of texts(readFiles)) this.note(this.read, path);
+    for (const path of texts(modifiedFiles)) this.note(this.modified, path);
+  }
+
+  private note(known: Set<string>, path: string): void {
+    if (known.size < this.most || known.has(path)) known.add(path);
+    else this.areMore = true;
   }
 
   addMessage(message: SummaryMessage): void {
@@ -31,8 +44,8 @@ export class Files {
   private addCall(name: unknown, args: unknown): void {
     const { path } = (args ?? {}) as { path?: unknown };
     if (typeof path !== "string" || path === "") return;
-    if (name === "read") this.read.add(path);
-    else if (name === "write" || name === "edit") this.modified.add(path);
+    if (name === "read") this.note(this.read, path);
+    else if (name === "write" || name === "edit") this.note(this.modified, path);
   }
 
   /** Returns the files that were read and not changed, and those that were changed. */

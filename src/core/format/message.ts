@@ -54,6 +54,39 @@ export function toolCalls(value: unknown): ToolCall[] {
   return calls;
 }
 
+/** Arguments that tell what a call does, the most telling first. */
+const TELLING = [
+  "command",
+  "cmd",
+  "path",
+  "file_path",
+  "filePath",
+  "file",
+  "pattern",
+  "query",
+  "url",
+  "name",
+  "prompt",
+];
+
+/** Returns the argument that tells best what a call does, as it was given; empty when none is a text. */
+export function mainArgument(args: unknown): string {
+  if (typeof args === "string") return args;
+  if (typeof args !== "object" || args === null) return "";
+  const given = args as Readonly<Record<string, unknown>>;
+  const values = [
+    ...TELLING.map((name) => (Object.hasOwn(given, name) ? given[name] : undefined)),
+    ...Object.values(given),
+  ];
+  for (const value of values) {
+    if (typeof value === "string" && value.trim() !== "") return value;
+    // Some agents give commands as the list of their words.
+    if (Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === "string"))
+      return value.join(" ");
+  }
+  return "";
+}
+
 /** Returns the text as one line of at most `limit` characters, for lists. */
 export function preview(text: string, limit = 100): string {
   const begun = text.slice(0, limit * 4);

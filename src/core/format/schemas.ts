@@ -96,7 +96,12 @@ export const entryTypes = {
   ),
   branch_summary: entryOf(
     "branch_summary",
-    { fromId: z.string().describe("the leaf that was left"), summary: z.string(), details, fromHook },
+    {
+      fromId: z.string().describe("the end of that branch: the leaf that was left"),
+      summary: z.string(),
+      details,
+      fromHook,
+    },
     "A summary of another branch, where the conversation continues.",
   ),
   custom: entryOf(

@@ -1,4 +1,4 @@
-/** Counts what a session holds and costs, over the whole file as Pi does, and over the path to the leaf. */
+/** Counts what a session holds and costs, over the whole file as Pi does, and over the path to an entry. */
 
 import { contextTokens } from "../context/compaction.ts";
 import { windowOf } from "../context/models.ts";
@@ -8,28 +8,27 @@ import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
 type Usage = ReturnType<typeof noUsage>;
-type Counts = ReturnType<typeof noCounts>;
+export type Counts = ReturnType<typeof noCounts>;
 
 /**
- * Returns the usage of the context at the leaf, as Pi does: null after a compaction, until an assistant message reports
+ * Returns the usage of the context at a leaf, as Pi does: null after a compaction, until an assistant message reports
  * it; undefined when no model is named, so that the window is not known.
  */
-export function contextUsageOf(session: Session) {
-  const model = session.model();
+export function contextUsageOf(session: Session, leaf: number = session.tree.leaf) {
+  const model = session.model(leaf);
   if (!model) return undefined;
   const contextWindow = windowOf(model);
-  const { items, compaction } = session.context();
-  const { tree } = session;
-  if (compaction !== ROOT && !isReportedSince(session, compaction))
+  const { items, compaction } = session.context(leaf);
+  if (compaction !== ROOT && !isReportedSince(session, leaf, compaction))
     return { tokens: null, contextWindow, percent: null };
-  const tokens = contextTokens(tree, session, tree.leaf, items);
+  const tokens = contextTokens(session.tree, session, leaf, items);
   return { tokens, contextWindow, percent: (tokens / contextWindow) * 100 };
 }
 
 /** Returns whether the last assistant message after a compaction, aborted and failed ones aside, reports its tokens. */
-function isReportedSince(session: Session, compaction: number): boolean {
-  const { tree, log } = session;
-  for (let at = tree.leaf; at >= 0 && at !== compaction; at = log.nodes.parent(at)) {
+function isReportedSince(session: Session, leaf: number, compaction: number): boolean {
+  const { log } = session;
+  for (let at = leaf; at >= 0 && at !== compaction; at = log.nodes.parent(at)) {
     if (log.nodes.role(at) !== "assistant" || log.nodes.lacksMessage(at)) continue;
     const { message } = session.entry(at);
     const { stopReason } = message as { stopReason?: unknown };
@@ -41,11 +40,11 @@ function isReportedSince(session: Session, compaction: number): boolean {
 /** Entry types that may carry `usage` themselves (session-format reference, section 2). */
 const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
-/** Returns the counts of all entries and of the path, the usage by origin, and the bytes of the lines by entry type. */
-export function statsOf(session: Session) {
+/** Returns the counts of all entries and of a path, the usage by origin, and the bytes of the lines by entry type. */
+export function statsOf(session: Session, leaf: number = session.tree.leaf) {
   const { nodes } = session.log;
   const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };
-  const onPath = new Set(session.tree.path());
+  const onPath = new Set(session.tree.path(leaf));
   // After the entries that a fork began with come its own, whatever time they name: a host may give entries any time.
   let isInherited = session.parentSession !== null;
   const born = Date.parse(session.log.header.timestamp ?? "");
@@ -57,14 +56,13 @@ export function statsOf(session: Session) {
     const role = nodes.role(position);
     const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
     if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
-    const isPaid = role === "assistant" || role === "toolResult" || PAID.has(type);
-    if (!isPaid && !isInherited) continue;
+    const paid = mayCost(type, role);
+    if (!paid && !isInherited) continue;
     const entry = session.entry(position);
     isInherited &&= isOlder(entry, born, session.id);
-    if (!isPaid) continue;
-    const message = entry.message as { content?: unknown; usage?: unknown } | undefined;
-    const calls = role === "assistant" ? toolCalls(message?.content).length : 0;
-    const usage = type === "message" ? message?.usage : entry.usage;
+    if (!paid) continue;
+    const calls = role === "assistant" ? toolCalls(messageIn(entry)?.content).length : 0;
+    const usage = usageIn(entry);
     for (const counts of sums) {
       counts.toolCalls += calls;
       addUsage(counts, usage);
@@ -81,14 +79,27 @@ function isOlder({ _batch, timestamp }: Readonly<Record<string, unknown>>, born:
   return time <= born && batch?.session !== sessionId;
 }
 
-function countMessage(counts: Counts, role: string): void {
+function messageIn({ message }: Readonly<Record<string, unknown>>): Partial<Record<string, unknown>> | undefined {
+  return typeof message === "object" && message !== null ? (message as Record<string, unknown>) : undefined;
+}
+
+/** Returns whether entries of a type, or messages of a role, may tell what they cost. */
+export function mayCost(type: string, role: string): boolean {
+  return role === "assistant" || role === "toolResult" || PAID.has(type);
+}
+
+export function usageIn(entry: Readonly<Record<string, unknown>>): unknown {
+  return entry.type === "message" ? messageIn(entry)?.usage : entry.usage;
+}
+
+export function countMessage(counts: Counts, role: string): void {
   counts.totalMessages++;
   if (role === "user") counts.userMessages++;
   else if (role === "toolResult") counts.toolResults++;
   else if (role === "assistant") counts.assistantMessages++;
 }
 
-function noCounts() {
+export function noCounts() {
   return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, ...noUsage() };
 }
 
@@ -96,7 +107,7 @@ function noUsage() {
   return { tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
 }
 
-function addUsage(sum: Usage, usage: unknown): void {
+export function addUsage(sum: Usage, usage: unknown): void {
   if (typeof usage !== "object" || usage === null) return;
   const { cost, totalTokens } = usage as { cost?: { total?: unknown }; totalTokens?: unknown };
   let total = 0;

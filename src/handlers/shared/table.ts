@@ -12,6 +12,7 @@ import clone from "../clone.ts";
 import close_session from "../close_session.ts";
 import compact from "../compact.ts";
 import compact_append from "../compact_append.ts";
+import compare_branches from "../compare_branches.ts";
 import create_checkpoint from "../create_checkpoint.ts";
 import cycle_model from "../cycle_model.ts";
 import cycle_thinking_level from "../cycle_thinking_level.ts";
@@ -40,6 +41,7 @@ import import_session from "../import_session.ts";
 import initialize from "../initialize.ts";
 import list_open_sessions from "../list_open_sessions.ts";
 import list_sessions from "../list_sessions.ts";
+import merge_branch from "../merge_branch.ts";
 import migrate_session from "../migrate_session.ts";
 import migration_status from "../migration_status.ts";
 import new_session from "../new_session.ts";
@@ -98,6 +100,8 @@ const commands = [
   prepare_compaction,
   compact_append,
   prepare_branch_summary,
+  compare_branches,
+  merge_branch,
   set_session_name,
   set_label,
   set_model,

@@ -52,7 +52,8 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
   const makeOne = (path: string): void => {
     way.use(path, "itself", (at) => {
       if (folders) folders.make(at);
-      else if (disk.makeFolder(at).length === 0) throw Object.assign(new Error("the name is taken"), { code: "EEXIST" });
+      else if (disk.makeFolder(at).length === 0)
+        throw Object.assign(new Error("the name is taken"), { code: "EEXIST" });
     });
     way.use(dirname(path), "folder", (at) => disk.syncFolderNow(at));
   };

@@ -1,9 +1,10 @@
 /** The desktop's trash, through the `trash` command that Pi uses too. */
 
-import { basename, delimiter, join } from "node:path";
+import { basename, join } from "node:path";
 import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import type { Variables } from "../fs/paths.ts";
+import { programOnPath } from "../fs/programs.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 30_000;
@@ -13,7 +14,7 @@ export function desktopTrash(
   disk: Disk,
   variables: Variables,
 ): ((paths: readonly string[]) => Promise<string | undefined>) | undefined {
-  const command = onPath(disk, variables);
+  const command = process.platform === "win32" ? undefined : programOnPath(disk, variables, "trash");
   if (command === undefined) return undefined;
   return async (paths) => {
     const inode = disk.info(paths[0]).inode;
@@ -25,17 +26,6 @@ export function desktopTrash(
     }
     return undefined;
   };
-}
-
-function onPath(disk: Disk, variables: Variables): string | undefined {
-  if (process.platform === "win32") return undefined;
-  const folders = (variables.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
-  return folders
-    .map((folder) => join(folder, "trash"))
-    .find((path) => {
-      const info = infoOrNull(disk, path);
-      return info?.kind === "file" && (info.mode & 0o111) !== 0;
-    });
 }
 
 function trashFolders({ HOME: home, XDG_DATA_HOME: data }: Variables): string[] {

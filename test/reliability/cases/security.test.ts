@@ -325,6 +325,7 @@ cases("P", [
         ["export_html", {}],
         ["prepare_compaction", { keepRecentTokens: 1 }],
         ["prepare_branch_summary", { targetId: id(0) }],
+        ["compare_branches", { a: id(0) }],
         ["search_sessions", { query: "say" }],
         ["clone", {}],
       ] as const) {

@@ -1,0 +1,155 @@
+/** Opens a session in the user's agent: `resume` does, and `browse` for the session that is picked. */
+
+import { isAbsolute, resolve } from "node:path";
+import { isErrno } from "../core/errno.ts";
+import { Failure } from "../core/failure.ts";
+import { SESSION_ID } from "../core/format/entry.ts";
+import { infoOrNull } from "../storage/fs/files.ts";
+import { isProgram, programOnPath } from "../storage/fs/programs.ts";
+import { UsageError } from "./options.ts";
+import { inert } from "./terminal/text.ts";
+import { type Asking, open, type Result } from "./verb.ts";
+
+/** The agent that is started where nobody names another one. */
+const USUAL = "pi --session {path}";
+/** The variable that names another one. */
+const VARIABLE = "PI_SESSION_SERVER_RESUME";
+
+/** The session that was opened in an agent, and how. */
+export interface Resumed {
+  readonly sessionId: string;
+  readonly sessionPath: string;
+  readonly cwd: string;
+  /** The words of the command. */
+  readonly command: readonly string[];
+  /** The exit status of the agent; null when it was not started. */
+  readonly status: number | null;
+}
+
+export interface ResumeWishes {
+  /** The agent's command, with {path}, {id} or {cwd} in it. */
+  readonly command?: string;
+  /** Finds out everything and starts nothing. */
+  readonly dryRun?: boolean;
+}
+
+/**
+ * Starts the agent with a session, in its directory and on this terminal, and waits until it ends. Our server ends
+ * first, so that its lock is free. Throws UsageError, CommandFailed and Failure.
+ */
+export async function resumeSession(asking: Asking, session: string, wishes: ResumeWishes = {}): Promise<Resumed> {
+  const template = wishes.command ?? (asking.variables[VARIABLE] || USUAL);
+  const words = commandWords(template);
+  await open(asking, session);
+  const state: Result = await asking.ask("get_state");
+  requireFree(state);
+  requireReadable(state, template);
+  requireFolder(asking, state);
+  const command = filled(words, state);
+  const program = programOf(asking, command[0]);
+  // The lock is free before the agent looks for it, and a leaf that only we know is in the file.
+  await asking.leave();
+  const { sessionId, sessionFile: sessionPath, cwd } = state;
+  const resumed = { sessionId, sessionPath, cwd, command };
+  if (wishes.dryRun) return { ...resumed, status: null };
+  try {
+    const status = await asking.start({ program, args: command.slice(1), cwd, variables: asking.variables });
+    return { ...resumed, status };
+  } catch (error) {
+    if (!isErrno(error)) throw error;
+    throw new Failure("unsupported_command", `${program} cannot be started: ${error.code}. ${ANOTHER}`);
+  }
+}
+
+const ANOTHER = `Name your agent with --agent-command '<command> {path}', or in ${VARIABLE}.`;
+
+// --- the session -----------------------------------------------------------------------------------------------------
+
+function requireFree({ lockedBy }: Result): void {
+  if (lockedBy === undefined) return;
+  const sentence = `The process ${lockedBy.pid} (${lockedBy.client}) has the session open, since ${lockedBy.since}. End it there first, or fork it.`;
+  throw new Failure("session_locked", sentence, { lockedBy });
+}
+
+function requireReadable({ sessionFile, sessionId, store }: Result, template: string): void {
+  if (/\.migrated$/.test(sessionFile)) {
+    const sentence = "This is the kept file of a session that was migrated; an agent would write where nobody looks.";
+    throw new Failure("read_only", `${sentence} Name the session by its id.`);
+  }
+  if (store !== "v2" || template !== USUAL) return;
+  const sentence = `Pi reads session files only, and ${sessionId} is in a container. rollback --apply makes it a file again. ${ANOTHER}`;
+  throw new Failure("unsupported_command", sentence);
+}
+
+function requireFolder({ disk }: Asking, { cwd, sessionId }: Result): void {
+  const isUsable = isAbsolute(cwd) && !cwd.includes("\0");
+  if (isUsable && infoOrNull(disk, cwd)?.kind === "folder") return;
+  const what = cwd === "" ? "The session names no directory" : `The session's directory ${cwd} is not there any more`;
+  const sentence = `${what}. relocate ${sessionId} <dir> gives it another one.`;
+  throw new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
+}
+
+// --- the command -----------------------------------------------------------------------------------------------------
+
+/**
+ * Returns the words of a command as a shell would cut them: at spaces, but for those in quotes or after a backslash.
+ * Nothing else means anything, and what is put in later is never cut. Throws UsageError.
+ */
+export function commandWords(command: string): string[] {
+  const words: string[] = [];
+  let word: string | undefined;
+  let quote = "";
+  for (let i = 0; i < command.length; i++) {
+    const c = command[i];
+    const isEscape = c === "\\" && quote !== "'" && /[\s"'\\]/.test(command[i + 1] ?? "");
+    if (isEscape) word = (word ?? "") + command[++i];
+    else if (quote !== "" && c === quote) quote = "";
+    else if (quote === "" && (c === '"' || c === "'")) {
+      quote = c;
+      word ??= "";
+    } else if (quote === "" && /\s/.test(c)) {
+      if (word !== undefined) words.push(word);
+      word = undefined;
+    } else word = (word ?? "") + c;
+  }
+  if (quote !== "") throw new UsageError(`The command ${inert(command)} has a ${quote} without another one.`);
+  if (word !== undefined) words.push(word);
+  requirePlaces(words, command);
+  return words;
+}
+
+const PLACE = /\{([A-Za-z]+)\}/g;
+const PLACES = ["path", "id", "cwd"];
+
+/** Throws UsageError unless the words name the session, and nothing that is not known. */
+function requirePlaces(words: readonly string[], command: string): void {
+  const named = words.flatMap((word) => Array.from(word.matchAll(PLACE), ([, name]) => name));
+  const unknown = named.find((name) => !PLACES.includes(name));
+  if (unknown !== undefined)
+    throw new UsageError(`{${unknown}} stands for nothing in the agent's command. {path}, {id} and {cwd} do.`);
+  if (named.includes("path") || named.includes("id")) return;
+  throw new UsageError(
+    `The agent's command ${inert(command)} does not say which session to open. Put {path} or {id} where that goes.`,
+  );
+}
+
+/** Returns the words with the session in its places; each stays one word. */
+function filled(words: readonly string[], { sessionFile, sessionId, cwd }: Result): string[] {
+  const values: Readonly<Record<string, string>> = { path: sessionFile, id: sessionId, cwd };
+  return words.map((word) =>
+    word.replace(PLACE, (_, name) => {
+      // An id of another writer's may look like an option.
+      if (name === "id" && !SESSION_ID.test(sessionId))
+        throw new Failure("invalid_id", "The session's id is none that a command can take. Use {path} in its place.");
+      return values[name];
+    }),
+  );
+}
+
+/** Returns the path of the program, as it is found from here and not from the session's directory. */
+function programOf({ cwd, disk, variables }: Asking, name: string): string {
+  const found = /[/\\]/.test(name) ? resolve(cwd, name) : programOnPath(disk, variables, name);
+  if (found !== undefined && isProgram(disk, found)) return found;
+  const where = found === undefined ? "in the folders of PATH" : "that can be started";
+  throw new Failure("unsupported_command", `There is no program ${name} ${where}. ${ANOTHER}`);
+}

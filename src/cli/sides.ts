@@ -1,0 +1,166 @@
+/** Prints two branches side by side, or one under the other where a page is narrow. */
+
+import { type Colour, type OutputStyle, plain } from "./terminal/page.ts";
+import { column, count, cutFront, cutTo, grouped, inert, oneLine, widthOf, wrap } from "./terminal/text.ts";
+import type { Result } from "./verb.ts";
+
+/** Columns from which on two sides are readable beside each other. */
+const WIDE = 100;
+/** The line between them. */
+const RULE = " │ ";
+/** Lines of one text, and items of one list, that are printed. */
+const MOST_LINES = 4;
+const MOST_ITEMS = 8;
+
+/** A line of a side before it is coloured, because colours have no width. */
+interface SideLine {
+  readonly text: string;
+  readonly colour: Colour;
+}
+
+/** A side: its facts, which begin and end beside those of the other, and what was said. */
+interface SideText {
+  readonly facts: readonly SideLine[];
+  readonly said: readonly SideLine[];
+}
+
+const EMPTY: SideLine = { text: "", colour: "plain" };
+
+/** Yields the lines of a comparison. `isPlain`: one side under the other, whatever the width, and no colours. */
+export function* comparisonLines(result: Result, page: OutputStyle, isPlain: boolean): Generator<string> {
+  const { commonAncestorId, commonEntryCount, a, b } = result;
+  const paint = isPlain ? plain : page.paint;
+  const painted = ({ text, colour }: SideLine): string => paint(colour, text);
+  const head =
+    commonAncestorId === null
+      ? "They have no entry in common."
+      : `They have ${count(commonEntryCount, "entry", "entries")} in common, up to ${inert(commonAncestorId)}.`;
+  const both = a.files.modifiedFiles.filter((file: string) => b.files.modifiedFiles.includes(file));
+  for (const line of [...wrapped(head, "plain", page.width), ...filesText("both changed", both, page.width), EMPTY])
+    yield painted(line);
+  const isBeside = !isPlain && page.width >= WIDE;
+  const width = isBeside ? Math.floor((page.width - RULE.length) / 2) : page.width;
+  const namesSession = a.sessionId !== b.sessionId || a.sessionPath !== b.sessionPath;
+  const left = sideText("A", a, width, namesSession);
+  const right = sideText("B", b, width, namesSession);
+  if (!isBeside) for (const line of [...under(left), EMPTY, ...under(right)]) yield painted(line);
+  else
+    for (const [one, other] of [...beside(left.facts, right.facts), [EMPTY, EMPTY], ...beside(left.said, right.said)])
+      yield `${paint(one.colour, column(one.text, width))}${paint("dim", RULE)}${painted(other)}`.trimEnd();
+}
+
+function under({ facts, said }: SideText): SideLine[] {
+  return said.length === 0 ? [...facts] : [...facts, EMPTY, ...said];
+}
+
+function beside(left: readonly SideLine[], right: readonly SideLine[]): [SideLine, SideLine][] {
+  const rows = Math.max(left.length, right.length);
+  return Array.from({ length: rows }, (_, i) => [left[i] ?? EMPTY, right[i] ?? EMPTY]);
+}
+
+function sideText(name: string, side: Result, width: number, namesSession: boolean): SideText {
+  const { entryId, entryCount, entries, nextCursor, lastAnswer } = side;
+  const facts = [
+    ...wrapped(`${name}  ${entryId === null ? "before the first entry" : inert(entryId)}`, "bold", width),
+    ...(namesSession ? wrapped(`session ${inert(side.sessionId)}${nameText(side)}`, "dim", width) : []),
+    ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(side, width)),
+  ];
+  const said: SideLine[] = entries.flatMap((entry: Result) => saidLines(entry, width));
+  if (nextCursor !== undefined) said.push(...wrapped("(there is more; --limit shows more of it)", "dim", width));
+  const isShown = entries.some((entry: Result) => entry.entryId === lastAnswer?.entryId);
+  if (lastAnswer !== undefined && !isShown) said.push(...saidLines(lastAnswer, width));
+  return { facts, said };
+}
+
+function nameText({ sessionName }: Result): string {
+  return sessionName === null ? "" : `, ${oneLine(sessionName)}`;
+}
+
+function factLines(side: Result, width: number): SideLine[] {
+  const { entryCount, userMessages, assistantMessages, toolCalls, failedCalls, tokens, cost, files } = side;
+  const failed = failedCalls === 0 ? "" : ` (${grouped(failedCalls)} failed)`;
+  const models = side.models.map(({ provider, id, messages }: Result) => `${provider}/${id} ${messages}`);
+  const facts = [
+    `${count(entryCount, "entry", "entries")} in ${durationText(side.durationMs)}`,
+    `${grouped(userMessages)} from the user, ${grouped(assistantMessages)} from the assistant`,
+    `${count(toolCalls, "tool call", "tool calls")}${failed}`,
+    `${count(tokens.total, "token", "tokens")}, $${cost.toFixed(4)}`,
+    ...listed("models", models),
+    ...listed("tools", side.tools.map(toolText)),
+  ];
+  return [
+    ...facts.flatMap((fact) => wrapped(fact, "plain", width)),
+    ...filesText("changed", files.modifiedFiles, width),
+    ...filesText("read", files.readFiles, width),
+  ];
+}
+
+/** Returns names as one text; of many, only the first. */
+function listed(name: string, items: readonly string[]): string[] {
+  if (items.length === 0) return [];
+  const more = items.length > MOST_ITEMS ? ` and ${grouped(items.length - MOST_ITEMS)} more` : "";
+  return [`${name}: ${items.slice(0, MOST_ITEMS).map(oneLine).join(", ")}${more}`];
+}
+
+function toolText({ name, count, failures }: Result): string {
+  return `${name} ${count}${failures === 0 ? "" : ` (${failures} failed)`}`;
+}
+
+/** Returns files under their heading, each with its end; of many, only the first. */
+function filesText(name: string, files: readonly string[], width: number): SideLine[] {
+  if (files.length === 0) return [];
+  const shown = files.slice(0, MOST_ITEMS).map((file) => `  ${cutFront(oneLine(file), Math.max(1, width - 2))}`);
+  const more = files.length > MOST_ITEMS ? [`  and ${grouped(files.length - MOST_ITEMS)} more`] : [];
+  return [`${name}:`, ...shown, ...more].map((text) => ({ text: cutTo(text, width), colour: "plain" }));
+}
+
+const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "green", summary: "magenta" };
+const NAMES: Readonly<Record<string, string>> = {
+  bashExecution: "command",
+  branch_summary: "summary",
+  compaction: "summary",
+  branchSummary: "summary",
+  compactionSummary: "summary",
+  custom_message: "note",
+  custom: "note",
+  model_change: "model",
+};
+
+function saidLines({ type, role, text, calls = [], toolName, isError }: Result, width: number): SideLine[] {
+  const key = role ?? type;
+  const who = isError
+    ? `failed ${oneLine(toolName ?? "")}`.trim()
+    : Object.hasOwn(NAMES, key)
+      ? NAMES[key]
+      : oneLine(key);
+  const colour = isError ? "red" : Object.hasOwn(COLOURS, who) ? COLOURS[who] : "dim";
+  const spoken = text === "" && calls.length > 0 ? [] : wrapped(`${who}: ${oneLine(text)}`, colour, width);
+  return [...spoken, ...calls.map((call: Result): SideLine => ({ text: callText(call, width), colour: "yellow" }))];
+}
+
+/** Returns a call on one line: of a path its end counts, of anything else its beginning. */
+function callText({ name, argument }: Result, width: number): string {
+  const head = `  ${oneLine(name)}: `;
+  const given = oneLine(argument);
+  const isPath = /^[^\s]*[/\\][^\s]*$/.test(given);
+  return cutTo(isPath ? `${head}${cutFront(given, Math.max(1, width - widthOf(head)))}` : `${head}${given}`, width);
+}
+
+/** Returns an inert text as a few lines at most; the last one shows whether there is more. */
+function wrapped(text: string, colour: Colour, width: number): SideLine[] {
+  const lines = wrap(text, width);
+  const shown = lines.slice(0, MOST_LINES);
+  if (lines.length > MOST_LINES) shown[MOST_LINES - 1] = cutTo(`${shown[MOST_LINES - 1]}…`, width);
+  return shown.map((text) => ({ text, colour }));
+}
+
+const SECOND = 1000;
+
+function durationText(milliseconds: number): string {
+  const seconds = Math.round(milliseconds / SECOND);
+  if (seconds < 120) return `${seconds} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 120) return `${minutes} min`;
+  const hours = Math.round(minutes / 60);
+  return hours < 48 ? `${hours} h` : `${grouped(Math.round(hours / 24))} days`;
+}

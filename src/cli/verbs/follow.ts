@@ -1,0 +1,207 @@
+import { bytesOf, elements, parseText, textOf, valueAt } from "../../core/json/json.ts";
+import { infoOrNull } from "../../storage/fs/files.ts";
+import { entryLines, messageLines } from "../conversation.ts";
+import { UsageError } from "../options.ts";
+import { inert } from "../terminal/text.ts";
+import { type Asking, CommandFailed, type Given, open, type Result, type Verb } from "../verb.ts";
+
+/** Milliseconds between two looks at the session's file. The server looks for new entries as often. */
+const LOOK = 500;
+/** Messages of those before that are shown. */
+const BEFORE = 3;
+/** Entry types that say something to a person. */
+const SAYING = new Set(["message", "custom_message", "compaction", "branch_summary", "model_change"]);
+
+export default {
+  name: "follow",
+  meaning: "print what another process writes to a session, as it comes",
+  operands: ["<session>"],
+  serverOptions: ["--read-only", "--events=session_append,session_damage"],
+  flags: {
+    "--entries": { meaning: "print every entry, also those that say nothing, with their ids" },
+    "--full": { meaning: "print the output of tools in full" },
+    "--last": { value: "n", meaning: `begin with this many of the last messages; ${BEFORE} by default` },
+    "--json": { meaning: "print each new entry as it is stored, one per line" },
+  },
+  more:
+    "It looks for new entries twice a second, takes no lock and changes nothing. Ctrl+C ends it with status 0. When the " +
+    "session's file is replaced, by a repair for example, it says so and goes on. When the session is moved, migrated, " +
+    "archived or deleted, it says where it is now and ends.",
+  async run(asking, given) {
+    const follower = new Follower(asking, given);
+    const undo = asking.onInterrupt(() => follower.end());
+    try {
+      await follower.run(given.operands[0]);
+    } finally {
+      undo();
+    }
+  },
+  print: () => [],
+} satisfies Verb;
+
+/** An entry that came, and its text as it is stored. */
+interface ComingEntry {
+  readonly entry: Result;
+  readonly text: string;
+}
+
+/** The session that is followed. */
+class Follower {
+  private readonly asking: Asking;
+  private readonly flags: Given["flags"];
+  private readonly over: Promise<void>;
+  /** Ends the following. */
+  end!: () => void;
+  private fail!: (error: unknown) => void;
+  /** Entries that came before the first lines were printed. */
+  private readonly early: ComingEntry[] = [];
+  private hasBegun = false;
+  /** The entry after which the conversation goes on unless another one says that it does not. */
+  private leafId: string | null = null;
+
+  constructor(asking: Asking, { flags }: Given) {
+    this.asking = asking;
+    this.flags = flags;
+    this.over = new Promise((resolve, reject) => {
+      this.end = resolve;
+      this.fail = reject;
+    });
+  }
+
+  async run(operand: string): Promise<void> {
+    const { asking } = this;
+    const last = lastOf(this.flags.get("--last"));
+    asking.listen((name, params, text) => this.told(name, params, text));
+    await open(asking, operand);
+    const state = await asking.ask("get_state");
+    asking.say(`Following ${state.sessionName ?? state.sessionId}. Ctrl+C ends it.`);
+    await this.begin(state, last);
+    const looking = this.watch(state);
+    await this.over;
+    clearInterval(looking);
+  }
+
+  /** Prints the last messages, and then what came meanwhile. */
+  private async begin({ leafId, messageCount }: Result, last: number): Promise<void> {
+    this.leafId = leafId;
+    if (last > 0 && messageCount > 0 && !this.flags.has("--json") && !this.flags.has("--entries")) {
+      const cursor = `${leafId}.${Math.max(0, messageCount - last)}`;
+      const { messages } = await this.asking.ask("get_messages", { cursor });
+      for (const message of messages) await this.print(messageLines(message, this.asking.page(), this.isWhole));
+    }
+    while (this.early.length > 0) await this.printAll(newIn(this.early.splice(0), leafId));
+    this.hasBegun = true;
+  }
+
+  private get isWhole(): boolean {
+    return this.flags.has("--full");
+  }
+
+  private async told(name: string, params: Result, text: string): Promise<void> {
+    if (name === "session_damage")
+      for (const { kind, reason } of params.damage) if (kind === "lost_entries") this.asking.say(reason);
+    if (name !== "session_append") return;
+    if (params.entries === undefined) this.asking.say("Entries came that cannot be read.");
+    const coming = comingIn(text);
+    if (this.hasBegun) await this.printAll(coming);
+    else this.early.push(...coming);
+  }
+
+  private async printAll(coming: readonly ComingEntry[]): Promise<void> {
+    for (const { entry, text } of coming) {
+      if (this.flags.has("--json")) await this.write(`${text}\n`);
+      else await this.printEntry(entry);
+      this.leafId = entry.id;
+    }
+  }
+
+  private async printEntry(entry: Result): Promise<void> {
+    const { type, parentId = null } = entry;
+    const showsAll = this.flags.has("--entries");
+    if (!showsAll && !SAYING.has(type)) return;
+    const isJump = parentId !== this.leafId;
+    const page = this.asking.page();
+    const message = { timestamp: entry.timestamp, ...entry.message };
+    const isSpoken = !showsAll && type === "message";
+    const lines = isSpoken ? messageLines(message, page, this.isWhole) : entryLines(entry, page, this.isWhole);
+    const jump = page.paint("dim", `(another branch, after ${parentId === null ? "nothing" : inert(parentId)})`);
+    await this.print(isJump ? [jump, ...lines] : lines);
+  }
+
+  private async print(lines: Iterable<string>): Promise<void> {
+    await this.write(`${[...lines, ""].join("\n")}\n`);
+  }
+
+  private async write(text: string): Promise<void> {
+    if (!(await this.asking.print(text))) this.end();
+  }
+
+  /** Looks for the session's file again and again, and says what became of it. */
+  private watch({ sessionFile, sessionId }: Result): NodeJS.Timeout {
+    const { disk } = this.asking;
+    let known = infoOrNull(disk, sessionFile);
+    let misses = 0;
+    const look = (): void => {
+      const found = infoOrNull(disk, sessionFile);
+      misses = found ? 0 : misses + 1;
+      const isReplaced = found && known && (found.inode !== known.inode || found.device !== known.device);
+      if (isReplaced) this.asking.say("The session's file was replaced; this goes on with the new one.");
+      if (found) known = found;
+      // While one takes the place of another, there may be none for a moment.
+      if (misses !== 2) return;
+      clearInterval(looking);
+      this.sayWhere(sessionFile, sessionId).then(this.end, this.fail);
+    };
+    const looking = setInterval(look, LOOK);
+    return looking;
+  }
+
+  /** Says where a session is that is no longer where it was. */
+  private async sayWhere(sessionPath: string, sessionId: string): Promise<void> {
+    const { ask, say } = this.asking;
+    await ask("close_session");
+    const now = (await sessionAt(this.asking, { sessionPath })) ?? (await sessionAt(this.asking, { sessionId }));
+    if (now !== undefined) return say(`The session is now at ${now}; follow goes on with that.`);
+    const { total } = await ask("list_sessions", { query: sessionId, archived: true, headerOnly: true, limit: 1 });
+    say(
+      total > 0
+        ? "The session was archived; unarchive brings it back."
+        : "The session is gone: it was deleted or moved.",
+    );
+  }
+}
+
+/** Returns the path at which a session can be opened now; undefined when there is none. */
+async function sessionAt({ ask }: Asking, where: Readonly<Record<string, string>>): Promise<string | undefined> {
+  try {
+    return (await ask("switch_session", where)).sessionFile;
+  } catch (error) {
+    if (error instanceof CommandFailed) return undefined;
+    throw error;
+  }
+}
+
+/** Returns the entries of an event, with their texts. */
+function comingIn(text: string): ComingEntry[] {
+  const bytes = bytesOf(text);
+  const entries = valueAt(bytes, { start: 0, end: bytes.length }, ["params", "entries"]);
+  const ranges = entries ? (elements(bytes, entries.start, entries.end) ?? []) : [];
+  return ranges.map(({ start, end }) => {
+    const text = textOf(bytes, start, end);
+    return { entry: parseText(text) as Result, text };
+  });
+}
+
+/** Returns the entries that were not there yet when a leaf was the one with this id. */
+function newIn(coming: readonly ComingEntry[], leafId: string | null): ComingEntry[] {
+  const known = new Set<string | null>();
+  const parents = new Map(coming.map(({ entry }) => [entry.id as string, (entry.parentId ?? null) as string | null]));
+  for (let at = leafId; at !== null && parents.has(at) && !known.has(at); at = parents.get(at) ?? null) known.add(at);
+  return coming.filter(({ entry }) => !known.has(entry.id));
+}
+
+function lastOf(value: string | undefined): number {
+  if (value === undefined) return BEFORE;
+  if (!/^\d{1,15}$/.test(value)) throw new UsageError(`--last takes a whole number; it got ${value}.`);
+  return Number(value);
+}

@@ -1,0 +1,42 @@
+import { Failure } from "../../core/failure.ts";
+import { resumeSession } from "../agent.ts";
+import { inert } from "../terminal/text.ts";
+import { type Asking, OK, type Verb } from "../verb.ts";
+
+export default {
+  name: "resume",
+  meaning: "open a session in your agent, in the session's directory",
+  operands: ["[session]"],
+  flags: {
+    "--agent-command": {
+      value: "command",
+      meaning: "the agent, with {path}, {id} or {cwd} for the session; pi --session {path} by default",
+    },
+    "--dry-run": { meaning: "print the directory and the command, and start nothing" },
+  },
+  more:
+    "Without a session, the one of this directory in which something was said last. The agent gets this terminal, and " +
+    "its exit status is that of resume. PI_SESSION_SERVER_RESUME names the agent for good:\n" +
+    "  PI_SESSION_SERVER_RESUME='my-agent --resume {id}'\n" +
+    "The command is cut into words once, so that no name of a session becomes several; no shell runs it.",
+  async run(asking, { operands, flags }) {
+    const session = operands[0] ?? (await latestHere(asking));
+    return resumeSession(asking, session, { command: flags.get("--agent-command"), dryRun: flags.has("--dry-run") });
+  },
+  print: ({ status, cwd, command }) =>
+    status === null ? [`cd ${quoted(cwd)}`, command.map((word: string) => quoted(word)).join(" ")] : [],
+  status: ({ status }) => status ?? OK,
+} satisfies Verb;
+
+async function latestHere({ ask, cwd }: Asking): Promise<string> {
+  const { sessions } = await ask("list_sessions", { cwd, limit: 1 });
+  if (sessions.length > 0) return sessions[0].sessionPath;
+  const sentence = `No session belongs to ${cwd}. list shows all of them, and resume takes the id of one.`;
+  throw new Failure("session_not_found", sentence);
+}
+
+/** Returns a word as a shell reads it. */
+function quoted(word: string): string {
+  const text = inert(word);
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

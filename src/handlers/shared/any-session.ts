@@ -1,0 +1,45 @@
+/** Sessions that a command looks at, whether or not they are open. */
+
+import { BadParams, Failure } from "../../core/failure.ts";
+import type { Where } from "../../core/ports/lifecycle.ts";
+import { areRelated, type BranchEnd, type Parting, partingOf } from "../../core/session/compare.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import type { CommandContext } from "./command.ts";
+
+/** Returns what `look` finds in the session that a command of `ofAny` is about, which is closed again unless open. */
+export function lookAt<T>(
+  { target, workspace }: CommandContext,
+  sessionPath: string | undefined,
+  look: (session: Session) => T,
+): T {
+  return target ? look(target) : lookInto(workspace, { sessionPath }, look);
+}
+
+/** Does the same for a session that is named by its path, its id, or an unambiguous beginning of that. */
+export function lookInto<T>(workspace: Workspace, where: Where, look: (session: Session) => T): T {
+  const session = workspace.open(where);
+  try {
+    return look(session);
+  } finally {
+    workspace.release(session);
+  }
+}
+
+/** Returns where the other of two sessions is, or undefined when none is named. Throws BadParams for two names. */
+export function otherOf(
+  sessionPath: string | undefined,
+  sessionId: string | undefined,
+  path: string,
+): Where | undefined {
+  if (sessionPath !== undefined && sessionId !== undefined)
+    throw new BadParams([{ path, message: "names the other session a second time; give its path or its id" }]);
+  return sessionPath === undefined && sessionId === undefined ? undefined : { sessionPath, sessionId };
+}
+
+/** Returns where two branches part. Throws unrelated_sessions for those of sessions that never were one. */
+export function partingWith(a: BranchEnd, b: BranchEnd): Parting {
+  const parting = partingOf(a, b);
+  if (parting.common.length > 0 || a.session === b.session || areRelated(a.session, b.session)) return parting;
+  throw new Failure("unrelated_sessions");
+}

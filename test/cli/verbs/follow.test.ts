@@ -1,0 +1,186 @@
+/** A live view of what other processes write. */
+
+import { spawn } from "node:child_process";
+import { appendFileSync, renameSync, writeFileSync } from "node:fs";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { PROGRAM } from "../../support/build.ts";
+import { sessionFile } from "../../support/cases.ts";
+import { assistant, user } from "../../support/drafts.ts";
+import { chain, entryText, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { imprint } from "../../support/proof.ts";
+import {
+  type Place,
+  programEnvironment,
+  serveHere,
+  spawnServer,
+  stopTimers,
+  temporaryPlace,
+} from "../../support/server.ts";
+import { runHere } from "../../support/verbs.ts";
+
+/** More than lies between two looks. */
+const A_LOOK = 510;
+
+interface Following {
+  /** Waits until texts are printed, or said on stderr, and returns all that was since the last time. */
+  until(...texts: string[]): Promise<string>;
+  interrupt(): void;
+  readonly status: Promise<number>;
+}
+
+/** Follows a session in this process; time passes only while something is waited for. */
+async function follow(place: Place, args: readonly string[], reads = (_text: string) => true): Promise<Following> {
+  stopTimers();
+  let printed = "";
+  let interrupt = (): void => {};
+  const running = runHere(place, ["follow", ...args], {
+    printed(text) {
+      printed += text;
+      return reads(text);
+    },
+    terminal: {
+      write: (text) => {
+        printed += text;
+      },
+      onInterrupt(act) {
+        interrupt = act;
+        return () => {};
+      },
+    },
+  });
+  const wait = async (text: string): Promise<void> => {
+    for (let looks = 0; !printed.includes(text) && looks < 20; looks++) await vi.advanceTimersByTimeAsync(A_LOOK);
+    expect(printed).toContain(text);
+  };
+  const until = async (...texts: string[]): Promise<string> => {
+    for (const text of texts) await wait(text);
+    const all = printed;
+    printed = "";
+    return all;
+  };
+  await wait("Following");
+  return { until, interrupt: () => interrupt(), status: running.then(({ status }) => status) };
+}
+
+const said = (text: string, entryId: string, parentId: string): string => `${userText(entryId, parentId, text)}\n`;
+
+test("the last messages, then each new one as it comes, until Ctrl+C", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(6));
+  const followed = await follow(place, [file, "--last", "2"]);
+  appendFileSync(file, said("one more", "bbbb0001", id(5)));
+  const first = await followed.until("one more");
+  expect(first).not.toContain(`say ${id(3)}`);
+  expect(first).toMatch(new RegExp(`say ${id(4)}\\n\\n.*\\nsay ${id(5)}\\n\\n.*\\none more\\n`, "s"));
+  const label = entryText("label", "bbbb0002", "bbbb0001", { targetId: id(0), label: "hidden" });
+  appendFileSync(file, `${label}\n${said("and another", "bbbb0003", "bbbb0002")}${said("aside", "bbbb0004", id(2))}`);
+  const second = await followed.until("aside");
+  expect(second).not.toMatch(/hidden|one more/);
+  expect(second).toContain(`(another branch, after ${id(2)})`);
+  const before = imprint(file);
+  followed.interrupt();
+  expect(await followed.status).toBe(0);
+  expect(imprint(file)).toEqual(before);
+});
+
+test.each([["jsonl"], ["v2"]])("what a server writes that holds the lock of a session in %s", async (store) => {
+  const server = serveHere(["--store", store, "--events", "none"]);
+  await server.result("append", { entries: [user("begin")] });
+  const { sessionId } = await server.result("get_state");
+  const followed = await follow(server.place, [sessionId, "--entries"]);
+  const { entryIds } = await server.result("append", { entries: [assistant("I \u001b[31mcome.")] });
+  const text = await followed.until("come.");
+  expect(text).toContain(entryIds[0]);
+  expect(text).toContain("\\u001b[31m");
+  await server.result("append", { entries: [user("go on")] });
+  await followed.until("go on");
+  followed.interrupt();
+  expect(await followed.status).toBe(0);
+});
+
+test("--json prints the entries as they are stored, and nothing else", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(2));
+  let out = "";
+  const followed = await follow(place, [file, "--json"], (text) => {
+    out += text;
+    return true;
+  });
+  const odd = `{"type":"usage","id":"bbbb0001","parentId":"${id(1)}","timestamp":"x","cost":1.50,"big":12345678901234567890}`;
+  appendFileSync(file, `${odd}\n`);
+  await followed.until("bbbb0001");
+  followed.interrupt();
+  expect(await followed.status).toBe(0);
+  expect(out).toBe(`${odd}\n`);
+});
+
+test("a file that is replaced is followed further; what it lacks is said", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(4));
+  const followed = await follow(place, [file]);
+  writeFileSync(`${file}.new`, fileText(headerText(), ...chain(3), userText("cccc0001", id(2), "rewritten")));
+  renameSync(`${file}.new`, file);
+  expect(await followed.until("rewritten", "replaced")).toContain("without 1 entries");
+  appendFileSync(file, said("goes on", "cccc0002", "cccc0001"));
+  await followed.until("goes on");
+  followed.interrupt();
+  expect(await followed.status).toBe(0);
+});
+
+test.each([
+  ["migrate_session", {}, /now at .*\.v2; follow goes on/],
+  ["archive_session", {}, /was archived; unarchive/],
+  ["delete_session", { permanent: true }, /is gone: it was deleted/],
+  ["relocate_session", { cwd: "/elsewhere", allowMissing: true }, /now at .*--elsewhere--/],
+])("after %s it says where the session is and ends", async (method, params, sentence) => {
+  const server = serveHere(["--events", "none"]);
+  await server.result("append", { entries: [user("begin"), assistant("b")] });
+  const { sessionFile: file } = await server.result("get_state");
+  await server.result("close_session");
+  const followed = await follow(server.place, [file]);
+  await server.result(method, { sessionPath: file, ...params });
+  expect(await followed.until("The session ")).toMatch(sentence);
+  expect(await followed.status).toBe(0);
+});
+
+test("a reader that stops ends it", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(1));
+  const followed = await follow(place, [file, "--last", "0"], () => false);
+  appendFileSync(file, said("nobody reads", "bbbb0001", id(0)));
+  await followed.until("nobody reads");
+  expect(await followed.status).toBe(0);
+});
+
+test("wrong wishes and sessions that are none", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(1));
+  expect((await runHere(place, ["follow", file, "--last", "x"])).status).toBe(2);
+  expect((await runHere(place, ["follow", `${file}x`])).status).toBe(1);
+});
+
+test("the program follows what another process writes, and ends with 0 on an interrupt", async () => {
+  const place = temporaryPlace();
+  const server = spawnServer(["--session-dir", place.cwd, "--session-id", SESSION, "--events", "none"], "lines", place);
+  await server.result("append", { entries: [user("begin")] });
+  const child = spawn(process.execPath, [PROGRAM, "follow", SESSION.slice(0, 8), "--session-dir", place.cwd], {
+    cwd: place.cwd,
+    env: programEnvironment(place),
+  });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  let output = "";
+  const until = (text: string): Promise<void> =>
+    new Promise((resolve) => {
+      child.stdout.on("data", () => output.includes(text) && resolve());
+      if (output.includes(text)) resolve();
+    });
+  child.stdout.on("data", (piece) => {
+    output += piece;
+  });
+  await until("begin");
+  await server.result("append", { entries: [assistant("I come.")] });
+  await until("I come.");
+  const status = new Promise((resolve) => child.on("close", (code, signal) => resolve(code ?? signal)));
+  child.kill("SIGINT");
+  expect(await status).toBe(0);
+});
