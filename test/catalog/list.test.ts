@@ -25,7 +25,7 @@ interface Made {
   readonly folder?: string;
 }
 
-const minute = (n: number): number => Date.UTC(2026, 0, 24, 16, n);
+const minute = (n: number): number => Date.UTC(2026, 0, 24, 17, n);
 
 function said(n: number, text: string, more: object = {}): Json {
   return {
@@ -75,7 +75,7 @@ test("tells of each session what its file tells, the last activity first", async
     messageCount: 2,
     firstMessage: "Hello\u2028there",
   });
-  expect(sessions[0].modified).toBe("2026-01-24T16:50:00.000Z");
+  expect(sessions[0].modified).toBe("2026-01-24T17:50:00.000Z");
   expect(sessions[1].sizeBytes).toBeGreaterThan(100);
 });
 
@@ -99,7 +99,7 @@ test("the order is that of what was said last, in file order, not that of the fi
   });
   expect(ids(await list(place))).toEqual(["odd", "at30", "at20", "at10", "label", "noTime"]);
   expect(ids(await list(place, { headerOnly: true }))[0]).toBe("header");
-  expect(ids(await list(place, { since: "2026-01-24T16:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
+  expect(ids(await list(place, { since: "2026-01-24T17:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
 });
 
 test("working directories whose folders are the same are told apart", async () => {

@@ -10,12 +10,12 @@ import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { momentOf } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import {
-  CatalogDamaged,
   CatalogFile,
   type CatalogRow,
   type Indexed,
@@ -24,6 +24,7 @@ import {
   sumOf,
   type TextKind,
 } from "./database.ts";
+import { CatalogDamaged } from "./database-files.ts";
 import type { SessionSummary } from "./summary.ts";
 
 /** Rows written in one transaction, and read without a pause. */
@@ -160,12 +161,13 @@ export class CachedRows {
       name: now.name,
       parentSession: now.parentSession,
       created,
-      modified: now.activity ?? created,
+      modified: now.activity === null || created === null ? (now.activity ?? created) : Math.max(now.activity, created),
       messageCount: now.messages,
       firstMessage: now.first,
       sizeBytes: size,
       headerOnly: now.entries === 0,
       archived: path.startsWith(this.archive),
+      store: isContainerName(path) ? "v2" : "jsonl",
     };
   }
 
